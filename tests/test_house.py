@@ -61,7 +61,8 @@ INSIDE = {
     ],
     "retrieval": [
         "attempts", "identity", "payloads", "joining", "deletions", "directions",
-        "stages.report", "stages.models", "stages.cached_models", "stages.rewriting", "stages.routing",
+        "stages.report", "stages.models", "stages.cached_models", "stages.rewritten_query", "stages.rewriting",
+        "stages.routing",
         "source_spec", "representation", "fingerprints", "source_config", "reading", "access", "filters", "nearest",
         "plain_hits", "stages", "answer", "notes", "notices", "driver", "call", "fitting", "engine", "lists",
         "by_document", "kept", "surface", "provenance",

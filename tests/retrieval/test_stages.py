@@ -20,7 +20,7 @@ from phasegraph.retrieval import Corrective, FusionEngine, HitAccess, Rerank, So
 from phasegraph.retrieval.stages.corrective import read_grade
 from phasegraph.retrieval.stages.models import OverModel
 from phasegraph.retrieval.stages.reranking import bridges_to
-from phasegraph.retrieval.stages.rewriting import combined, read_texts
+from phasegraph.retrieval.stages.rewriting import combined, read_queries
 from phasegraph.sources import AsyncCallableSource
 from phasegraph.sources.steps import Step
 
@@ -134,11 +134,11 @@ def test_a_prompt_is_filled_once() -> None:
 
 
 def test_what_a_rewriter_gives_is_read_or_refused() -> None:
-    assert read_texts("a") == ["a"]
-    assert read_texts(("a", "b")) == ["a", "b"]
+    assert read_queries("a") == ["a"]
+    assert read_queries(("a", "b")) == ["a", "b"]
     for answer in (None, [], [""], " ", ["a", 3], {"a"}, b"a", ["a"] * 17):
         with pytest.raises(InvalidInputError):
-            read_texts(answer)
+            read_queries(answer)
 
 
 @pytest.mark.parametrize(

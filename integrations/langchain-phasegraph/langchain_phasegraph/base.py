@@ -54,6 +54,10 @@ class CheckedRetriever(BaseRetriever):
             self._follow(checked, name)
             super().__setattr__(name, getattr(checked, name))
 
+    def _take(self, name: str, value: Any) -> None:
+        """Replace the value of a field by one that needs no check, and settle nothing anew."""
+        super().__setattr__(name, value)
+
     def __repr_args__(self) -> Any:
         """What the constructor was given, in short: ``repr``, ``dumpd`` and a tracer hold no corpus."""
         return shown({name: getattr(self, name) for name in type(self).model_fields if name in self.model_fields_set})

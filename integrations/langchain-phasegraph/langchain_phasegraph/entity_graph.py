@@ -271,10 +271,10 @@ class EntityGraphRetriever(KeptDocuments, CheckedRetriever):
         return made
 
     def _remodelled(self, model: Embeddings) -> None:
-        self.__dict__["embeddings"] = model
+        self._take("embeddings", model)
 
     def _changed(self, corpus: phasegraph.graph.Corpus) -> None:
-        self.__dict__["graph"] = corpus.index.graph
+        self._take("graph", corpus.index.graph)
         self._find_missing_ids()
 
     @classmethod

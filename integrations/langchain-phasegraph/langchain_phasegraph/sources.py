@@ -329,7 +329,7 @@ def _accepts(leaf: Runnable[str, Any]) -> frozenset[str]:
         return frozenset({"k"})
     if isinstance(leaf, ScoredVectorStoreRetriever):
         return frozenset({"k", "filter"})
-    if isinstance(leaf, BaseRetriever) and leaf._expects_other_args:
+    if isinstance(leaf, BaseRetriever):
         return parameters_of(leaf._get_relevant_documents) & {"k", "upstream", "filter"}
     return frozenset()
 
@@ -501,7 +501,7 @@ class RetrieverSource:
 @cache
 def _only_searches(kind: Any) -> bool:
     """Whether its ``invoke`` and ``ainvoke`` are the framework's own: a search, in a run that listeners hear of."""
-    plain = issubclass(kind, BaseRetriever) and bool(kind._new_arg_supported)
+    plain = issubclass(kind, BaseRetriever) and "run_manager" in parameters_of(kind._get_relevant_documents)
     return plain and kind.invoke is BaseRetriever.invoke and kind.ainvoke is BaseRetriever.ainvoke
 
 

@@ -307,6 +307,21 @@ def test_a_correction_whose_new_texts_no_source_embeds_is_unused():
     assert (report.status, result.ids[0]) == ("ok", "f")
 
 
+def test_the_core_has_plain_text_of_a_query_that_a_transform_gave_other_texts_to_embed():
+    corrective = Corrective(grade=lambda query, texts: 0, rewrite=rewriting())
+    seen = []
+
+    def transformed(query):
+        seen.append(query)
+        return query
+
+    specs = {"vector": SourceSpec(retriever=lettered(), rewrite=transformed)}
+    result = CalibratedFusionRetriever(retrievers=specs, corrective=corrective).explain("apple?")
+    report = result.extras["stages"][-1]
+    assert (report.stage, report.status, result.ids[0]) == ("correct", "ok", "f")
+    assert [type(one) for one in (*seen, *report.detail["texts"])] == [str] * 3
+
+
 @pytest.mark.filterwarnings("ignore:.*is not used:phasegraph.PhasegraphWarning")
 def test_what_listens_to_an_unused_transform_does_not_make_it_used():
     handler = LlamaDebugHandler(print_trace_on_end=False)

@@ -45,6 +45,7 @@ from phasegraph.retrieval.stages.corrective import Corrective
 from phasegraph.retrieval.stages.models import Passage
 from phasegraph.retrieval.stages.reranking import Rerank
 from phasegraph.retrieval.stages.rewriting import hyde, modality_hyde, multi_query, step_back
+from phasegraph.retrieval.stages.rewritten_query import RewrittenQuery
 from phasegraph.retrieval.stages.routing import (
     chat_router,
     compositional_router,
@@ -98,6 +99,7 @@ __all__ = [
     "Recent",
     "Rerank",
     "ResultCallback",
+    "RewrittenQuery",
     "SelectedHit",
     "SelectedIndex",
     "SelectionPolicy",

@@ -30,13 +30,14 @@ from phasegraph.retrieval.stages.corrective import read_grade
 from phasegraph.retrieval.stages.models import Passage
 from phasegraph.retrieval.stages.report import StageReport
 from phasegraph.retrieval.stages.reranking import Rerank, read_ranking
-from phasegraph.retrieval.stages.rewriting import combined, read_texts
+from phasegraph.retrieval.stages.rewriting import combined, read_queries
+from phasegraph.retrieval.stages.rewritten_query import AskedQuery, bound_to, is_unused, text_of
 from phasegraph.retrieval.stages.routing import Routed, Routing, read_route
 from phasegraph.retrieval.stages.settings import Stages
 from phasegraph.selection import SelectionPolicy
 from phasegraph.sources.gatherer import Gathered, Gatherer
 from phasegraph.sources.protocol import AnySource, CallableSource, best_hits
-from phasegraph.sources.steps import StageStatus, Tried, is_unused
+from phasegraph.sources.steps import StageStatus, Tried
 from phasegraph.sources.workers import Late
 
 _MANY_HITS = 10_000
@@ -333,21 +334,21 @@ class Call:
             if action == "kept":
                 return report()
         rewriter: Any = stages.rewriter
-        tried = yield RunStep(rewriter, (query,), read_texts, HALF)
+        tried = yield RunStep(rewriter, (query,), read_queries, HALF)
         if tried.error is not None:
             return report(tried.status, tried.reason)
-        text = tried.value[0]
-        detail["texts"] = (text,)
+        again: AskedQuery = tried.value[0]
+        detail["texts"] = (text_of(again),)
         left = self.clock.left()
         if left is not None and left < _LEAST_SECONDS:
             return report("late", "no time was left to ask again")
         try:
-            second = yield from self._ask_again(text, draft, merges=action == "merged")
+            second = yield from self._ask_again(again, draft, merges=action == "merged")
         except (AllSourcesFailed, InvalidInputError) as error:
             return report("failed", type(error).__name__)
         except Late:
             return report("late", "the second answer was not ready in time")
-        if is_unused(text, query):
+        if is_unused(again, query):
             rewriter.note_unused(_EMBEDS_NOTHING)
             return report("unused", _EMBEDS_NOTHING)
         if not len(second):
@@ -356,9 +357,10 @@ class Call:
         report()
         return second
 
-    def _ask_again(self, text: str, draft: Draft, *, merges: bool) -> Flow[Result]:
+    def _ask_again(self, again: AskedQuery, draft: Draft, *, merges: bool) -> Flow[Result]:
         """Answer a rewritten query, from its own hits or from the hits of both queries."""
-        asked = {one.source: self.sources[one.source] for one in draft.reports if one.source in self.sources}
+        text, names = text_of(again), [one.source for one in draft.reports if one.source in self.sources]
+        asked = {name: bound_to(self.sources[name], again) for name in names}
         gathered: Gathered = yield Ask(self.gatherer, asked, text)
         make = partial(self._draft, text, gathered, draft.rankings if merges else ())
         second: Draft = (yield Compute(make, self.notices.guard)) if self._may_be_late(gathered) else make()

@@ -236,18 +236,6 @@ class Step:
             warn(text, cause=cause, stacklevel=4)
 
 
-def is_unused(text: str, query: str) -> bool:
-    """Whether a rewritten query differs from the query only in texts to embed, which no source embedded.
-
-    A text that carries texts to embed says so by an attribute ``embedded``: whether a source took them. Ask after the
-    search.
-
-    >>> is_unused("Who?", "Who?")
-    False
-    """
-    return getattr(text, "embedded", None) is False and str.__eq__(text, query)
-
-
 async def awaited(answer: Awaitable[Any]) -> Any:
     """An awaitable as a coroutine."""
     return await answer

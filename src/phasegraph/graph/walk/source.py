@@ -578,7 +578,8 @@ def not_a_graph(given: object, /) -> str:
     """
     kind = type(given).__name__
     if kind in ("GraphIndex", "GraphRecords"):
-        return f"graph must be an EntityGraph or a source; got a {kind}: give its graph{'()' * (kind != 'GraphIndex')}"
+        graph = "graph" if kind == "GraphIndex" else "graph()"
+        return f"graph must be an EntityGraph or a source; got a {kind}: give its {graph}"
     if kind == "ChunkGraph":
         return "graph must be an EntityGraph or a source; got a ChunkGraph: make a ChunkGraphSource of it"
     return f"graph must be an EntityGraph or a source (for Neo4j: EntityGraphRetriever.from_neo4j); got {kind}"

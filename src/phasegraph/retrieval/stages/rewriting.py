@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from time import monotonic
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, Self, TypeAlias, cast
 
 import numpy as np
 
@@ -20,9 +21,10 @@ from phasegraph.ranking import Ranking
 from phasegraph.retrieval.payloads import Payloads
 from phasegraph.retrieval.stages.models import OverModel
 from phasegraph.retrieval.stages.report import StageReport
+from phasegraph.retrieval.stages.rewritten_query import AskedQuery, RewrittenQuery, bound_to, is_unused, text_of
 from phasegraph.sources.protocol import AnySource, Upstream, best_hits, is_fatal, reason_of
 from phasegraph.sources.source_task import asearch_of, cut_note, search_of
-from phasegraph.sources.steps import Outcome, Step, Tried, await_all, is_unused, run_all, values_of
+from phasegraph.sources.steps import Outcome, Step, Tried, await_all, run_all, values_of
 
 Combine: TypeAlias = Literal["single", "union", "rrf"]
 COMBINATIONS = ("single", "union", "rrf")
@@ -182,19 +184,24 @@ class Rewriting:
         step = Step(f"rewriting for source {name!r}", given, "its query is asked as it is")
         return cls(step, chosen, getattr(given, "share", 1.0), limit, timeout, longest)
 
-    def read(self, answer: object) -> list[str]:
-        """What the rewriter gave, as texts to ask: none longer than a query may be."""
-        return read_texts(answer, self.longest)
+    def read(self, answer: object) -> list[AskedQuery]:
+        """What the rewriter gave, as queries to ask: none longer than a query may be."""
+        return read_queries(answer, self.longest)
+
+    def argument(self, query: AskedQuery) -> AskedQuery:
+        """What the rewriter receives: the whole query if it ``reads_queries``, else its text."""
+        return query if getattr(self.step.given, "reads_queries", False) is True else text_of(query)
 
 
-def read_texts(answer: object, longest: int | None = None) -> list[str]:
-    """What a rewriter gave, as at most 16 texts to ask, none blank or longer than so many characters."""
-    texts = [answer] if isinstance(answer, str) else answer
-    if not isinstance(texts, list | tuple):
+def read_queries(answer: object, longest: int | None = None) -> list[AskedQuery]:
+    """What a rewriter gave, as at most 16 queries to ask, none blank or longer than so many characters."""
+    queries = [answer] if isinstance(answer, str | RewrittenQuery) else answer
+    if not isinstance(queries, list | tuple):
         raise InvalidTypeError(f"rewriting must give a text or a list of texts; got {type(answer).__name__}")
-    for text in texts:
-        if not isinstance(text, str):
-            raise InvalidTypeError(f"rewriting must give texts; got {type(text).__name__}")
+    for query in queries:
+        if not isinstance(query, str | RewrittenQuery):
+            raise InvalidTypeError(f"rewriting must give texts; got {type(query).__name__}")
+    texts = list(map(text_of, queries))
     if not texts or not all(text.strip() for text in texts):
         raise InvalidInputError("rewriting must give texts that are not blank; got none, or a blank one")
     if len(texts) > MOST_TEXTS:
@@ -202,7 +209,7 @@ def read_texts(answer: object, longest: int | None = None) -> list[str]:
     most = max(map(len, texts))
     if longest is not None and most > longest:
         raise InvalidInputError(f"rewriting must give texts of at most {longest:,} characters; got {most:,}")
-    return list(texts)
+    return list(queries)
 
 
 def combined(name: str, rankings: Sequence[Ranking], combine: Combine) -> Ranking:
@@ -251,6 +258,17 @@ class _Rewritten:
         self.name, self.source, self.rewriting, self.due = name, source, rewriting, due
         self.reports: list[StageReport] = []
         self._own: list[str] = []
+        self._given: RewrittenQuery | None = None
+
+    def for_query(self, query: RewrittenQuery) -> Self:
+        """The same source, bound to a rewritten query; reports and notes are shared."""
+        made = copy.copy(self)
+        made.source, made._given = bound_to(self.source, query), query
+        return made
+
+    def _argument(self, query: str) -> AskedQuery:
+        """What the rewriter receives in this call."""
+        return self.rewriting.argument(self._given or query)
 
     @property
     def notes(self) -> list[str]:
@@ -265,11 +283,11 @@ class _Rewritten:
             left.append(self.rewriting.timeout)
         return max(min(left) * _SHARE, 0.0) if left else None
 
-    def _texts(self, query: str, tried: Tried) -> list[tuple[str, int | None]]:
+    def _queries(self, query: str, tried: Tried) -> list[tuple[AskedQuery, int | None]]:
         """What to ask, each with how many hits; the query itself where rewriting failed."""
         how = self.rewriting
-        texts: list[str] = [query] if tried.error is not None else tried.value
-        detail = {"texts": tuple(texts)} if tried.error is None else {}
+        texts: list[AskedQuery] = [query] if tried.error is not None else tried.value
+        detail = {"texts": tuple(map(text_of, texts))} if tried.error is None else {}
         self.reports.append(StageReport("rewrite", tried.status, tried.reason, tried.milliseconds, self.name, detail))
         if tried.error is not None:
             self._own.append(_AS_IT_IS.format(tried.reason))
@@ -285,14 +303,14 @@ class _Rewritten:
         self._own.append(cut_note(len(ranking), limit))
         return best_hits(ranking, limit)
 
-    def _combined(self, asked: Sequence[tuple[str, int | None]], outcomes: Sequence[Any]) -> Ranking:
+    def _combined(self, asked: Sequence[tuple[AskedQuery, int | None]], outcomes: Sequence[Any]) -> Ranking:
         failed = [error for _, error in outcomes if error is not None]
         rankings = values_of(outcomes)
         if failed:
             self._own.append(f"{len(failed)} of {len(asked)} texts in place of its query failed")
         return combined(self.name, rankings, self.rewriting.combine)
 
-    def _note_use(self, query: str, asked: Sequence[tuple[str, int | None]]) -> None:
+    def _note_use(self, query: str, asked: Sequence[tuple[AskedQuery, int | None]]) -> None:
         """Report a rewriting that changed nothing: the source embedded none of its texts to embed."""
         others = [text for text, _ in asked if text != query]
         if others and all(is_unused(text, query) for text in others):
@@ -300,7 +318,7 @@ class _Rewritten:
             self._own.append(_AS_IT_IS.format(_EMBEDS_NOTHING))
             self.rewriting.step.note_unused(_EMBEDS_NOTHING)
 
-    def _contain(self, query: str, asked: Sequence[tuple[str, int | None]], error: Exception) -> None:
+    def _contain(self, query: str, asked: Sequence[tuple[AskedQuery, int | None]], error: Exception) -> None:
         """Note that the source failed on rewritten texts alone; raise the error where it failed on the query, too."""
         if is_fatal(error) or any(text == query for text, _ in asked):
             raise error
@@ -312,10 +330,12 @@ class _Rewritten:
 class _BlockingRewritten(_Rewritten):
     def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
         """The source's answer."""
-        asked = self._texts(query, self.rewriting.step.run((query,), self._seconds, self.rewriting.read))
+        given = (self._argument(query),)
+        asked = self._queries(query, self.rewriting.step.run(given, self._seconds, self.rewriting.read))
 
-        def one(text: str, wanted: int | None) -> Ranking:
-            return self._cut(self.source.search(text, wanted, upstream), wanted)
+        def one(rewritten: AskedQuery, wanted: int | None) -> Ranking:
+            source = bound_to(self.source, rewritten)
+            return self._cut(source.search(text_of(rewritten), wanted, upstream), wanted)
 
         try:
             if len(asked) == 1:
@@ -332,10 +352,12 @@ class _BlockingRewritten(_Rewritten):
 class _AwaitingRewritten(_Rewritten):
     async def asearch(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
         """The source's answer, awaited."""
-        asked = self._texts(query, await self.rewriting.step.arun((query,), self._seconds, self.rewriting.read))
+        given = (self._argument(query),)
+        asked = self._queries(query, await self.rewriting.step.arun(given, self._seconds, self.rewriting.read))
 
-        async def one(text: str, wanted: int | None) -> Ranking:
-            return self._cut(await self.source.asearch(text, wanted, upstream), wanted)
+        async def one(rewritten: AskedQuery, wanted: int | None) -> Ranking:
+            source = bound_to(self.source, rewritten)
+            return self._cut(await source.asearch(text_of(rewritten), wanted, upstream), wanted)
 
         try:
             if len(asked) == 1:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
@@ -109,6 +111,19 @@ def _embedding_of(node: BaseNode) -> list[float] | None:
     return node.embedding
 
 
+_INSTEAD: ContextVar[QueryBundle | None] = ContextVar("phasegraph_embedding_instead", default=None)
+
+
+@contextmanager
+def embedding_instead(bundle: QueryBundle) -> Iterator[None]:
+    """Embed a bundle's own texts where :class:`Embedder` is asked for its query: a core source has the text alone."""
+    token = _INSTEAD.set(None if bundle.custom_embedding_strs is None else bundle)
+    try:
+        yield
+    finally:
+        _INSTEAD.reset(token)
+
+
 @dataclass(frozen=True, slots=True)
 class Embedder:
     """An embedding model of the framework as the core takes it; the model's own methods cannot be pickled."""
@@ -143,11 +158,11 @@ class Embedder:
         return self.texts([_text_to_embed(node_of(one)) for one in records])
 
     def query(self, query: str) -> list[float]:
-        """Embedding of a query, or the mean embedding of the texts that a bundle has embedded in its place."""
-        texts = getattr(query, "embedding_strs", None)
-        if texts is None:
+        """Embedding of a query, or the mean embedding of the texts that :func:`embedding_instead` has for it."""
+        bundle = _INSTEAD.get()
+        if bundle is None or bundle.query_str != query:
             return self.model.get_query_embedding(query)
-        return self.model.get_agg_embedding_from_queries(texts)
+        return self.model.get_agg_embedding_from_queries(bundle.embedding_strs)
 
     @property
     def awaits(self) -> bool:

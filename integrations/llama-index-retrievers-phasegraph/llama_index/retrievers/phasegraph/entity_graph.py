@@ -17,7 +17,15 @@ from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle, TextNo
 from llama_index.core.vector_stores.types import MetadataFilters
 
 import phasegraph  # its rooms graph and neo4j are loaded when they are first named: they bring scipy.sparse
-from llama_index.retrievers.phasegraph.conversion import Embedder, Lookup, check_key, copy_of, held_by_id, node_of
+from llama_index.retrievers.phasegraph.conversion import (
+    Embedder,
+    Lookup,
+    check_key,
+    copy_of,
+    embedding_instead,
+    held_by_id,
+    node_of,
+)
 from llama_index.retrievers.phasegraph.corpus import KeptNodes, built, folder_settings, opened
 from llama_index.retrievers.phasegraph.filters import (
     SECONDS,
@@ -30,7 +38,7 @@ from llama_index.retrievers.phasegraph.filters import (
     matching_rows,
     names_of,
 )
-from llama_index.retrievers.phasegraph.retriever_sources import BundleText, OwnRetriever, RetrieverSource
+from llama_index.retrievers.phasegraph.retriever_sources import OwnRetriever, RetrieverSource
 from phasegraph import InvalidTypeError, Ranking, Source
 from phasegraph.retrieval import (
     LONGEST_QUERY,
@@ -419,7 +427,7 @@ class EntityGraphRetriever(KeptNodes, OwnRetriever):
                 seeds = bound.search(query, _SEED_HITS, {})
             else:
                 seeds = asyncio_run(bound.asearch(query, _SEED_HITS, {}))
-        return self._walked(query, seeds)
+        return self._walked(query_bundle, seeds)
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         query, seeds = self._checked(query_bundle), None
@@ -431,7 +439,7 @@ class EntityGraphRetriever(KeptNodes, OwnRetriever):
                 seeds = await bound.asearch(query, _SEED_HITS, {})
             else:
                 seeds = await in_thread(partial(bound.search, limit=_SEED_HITS, upstream={}), query)
-        found: list[NodeWithScore] = await in_thread(partial(self._walked, seeds=seeds), query)
+        found: list[NodeWithScore] = await in_thread(partial(self._walked, seeds=seeds), query_bundle)
         return found
 
     def _checked(self, query_bundle: QueryBundle) -> str:
@@ -439,22 +447,23 @@ class EntityGraphRetriever(KeptNodes, OwnRetriever):
         query = query_bundle.query_str
         if self.exchange is None:
             check_query(query, self._max_query_length)
-        return query if query_bundle.custom_embedding_strs is None else BundleText(query_bundle)
+        return query
 
     @property
     def _is_unseeded(self) -> bool:
         return self.exchange is None or not any(self.exchange.upstream.values())
 
-    def _walked(self, query: str, seeds: Ranking | None) -> list[NodeWithScore]:
+    def _walked(self, bundle: QueryBundle, seeds: Ranking | None) -> list[NodeWithScore]:
         """Copies of the nodes; for a retriever of ours as they are, with the ranking in the exchange."""
         asked = self.exchange
         limit = self._similarity_top_k if asked is None else asked.limit
         if limit == 0:
             return []
         upstream = {} if asked is None else asked.upstream
-        ranking, held = self._searched(
-            query, limit, upstream if seeds is None else dict.fromkeys(self.depends_on, seeds)
-        )
+        if seeds is not None:
+            upstream = dict.fromkeys(self.depends_on, seeds)
+        with embedding_instead(bundle):
+            ranking, held = self._searched(bundle.query_str, limit, upstream)
         missing = sum(one not in held for one in ranking.ids)
         if missing and asked is not None:
             pass  # the retriever that fuses has other sources for their texts, and says what none of them holds

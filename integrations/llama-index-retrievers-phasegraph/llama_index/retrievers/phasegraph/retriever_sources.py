@@ -69,6 +69,7 @@ from phasegraph.retrieval import (
     Nearest,
     Payloads,
     Recent,
+    RewrittenQuery,
     SourceSpec,
     Upstream,
     adapted,
@@ -432,6 +433,12 @@ def _known(retriever: Any) -> bool | None:
     return known_direction(retriever._vector_store) if plain else None
 
 
+def is_unordered(retriever: Any) -> bool:
+    """Whether it returns whatever it holds, as it is stored, without a score; by itself or behind a query engine."""
+    inner = getattr(retriever, "retriever", retriever) if isinstance(retriever, BaseQueryEngine) else retriever
+    return isinstance(inner, SummaryIndexRetriever | TreeAllLeafRetriever | TreeRootRetriever)
+
+
 @dataclass
 class _WatchedBundle(QueryBundle):
     """A bundle that notes in `readers` that a retriever asked for its texts to embed.
@@ -447,60 +454,20 @@ class _WatchedBundle(QueryBundle):
         self.readers[:] = ["a retriever"]
         return super().embedding_strs
 
-
-def is_unordered(retriever: Any) -> bool:
-    """Whether it returns whatever it holds, as it is stored, without a score; by itself or behind a query engine."""
-    inner = getattr(retriever, "retriever", retriever) if isinstance(retriever, BaseQueryEngine) else retriever
-    return isinstance(inner, SummaryIndexRetriever | TreeAllLeafRetriever | TreeRootRetriever)
-
-
-class BundleText(str):
-    """The text of a query for which other texts are embedded; it carries the whole bundle through the core.
-
-    It equals no plain text, since it asks for something else.
-    """
-
-    bundle: _WatchedBundle
-
-    def __new__(cls, bundle: QueryBundle) -> BundleText:  # noqa: D102
-        made = super().__new__(cls, bundle.query_str)
-        if not isinstance(bundle, _WatchedBundle):
-            bundle = _WatchedBundle(bundle.query_str, bundle.image_path, bundle.custom_embedding_strs, bundle.embedding)
-        made.bundle = bundle
-        return made
-
-    @property
-    def embedding_strs(self) -> list[str]:
-        """The texts to embed in place of the query."""
-        return self.bundle.embedding_strs
-
-    @property
-    def embedded(self) -> bool:
+    def is_read(self) -> bool:
         """Whether a retriever asked for its texts to embed."""
-        return bool(self.bundle.readers)
+        return bool(self.readers)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, BundleText) and self._texts == other._texts
 
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
-    def __hash__(self) -> int:
-        return hash(self._texts)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return BundleText, (self.bundle,)
-
-    @property
-    def _texts(self) -> tuple[str, ...]:
-        return (str.__str__(self), *(self.bundle.custom_embedding_strs or ()))
+def rewritten_query(bundle: QueryBundle) -> RewrittenQuery:
+    """A bundle with texts to embed, as the core hands it from a rewriter to the sources."""
+    watched = _WatchedBundle(bundle.query_str, bundle.image_path, bundle.custom_embedding_strs, bundle.embedding)
+    return RewrittenQuery(watched.query_str, tuple(watched.custom_embedding_strs or ()), watched, watched.is_read)
 
 
 def own_bundle(bundle: QueryBundle, query: str) -> QueryBundle:
     """A copy: retrievers write their embedding into the bundle they are given, which belongs to one query."""
-    if isinstance(query, BundleText):
-        bundle = query.bundle
-    elif query != bundle.query_str:
+    if query != bundle.query_str:
         return QueryBundle(query)
     texts = bundle.custom_embedding_strs
     return replace(bundle, custom_embedding_strs=None if texts is None else list(texts))
@@ -626,6 +593,12 @@ class _Bound:
         self.source = source
         self.bundle = bundle
         self.notes: list[str] = []
+
+    def for_query(self, query: RewrittenQuery) -> Self:
+        """The same source for a rewritten query; notes are shared."""
+        made = type(self)(self.source, query.native)
+        made.notes = self.notes
+        return made
 
     def read(self, asked: Any, hits: object, limit: int | None) -> Ranking:
         """The hits that the filters let through, as a ranking: the retriever's own, where it handed one over."""

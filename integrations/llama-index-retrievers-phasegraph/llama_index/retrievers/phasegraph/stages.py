@@ -13,24 +13,26 @@ from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle, TextNo
 from llama_index.core.tools.types import ToolMetadata
 
 from llama_index.retrievers.phasegraph.conversion import text_model
-from llama_index.retrievers.phasegraph.retriever_sources import BundleText, awaits
+from llama_index.retrievers.phasegraph.retriever_sources import awaits, rewritten_query
 from phasegraph import InvalidInputError, InvalidTypeError, Ranking
-from phasegraph.retrieval import Passage, StageAdapter, is_number
+from phasegraph.retrieval import Passage, RewrittenQuery, StageAdapter, is_number
 
 
 class TransformStep:
     """A query transform as a function; texts to embed that it gives go to the source as they are."""
 
+    reads_queries = True
+
     def __init__(self, transform: BaseQueryTransform) -> None:
         self.transform = transform
 
-    def __call__(self, query: str) -> str:
+    def __call__(self, query: str | RewrittenQuery) -> str | RewrittenQuery:
         """The transformed query."""
-        given = query.bundle if isinstance(query, BundleText) else QueryBundle(query)
+        given = query.native if isinstance(query, RewrittenQuery) else QueryBundle(query)
         bundle = self.transform.run(given)
         if not isinstance(bundle, QueryBundle):
             raise InvalidTypeError(f"a query transform must give a QueryBundle; got {type(bundle).__name__}")
-        return bundle.query_str if bundle.custom_embedding_strs is None else BundleText(bundle)
+        return bundle.query_str if bundle.custom_embedding_strs is None else rewritten_query(bundle)
 
 
 class PostprocessorModel:
