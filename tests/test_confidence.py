@@ -29,8 +29,9 @@ from phasegraph.ranking import QueryWords
 WALK = Ranking("graph", ["a", "b"], [2.0, 1.0], words=QueryWords({"ada": 3.0, "met": 1.0}, named=0.5))
 VECTOR = Ranking("vector", ["a", "b"], [0.51, 0.2])
 BM25 = Ranking("bm25", ["b"], [7.0])
-COVERS = HitWords(covers={"graph": 0.9, "vector": 0.6, "bm25": 0.3})
+COVERS = HitWords(covers={"graph": 0.9, "vector": 0.6, "bm25": 0.3}, together=1.4)
 NEAR = 1 / (1 + math.exp(-1))  # .51 stands one width above the bar
+TOGETHER = 1.4 / (1.4 + 0.6)
 
 
 def judge(*rankings: Ranking, model: ConfidenceModel | None = None, words: HitWords | None = COVERS) -> Any:
@@ -41,10 +42,10 @@ def judge(*rankings: Ranking, model: ConfidenceModel | None = None, words: HitWo
     ("rankings", "value", "without"),
     [
         ([WALK, VECTOR, BM25], NEAR * (0.6 + 2 * 0.9 + 0.3 * 0.5) / 3.3, ""),
-        ([WALK], (2 * 0.9 + 0.3 * 0.5) / 2.3, "without a source named 'vector'"),
+        ([WALK], TOGETHER * (2 * 0.9 + 0.3 * 0.5) / 2.3, "without a source named 'vector'"),
         ([VECTOR], NEAR * (0.6 + 0.3) / 1.3, "without a walk"),
         ([VECTOR, BM25], NEAR * (0.45 + 0.3) / 1.3, "without a walk"),
-        ([BM25], (0.3 + 0.3) / 1.3, "without a walk that knows the words, without a source named 'vector'"),
+        ([BM25], TOGETHER * (0.3 + 0.3) / 1.3, "without a walk that knows the words, without a source named 'vector'"),
     ],
 )
 def test_a_confidence_is_nearness_times_the_words_that_were_found(
@@ -64,9 +65,10 @@ def test_a_confidence_is_nearness_times_the_words_that_were_found(
         Ranking.from_hits("vector", ["a"], None),
     ],
 )
-def test_scores_that_are_no_cosines_count_nothing_before_they_are_fitted(vector: Ranking) -> None:
+def test_words_stand_in_for_scores_that_are_no_cosines_before_they_are_fitted(vector: Ranking) -> None:
     found = judge(WALK, vector)
-    assert found.value == pytest.approx((0.6 + 2 * 0.9 + 0.3 * 0.5) / 3.3)
+    assert found.value == pytest.approx(TOGETHER * (0.6 + 2 * 0.9 + 0.3 * 0.5) / 3.3)
+    assert "words of the best hit count 0.70" in str(found)
     assert "no cosines: calibrate first" in found.reason
     fitted = judge(WALK, vector, model=ConfidenceModel(bar=-0.4, width=1.0))
     assert (fitted.nearness is None) == vector.rank_only
@@ -90,6 +92,36 @@ def test_a_result_carries_it_and_its_evidence() -> None:
     again = FusionPipeline().decide(result.candidates.rankings, Context(words=COVERS))
     assert again.confidence_evidence == result.confidence_evidence
     assert pickle.loads(pickle.dumps(result)).confidence == result.confidence  # noqa: S301
+
+
+TEXTS = {
+    "hello": "Hello is a song. Adele, who sings, wrote the song Hello.",
+    "love": "Hello, Love, Goodbye is a film about love. Nobody wrote a song for the film.",
+    "other": "The river runs through the town and on to the sea.",
+}
+
+
+@pytest.mark.parametrize("walks", [True, False])
+def test_without_vectors_words_alone_never_make_a_confidence_of_1(walks: bool) -> None:
+    question, idf = "Who wrote Hello Love?", {"wrote": 4.0, "hello": 7.4, "love": 3.9}
+    words = QueryWords(idf, named=1.0) if walks else None
+    walk = Ranking("graph", ["hello", "love"], [2.0, 1.0], words=words)
+    lists = [walk, Ranking("bm25", ["love", "hello"], [9.0, 8.0])]
+    found = judge(*lists, words=read_hits(question, lists, TEXTS.__getitem__))
+    assert all(share == 1.0 for share in found.covers.values()), "the first hits have all words between them"
+    assert 0.3 < found.value < 0.8
+    elsewhere = [replace(one, ids=("other",), scores=np.ones(1), raw=None) for one in lists]
+    assert judge(*elsewhere, words=read_hits(question, elsewhere, TEXTS.__getitem__)).value < 0.2
+
+
+def test_words_that_one_hit_has_at_once_count_more_than_the_same_words_in_several() -> None:
+    lists = [Ranking("bm25", ["a", "b"], [9.0, 8.0], words=QueryWords({"ada": 3.0, "rome": 3.0}))]
+
+    def value(first: str, second: str) -> float:
+        words = read_hits("ada rome", lists, {"a": first, "b": second}.__getitem__)
+        return float(judge(*lists, words=words).value)
+
+    assert value("Ada met Bo.", "Cy left Rome.") < value("Ada left Rome.", "Cy met Bo.")
 
 
 @given(st.floats(-1, 1), st.floats(0, 1), st.floats(0, 1), st.floats(0, 1), st.integers(0, 3), st.floats(0, 0.3))

@@ -35,8 +35,8 @@ MADE = {
     "tokenizers.py:_with_marks": ["\\w[\\w\u0301\u093f]+"],
     "routing.py:__init__": [r"(?<!\w)who\ is(?!\w)"],
     "routing.py:_named": [r"(?<!\w)graph(?!\w)"],
-    "own_questions.py:_written": [r"(?<!\w)victoria[ -]falls(?!\w)"],
-    "_support/text.py:_many_marks": ["[\u0301\u0316]{30}(?=[\u0301\u0316])"],
+    "text.py:_many_marks": ["[\u0301\u0316]{30}(?=[\u0301\u0316])"],
+    "sentences.py:written": [r"(?<!\w)victoria[ -]falls(?!\w)"],
 }
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
 
 from phasegraph._support.frozen import by_fields, read_only
+from phasegraph._support.text import legible
 from phasegraph._support.typing import FloatArray
 from phasegraph.acceptance.confidence import ConfidenceEvidence
 from phasegraph.acceptance.policy import ACCEPT, AMBIGUOUS, REJECT, AcceptanceOutcome
@@ -20,8 +22,11 @@ from phasegraph.fusion.superposition import Superposition
 from phasegraph.ranking import Ranking
 from phasegraph.reports import SourceReport
 from phasegraph.selection import SelectionResult
+from phasegraph.sentences import ReadPassage, label_of, line_of, ordinal, path_labels, way_of
 
 Reason = Literal["", "nothing_found", "could_not_look", "all_rejected", "abstained"]
+PRINTED = 3
+"""Results that ``print(result)`` names."""
 WHY_EMPTY: Mapping[str, str] = MappingProxyType(
     {
         "nothing_found": "every source looked and none found anything",
@@ -31,8 +36,6 @@ WHY_EMPTY: Mapping[str, str] = MappingProxyType(
     }
 )
 _VERDICTS = {ACCEPT: "accepted", AMBIGUOUS: "ambiguous", REJECT: "rejected"}
-ReadPassage = Callable[[str], tuple[str, str]]
-"""Title and text of a passage by its id; "" where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +86,8 @@ class Evidence:
         :class:`~phasegraph.fusion.superposition.SuperpositionPrior`; neither decides anything.
     set_entropy : float or None
         Of the selected set once it had joined, in nats, where the selection goes by ``legacy_entropy``.
+    headline : callable, optional
+        ``headline()`` names the passage, its rank in each source, and the path to it. ``print(evidence)`` begins so.
     """
 
     id: str
@@ -95,6 +100,21 @@ class Evidence:
     energy: float | None = None
     entropy: float | None = None
     set_entropy: float | None = None
+    headline: Callable[[], str] | None = field(default=None, repr=False, compare=False)
+
+    def __str__(self) -> str:
+        ranks = {one.source: one.rank for one in self.sources}
+        parts = [f"{one.source} {one.contribution:+.3f}" for one in self.sources]
+        parts += [f"bonus {self.bonus:+.3f}"] if self.bonus else []
+        prior = f", times a prior of {self.prior:.3g}" if self.prior != 1.0 else ""
+        lines = [
+            line_of(self.position, self.id, ranks, ()) if self.headline is None else self.headline(),
+            f"score {self.score:.3f}, from {self.fused:.3f} = {' '.join(parts)}{prior}",
+        ]
+        for one in self.sources:
+            given = "not returned" if one.rank is None else f"{ordinal(one.rank)}, score {_short(one.raw)}"
+            lines.append(f"{one.source}: {given}, calibrated {one.calibrated:.3f}, weight {one.weight:.2f}")
+        return "\n".join(map(legible, lines))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -171,6 +191,25 @@ class Result:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def __str__(self) -> str:
+        confidence = self.confidence_evidence
+        sure = "unknown" if confidence.value is None else f"{confidence.value:.2f}"
+        if self.ids:
+            first = f"; the first {PRINTED}:" if len(self) > PRINTED else ":"
+            head = f"{len(self)} of {len(self.candidates)} candidates, confidence {sure}{first}"
+        else:
+            head = f"no results: {WHY_EMPTY.get(self.reason, 'k is 0')}; confidence {sure}"
+        lines = [head, *map(self._headline, range(min(len(self), PRINTED)))]
+        return "\n".join([*lines, *(legible(f"warning: {line}") for line in self.warnings)])
+
+    def _headline(self, position: int) -> str:
+        """One line on the result at `position` (from 0): its label, its ranks, and the path to it."""
+        name, read = self.ids[position], _reader(self.candidates.rankings)
+        ranks = {one.source: _standing(one, name)[0] for one in self.candidates.rankings}
+        walk = next(filter(None, (_walk(one, name) for one in self.candidates.rankings)), None)
+        way = [] if walk is None else way_of(walk["path"], path_labels(walk["path"], read))
+        return line_of(position + 1, label_of(name, *read(name)), ranks, way)
+
     @property
     def confidence_evidence(self) -> ConfidenceEvidence:
         """What `confidence` is made of, and why where there is none."""
@@ -215,6 +254,7 @@ class Result:
             float(self.priors[position]),
             sources,
             **self.entropies(position),
+            headline=partial(self._headline, position),
         )
 
     def entropies(self, position: int) -> dict[str, float]:
@@ -389,6 +429,10 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
+def _short(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.4g}"
+
+
 def _walk(ranking: Ranking, name: str) -> dict[str, Any] | None:
     """The path by which a source that walks a graph came to a passage: a payload of its own, or told beside one."""
     evidence = getattr(ranking.payloads, "evidence", ranking.payloads)
@@ -411,7 +455,8 @@ def _reader(rankings: Sequence[Ranking]) -> ReadPassage:
         title = ""
         for held in (one.payloads[name] for one in rankings if name in one.payloads):
             metadata = getattr(held, "metadata", None)
-            title = title or str((metadata.get("title") if isinstance(metadata, Mapping) else None) or "")
+            told = metadata.get("title") if isinstance(metadata, Mapping) else None
+            title = title or str(told or getattr(held, "title", None) or "")
             try:
                 text = getattr(held, "page_content", None) or getattr(held, "text", None)
             except Exception:  # noqa: BLE001 - a foreign hit that cannot tell its text

@@ -20,6 +20,8 @@ from phasegraph.ranking import Ranking
 COSINE_BAR, COSINE_WIDTH = 0.48, 0.03
 BAR_LEVEL, WIDTH_SHARE = 0.05, 0.25
 LEAST_QUERIES = 20
+TOGETHER_HALF = 0.6
+"""So many of a question's rarest words in one hit count half, where no similarity can be judged."""
 _WALK_WEIGHT, _NAMED_WEIGHT = 2.0, 0.3
 _LEAST = 1e-9
 
@@ -83,6 +85,8 @@ class ConfidenceEvidence:
         Whether `value` is one, fitted to judged queries.
     reason : str
         Why there is no confidence, or what it had to do without; empty where nothing is missing.
+    together : float or None
+        In [0, 1), the stand-in for `nearness`: how many words as rare as the query's rarest the best hit has at once.
     """
 
     value: float | None = None
@@ -92,6 +96,7 @@ class ConfidenceEvidence:
     named: float | None = None
     probability: bool = False
     reason: str = ""
+    together: float | None = None
 
     def __str__(self) -> str:
         if self.value is None:
@@ -99,6 +104,8 @@ class ConfidenceEvidence:
         said = [f"{self.value:.2f}" + (" (a probability)" if self.probability else "")]
         if self.top is not None and self.nearness is not None:
             said.append(f"best similarity {self.top:.3g} counts {self.nearness:.2f}")
+        elif self.together is not None:
+            said.append(f"words of the best hit count {self.together:.2f}")
         said += [f"{share:.0%} of the words in the first hits of {name}" for name, share in (self.covers or {}).items()]
         return ", ".join([*said, self.reason] if self.reason else said)
 
@@ -124,8 +131,11 @@ class ConfidenceModel:
     ``e = (q_v + 2 q_g + .3 a) / 3.3``: q is the share of the query's distinct words, weighted by idf squared, in the
     first 5 hits of the vectors (v) and of the walk (g), a how far the query names what passages are about. An unknown
     word counts as the rarest. Without vectors e is (2 q_g + .3 a) / 2.3. Without a walk that knows the words, e is
-    (q + .3) / 1.3, q the mean over all sources, and idf is that of the hits at hand. Where the best score is no cosine
-    and nothing was fitted, the confidence is e alone.
+    (q + .3) / 1.3, q the mean over all sources, and idf is that of the hits at hand.
+
+    Without vectors, and where the best score is no cosine and nothing was fitted, words stand in for the similarity:
+    the confidence is ``t / (t + .6) * e``. Here t is the best BM25 of a hit, divided by the greatest idf of the query.
+    The factor stays below 1, because words that stand together need not mean an answer.
 
     Ours, found on open data, no published method; figures in ``docs/guide/thresholds.md``. The bar and the width are
     those of MiniLM's cosines: another model needs ``calibrate``. The probability is Platt's, over the logit.
@@ -182,8 +192,8 @@ class ConfidenceModel:
         walk = next((one for one in rankings if one.words is not None), None)
         top = None if vector is None or vector.rank_only else float(vector.scores[0])
         near = None if vector is None or top is None else self._nearness(top, vector)
-        known = {} if words is None else words.covers
-        covers = {one.source: known[one.source] for one in rankings if one.source in known}
+        known = words or HitWords()
+        covers = {one.source: known.covers[one.source] for one in rankings if one.source in known.covers}
         if not covers:
             return ConfidenceEvidence(None, top, near, reason=_NOT_READ if words is None else _NO_WORDS)
         named = walk.words.named if walk is not None and walk.words is not None and walk.source in covers else None
@@ -194,13 +204,15 @@ class ConfidenceModel:
             parts += [(1.0, covers[VECTOR])] if VECTOR in covers else []
             value = sum(weight * share for weight, share in parts) / sum(weight for weight, _ in parts)
         without = _NO_WALK if named is None else ""
+        together = None
         if near is None:
             without = ", ".join(filter(None, [without, _NO_VECTOR if vector is None else _NO_COSINES]))
+            value *= (together := known.together / (known.together + TOGETHER_HALF))
         else:
             value *= near
-        if self.slope is None or without != self.without:
-            return ConfidenceEvidence(value, top, near, covers, named, reason=without)
-        return ConfidenceEvidence(float(self.probabilities([value])[0]), top, near, covers, named, True, without)
+        fitted = self.slope is not None and without == self.without
+        value = float(self.probabilities([value])[0]) if fitted else value
+        return ConfidenceEvidence(value, top, near, covers, named, fitted, without, together)
 
     def _nearness(self, top: float, vector: Ranking) -> float | None:
         """How far the best score stands above the bar; None where it is no cosine and nothing was fitted."""

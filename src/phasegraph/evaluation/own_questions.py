@@ -11,6 +11,7 @@ import numpy as np
 from phasegraph.evaluation.datasets import Judgement, Passage, Query, id_list, objects_of, queries_of, wrong
 from phasegraph.graph.model.entity_graph import EntityGraph
 from phasegraph.lexical import TOKENIZERS
+from phasegraph.sentences import written
 
 WORDS, CHARACTERS = 6, 18
 """Words of a known-item question; characters where a passage is Chinese or Japanese."""
@@ -129,7 +130,7 @@ def starters(passages: Sequence[Passage], graph: EntityGraph, count: int = 8, se
             made.append(f"What has {one} to do with {other}?")
             seen.update((one.lower(), other.lower()))
             continue
-        name = _written(graph.entities[column], pair[0].content)
+        name = _spelt(graph.entities[column], pair[0].content)
         if name and name.lower() not in seen:
             made.append(f"What is {name}?")
             seen.add(name.lower())
@@ -246,13 +247,13 @@ def _name_beside(graph: EntityGraph, passage: Passage, other: Passage, seen: set
     """A name of several words that one passage mentions and the other does not, as the text writes it; else ""."""
     own, theirs = (set(graph.mentions[[graph.passage_rows[one.id]]].indices.tolist()) for one in (passage, other))
     for column in sorted(own - theirs):
-        written = _written(graph.entities[column], passage.content)
+        written = _spelt(graph.entities[column], passage.content)
         if " " in written and written.lower() not in seen:
             return written
     return ""
 
 
-def _written(name: str, text: str) -> str:
-    """A normalised name as a text writes it; "" where the text breaks it off or writes it in another way."""
-    found = re.search(rf"(?<!\w){r'[ -]'.join(map(re.escape, name.split()))}(?!\w)", text, re.IGNORECASE)
-    return found[0] if found and len(found[0]) > 3 else ""
+def _spelt(name: str, text: str) -> str:
+    """A normalised name as a text writes it; "" if the text does not write it so, or it is too short to ask about."""
+    found = written(name, text)
+    return found if len(found) > 3 else ""

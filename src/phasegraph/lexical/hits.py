@@ -22,11 +22,13 @@ class HitWords:
 
     `order` holds the ids of at most 20 of them, by BM25 among themselves; none where no source states the query's
     words. `covers` is, per source, the share in [0, 1] of the query's words, weighted by idf squared, that its first 5
-    hits have; none where the query has no words, or the hits no text.
+    hits have; none where the query has no words, or the hits no text. `together` is the best hit's BM25, divided by the
+    greatest idf of the query: how many words as rare as its rarest the hit has at once.
     """
 
     order: tuple[str, ...] = ()
     covers: Mapping[str, float] = field(default_factory=dict)
+    together: float = 0.0
 
 
 def read_hits(query: str, rankings: Sequence[Ranking], text: Callable[[str], str]) -> HitWords:
@@ -39,8 +41,9 @@ def read_hits(query: str, rankings: Sequence[Ranking], text: Callable[[str], str
     >>> from phasegraph.ranking import QueryWords
     >>> texts = {"a": "Bo sang.", "b": "Ada met Bo."}
     >>> rankings = [Ranking("graph", list(texts), [2.0, 1.0], words=QueryWords({"ada": 1.0, "met": 2.0}))]
-    >>> read_hits("Who met Ada?", rankings, texts.__getitem__)
-    HitWords(order=('b',), covers={'graph': 1.0})
+    >>> found = read_hits("Who met Ada?", rankings, texts.__getitem__)
+    >>> found.order, found.covers, round(found.together, 3)
+    (('b',), {'graph': 1.0}, 0.55)
     """
     known = next((one.words for one in rankings if one.words is not None), None)
     tokenize = tokenizer_of("english" if known is None else known.tokenizer)
@@ -103,11 +106,13 @@ def _hit_words(
             square for word, square in zip(rarity, squares, strict=True) if word in columns and there[columns[word]]
         )
         covers[one.source] = have / total if total else 0.0
-    if known is None:
-        return HitWords((), covers)
-    idf = np.where(frequency > 0, idf, 0.0)
     norms = K1 * (1 - B + B * lengths / max(float(lengths.mean()), 1e-9))
-    weights = idf * np.array(list(asked.values()), float)
-    scores = (times / (times + norms[:, None] + (norms[:, None] == 0)) * weights).sum(axis=1)
+    saturated = times / (times + norms[:, None] + (norms[:, None] == 0))
+    rarities = np.array([rarity.get(word, 0.0) for word in asked])
+    together = float((saturated @ rarities).max() / max(float(rarities.max()), 1e-9))
+    if known is None:
+        return HitWords((), covers, together)
+    weights = np.where(frequency > 0, idf, 0.0) * np.array(list(asked.values()), float)
+    scores = (saturated * weights).sum(axis=1)
     order = np.argsort(-scores, kind="stable")
-    return HitWords(tuple(ids[row] for row in order.tolist() if scores[row] > 0)[:WITNESS_DEPTH], covers)
+    return HitWords(tuple(ids[row] for row in order.tolist() if scores[row] > 0)[:WITNESS_DEPTH], covers, together)

@@ -1,0 +1,155 @@
+"""An answer in plain words: which source ranks a passage where, by which path, and why it stands in the answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from phasegraph._support.text import legible
+
+AGREES = 10
+"""The last rank at which a source agrees with the one that found a passage."""
+LABEL = 60
+"""Characters of a passage's text that stand for a title."""
+_SPOKEN = MappingProxyType({"vector": "vectors", "graph": "the graph", "lexical": "words", "bm25": "words"})
+_PLURAL = frozenset({"vectors", "words"})
+_ABSENT = MappingProxyType({"words": "do not match it", "the graph": "does not reach it"})
+ReadPassage = Callable[[str], tuple[str, str]]
+"""Title and text of a passage by its id; "" where there is none."""
+
+
+def ordinal(rank: float) -> str:
+    """A rank as a word; ties share a mean rank, which is rounded up.
+
+    >>> [ordinal(rank) for rank in (1, 2, 3, 11, 16, 22, 2.5)]
+    ['1st', '2nd', '3rd', '11th', '16th', '22nd', '3rd']
+    """
+    number = int(rank + 0.5)
+    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
+
+
+def label_of(name: str, title: str, text: str) -> str:
+    """How to call a passage: by its title, else by the first words of its text, else by its id.
+
+    >>> label_of("p1", "", "Ada met Bo.  She sang."), label_of("p1", "Ada", "Ada met Bo."), label_of("p1", "", "")
+    ('Ada met Bo. She sang.', 'Ada', 'p1')
+    """
+    line = " ".join((title or text).split()) or name
+    return line if title or len(line) <= LABEL else f"{line[: LABEL - 1].rstrip()}…"
+
+
+def written(name: str, text: str) -> str:
+    """A normalised name as a text writes it; "" where the text has it in another way.
+
+    >>> written("victoria falls", "To the Victoria-Falls."), written("ada", "Adam met Eve.")
+    ('Victoria-Falls', '')
+    """
+    found = re.search(rf"(?<!\w){r'[ -]'.join(map(re.escape, name.split()))}(?!\w)", text, re.IGNORECASE)
+    return found[0] if found else ""
+
+
+def path_labels(path: Sequence[Sequence[str]], read: ReadPassage) -> list[str]:
+    """What to call each step of a path of (kind, name): passages by their labels, names as their passages write them.
+
+    >>> texts = {"a": ("Bubye River", "It flows through Zimbabwe."), "b": ("Victoria Falls", "A waterfall.")}
+    >>> path_labels([("entity", "bubye river"), ("passage", "a"), ("entity", "zimbabwe")], texts.__getitem__)
+    ['Bubye River', 'Bubye River', 'Zimbabwe']
+    """
+    held = [read(name) for kind, name in path if kind == "passage"]
+    text = "\n".join(part for pair in held for part in pair)
+    return [label_of(name, *read(name)) if kind == "passage" else written(name, text) or name for kind, name in path]
+
+
+def way_of(path: Sequence[Sequence[str]], labels: Sequence[str]) -> list[str]:
+    """A path in short, without the passage that it leads to: its first step, and the names on it.
+
+    A path without names, as a graph of chunks has it, keeps all its passages.
+
+    >>> path = [("entity", "bubye river"), ("passage", "a"), ("entity", "zimbabwe"), ("passage", "b")]
+    >>> way_of(path, ["Bubye River", "Bubye River", "Zimbabwe", "Victoria Falls"])
+    ['Bubye River', 'Zimbabwe']
+    >>> way_of(path[3:], ["Victoria Falls"]), way_of(path[:2], ["Bubye River", "Bubye River"])
+    ([], [])
+    """
+    named = any(kind == "entity" for kind, _ in path)
+    steps = [
+        label
+        for place, ((kind, _), label) in enumerate(zip(path[:-1], labels, strict=False))
+        if kind == "entity" or place == 0 or not named
+    ]
+    steps = [one for place, one in enumerate(steps) if place == 0 or one.casefold() != steps[place - 1].casefold()]
+    return [] if [one.casefold() for one in steps] == [one.casefold() for one in labels[-1:]] else steps
+
+
+def line_of(position: int, label: str, ranks: Mapping[str, float | None], way: Sequence[str]) -> str:
+    """A passage of an answer in one line.
+
+    >>> line_of(2, "Victoria Falls", {"vector": 16.0, "graph": 2.0, "bm25": None}, ["Bubye River", "Zimbabwe"])
+    '2 Victoria Falls: graph 2nd, vector 16th, by Bubye River → Zimbabwe'
+    """
+    known = sorted((rank, name) for name, rank in ranks.items() if rank is not None)
+    said = [f"{name} {ordinal(rank)}" for rank, name in known] or ["no source ranks it"]
+    said += [f"by {' → '.join(way)}"] if way else []
+    return legible(f"{position} {label}: {', '.join(said)}")
+
+
+def why(ranks: Mapping[str, float | None], contributions: Mapping[str, float | None], way: Sequence[str]) -> str:
+    """One sentence: which source brought a passage into the answer, and what the others make of it.
+
+    Sources that have the passage in their first 10 agree; of these, the source that contributes most found it.
+
+    >>> why({"graph": 2.0, "vector": 16.0, "bm25": None}, {"graph": 2.1, "vector": 0.3}, ["Bubye River", "Zimbabwe"])
+    'The graph found this by Bubye River → Zimbabwe; vectors rank it 16th; words do not match it.'
+    >>> why({"graph": 1.0, "vector": 2.0, "bm25": 4.0}, {"graph": 2.1, "vector": 0.3, "bm25": 0.1}, [])
+    'The graph found this; vectors and words agree.'
+    """
+    known = {name: rank for name, rank in ranks.items() if rank is not None}
+    if not known:
+        return "No source ranks this passage."
+    lead = min(known, key=lambda name: (known[name] > AGREES, -(contributions.get(name) or 0.0), known[name], name))
+    by = f" by {' → '.join(way)}" if way else ""
+    spoken = {name: _SPOKEN.get(name, name) for name in ranks}
+    if known[lead] <= AGREES:
+        parts = [f"{spoken[lead]} found this{by * (lead == 'graph')}"]
+    else:
+        nearest = f"{spoken[lead]} {_verb('rank', lead)} it {ordinal(known[lead])}"
+        parts = [f"no source has this in its first {AGREES}; {nearest}"]
+    agree = [name for name in ranks if name != lead and known.get(name, AGREES + 1) <= AGREES]
+    if agree:
+        verb = "agree" if len(agree) > 1 else _verb("agree", agree[0])
+        parts.append(f"{' and '.join(spoken[name] for name in agree)} {verb}{by * ('graph' in agree)}")
+    for name in (one for one in ranks if one != lead and one not in agree):
+        if name in known:
+            parts.append(f"{spoken[name]} {_verb('rank', name)} it {ordinal(known[name])}")
+        else:
+            parts.append(f"{spoken[name]} {_ABSENT.get(spoken[name], 'did not return it')}")
+    text = "; ".join(parts)
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _verb(plural: str, source: str) -> str:
+    return plural if _SPOKEN.get(source) in _PLURAL else f"{plural}s"
+
+
+def tell(view: Mapping[str, Any]) -> dict[str, Any]:
+    """The view of an answer (:func:`phasegraph.result.view_of`), and for each row its ``label``, ``way`` and ``why``.
+
+    A row with a walk also gets ``walk["labels"]``, a label for each step of its path.
+    """
+
+    def read(name: str) -> tuple[str, str]:
+        held = view["passages"].get(name, {"title": "", "text": ""})
+        return held["title"], held["text"]
+
+    rows = []
+    for row in view["rows"]:
+        labels = [] if row["walk"] is None else path_labels(row["walk"]["path"], read)
+        ranks = {one["name"]: row["sources"].get(one["name"], {}).get("rank") for one in view["sources"]}
+        parts = {name: one["contribution"] for name, one in row["sources"].items()}
+        way = [] if row["walk"] is None else way_of(row["walk"]["path"], labels)
+        told = {"label": label_of(row["id"], *read(row["id"])), "way": way, "why": why(ranks, parts, way)}
+        rows.append({**row, **told, "walk": row["walk"] and {**row["walk"], "labels": labels}})
+    return {**view, "rows": rows}
