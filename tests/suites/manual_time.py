@@ -10,12 +10,15 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
+from phasegraph.retrieval import FusionEngine
 from phasegraph.sources.workers import WorkerPool, pool
 from phasegraph.testing import ManualClock
+
+Retriever = TypeVar("Retriever")
 
 PATIENCE = 60.0
 """Seconds of real time after which a wait counts as stuck."""
@@ -40,7 +43,7 @@ class Hang:
     """Makes functions that hang: each waits until no other job runs, lets time pass, and stays until it is released.
 
     A function waits until the caller has begun every source, and until all other jobs have settled, so that only the
-    hanging function misses the deadline. `beside` is the number of other jobs that do not end.
+    hanging function misses the deadline. `beside` is the number of other jobs that may go on.
     """
 
     def __init__(self, clock: ManualClock) -> None:
@@ -54,10 +57,12 @@ class Hang:
         """How many sources and steps run in workers."""
         return pool().outstanding
 
-    def function(self, seconds: float, answer: Any = None, beside: int = 0) -> Callable[..., Any]:
+    def function(self, seconds: float, answer: Any = None, beside: float = 0) -> Callable[..., Any]:
         """A plain function that hangs in a worker."""
 
         def hang(*arguments: Any) -> Any:
+            if self.released.is_set():
+                return answer
             with self._lock:
                 self.entered += 1
             until(lambda: self.clock.waiting and self.jobs <= 1 + beside)
@@ -68,15 +73,15 @@ class Hang:
 
         return hang
 
-    def coroutine(self, seconds: float, beside: int = 0) -> Callable[..., Awaitable[Any]]:
-        """A coroutine function that hangs on an event loop until it is cancelled."""
+    def coroutine(self, seconds: float, beside: float = 0) -> Callable[..., Awaitable[Any]]:
+        """A coroutine function that hangs until it is cancelled or released."""
 
         async def hang(*arguments: Any) -> Any:
             self.entered += 1
             await auntil(lambda: self.clock.waiting and self.jobs <= beside)
             if seconds:
                 self.clock.advance(seconds)
-            await asyncio.get_running_loop().create_future()
+            await auntil(self.released.is_set)
 
         return hang
 
@@ -90,3 +95,25 @@ def hanging(clock: ManualClock, patch: pytest.MonkeyPatch) -> Iterator[Hang]:
         yield hang
     finally:
         hang.released.set()
+
+
+class ManualTime:
+    """The fixtures of a suite whose tests move the time."""
+
+    @pytest.fixture
+    def clock(self) -> ManualClock:
+        """The time of the retrievers that :func:`on_clock` was called with."""
+        return ManualClock()
+
+    @pytest.fixture
+    def hang(self, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hang]:
+        """Functions that hang until the end of the test."""
+        with hanging(clock, monkeypatch) as made:
+            yield made
+
+
+def on_clock(retriever: Retriever, clock: ManualClock) -> Retriever:
+    """The same retriever of an integration, on a clock that the test moves."""
+    engine: FusionEngine = retriever._engine  # type: ignore[attr-defined]
+    engine.gatherer.clock = clock
+    return retriever
