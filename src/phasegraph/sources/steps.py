@@ -13,7 +13,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Literal, TypeAlias
 
-from phasegraph._shared import fork_safe_lock
+from phasegraph._support.shared import fork_safe_lock
 from phasegraph._support.clock import Deadline
 from phasegraph.errors import InvalidTypeError, PhasegraphError, warn
 from phasegraph.sources.breaker import Breaker
