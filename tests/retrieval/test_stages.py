@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import math
 import threading
-import time
 import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
+from tests.suites.manual_time import PATIENCE, Hang, auntil, hanging, until
 
 from phasegraph import AllSourcesFailed, CallableSource, InvalidInputError, PhasegraphWarning, Ranking
+from phasegraph._support.clock import CLOCK, NO_DEADLINE, Clock, Deadline
 from phasegraph._support.prompts import filled
 from phasegraph.acceptance import AcceptancePolicy
 from phasegraph.graph import GraphSource, build_graph
@@ -23,10 +25,23 @@ from phasegraph.retrieval.stages.reranking import bridges_to
 from phasegraph.retrieval.stages.rewriting import combined, read_queries
 from phasegraph.sources import AsyncCallableSource
 from phasegraph.sources.steps import Step
+from phasegraph.sources.workers import in_thread
+from phasegraph.testing import ManualClock
 
 
 def same(answer: Any) -> Any:
     return answer
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def hang(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hang]:
+    with hanging(clock, monkeypatch) as made:
+        yield made
 
 
 # -- steps
@@ -40,7 +55,7 @@ def test_a_step_is_left_out_after_ten_failures_in_a_row_and_warned_about_once() 
         raise ValueError
 
     step = Step("it", broken, "nothing is done")
-    found = [step.run((row,), None, same) for row in range(15)]
+    found = [step.run((row,), NO_DEADLINE, same) for row in range(15)]
     assert [one.status for one in found] == ["failed"] * 10 + ["skipped"] * 5
     assert len(calls) == 10
     with pytest.warns(PhasegraphWarning, match=r"it failed \(ValueError\): nothing is done"):
@@ -56,19 +71,18 @@ def test_what_ends_a_program_passes_through(error: BaseException) -> None:
         raise error
 
     with pytest.raises(type(error)):
-        Step("it", fatal, "").run((), None, same)
+        Step("it", fatal, "").run((), NO_DEADLINE, same)
 
     async def awaited() -> None:
         raise error
 
     with pytest.raises(type(error)):
-        asyncio.run(Step("it", awaited, "").arun((), None, same))
+        asyncio.run(Step("it", awaited, "").arun((), NO_DEADLINE, same))
 
 
 @pytest.mark.parametrize("error", [MemoryError(), KeyboardInterrupt()])
-def test_a_trial_that_ends_a_program_is_not_the_last(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [0.0]
-    monkeypatch.setattr("phasegraph.sources.steps.monotonic", lambda: now[0])
+def test_a_trial_that_ends_a_program_is_not_the_last(error: BaseException, clock: ManualClock) -> None:
+    deadline = Deadline.after(clock, None)
     raised: list[BaseException] = [ValueError()] * 10 + [error]
 
     def broken() -> int:
@@ -77,26 +91,27 @@ def test_a_trial_that_ends_a_program_is_not_the_last(error: BaseException, monke
         return 3
 
     step = Step("it", broken, "")
-    assert [step.run((), None, same).status for _ in range(11)] == ["failed"] * 10 + ["skipped"]
-    now[0] += 60.0
+    assert [step.run((), deadline, same).status for _ in range(11)] == ["failed"] * 10 + ["skipped"]
+    clock.advance(60.0)
     with pytest.raises(type(error)):
-        step.run((), None, same)
-    now[0] += 60.0
-    assert step.run((), None, same).value == 3
+        step.run((), deadline, same)
+    clock.advance(60.0)
+    assert step.run((), deadline, same).value == 3
 
 
 def test_a_cancelled_caller_is_cancelled_and_the_steps_task_with_it() -> None:
-    ended = []
+    begun, ended = [], []
 
     async def slow() -> None:
+        begun.append(True)
         try:
             await asyncio.sleep(60)
         finally:
             ended.append(True)
 
     async def main() -> None:
-        task = asyncio.create_task(Step("it", slow, "").arun((), None, same))
-        await asyncio.sleep(0.05)
+        task = asyncio.create_task(Step("it", slow, "").arun((), NO_DEADLINE, same))
+        await auntil(lambda: begun)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -107,21 +122,21 @@ def test_a_cancelled_caller_is_cancelled_and_the_steps_task_with_it() -> None:
 
 
 def test_a_step_does_not_block_the_event_loop() -> None:
-    async def main() -> int:
+    async def main() -> None:
         beats = 0
 
         async def beat() -> None:
             nonlocal beats
             while True:
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(0)
                 beats += 1
 
         heart = asyncio.create_task(beat())
-        await Step("it", lambda: time.sleep(0.3), "").arun((), None, same)
+        tried = await Step("it", lambda: until(lambda: beats >= 10), "").arun((), NO_DEADLINE, same)
         heart.cancel()
-        return beats
+        assert tried.status == "ok"
 
-    assert asyncio.run(main()) >= 10
+    asyncio.run(main())
 
 
 def test_a_prompt_is_filled_once() -> None:
@@ -167,9 +182,11 @@ def test_rank_only_lists_join_by_rank_and_a_union_counts_what_was_dropped() -> N
 # -- the engine
 
 
-def engine(**more: Any) -> FusionEngine:
+def engine(clock: Clock = CLOCK, **more: Any) -> FusionEngine:
     specs: Mapping[str, SourceSpec] = more.pop("specs", dict.fromkeys("gv", SourceSpec(retriever=None)))
-    return FusionEngine.of(specs, **more)
+    made = FusionEngine.of(specs, **more)
+    made.gatherer.clock = clock
+    return made
 
 
 SOURCES = {
@@ -182,30 +199,19 @@ async def _later(answer: Any) -> Any:
     return answer
 
 
-@pytest.fixture
-def ends() -> Iterator[threading.Event]:
-    over = threading.Event()
-    yield over
-    over.set()
+def test_a_hanging_stage_leaves_the_rest_their_time(clock: ManualClock, hang: Hang) -> None:
+    """A router and two rewriters that hang, one after the other, and a reranker: the sources still answer."""
+    both = threading.Barrier(2, timeout=PATIENCE)
 
+    def rewriting(query: str) -> None:
+        hang.function(2.0 if both.wait() == 0 else 0.0, beside=math.inf)()
 
-def test_a_hanging_stage_leaves_the_rest_their_time(ends: threading.Event) -> None:
-    """A router and a rewriter that hang, one after the other, and a reranker: the sources still answer."""
-
-    def hang(*arguments: Any) -> None:
-        ends.wait(30)
-
-    spec = SourceSpec(retriever=None, rewrite=hang)
-    made = engine(specs={"g": spec, "v": spec}, route=hang, rerank=hang, timeout=0.6)
+    spec = SourceSpec(retriever=None, rewrite=rewriting)
+    route, rerank = hang.function(4.0, beside=math.inf), hang.function(2.0, beside=math.inf)
+    made = engine(specs={"g": spec, "v": spec}, route=route, rerank=rerank, timeout=8.0, clock=clock)
     with pytest.warns(PhasegraphWarning):
         found = made.retrieve("q", SOURCES)[0]
-
-    def seconds() -> float:
-        begun = time.monotonic()
-        made.retrieve("q", SOURCES)
-        return time.monotonic() - begun
-
-    assert min(seconds() for _ in range(3)) < 0.6 + 0.05  # other processes may hold a call up
+    assert clock.now() == 8.0
     assert found.ids == engine().retrieve("q", SOURCES)[0].ids
     told = [(one.stage, one.status) for one in found.extras["stages"]]  # type: ignore[attr-defined]
     assert sorted(told) == [("rerank", "late"), ("rewrite", "late"), ("rewrite", "late"), ("route", "late")]
@@ -268,7 +274,7 @@ def test_a_second_answer_that_fails_leaves_the_first() -> None:
     assert (told.status, told.reason) == ("failed", "AllSourcesFailed")
 
 
-def test_sources_are_not_asked_again_without_time(ends: threading.Event) -> None:
+def test_sources_are_not_asked_again_without_time(clock: ManualClock, hang: Hang) -> None:
     asked: list[str] = []
 
     def search(query: str, limit: int | None) -> list[tuple[str, float]]:
@@ -277,8 +283,9 @@ def test_sources_are_not_asked_again_without_time(ends: threading.Event) -> None
 
     made = engine(
         specs={"v": SourceSpec(retriever=None)},
-        timeout=0.2,
-        rerank=lambda query, texts: ends.wait(30),
+        timeout=0.5,
+        clock=clock,
+        rerank=hang.function(0.5, beside=math.inf),
         corrective=Corrective(None, lambda query: "?"),
         accept={"v": 2.0},
     )
@@ -365,48 +372,55 @@ def test_a_reranker_of_paths_reads_the_bridge_before_the_last_hop() -> None:
 # -- a router that reads a ranking which is late
 
 
-def _slowly(seconds: float, hits: list[tuple[str, float]], ends: threading.Event) -> tuple[Any, Any]:
-    """A source that takes so long, plain and as a coroutine."""
-
-    def search(query: str, limit: int | None) -> list[tuple[str, float]]:
-        ends.wait(seconds)
-        return hits
-
-    async def asearch(query: str, limit: int | None) -> list[tuple[str, float]]:
-        await asyncio.sleep(seconds)
-        return hits
-
-    return search, asearch
-
-
 @pytest.mark.parametrize("awaits", [False, True])
-@pytest.mark.parametrize(("seconds", "status"), [(30.0, "timeout"), (0.9, "ok")])
+@pytest.mark.parametrize("status", ["timeout", "ok"])
 def test_a_router_that_waits_for_a_late_ranking_costs_no_answer(
-    seconds: float, status: str, awaits: bool, ends: threading.Event
+    status: str, awaits: bool, clock: ManualClock, hang: Hang
 ) -> None:
     """Neither the others' answers, where the ranking never comes, nor its own, where it comes in time for the call."""
-    plain, coroutine = _slowly(seconds, [("a", 0.9), ("c", 0.1)], ends)
-    quick, quickly = _slowly(0.1, [("c", 5.0), ("d", 1.0)], ends)
-    sources: dict[str, Any] = {"vector": CallableSource("vector", plain), "graph": CallableSource("graph", quick)}
-    if awaits:
-        sources = {
-            "vector": AsyncCallableSource("vector", coroutine), "graph": AsyncCallableSource("graph", quickly),
-        }  # fmt: skip
+    others, ended = threading.Event(), threading.Event()
+
+    def search(name: str) -> Any:
+        def fn(query: str, limit: int | None) -> list[tuple[str, float]]:
+            if name == "graph":
+                others.set()
+                return [("c", 5.0), ("d", 1.0)]
+            if routed:
+                clock.advance(0.5)  # the router waits for half of the time
+            # The other source has answered. With a router, an earlier call for this source goes on beside this call.
+            beside = 0 if not routed else 1 if awaits else 2
+            until(lambda: others.is_set() and clock.waiting > routed and hang.jobs <= 1 + beside)
+            if status == "timeout":
+                clock.advance(0.5 if routed else 1.0)
+                ended.wait()
+            return [("a", 0.9), ("c", 0.1)]
+
+        async def awaited(query: str, limit: int | None) -> list[tuple[str, float]]:
+            return await in_thread(lambda given: fn(*given), (query, limit))
+
+        return AsyncCallableSource(name, awaited) if awaits else CallableSource(name, fn)
+
+    sources = {name: search(name) for name in ("graph", "vector")}
     specs = dict.fromkeys(sources, SourceSpec(retriever=None))
 
     async def asked(made: FusionEngine) -> Any:
         before = asyncio.all_tasks()
         found = (await made.aretrieve("q", sources))[0] if awaits else made.retrieve("q", sources)[0]
-        await asyncio.sleep(0.1)  # what was given up takes a few rounds of the loop to end
-        assert asyncio.all_tasks() == before
+        await auntil(lambda: asyncio.all_tasks() == before)
         return found
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PhasegraphWarning)
-        expected = asyncio.run(asked(engine(specs=specs, timeout=1.4)))
-        begun = time.monotonic()
-        found = asyncio.run(asked(engine(specs=specs, timeout=1.4, route=lambda query, ranking: "graph")))
-    assert time.monotonic() - begun < 1.4 + 0.6
+        routed = False
+        expected = asyncio.run(asked(engine(specs=specs, timeout=1.0, clock=clock)))
+        ended.set()
+        until(lambda: not hang.jobs)
+        others.clear()
+        ended.clear()
+        routed = True
+        made = engine(specs=specs, timeout=1.0, clock=clock, route=lambda query, ranking: "graph")
+        found = asyncio.run(asked(made))
+    ended.set()
     assert (found.ids, found.scores.tobytes()) == (expected.ids, expected.scores.tobytes())
     assert [one.status for one in found.reports] == [one.status for one in expected.reports] == ["ok", status]
     (told,) = found.extras["stages"]
@@ -414,22 +428,32 @@ def test_a_router_that_waits_for_a_late_ranking_costs_no_answer(
 
 
 @pytest.mark.parametrize("awaits", [False, True])
-def test_deciding_over_a_second_answer_has_no_more_than_what_is_left(awaits: bool, ends: threading.Event) -> None:
+def test_deciding_over_a_second_answer_has_no_more_than_what_is_left(
+    awaits: bool, clock: ManualClock, hang: Hang
+) -> None:
+    hangs = hang.function(0.5, [], beside=math.inf)
+
     def on_empty(found: Any, scores: Any) -> list[str]:
-        ends.wait(0.6)
-        return []
+        if asked == ["q"]:
+            clock.advance(0.5)
+            return []
+        return hangs()  # type: ignore[no-any-return]
+
+    asked: list[str] = []
+
+    def search(query: str, limit: int | None) -> list[tuple[str, float]]:
+        asked.append(query)
+        return [("a", 0.9)]
 
     made = engine(
-        specs={"v": SourceSpec(retriever=None)}, timeout=0.8, accept=AcceptancePolicy({"v": 5.0}, on_empty=on_empty),
-        corrective=Corrective(None, lambda query: "better"),
+        specs={"v": SourceSpec(retriever=None)}, timeout=1.0, accept=AcceptancePolicy({"v": 5.0}, on_empty=on_empty),
+        corrective=Corrective(None, lambda query: "better"), clock=clock,
     )  # fmt: skip
-    sources = {"v": CallableSource("v", lambda query, limit: [("a", 0.9)])}
+    sources = {"v": CallableSource("v", search)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PhasegraphWarning)
-        begun = time.monotonic()
-        for _ in range(3):
-            found = (asyncio.run(made.aretrieve("q", sources)) if awaits else made.retrieve("q", sources))[0]
-    assert time.monotonic() - begun < 3 * (0.8 + 0.2)  # without a bound each takes 1.2 s
+        found = (asyncio.run(made.aretrieve("q", sources)) if awaits else made.retrieve("q", sources))[0]
+    assert (asked, clock.now()) == (["q", "better"], 1.0)
     (told,) = found.extras["stages"]  # type: ignore[misc, attr-defined]
     assert (told.stage, told.status, found.reason) == ("correct", "late", "all_rejected")
 
@@ -503,23 +527,29 @@ def test_a_source_that_fails_on_its_query_too_is_not_asked_again() -> None:
     assert sorted(asked) == ["better", "q"]
 
 
-@pytest.mark.parametrize("after", [0.2, 1.4])
-def test_a_cancelled_call_leaves_no_task_of_what_its_router_waited_for(after: float) -> None:
+@pytest.mark.parametrize("late", [False, True])
+def test_a_cancelled_call_leaves_no_task_of_what_its_router_waited_for(late: bool, clock: ManualClock) -> None:
+    """Cancelled while the router waits for its ranking, or while the other sources are asked in place of that."""
+    asked: list[str] = []
+
     async def asearch(query: str, limit: int | None) -> list[tuple[str, float]]:
-        await asyncio.sleep(30)
+        asked.append(query)
+        await asyncio.sleep(PATIENCE)
         return []
 
     sources = {name: AsyncCallableSource(name, asearch) for name in ("graph", "vector")}
     specs = dict.fromkeys(sources, SourceSpec(retriever=None))
-    made = engine(specs=specs, timeout=2.4, route=lambda query, ranking: "graph")
+    made = engine(specs=specs, timeout=8.0, route=lambda query, ranking: "graph", clock=clock)
 
     async def main() -> None:
         task = asyncio.create_task(made.aretrieve("q", sources))
-        await asyncio.sleep(after)
+        await auntil(lambda: len(asked) == 1 and clock.waiting)
+        if late:
+            clock.advance(4.0)
+            await auntil(lambda: len(asked) == 2)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await asyncio.sleep(0.1)
-        assert asyncio.all_tasks() == {asyncio.current_task()}
+        await auntil(lambda: asyncio.all_tasks() == {asyncio.current_task()})
 
     asyncio.run(main())

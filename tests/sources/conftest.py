@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
+from tests.suites.manual_time import PATIENCE, Hang, hanging
+from tests.suites.manual_time import until as wait_until
 
 from phasegraph.ranking import Ranking
 from phasegraph.sources import CallableSource, Gathered, Gatherer
+from phasegraph.testing import ManualClock
 
 Ask = Callable[[Gatherer, Mapping[str, Any], str], Gathered]
 
@@ -46,7 +48,7 @@ class Held:
     def search(self, query: str, limit: int | None, upstream: object) -> Ranking:
         with self._lock:
             self.entered += 1
-        self.released.wait(30)
+        self.released.wait(PATIENCE)
         return Ranking("held", ["late"], [9.0])
 
 
@@ -96,12 +98,18 @@ def source() -> Callable[..., CallableSource]:
 
 
 @pytest.fixture
-def slow() -> Callable[[str, float], CallableSource]:
+def clock() -> ManualClock:
+    """The time of a gatherer, moved by its sources; the promised 50 ms are measured in the benchmark."""
+    return ManualClock()
+
+
+@pytest.fixture
+def takes(clock: ManualClock) -> Callable[[str, float], CallableSource]:
     """A source that finds itself after so many seconds."""
 
     def make(name: str, seconds: float) -> CallableSource:
         def fn(query: str, limit: int | None) -> list[tuple[str, float]]:
-            time.sleep(seconds)
+            clock.advance(seconds)
             return [(name, 1.0)]
 
         return CallableSource(name, fn)
@@ -110,19 +118,13 @@ def slow() -> Callable[[str, float], CallableSource]:
 
 
 @pytest.fixture
-def slack() -> float:
-    """Seconds that a loaded machine may take on top; the promised 50 ms are measured in the benchmark."""
-    return 1.0
+def hang(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hang]:
+    """Searches that let the others answer, let time pass, and hang until the end of the test."""
+    with hanging(clock, monkeypatch) as made:
+        yield made
 
 
 @pytest.fixture
 def until() -> Callable[..., None]:
-    """Wait for a condition, for so many seconds."""
-
-    def wait(condition: Callable[[], object], seconds: float = 5.0) -> None:
-        end = time.monotonic() + seconds
-        while not condition():
-            assert time.monotonic() < end, "it never came true"
-            time.sleep(0.002)
-
-    return wait
+    """Wait until other threads have made a condition true."""
+    return wait_until

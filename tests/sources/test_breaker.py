@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -129,7 +126,7 @@ def test_neither_a_closed_breaker_nor_one_that_is_trying_takes_notice_of_a_late_
     assert breaker.state == "closed"
 
 
-def test_a_source_that_keeps_failing_is_left_alone_and_tried_again(ask, source, until):
+def test_a_source_that_keeps_failing_is_left_alone_and_tried_again(ask, source, clock):
     asked, broken = [], [True]
 
     def fn(query, limit):
@@ -138,8 +135,8 @@ def test_a_source_that_keeps_failing_is_left_alone_and_tried_again(ask, source, 
             raise OSError
         return [("a", 1.0)]
 
-    settings = SourceSettings(circuit_breaker=BreakerSettings(failures=2, probe_interval=0.05))
-    gatherer = Gatherer({"s": settings, "t": SourceSettings()})
+    settings = SourceSettings(circuit_breaker=BreakerSettings(failures=2, probe_interval=0.5))
+    gatherer = Gatherer({"s": settings, "t": SourceSettings()}, clock=clock)
     sources = {"s": source("s", fn), "t": source("t")}
     with pytest.warns(PhasegraphWarning, match="source 's' failed 2 times in a row"):
         reports = [ask(gatherer, sources, "who?").reports[0] for _ in range(4)]
@@ -148,7 +145,8 @@ def test_a_source_that_keeps_failing_is_left_alone_and_tried_again(ask, source, 
     assert len(asked) == 2
     assert gatherer.health["s"].circuit_breaker == "open"
     broken[0] = False
-    until(lambda: ask(gatherer, sources, "who?").reports[0].status == "ok")
+    clock.advance(0.5)
+    assert ask(gatherer, sources, "who?").reports[0].status == "ok"
     assert gatherer.health["s"].circuit_breaker == "closed"
     assert len(asked) == 3
 
@@ -168,31 +166,23 @@ def test_an_open_breaker_with_every_source_behind_it_still_says_that_all_failed(
 
 
 @pytest.mark.filterwarnings("ignore:source 's' failed 1 times in a row")
-def test_a_source_that_is_slow_when_it_comes_back_does_not_wait_another_interval(source):
-    """Its first search after the return takes two deadlines; without its late word the next came an interval on."""
-    down, slow = threading.Event(), threading.Event()
-    down.set()
+def test_a_source_that_is_slow_when_it_comes_back_does_not_wait_another_interval(source, hang, clock, until):
+    """Its first search after the return misses its deadline; without its late word the next came an interval on."""
 
-    def fn(query, limit):
-        if down.is_set():
-            raise OSError
-        if not slow.is_set():
-            slow.set()
-            time.sleep(0.2)
-        return [("a", 1.0)]
+    def down(query, limit):
+        raise OSError
 
-    settings = SourceSettings(circuit_breaker=BreakerSettings(failures=1, probe_interval=0.5))
-    gatherer = Gatherer({"s": settings, "t": SourceSettings()}, timeout=0.1)
+    settings = SourceSettings(timeout=0.5, circuit_breaker=BreakerSettings(failures=1, probe_interval=8.0))
+    gatherer = Gatherer({"s": settings, "t": SourceSettings()}, timeout=None, clock=clock)
 
-    def status():
-        return gatherer.gather({"s": source("s", fn), "t": source("t")}, "who?").reports[0].status
+    def status(*given):
+        return gatherer.gather({"s": source("s", *given), "t": source("t")}, "who?").reports[0].status
 
-    assert status() == "error"
-    down.clear()
-    time.sleep(0.5)
-    assert status() == "timeout", "the trial itself is late"
-    missed = time.monotonic()
-    while status() != "ok":
-        assert time.monotonic() - missed < 0.3, "an interval was waited for"
-        time.sleep(0.01)
+    assert status(down) == "error"
+    clock.advance(8.0)
+    assert status(hang.function(0.5, [("a", 1.0)])) == "timeout", "the trial itself is late"
+    assert status() == "skipped"
+    hang.released.set()
+    until(lambda: status() == "ok")
+    assert clock.now() == 8.5, "no interval was waited for"
     assert gatherer.health["s"].circuit_breaker == "closed"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 
 import pytest
+from tests.suites.manual_time import auntil
 
 from phasegraph.errors import PhasegraphError
 from phasegraph.ranking import Ranking
@@ -42,16 +42,15 @@ def test_an_asearch_that_is_only_inherited_from_the_protocol_is_none(statuses):
     assert statuses(found) == {"s": "ok"}
 
 
-def test_a_coroutine_that_blocks_is_harmless_in_a_thread(statuses, source):
+def test_a_coroutine_that_blocks_is_harmless_in_a_thread(statuses, source, hang, clock):
     class Blocks:
         async def asearch(self, query, limit, upstream):
-            time.sleep(0.5)
+            hang.function(0.5)()
             return Ranking("s", ["a"], [1.0])
 
-    gatherer = Gatherer({"s": SourceSettings(in_thread=True), "t": SourceSettings()}, timeout=0.1)
-    start = time.monotonic()
+    gatherer = Gatherer({"s": SourceSettings(in_thread=True), "t": SourceSettings()}, timeout=0.5, clock=clock)
     found = asyncio.run(gatherer.agather({"s": Blocks(), "t": source("t")}, "who?"))
-    assert time.monotonic() - start < 0.45
+    assert clock.now() == 0.5
     assert statuses(found) == {"s": "timeout", "t": "ok"}
 
 
@@ -100,24 +99,28 @@ def test_a_timeout_around_the_call_works_as_for_any_coroutine(native):
         asyncio.run(once())
 
 
-def test_a_coroutine_that_refuses_to_be_cancelled_does_not_hold_the_caller(healthy, statuses):
-    class Stubborn:
-        async def asearch(self, query, limit, upstream):
-            try:
-                await asyncio.sleep(30)
-            except asyncio.CancelledError:
-                await asyncio.sleep(1.5)
-            return Ranking("s", ["a"], [1.0])
-
+def test_a_coroutine_that_refuses_to_be_cancelled_does_not_hold_the_caller(healthy, statuses, hang, clock):
     async def once():
-        gatherer = Gatherer({"s": SourceSettings(), "healthy": SourceSettings()}, timeout=0.03)
-        start = time.monotonic()
-        found = await gatherer.agather({"s": Stubborn(), "healthy": healthy}, "who?")
-        return time.monotonic() - start, statuses(found)
+        over = asyncio.Event()
 
-    took, found = asyncio.run(once())
-    assert took < 1.0
-    assert found == {"s": "timeout", "healthy": "ok"}
+        class Stubborn:
+            async def asearch(self, query, limit, upstream):
+                try:
+                    await hang.coroutine(0.5)()
+                except asyncio.CancelledError:
+                    clock.advance(0.125)
+                    await over.wait()
+                return Ranking("s", ["a"], [1.0])
+
+        gatherer = Gatherer({"s": SourceSettings(), "healthy": SourceSettings()}, timeout=0.5, clock=clock)
+        found = await gatherer.agather({"s": Stubborn(), "healthy": healthy}, "who?")
+        assert gatherer.health["s"].in_flight == 1, "it goes on"
+        over.set()
+        await auntil(lambda: not gatherer.health["s"].in_flight)
+        return statuses(found)
+
+    assert asyncio.run(once()) == {"s": "timeout", "healthy": "ok"}
+    assert clock.now() == 0.625
 
 
 def test_a_search_that_is_a_coroutine_function_is_told_its_right_name(ask, healthy):
@@ -157,39 +160,45 @@ def test_a_coroutine_given_up_before_its_first_step_is_not_in_flight(native, sou
     asyncio.run(once())
 
 
-def test_a_loop_that_was_blocked_by_others_still_takes_what_lies_ready(statuses):
-    class Ready:
-        async def asearch(self, query, limit, upstream):
-            for seconds in (0.02, 0, 0, 0):
-                await asyncio.sleep(seconds)
-            return Ranking("n", ["a"], [1.0])
+def test_a_loop_that_was_blocked_by_others_still_takes_what_lies_ready(statuses, clock):
+    """The deadline passed while the loop was blocked, and the answer needs a few more rounds of the loop."""
 
     async def once():
-        gatherer = Gatherer({"n": SourceSettings()}, timeout=0.05)
+        ready, begun = asyncio.Event(), []
+
+        class Ready:
+            async def asearch(self, query, limit, upstream):
+                begun.append(query)
+                await ready.wait()
+                for _ in range(3):
+                    await asyncio.sleep(0)
+                return Ranking("n", ["a"], [1.0])
+
+        gatherer = Gatherer({"n": SourceSettings()}, timeout=0.5, clock=clock)
         asked = asyncio.create_task(gatherer.agather({"n": Ready()}, "who?"))
-        await asyncio.sleep(0.001)
-        time.sleep(0.1)
+        await auntil(lambda: begun)
+        clock.advance(0.75)
+        ready.set()
         return statuses(await asked)
 
     assert asyncio.run(once()) == {"n": "ok"}
 
 
-def test_a_loop_that_was_blocked_once_does_not_put_off_what_is_due_later(statuses, source):
-    class Hangs:
-        async def asearch(self, query, limit, upstream):
-            await asyncio.sleep(30)
-
+def test_a_loop_that_was_blocked_once_does_not_put_off_what_is_due_later(statuses, source, native, hang, clock):
     async def once():
-        settings = {"early": SourceSettings(timeout=0.02), "late": SourceSettings(), "there": SourceSettings()}
-        gatherer = Gatherer(settings, timeout=0.5)
-        began = time.monotonic()
-        sources = {"early": Hangs(), "late": Hangs(), "there": source("there")}
-        asked = asyncio.create_task(gatherer.agather(sources, "who?"))
-        await asyncio.sleep(0.001)
-        time.sleep(0.4)
-        found = await asked
-        return statuses(found), time.monotonic() - began
+        settings = {"early": SourceSettings(timeout=0.25), "late": SourceSettings(), "there": SourceSettings()}
+        gatherer = Gatherer(settings, timeout=1.0, clock=clock)
+        early, late = native("early", 30.0), native("late", 30.0)
+        asked = asyncio.create_task(gatherer.agather({"early": early, "late": late, "there": source("there")}, "who?"))
+        await auntil(lambda: early.started and late.started and not hang.jobs)
+        clock.advance(0.75)
+        for _ in range(9):
+            await asyncio.sleep(0)
+        assert not early.cancelled, "it gets a moment, since the loop was late itself"
+        clock.advance(0.005)
+        await auntil(lambda: early.cancelled)
+        clock.advance(1.0 - clock.now())
+        return statuses(await asked)
 
-    given_up, seconds = asyncio.run(once())
-    assert given_up == {"early": "timeout", "late": "timeout", "there": "ok"}
-    assert seconds < 0.75
+    assert asyncio.run(once()) == {"early": "timeout", "late": "timeout", "there": "ok"}
+    assert clock.now() == 1.0

@@ -14,7 +14,7 @@ from phasegraph.errors import AllSourcesFailed, DegradedError, PhasegraphWarning
 from phasegraph.ranking import Ranking
 from phasegraph.sources import BreakerSettings, Gatherer, SourceSettings
 
-OPEN = r"source 's' failed 2 times in a row \(last: OSError\) and is left out; one search in 0\.05 s tries it again"
+OPEN = r"source 's' failed 2 times in a row \(last: OSError\) and is left out; one search in 30 s tries it again"
 FAILED = ("WARNING", "source 's' failed (OSError); answers go without it")
 BACK = ("WARNING", "source 's' answers again")
 UNUSABLE = ("WARNING", "source 's' returns hits without a usable score and id, and is left out. Check how its hits")
@@ -47,11 +47,11 @@ def logged(caplog):
 
 
 @pytest.fixture
-def scripted(ask, source):
+def scripted(ask, source, clock):
     """A scripted source beside a healthy one, and a call that asks both."""
     one = Scripted()
-    settings = SourceSettings(circuit_breaker=BreakerSettings(failures=2, probe_interval=0.05))
-    gatherer = Gatherer({"s": settings, "t": SourceSettings()})
+    settings = SourceSettings(circuit_breaker=BreakerSettings(failures=2, probe_interval=30.0))
+    gatherer = Gatherer({"s": settings, "t": SourceSettings()}, clock=clock)
 
     def call(answer):
         one.answer = answer
@@ -79,7 +79,7 @@ def test_a_source_that_never_answered_is_named_at_its_first_failure(scripted, lo
     assert logged() == [FAILED]
 
 
-def test_an_opening_breaker_warns_and_logs_once_and_its_closing_logs(scripted, logged, until):
+def test_an_opening_breaker_warns_and_logs_once_and_its_closing_logs(scripted, logged, clock):
     scripted(OSError())
     with pytest.warns(PhasegraphWarning, match=OPEN) as caught:
         scripted(OSError())
@@ -87,16 +87,18 @@ def test_an_opening_breaker_warns_and_logs_once_and_its_closing_logs(scripted, l
     assert [(level, text.split(" (")[0]) for level, text in logged()] == [
         ("WARNING", "source 's' failed"), ("WARNING", "source 's' failed 2 times in a row"),
     ]  # fmt: skip
-    until(lambda: scripted(OSError()) == "error")  # a trial that fails changes nothing
+    clock.advance(30.0)
+    assert scripted(OSError()) == "error"  # a trial that fails changes nothing
     assert {scripted(OSError()) for _ in range(3)} == {"skipped"}
     assert logged() == []
-    until(lambda: scripted(GOOD) == "ok")
+    clock.advance(30.0)
+    assert scripted(GOOD) == "ok"
     assert logged() == [BACK]
 
 
-def test_a_missed_deadline_is_a_failure_like_any_other(ask, held, source, logged):
-    gatherer = Gatherer({"held": SourceSettings(timeout=0.02), "t": SourceSettings()})
-    ask(gatherer, {"held": held, "t": source("t")}, "who?")
+def test_a_missed_deadline_is_a_failure_like_any_other(ask, held, takes, logged, clock):
+    gatherer = Gatherer({"held": SourceSettings(timeout=0.5), "t": SourceSettings()}, clock=clock)
+    ask(gatherer, {"held": held, "t": takes("t", 0.5)}, "who?")
     text = "source 'held' failed (no answer in time); answers go without it"
     assert logged() == [("WARNING", text)]
 
@@ -132,7 +134,7 @@ def test_the_warning_names_the_callers_line(scripted, source):
     assert caught[0].filename == __file__
 
 
-def test_where_warnings_are_errors_the_call_that_tells_raises_and_the_next_answers(scripted, logged, until):
+def test_where_warnings_are_errors_the_call_that_tells_raises_and_the_next_answers(scripted, logged, clock):
     with warnings.catch_warnings():
         warnings.simplefilter("error", PhasegraphWarning)
         with pytest.raises(PhasegraphWarning, match="answers go without it"):
@@ -140,7 +142,8 @@ def test_where_warnings_are_errors_the_call_that_tells_raises_and_the_next_answe
         with pytest.raises(PhasegraphWarning, match=OPEN):
             scripted(OSError())
         assert scripted(OSError()) == "skipped"
-        until(lambda: scripted(GOOD) == "ok")
+        clock.advance(30.0)
+        assert scripted(GOOD) == "ok"
     assert [level for level, _ in logged()] == ["WARNING"] * 3
 
 
@@ -226,15 +229,16 @@ def test_strict_raises_with_what_the_sources_raised(ask, source):
     assert "hunter2" not in str(caught.value)
 
 
-def test_a_source_too_busy_to_be_asked_is_told_once_and_so_is_its_return(held, source, logged, until):
-    gatherer = Gatherer({"held": SourceSettings(max_in_flight=1, circuit_breaker=None), "t": SourceSettings()})
-    sources = {"held": held, "t": source("t")}
+def test_a_source_too_busy_to_be_asked_is_told_once_and_so_is_its_return(held, takes, logged, until, clock):
+    settings = {"held": SourceSettings(max_in_flight=1, circuit_breaker=None), "t": SourceSettings(timeout=2.0)}
+    gatherer = Gatherer(settings, timeout=30.0, clock=clock)
+    sources = {"held": held, "t": takes("t", 0.5)}
 
     def ask_often():
         with ThreadPoolExecutor(1) as threads:
             first = threads.submit(gatherer.gather, sources, "who?")
             until(lambda: held.entered)
-            found = [gatherer.gather(sources, "who?", seconds=0.03).reports[0] for _ in range(3)]
+            found = [gatherer.gather(sources, "who?", seconds=0.5).reports[0] for _ in range(3)]
             held.released.set()
             return [*found, first.result().reports[0]]
 

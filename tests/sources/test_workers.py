@@ -11,7 +11,7 @@ from phasegraph.sources.workers import WorkerPool
 
 
 def test_no_job_waits_behind_another(until):
-    pool, together, done = WorkerPool(), threading.Barrier(20, timeout=5), []
+    pool, together, done = WorkerPool(), threading.Barrier(20, timeout=60), []
     for number in range(20):
         pool.submit(lambda _: together.wait(), lambda number, _: done.append(number), number)
     until(lambda: len(done) == 20)
@@ -46,7 +46,7 @@ def test_idle_threads_go_away(monkeypatch, until):
 
 def test_after_a_burst_only_so_many_idle_threads_stay(monkeypatch, until):
     monkeypatch.setattr("phasegraph.sources.workers._MOST_IDLE", 4)
-    pool, together = WorkerPool(), threading.Barrier(30, timeout=5)
+    pool, together = WorkerPool(), threading.Barrier(30, timeout=60)
     for _ in range(30):
         pool.submit(lambda _: together.wait(), lambda _argument, _result: None, None)
     until(lambda: pool.outstanding == 0 and pool.threads <= 5)

@@ -6,84 +6,48 @@ Derive :class:`DeadlineSuite` in a test-suite and give it the framework's hooks.
 from __future__ import annotations
 
 import asyncio
-import threading
-import time
+import math
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from itertools import pairwise
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 from tests.suites.framework import FrameworkSuite, ids_of
+from tests.suites.manual_time import Hang, ManualTime, on_clock, until
 
 from phasegraph.acceptance import AcceptancePolicy
-from phasegraph.errors import AllSourcesFailed, DegradedError, InvalidInputError, PhasegraphWarning
+from phasegraph.errors import DegradedError, InvalidInputError, PhasegraphWarning
 from phasegraph.fusion.context import Context
 from phasegraph.fusion.pipeline import FusionPipeline
-from phasegraph.retrieval import HitFields, SourceSpec
+from phasegraph.retrieval import HitFields, SourceSpec, call
+from phasegraph.retrieval.notices import HASTY_HITS
 
-TIMEOUT, SLOW, ALLOWED = 0.3, 5.0, 0.05
+TIMEOUT = 0.5
 FIVE = {"a": 5.0, "b": 4.0, "c": 3.0, "d": 2.0, "e": 1.0}
 
 
-class Stalls:
-    """How late a plain timer of this process is, again and again: what no code of ours can be blamed for."""
-
-    def __init__(self) -> None:
-        self._over = threading.Event()
-        self._ticks = [time.monotonic()]
-        self._thread = threading.Thread(target=self._tick, daemon=True)
-
-    def _tick(self) -> None:
-        while not self._over.is_set():
-            time.sleep(0.002)
-            self._ticks.append(time.monotonic())
-
-    def seconds(self, since: float) -> float:
-        """All that ticks came late since then."""
-        gaps = [now - before - 0.003 for before, now in pairwise(self._ticks) if now > since]
-        return sum(gap for gap in gaps if gap > 0)
-
-    def __enter__(self) -> Stalls:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-
-
-@contextmanager
-def within_the_deadline(seconds: float = TIMEOUT) -> Iterator[None]:
-    """Fails where the block takes longer than that, 50 ms and what a plain timer lost meanwhile."""
-    with Stalls() as stalls:
-        began = time.monotonic()
-        yield
-        over = time.monotonic() - began - seconds
-        lost = stalls.seconds(began + seconds)
-    assert over <= ALLOWED + lost, f"{over * 1e3:.0f} ms over the deadline, of which a timer lost {lost * 1e3:.0f}"
-
-
 class SlowPrior:
-    """A prior of the user's that asks somebody else."""
+    """A prior of the user's that asks somebody else, and hangs."""
 
     additive = False
 
-    def __init__(self, free: threading.Event) -> None:
-        self._free = free
+    def __init__(self, hang: Hang) -> None:
+        self._ask = hang.function(TIMEOUT, beside=math.inf)
 
     def __call__(self, ids: Any, context: Context, /) -> Any:
-        self._free.wait(SLOW)
+        self._ask()
         return np.ones(len(ids))
 
     def to_dict(self) -> dict[str, object]:
         return {"name": "slow"}
 
 
-class DeadlineSuite:
+class DeadlineSuite(ManualTime):
     """Tests of one framework's retrievers; derive, name it ``Test…`` and give the framework.
+
+    A function that hangs lets the time of the call pass, and not a moment more: a call that waits for anything beyond
+    its deadline never ends.
 
     Attributes
     ----------
@@ -92,97 +56,79 @@ class DeadlineSuite:
 
     framework: FrameworkSuite
 
-    @pytest.fixture(autouse=True, scope="class")
-    def warm(self) -> None:
-        """What a framework loads at its first call is no matter of ours."""
-        for awaited in (False, True):
-            self.found(self.five(timeout=None), awaited)
-
-    @pytest.fixture
-    def free(self) -> Iterator[threading.Event]:
-        """Set when the test is over: nothing waits any longer."""
-        free = threading.Event()
-        yield free
-        free.set()
-
     def found(self, retriever: Any, awaited: bool, query: str = "q") -> list[str]:
         """Ids of what it finds."""
         if awaited:
             return ids_of(asyncio.run(self.framework.aask(retriever, query)))
         return ids_of(self.framework.ask(retriever, query))
 
-    def timely(self, retriever: Any, awaited: bool, free: threading.Event | None = None) -> list[str]:
-        """As `found`, within the deadline; what an event loop would wait for at its end is set `free` then."""
+    def timely(self, retriever: Any, awaited: bool, hang: Hang, *, ends: bool = False) -> list[str]:
+        """As `found`, at the deadline; where it `ends`, what an event loop would wait for at its end ends then, too."""
+        on_clock(retriever, hang.clock)
+        due = hang.clock.now() + TIMEOUT
 
         async def ask() -> list[str]:
             try:
-                with within_the_deadline():
-                    return ids_of(await self.framework.aask(retriever))
+                return ids_of(await self.framework.aask(retriever))
             finally:
-                if free is not None:
-                    free.set()
+                if ends:
+                    hang.released.set()
 
-        if awaited:
-            return asyncio.run(ask())
-        with within_the_deadline():
-            return self.found(retriever, awaited)
+        found = asyncio.run(ask()) if awaited else self.found(retriever, awaited)
+        assert hang.clock.now() == due
+        return found
 
     def five(self, **arguments: Any) -> Any:
         """A retriever of five hits."""
         return self.framework.retriever(
-            **{"retrievers": {"one": lambda query: self.framework.pairs(**FIVE)}, "timeout": TIMEOUT, **arguments}
+            **{"retrievers": {"one": lambda query: self.framework.pairs(**FIVE)}, "timeout": None, **arguments}
         )
 
     @pytest.mark.parametrize("awaited", [False, True])
-    def test_a_model_that_embeds_slowly_costs_the_selection(self, awaited: bool, free: threading.Event) -> None:
+    def test_a_model_that_embeds_slowly_costs_the_selection(self, awaited: bool, hang: Hang) -> None:
         seen: list[Any] = []
 
-        def embed(text: str) -> list[float]:
-            free.wait(SLOW)
-            return [1.0, 0.0]
-
+        embed = hang.function(TIMEOUT, [1.0, 0.0], beside=math.inf)
         given = self.framework.embedding(FIVE, embed)
         retriever = self.framework.retriever(**given, selection="mmr", timeout=TIMEOUT, on_result=seen.append)
-        assert self.timely(retriever, awaited, free) == list(FIVE)
+        assert self.timely(retriever, awaited, hang, ends=True) == list(FIVE)
         assert any("selection by mmr" in text for text in seen[0].warnings)
 
     @pytest.mark.parametrize("awaited", [False, True])
-    def test_a_prior_that_is_slow_is_left_out_and_that_is_said_once(self, awaited: bool, free: threading.Event) -> None:
+    def test_a_prior_that_is_slow_is_left_out_and_that_is_said_once(self, awaited: bool, hang: Hang) -> None:
         seen: list[Any] = []
-        retriever = self.five(pipeline=FusionPipeline(priors=(SlowPrior(free),)), on_result=seen.append)
+        pipeline = FusionPipeline(priors=(SlowPrior(hang),))
+        retriever = self.five(pipeline=pipeline, timeout=TIMEOUT, on_result=seen.append)
         with pytest.warns(PhasegraphWarning, match=r"not ready in time: priors.*Raise timeout="):
-            assert self.timely(retriever, awaited) == list(FIVE)
+            assert self.timely(retriever, awaited, hang) == list(FIVE)
         assert seen[0].degraded
         assert any("not ready in time" in text for text in seen[0].warnings)
         with warnings.catch_warnings():
             warnings.simplefilter("error", PhasegraphWarning)
-            assert self.timely(retriever, awaited) == list(FIVE)
-        free.set()
+            assert self.timely(retriever, awaited, hang) == list(FIVE)
+        hang.released.set()
         with pytest.warns(PhasegraphWarning, match="in time again"):
             assert self.found(retriever, awaited) == list(FIVE)
         assert not seen[-1].degraded
 
     @pytest.mark.parametrize("awaited", [False, True])
-    def test_correction_that_is_slow_finds_nothing_in_time(self, awaited: bool, free: threading.Event) -> None:
-        def correct(candidates: Any, scores: Any) -> list[str]:
-            free.wait(SLOW)
-            return ["a"]
-
+    def test_correction_that_is_slow_finds_nothing_in_time(self, awaited: bool, hang: Hang) -> None:
+        correct = hang.function(TIMEOUT, ["a"], beside=math.inf)
         seen: list[Any] = []
         accept = AcceptancePolicy({"one": 9.0}, on_empty=correct)
-        retriever = self.five(accept=accept, on_result=seen.append)
+        retriever = self.five(accept=accept, timeout=TIMEOUT, on_result=seen.append)
         with pytest.warns(PhasegraphWarning, match="not ready in time"):
-            assert self.timely(retriever, awaited) == []
+            assert self.timely(retriever, awaited, hang) == []
         assert seen[0].degraded
 
     @pytest.mark.parametrize("awaited", [False, True])
-    def test_strict_makes_an_error_of_what_was_left_out(self, awaited: bool, free: threading.Event) -> None:
+    def test_strict_makes_an_error_of_what_was_left_out(self, awaited: bool, hang: Hang) -> None:
         hits = {f"p{n}": 40.0 - n + (n % 3) / 7 for n in range(30)}
         retriever = self.framework.retriever(
             retrievers={
                 "one": SourceSpec(retriever=lambda query: self.framework.pairs(**hits), fields=HitFields(size=40))
             },
-            pipeline=FusionPipeline(priors=(SlowPrior(free),), rule="rrf"),
+            pipeline=FusionPipeline(priors=(SlowPrior(hang),), rule="rrf"),
             timeout=TIMEOUT,
         )
         retriever.calibrate([f"query {n}" for n in range(24)], progress=False)
@@ -198,39 +144,68 @@ class DeadlineSuite:
             pytest.warns(PhasegraphWarning, match="not ready in time"),
             pytest.raises(DegradedError, match="not ready in time"),
         ):
-            self.timely(strict, awaited)
+            self.timely(strict, awaited, hang)
 
     @pytest.mark.parametrize("awaited", [False, True])
-    def test_a_resolve_that_is_slow_costs_its_source(self, awaited: bool, free: threading.Event) -> None:
-        def resolve(ids: Any) -> dict[str, Any]:
-            free.wait(SLOW)
-            return {}
-
+    def test_a_resolve_that_is_slow_costs_its_source(self, awaited: bool, hang: Hang) -> None:
+        resolve = hang.function(TIMEOUT, {})
         slow = SourceSpec(retriever=lambda query: self.framework.pairs(a=1.0, b=0.5), fields=HitFields(resolve=resolve))
         retriever = self.framework.retriever(
             retrievers={"one": lambda query: self.framework.pairs(**FIVE), "slow": slow}, timeout=TIMEOUT
         )
         with pytest.warns(PhasegraphWarning, match="'slow' failed"):
-            assert self.timely(retriever, awaited) == list(FIVE)
+            assert self.timely(retriever, awaited, hang) == list(FIVE)
 
     @pytest.mark.parametrize("awaited", [False, True])
-    def test_very_many_hits_do_not_hold_the_answer_up(self, awaited: bool) -> None:
-        document = self.framework.document("x", "text")
-        many = 60_000
-        names = [f"p{n}" for n in range(many)]
-        hits = [document] * many
+    def test_hits_that_are_not_read_at_the_deadline_are_read_no_further(self, awaited: bool, hang: Hang) -> None:
+        read: list[object] = []
+
+        def number(hit: object) -> str:
+            read.append(hit)
+            if len(read) == 1000:
+                hang.function(TIMEOUT)()
+            return f"p{len(read)}"
+
+        hits = [(self.framework.document("x", "text"), float(-row)) for row in range(5000)]
+        spec = SourceSpec(retriever=lambda query: hits, limit=None, fields=HitFields(id=number))
+        five = {"many": spec, "one": lambda query: self.framework.pairs(**FIVE)}
+        retriever = self.framework.retriever(retrievers=five, limit=None, timeout=TIMEOUT)
+        with pytest.warns(PhasegraphWarning, match="'many' failed"):
+            assert self.timely(retriever, awaited, hang) == list(FIVE)
+        hang.released.set()
+        until(lambda: not hang.jobs)
+        assert len(read) == 1000
+
+    @pytest.mark.parametrize("awaited", [False, True])
+    def test_very_many_hits_do_not_hold_the_answer_up(
+        self, awaited: bool, hang: Hang, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        decided: list[int] = []
+        decide, slowly = call.make_shortlist, hang.function(TIMEOUT)
+
+        def made(pipeline: Any, rankings: Any, *given: Any, **options: Any) -> Any:
+            decided.append(sum(map(len, rankings)))
+            if len(decided) == 1:
+                slowly()
+            return decide(pipeline, rankings, *given, **options)
+
+        monkeypatch.setattr(call, "make_shortlist", made)
+        document, seen = self.framework.document("x", "text"), list[Any]()
+        hits = [(document, float(-row)) for row in range(12_000)]
+        numbers = iter(range(12_000))
         spec = SourceSpec(
-            retriever=lambda query: [(hit, float(-row)) for row, hit in enumerate(hits)],
-            limit=None,
-            fields=HitFields(id=_Numbered(names)),
+            retriever=lambda query: hits, limit=None, fields=HitFields(id=lambda hit: f"p{next(numbers)}")
         )
         retriever = self.framework.retriever(
-            retrievers={"many": spec, "one": lambda query: self.framework.pairs(**FIVE)}, limit=None, timeout=TIMEOUT
+            retrievers={"many": spec, "one": lambda query: self.framework.pairs(**FIVE)},
+            limit=None,
+            timeout=TIMEOUT,
+            on_result=seen.append,
         )
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", PhasegraphWarning)
-            with suppress(AllSourcesFailed):  # those many leave a busy machine no time for the other
-                self.timely(retriever, awaited)
+        with pytest.warns(PhasegraphWarning, match="not ready in time"):
+            self.timely(retriever, awaited, hang)
+        assert decided == [12_005, HASTY_HITS + 5]
+        assert seen[0].degraded
 
     def test_more_hits_than_are_read_cost_their_source(self) -> None:
         seen: list[Any] = []
@@ -249,7 +224,7 @@ class DeadlineSuite:
         for made in make:
             with pytest.raises(InvalidInputError, match=r"at most 20,000 characters; got 20,001.*max_query_length="):
                 self.found(made(), awaited, 20_001 * "a")
-            self.found(made(timeout=None) if made == self.five else made(), awaited, 20_000 * "a")
+            self.found(made(), awaited, 20_000 * "a")
             with pytest.raises(InvalidInputError, match="at most 3 characters"):
                 self.found(made(max_query_length=3), awaited, "four")
             for length in (None, 30_000):
@@ -269,14 +244,3 @@ class DeadlineSuite:
         for awaited in (False, True):
             self.found(retriever, awaited, "Ada " * 6_000)
         assert [[report.status for report in one.reports] for one in seen] == [["ok"], ["ok"]]
-
-
-class _Numbered:
-    """Ids for hits that are one object, in the order in which they are asked for."""
-
-    def __init__(self, names: list[str]) -> None:
-        self._names, self._next = names, 0
-
-    def __call__(self, hit: object) -> str:
-        self._next += 1
-        return self._names[(self._next - 1) % len(self._names)]

@@ -12,11 +12,11 @@ import doctest
 import gc
 import importlib
 import json
+import math
 import multiprocessing
 import pkgutil
 import re
 import threading
-import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,6 +31,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import pytest
+from tests.suites.manual_time import PATIENCE, Hang, ManualTime, auntil, on_clock, until
 
 from phasegraph.acceptance import AcceptancePolicy
 from phasegraph.calibration import BackgroundCalibrator, ListCalibrator
@@ -50,6 +51,7 @@ from phasegraph.ranking import Ranking
 from phasegraph.result import Result
 from phasegraph.retrieval import Execution, HitFields, SourceSpec
 from phasegraph.selection import SelectionPolicy
+from phasegraph.testing import ManualClock
 
 FRUIT = ["red apple", "red apple pie", "green pear", "blue plum", "white fig", "black grape"]
 HIGH, LOW = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4), (0.3, 0.25, 0.2, 0.15, 0.1, 0.05)
@@ -159,25 +161,7 @@ def letters(text: str) -> list[float]:
     return [float(text.count(letter)) for letter in "abcdefghijklmnopqrstuvwxyz"]
 
 
-def slow_letters(text: str) -> list[float]:
-    """As `letters`, and it blocks for a while."""
-    time.sleep(0.05)
-    return letters(text)
-
-
-async def awaited_letters(text: str) -> list[float]:
-    """As `slow_letters`, and leaves the event loop free."""
-    await asyncio.sleep(0.05)
-    return letters(text)
-
-
-async def late_letters(text: str) -> list[float]:
-    """Never there in time."""
-    await asyncio.sleep(30)
-    return letters(text)
-
-
-class FrameworkSuite:
+class FrameworkSuite(ManualTime):
     """Tests of one framework's retrievers; derive, name it ``Test…`` and override what comes first.
 
     Attributes
@@ -378,25 +362,35 @@ class FrameworkSuite:
         found = {"a": 9.0, "aa": 8.9, "b": 5.0, "c": 1.0}
         return self.retriever(**self.embedding(found, *embed), k=2, selection=SelectionPolicy(mu=5.0), **more)
 
-    @pytest.mark.parametrize("embed", [(slow_letters,), (None, awaited_letters)])
-    async def test_the_event_loop_runs_on_while_candidates_are_embedded(self, embed: Any) -> None:
-        ticks = []
+    @pytest.mark.parametrize("native", [False, True])
+    async def test_the_event_loop_runs_on_while_candidates_are_embedded(self, native: bool) -> None:
+        ticks: list[int] = []
+
+        def slow(text: str) -> list[float]:
+            before = len(ticks)
+            until(lambda: len(ticks) > before + 5)
+            return letters(text)
+
+        async def awaited(text: str) -> list[float]:
+            before = len(ticks)
+            await auntil(lambda: len(ticks) > before + 5)
+            return letters(text)
 
         async def tick() -> None:
             while True:
                 ticks.append(1)
-                await asyncio.sleep(0.005)
+                await asyncio.sleep(0)
 
         ticking = asyncio.create_task(tick())
-        found = await self.aask(self.apart(*embed))
+        found = await self.aask(self.apart(*((None, awaited) if native else (slow,)), timeout=None))
         ticking.cancel()
         assert ids_of(found) == ids_of(self.ask(self.apart(letters))) == ["a", "b"]
-        assert len(ticks) > 5
 
-    async def test_an_embedder_that_is_late_costs_the_selection_and_not_the_answer(self) -> None:
-        begun = time.perf_counter()
-        result = await self.apart(letters, late_letters, timeout=0.3).aexplain("q")
-        assert time.perf_counter() - begun < 2
+    async def test_an_embedder_that_is_late_costs_the_selection_and_not_the_answer(
+        self, clock: ManualClock, hang: Hang
+    ) -> None:
+        retriever = on_clock(self.apart(letters, hang.coroutine(0.5, beside=math.inf), timeout=0.5), clock)
+        result = await retriever.aexplain("q")
         assert result.ids == ("a", "aa")
         assert "TimeoutError" in result.warnings[-1]
 
@@ -541,7 +535,7 @@ class FrameworkSuite:
     def good(self, query: str) -> Any:
         return self.pairs(**GOOD)
 
-    def fault(self, name: str) -> tuple[Any, str, str]:
+    def fault(self, name: str, hang: Hang) -> tuple[Any, str, str]:
         """A source that is broken in one way, the status of its report, and what its reason says."""
         good, noun = self.pairs(**GOOD), self.noun
 
@@ -553,9 +547,7 @@ class FrameworkSuite:
             while True:
                 yield good[0]
 
-        def late() -> Any:
-            time.sleep(0.5)
-            return good
+        late = hang.function(0.5, good, beside=math.inf)
 
         def fields(**given: Any) -> SourceSpec:
             return SourceSpec(retriever=self.good, fields=HitFields(**given))
@@ -571,7 +563,7 @@ class FrameworkSuite:
             "triples": (lambda query: [(good[0][0], 1, 2)], "error", "a "),
             "raises midway": (midway, "error", "OSError raised while its hits were iterated over"),
             "endless": (endless, "error", "yielded more than 100,000 hits"),
-            "late": (SourceSpec(retriever=self.listed(late), timeout=0.1), "timeout", "no answer in time"),
+            "late": (SourceSpec(retriever=self.listed(late), timeout=0.5), "timeout", "no answer in time"),
             "no usable score": (lambda query: [(good[0][0], "high")], "partial", "usable score"),
             "id raises": (fields(id=lambda hit: hit.metadata["nope"]), "error", "KeyError"),
             "resolve raises": (fields(resolve=lambda ids: 1 / 0), "error", "ZeroDivisionError"),
@@ -581,11 +573,14 @@ class FrameworkSuite:
 
     @pytest.mark.filterwarnings("ignore:source .* returns hits without a usable score")
     @pytest.mark.parametrize("fault", FAULTS)
-    def test_with_a_source_failed_the_answer_is_that_of_a_retriever_without_it(self, fault: str) -> None:
-        broken, status, reason = self.fault(fault)
+    def test_with_a_source_failed_the_answer_is_that_of_a_retriever_without_it(
+        self, fault: str, clock: ManualClock, hang: Hang
+    ) -> None:
+        broken, status, reason = self.fault(fault, hang)
         shown: dict[str, Any] = {**self.shown, "metadata_key": "phasegraph"}
         whole, alone = (
-            self.retriever(vector=self.good, **more, **shown) for more in ({"graph": broken}, dict[str, Any]())
+            on_clock(self.retriever(vector=self.good, **more, **shown), clock)
+            for more in ({"graph": broken}, dict[str, Any]())
         )
         expected = alone.explain("q")
         for result in (whole.explain("q"), asyncio.run(whole.aexplain("q"))):
@@ -606,8 +601,9 @@ class FrameworkSuite:
 
     @pytest.mark.filterwarnings("ignore:source .* returns hits without a usable score")
     @pytest.mark.parametrize("fault", FAULTS)
-    async def test_strict_turns_a_failure_into_an_error(self, fault: str) -> None:
-        retriever = self.retriever(vector=self.good, graph=self.fault(fault)[0], strict=True)
+    async def test_strict_turns_a_failure_into_an_error(self, fault: str, clock: ManualClock, hang: Hang) -> None:
+        retriever = self.retriever(vector=self.good, graph=self.fault(fault, hang)[0], strict=True)
+        on_clock(retriever, clock)
         with pytest.raises(DegradedError, match="graph"):
             self.ask(retriever)
         with pytest.raises(DegradedError, match="graph"):
@@ -635,23 +631,15 @@ class FrameworkSuite:
         with pytest.raises(OSError, match="mine"):
             self.ask(self.retriever(vector=self.good, graph=spec))
 
-    def test_a_hanging_source_is_left_behind_at_the_deadline(self) -> None:
-        released = threading.Event()
-
-        def hang(query: str) -> Any:
-            released.wait(20)
-            return self.good(query)
-
-        retriever = self.retriever(vector=self.good, graph=hang, timeout=0.15)
-        try:
-            for asked in (retriever.explain, lambda query: asyncio.run(retriever.aexplain(query))):
-                start = time.perf_counter()
-                result = asked("q")
-                assert time.perf_counter() - start < 1.0
-                assert result.reports[0].status == "timeout"
-                assert result.ids[0] == "a"
-        finally:
-            released.set()
+    @pytest.mark.parametrize("awaited", [False, True])
+    def test_a_hanging_source_is_left_behind_at_the_deadline(
+        self, awaited: bool, clock: ManualClock, hang: Hang
+    ) -> None:
+        retriever = on_clock(self.retriever(vector=self.good, graph=hang.function(0.5), timeout=0.5), clock)
+        result = asyncio.run(retriever.aexplain("q")) if awaited else retriever.explain("q")
+        assert clock.now() == 0.5
+        assert [report.status for report in result.reports] == ["timeout", "ok"]
+        assert result.ids[0] == "a"
 
     def test_an_unusable_score_drops_its_hit_and_is_counted(self) -> None:
         bad, good = [float("nan"), float("inf"), None, "0.9", True, object()], self.pairs(**GOOD)
@@ -751,15 +739,16 @@ class FrameworkSuite:
             with pytest.raises(error):
                 self.ask(self.retriever(vector=self.good, graph=source))
 
-    def test_a_list_the_caller_changes_during_the_call_does_not_change_the_answer(self) -> None:
-        shared = self.pairs(**GOOD)
+    def test_a_list_the_caller_changes_during_the_call_does_not_change_the_answer(self, hang: Hang) -> None:
+        shared, begun = self.pairs(**GOOD), threading.Event()
 
         def search(query: str) -> Any:
-            threading.Timer(0.0, shared.clear).start()
+            begun.set()
             return shared
 
         def later(query: str) -> Any:
-            time.sleep(0.05)
+            until(lambda: begun.is_set() and hang.jobs == 1)  # the other source has answered
+            shared.clear()
             return self.good(query)
 
         with warnings.catch_warnings():
@@ -847,18 +836,18 @@ class FrameworkSuite:
 
     async def test_searches_beyond_max_in_flight_wait_their_turn_and_none_is_skipped(self) -> None:
         running: list[str] = []
-        most = 0
+        most, pair = 0, threading.Barrier(2, timeout=PATIENCE)
 
         def search(query: str) -> Any:
             nonlocal most
             running.append(query)
             most = max(most, len(running))
-            time.sleep(0.01)
+            pair.wait()
             running.pop()
             return self.good(query)
 
         graph = SourceSpec(retriever=search, execution=Execution(max_in_flight=2))
-        retriever = self.retriever(vector=self.good, graph=graph)
+        retriever = self.retriever(vector=self.good, graph=graph, timeout=None)
         found = await asyncio.gather(*(retriever.aexplain("q") for _ in range(10)))
         assert most == 2
         assert [result.degraded for result in found] == [False] * 10

@@ -5,19 +5,18 @@ from __future__ import annotations
 import asyncio
 import copy
 import itertools
+import math
 import os
-import threading
-import time
 import warnings
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, NamedTuple
 
 import pytest
+from tests.suites.manual_time import Hang, ManualTime, on_clock
 
 from phasegraph.acceptance import AcceptancePolicy
-from phasegraph.errors import AllSourcesFailed, DegradedError, InvalidInputError, PhasegraphWarning
+from phasegraph.errors import DegradedError, InvalidInputError, PhasegraphWarning
 from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.ranking import Ranking
 from phasegraph.result import Result
@@ -35,6 +34,7 @@ from phasegraph.retrieval import (
     neighbour_entropy_router,
     step_back,
 )
+from phasegraph.testing import ManualClock
 
 TEXTS = {"a": "apple", "b": "banana", "c": "cherry", "d": "date", "e": "elder", "f": "fig"}
 FIRST = {"a": 0.9, "b": 0.8, "c": 0.5, "d": 0.3, "e": 0.2}
@@ -100,7 +100,7 @@ def as_coroutine(stage: Any) -> Callable[..., Any]:
     return awaited
 
 
-class StageSuite:
+class StageSuite(ManualTime):
     """Derive it, and say what makes a framework's retriever, its language model and its hits."""
 
     retriever: Callable[..., Any]
@@ -191,48 +191,24 @@ class StageSuite:
         for given in ({"route": model}, {"corrective": Corrective(model, model)}):
             assert self.both(self.made(**given)) == expected
 
-    def test_a_stage_that_hangs_costs_no_answer_and_no_more_than_the_timeout(self, quiet: None) -> None:
-        """Every stage at the same time, in a thread each: they do nothing but wait."""
-        over = threading.Event()
+    @pytest.mark.parametrize("awaited", [False, True])
+    @pytest.mark.parametrize("native", [False, True])
+    @pytest.mark.parametrize(
+        ("name", "share"), [("rewrite", 0.5), ("route", 0.5), ("rerank", 1.0), ("grade", 0.5), ("correct", 0.5)]
+    )
+    def test_a_stage_that_hangs_costs_no_answer_and_no_more_than_its_part_of_the_timeout(
+        self, name: str, share: float, native: bool, awaited: bool, clock: ManualClock, hang: Hang, quiet: None
+    ) -> None:
         expected = self.ask(self.made())
+        function = (hang.coroutine if native else hang.function)(share, beside=math.inf)
+        retriever = on_clock(self.made(**self.stage(name, function), timeout=1.0), clock)
 
-        async def hang(*arguments: Any) -> None:
-            await asyncio.sleep(60)
+        async def several() -> list[list[str]]:
+            return [await self.aask(retriever) for _ in range(12)]
 
-        def asked(name: str, function: Callable[..., Any]) -> tuple[list[float], int]:
-            retriever = self.made(**self.stage(name, function), timeout=0.4)
-            taken, starved = [], 0
-            for _ in range(max(CALLS // 4, 12)):
-                begun = time.monotonic()
-                try:
-                    assert self.ask(retriever) == expected, name
-                except AllSourcesFailed:  # the process was kept from running for half of the timeout
-                    starved += 1
-                taken.append(time.monotonic() - begun)
-
-            async def several() -> int:
-                missed = 0
-                for _ in range(max(CALLS // 4, 12)):
-                    try:
-                        assert await self.aask(retriever) == expected, name
-                    except AllSourcesFailed:
-                        missed += 1
-                return missed
-
-            return taken, starved + asyncio.run(several())
-
-        names = ("rewrite", "route", "rerank", "grade", "correct")
-        try:
-            for function in (lambda *arguments: over.wait(60), hang):
-                with ThreadPoolExecutor(len(names)) as threads:
-                    found = {name: threads.submit(asked, name, function) for name in names}
-                for name, one in found.items():
-                    taken, starved = one.result()
-                    assert starved <= 2, name
-                    # of ten that hang; other processes may hold some of them up
-                    assert sorted(taken)[-5] < 0.4 + 0.2, name
-        finally:
-            over.set()
+        found = asyncio.run(several()) if awaited else [self.ask(retriever) for _ in range(12)]
+        assert found == [expected] * 12
+        assert clock.now() == 10 * share, "after ten failures the stage is left out"
 
     @pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
     @pytest.mark.parametrize("name", ["rewrite", "route", "rerank", "grade", "correct"])

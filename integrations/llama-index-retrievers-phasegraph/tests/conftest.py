@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.suites.manual_time import Hang, hanging
+
+from phasegraph.testing import ManualClock
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -17,3 +21,14 @@ pytest.register_assert_rewrite("tests.suites.framework")
 @pytest.fixture
 def index():
     return simple()
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def hang(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hang]:
+    with hanging(clock, monkeypatch) as made:
+        yield made

@@ -1,7 +1,5 @@
 """Vectors for a selection: the nodes' own, else those of the first source's model, awaited within the timeout."""
 
-import time
-
 import pytest
 from llama_index.core import VectorStoreIndex
 from llama_index.core.embeddings import BaseEmbedding
@@ -22,7 +20,6 @@ def letters(text):
 
 class Plain(BaseEmbedding):
     def _get_text_embedding(self, text):
-        time.sleep(0.05)
         return letters(text)
 
     def _get_query_embedding(self, query):

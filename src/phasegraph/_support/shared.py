@@ -8,7 +8,6 @@ import weakref
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from functools import cached_property, lru_cache, partial, wraps
-from time import monotonic
 from types import BuiltinMethodType, MethodType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
@@ -85,14 +84,6 @@ if hasattr(os, "register_at_fork"):
 
 OVER: ContextVar[Sequence[bool]] = ContextVar("phasegraph_over", default=())
 """Of the work at hand: not empty once nobody waits for it any more."""
-
-DUE: ContextVar[float] = ContextVar("phasegraph_due", default=float("inf"))
-"""When the work at hand is late, on the monotonic clock."""
-
-
-def seconds_left() -> float:
-    """Until the work at hand is late, >= 0; infinite where it has no deadline."""
-    return max(DUE.get() - monotonic(), 0.0)
 
 
 def go_on() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import Any, TypeAlias
 
 from numpy.typing import ArrayLike
 
+from phasegraph._support.clock import Deadline
 from phasegraph._support.shared import go_on
 from phasegraph.errors import InvalidInputError
 from phasegraph.fusion.context import Context
@@ -103,10 +103,10 @@ class HitAccess:
             )
         return self.embed(self.texts(ids, rankings))
 
-    async def avectors(self, ids: Sequence[str], rankings: Sequence[Ranking], seconds: float | None) -> ArrayLike:
-        """As :meth:`vectors`, without blocking the event loop; TimeoutError after `seconds`."""
+    async def avectors(self, ids: Sequence[str], rankings: Sequence[Ranking], deadline: Deadline) -> ArrayLike:
+        """As :meth:`vectors`, without blocking the event loop; TimeoutError at the deadline."""
         if self.embed is None or self.carried(ids, rankings) is not None:
             return self.vectors(ids, rankings)
         texts = self.texts(ids, rankings)
         made = in_thread(self.embed, texts) if self.aembed is None else self.aembed(texts)
-        return await asyncio.wait_for(made, seconds)
+        return await deadline.clock.wait_for(made, deadline.due)

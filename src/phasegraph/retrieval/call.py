@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
-from time import monotonic
 from typing import Any
 
 from numpy.typing import ArrayLike
 
+from phasegraph._support.clock import Deadline
 from phasegraph._support.ordering import top_order
 from phasegraph.errors import AllSourcesFailed, DegradedError, InvalidInputError
 from phasegraph.fusion.context import Context
@@ -22,7 +22,7 @@ from phasegraph.reports import SourceReport, Status
 from phasegraph.result import Result
 from phasegraph.retrieval.access import HitAccess
 from phasegraph.retrieval.answer import Answer, select_hits, with_text_warnings
-from phasegraph.retrieval.driver import HALF, Ask, Clock, Compute, EarlyGather, Embed, Flow, Given, RunStep, Sources
+from phasegraph.retrieval.driver import HALF, Ask, Compute, EarlyGather, Embed, Flow, Given, RunStep, Sources
 from phasegraph.retrieval.joining import join_by_text
 from phasegraph.retrieval.notes import joined_notes, with_notes
 from phasegraph.retrieval.notices import HASTY_HITS, IN_HASTE, Notices
@@ -80,7 +80,7 @@ class Call:
     sources: Sources
     k: int | None
     read: bool
-    clock: Clock
+    deadline: Deadline
     gatherer: Gatherer
     pipeline: FusionPipeline
     access: HitAccess
@@ -312,12 +312,13 @@ class Call:
     def _correct(self, draft: Draft, result: Result) -> Flow[Result]:
         """The result, or the answer to a rewritten query if the result is poor."""
         stages, query = self.stages, self.query
-        corrective, detail, begun = stages.corrective, dict[str, object](action="kept"), monotonic()
+        corrective, detail, now = stages.corrective, dict[str, object](action="kept"), self.deadline.clock.now
         if corrective is None:
             return result
+        begun = now()
 
         def report(status: StageStatus = "ok", reason: str = "") -> Result:
-            milliseconds = (monotonic() - begun) * 1000.0
+            milliseconds = (now() - begun) * 1000.0
             self.stage_reports.append(StageReport("correct", status, reason, milliseconds, detail=detail))
             return result
 
@@ -339,7 +340,7 @@ class Call:
             return report(tried.status, tried.reason)
         again: AskedQuery = tried.value[0]
         detail["texts"] = (text_of(again),)
-        left = self.clock.left()
+        left = self.deadline.left()
         if left is not None and left < _LEAST_SECONDS:
             return report("late", "no time was left to ask again")
         try:

@@ -11,11 +11,11 @@ from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
 from queue import Empty, SimpleQueue
-from time import monotonic
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from numpy.typing import ArrayLike
 
+from phasegraph._support.clock import FOREVER, NO_DEADLINE, Deadline
 from phasegraph.errors import AllSourcesFailed
 from phasegraph.ranking import Ranking
 from phasegraph.retrieval.access import HitAccess
@@ -34,26 +34,13 @@ HALF = 0.5
 _GRACE_SECONDS = 0.25
 
 
-class Clock:
-    """The remaining time of a call."""
-
-    __slots__ = ("due",)
-
-    def __init__(self, seconds: float | None) -> None:
-        self.due = None if seconds is None else monotonic() + seconds
-
-    def left(self, share: float = 1.0) -> float | None:
-        """The remaining seconds times a share; None without a deadline."""
-        return None if self.due is None else max((self.due - monotonic()) * share, 1e-3)
-
-
 class Request(Protocol):
     """An operation that a flow waits for, on the caller's thread or on its event loop, until the deadline."""
 
-    def run(self, clock: Clock) -> Any:
+    def run(self, deadline: Deadline) -> Any:
         """The outcome of the operation."""
 
-    async def arun(self, clock: Clock) -> Any:
+    async def arun(self, deadline: Deadline) -> Any:
         """As :meth:`run`, awaited."""
 
 
@@ -61,7 +48,7 @@ Flow: TypeAlias = Generator[Request, Any, Item]
 """The steps of a call: a generator without I/O that yields requests and receives their outcomes."""
 
 
-def run(flow: Flow[Item], clock: Clock) -> Item:
+def run(flow: Flow[Item], deadline: Deadline) -> Item:
     """Run a flow to the end on this thread."""
     error: Exception | None = None
     outcome: Any = None
@@ -69,7 +56,7 @@ def run(flow: Flow[Item], clock: Clock) -> Item:
         while True:
             request = flow.send(outcome) if error is None else flow.throw(error)
             try:
-                outcome, error = request.run(clock), None
+                outcome, error = request.run(deadline), None
             except Exception as raised:  # noqa: BLE001 - the flow contains it or raises it
                 outcome, error = None, raised
     except StopIteration as done:
@@ -80,7 +67,7 @@ def run(flow: Flow[Item], clock: Clock) -> Item:
         flow.close()  # however the call ends, pending steps are abandoned now
 
 
-async def arun(flow: Flow[Item], clock: Clock) -> Item:
+async def arun(flow: Flow[Item], deadline: Deadline) -> Item:
     """As :func:`run`, on the caller's event loop."""
     error: Exception | None = None
     outcome: Any = None
@@ -88,7 +75,7 @@ async def arun(flow: Flow[Item], clock: Clock) -> Item:
         while True:
             request = flow.send(outcome) if error is None else flow.throw(error)
             try:
-                outcome, error = await request.arun(clock), None
+                outcome, error = await request.arun(deadline), None
             except Exception as raised:  # noqa: BLE001 - the flow contains it or raises it
                 outcome, error = None, raised
     except StopIteration as done:
@@ -107,13 +94,13 @@ class Ask:
     sources: Sources
     query: str
 
-    def run(self, clock: Clock) -> Gathered:
+    def run(self, deadline: Deadline) -> Gathered:
         """The answers of the sources."""
-        return self.gatherer.gather(self.sources, self.query, seconds=clock.left())
+        return self.gatherer.gather(self.sources, self.query, seconds=deadline.left())
 
-    async def arun(self, clock: Clock) -> Gathered:
+    async def arun(self, deadline: Deadline) -> Gathered:
         """As :meth:`run`, awaited."""
-        return await self.gatherer.agather(self.sources, self.query, seconds=clock.left())
+        return await self.gatherer.agather(self.sources, self.query, seconds=deadline.left())
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,15 +110,17 @@ class Compute:
     function: Callable[[], Any]
     guard: DeadlineGuard
 
-    def run(self, clock: Clock) -> Any:
+    def run(self, deadline: Deadline) -> Any:
         """The value of the function."""
-        left = clock.left()
-        return self.function() if left is None else within(self.guard.bounded(self.function), left)
+        if deadline.due == FOREVER:
+            return self.function()
+        return within(self.guard.bounded(self.function), deadline)
 
-    async def arun(self, clock: Clock) -> Any:
+    async def arun(self, deadline: Deadline) -> Any:
         """As :meth:`run`, awaited."""
-        left = clock.left()
-        return self.function() if left is None else await awithin(self.guard.bounded(self.function), left)
+        if deadline.due == FOREVER:
+            return self.function()
+        return await awithin(self.guard.bounded(self.function), deadline)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,14 +132,14 @@ class Embed:
     rankings: Sequence[Ranking]
     guard: DeadlineGuard
 
-    def run(self, clock: Clock) -> ArrayLike:
+    def run(self, deadline: Deadline) -> ArrayLike:
         """The (n, d) embeddings."""
-        vectors: ArrayLike = Compute(partial(self.access.vectors, self.ids, self.rankings), self.guard).run(clock)
+        vectors: ArrayLike = Compute(partial(self.access.vectors, self.ids, self.rankings), self.guard).run(deadline)
         return vectors
 
-    async def arun(self, clock: Clock) -> ArrayLike:
+    async def arun(self, deadline: Deadline) -> ArrayLike:
         """As :meth:`run`, awaited."""
-        return await self.access.avectors(self.ids, self.rankings, clock.left())
+        return await self.access.avectors(self.ids, self.rankings, deadline)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,13 +151,13 @@ class RunStep:
     read: Callable[[Any], Any]
     share: float = 1.0
 
-    def run(self, clock: Clock) -> Tried:
+    def run(self, deadline: Deadline) -> Tried:
         """The outcome of the step."""
-        return self.step.run(self.arguments, clock.left(self.share), self.read)
+        return self.step.run(self.arguments, deadline.part(self.share), self.read)
 
-    async def arun(self, clock: Clock) -> Tried:
+    async def arun(self, deadline: Deadline) -> Tried:
         """As :meth:`run`, awaited."""
-        return await self.step.arun(self.arguments, clock.left(self.share), self.read)
+        return await self.step.arun(self.arguments, deadline.part(self.share), self.read)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,34 +196,34 @@ class EarlyGather:
         self._outcome: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
         self._task: asyncio.Task[Gathered] | None = None
 
-    def run(self, clock: Clock) -> Gathered:
+    def run(self, deadline: Deadline) -> Gathered:
         """The answers of the sources."""
-        gather = partial(self._gatherer.gather, self._sources, self._query, seconds=self._seconds(clock))
-        half = clock.left(HALF)
-        if half is None:
+        gather = partial(self._gatherer.gather, self._sources, self._query, seconds=self._seconds(deadline))
+        half = deadline.part(HALF)
+        if half.due == FOREVER:
             return gather()
         context = copy_context()
         pool().submit(lambda given: context.run(outcome_of, given), lambda _, one: self._outcome.put(one), gather)
         return self._found(half)
 
-    async def arun(self, clock: Clock) -> Gathered:
+    async def arun(self, deadline: Deadline) -> Gathered:
         """As :meth:`run`, awaited."""
-        seconds, half = self._seconds(clock), clock.left(HALF)
+        seconds, half = self._seconds(deadline), deadline.part(HALF)
         self._task = asyncio.create_task(self._gatherer.agather(self._sources, self._query, seconds=seconds))
         self._task.add_done_callback(self._ended)
         try:
-            done, _ = await asyncio.wait({self._task}, timeout=half)
+            await deadline.clock.wait({self._task}, half.due)
         except asyncio.CancelledError:
             self.give_up()
             raise
-        if not done:
+        if not self._task.done():
             raise Late
         return self._task.result()
 
     @staticmethod
-    def _seconds(clock: Clock) -> float | None:
+    def _seconds(deadline: Deadline) -> float | None:
         """A longer time than remains, so that the call for the other sources reports late sources."""
-        left = clock.left()
+        left = deadline.left()
         return None if left is None else left + _GRACE_SECONDS
 
     def _ended(self, task: asyncio.Task[Gathered]) -> None:
@@ -244,9 +233,9 @@ class EarlyGather:
             error = task.exception()
             self._outcome.put((None if error is not None else task.result(), error))
 
-    def _found(self, seconds: float | None = None) -> Gathered:
+    def _found(self, deadline: Deadline = NO_DEADLINE) -> Gathered:
         try:
-            outcome = self._outcome.get(timeout=seconds)
+            outcome = deadline.clock.get(self._outcome, deadline.due)
         except Empty:
             raise Late from None
         self._outcome.put(outcome)

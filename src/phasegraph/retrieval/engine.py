@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from phasegraph._support.clock import Deadline
 from phasegraph._support.frozen import by_fields
 from phasegraph._support.validation import LONGEST_QUERY
 from phasegraph.acceptance import AcceptancePolicy, Threshold
@@ -28,7 +29,7 @@ from phasegraph.result import Inspection, Result
 from phasegraph.retrieval.access import HitAccess
 from phasegraph.retrieval.answer import Answer
 from phasegraph.retrieval.call import Call
-from phasegraph.retrieval.driver import Clock, Sources, arun, run
+from phasegraph.retrieval.driver import Sources, arun, run
 from phasegraph.retrieval.fingerprints import check_fingerprints, fingerprints
 from phasegraph.retrieval.fitting import fit_calibrators
 from phasegraph.retrieval.notices import FirstAnswers, Notices
@@ -160,18 +161,18 @@ class FusionEngine:
         If `read`, the hits are searched for the query's words even if only the confidence needs these.
         """
         call = self._call(query, sources, k, read)
-        return run(call.flow(), call.clock)
+        return run(call.flow(), call.deadline)
 
     async def aretrieve(self, query: str, sources: Sources, *, k: int | None = None, read: bool = False) -> Answer:
         """As :meth:`retrieve`, on the caller's event loop."""
         call = self._call(query, sources, k, read)
-        return await arun(call.flow(), call.clock)
+        return await arun(call.flow(), call.deadline)
 
     def _call(self, query: str, sources: Sources, k: int | None, read: bool) -> Call:
-        clock = Clock(self.gatherer.timeout)
+        deadline = Deadline.after(self.gatherer.clock, self.gatherer.timeout)
         return Call(
-            query, self.stages.rewriting(sources, clock.due), k, read, clock, self.gatherer, self.pipeline, self.access,
-            self.stages, self.notices, self.mismatched,
+            query, self.stages.rewriting(sources, deadline), k, read, deadline, self.gatherer, self.pipeline,
+            self.access, self.stages, self.notices, self.mismatched,
         )  # fmt: skip
 
     def inspect(self, query: str, result: Result) -> Inspection:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
+from phasegraph._support.clock import Deadline
 from phasegraph.errors import InvalidTypeError, warn
 from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.result import Result
@@ -60,8 +62,8 @@ class Calibrating:
             If there are fewer than 20 different queries, or no source can be fitted; nothing is fitted then.
         """
         asked, gatherer = calibration_queries(queries, relevant, progress), self._engine.gatherer
-        rewriting = self._engine.stages.rewriting
-        answers = [(one, gatherer.gather(rewriting(self._sources(one), None), one).rankings) for one in asked]
+        rewriting = partial(self._engine.stages.rewriting, deadline=Deadline.after(gatherer.clock, None))
+        answers = [(one, gatherer.gather(rewriting(self._sources(one)), one).rankings) for one in asked]
         self._engine = self._engine.fit(answers, relevant)
         return self
 
@@ -74,8 +76,8 @@ class Calibrating:
     ) -> Self:
         """As :meth:`calibrate`."""
         asked, gatherer = calibration_queries(queries, relevant, progress), self._engine.gatherer
-        rewriting = self._engine.stages.rewriting
-        answers = [(one, (await gatherer.agather(rewriting(self._sources(one), None), one)).rankings) for one in asked]
+        rewriting = partial(self._engine.stages.rewriting, deadline=Deadline.after(gatherer.clock, None))
+        answers = [(one, (await gatherer.agather(rewriting(self._sources(one)), one)).rankings) for one in asked]
         self._engine = self._engine.fit(answers, relevant)
         return self
 

@@ -11,6 +11,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from types import MappingProxyType
 
+from phasegraph._support.clock import CLOCK, Clock
 from phasegraph._support.shared import OVER
 from phasegraph._support.validation import LONGEST_QUERY, check_count, check_flag, check_query, check_seconds
 from phasegraph.errors import (
@@ -77,6 +78,9 @@ class Gatherer:
         Whether any degradation raises :class:`~phasegraph.errors.DegradedError`.
     max_query_length : int or None, default 20000
         Characters of the longest query that is asked, >= 1; None = of any length.
+    clock : Clock, optional
+        The clock of all deadlines and breakers; a test passes a :class:`phasegraph.testing.ManualClock`. Default: the
+        monotonic clock of the machine.
 
     Raises
     ------
@@ -120,6 +124,7 @@ class Gatherer:
         timeout: float | None = 10.0,
         strict: bool = False,
         max_query_length: int | None = LONGEST_QUERY,
+        clock: Clock = CLOCK,
     ) -> None:
         check_seconds("timeout", timeout)
         if max_query_length is not None:
@@ -127,6 +132,7 @@ class Gatherer:
         self.max_query_length = max_query_length
         self.settings: Mapping[str, SourceSettings] = MappingProxyType(check_settings(settings))
         self.timeout = timeout
+        self.clock = clock
         self.strict = check_flag("strict", strict)
         self._renew()
 
@@ -135,8 +141,8 @@ class Gatherer:
         self._states = {name: SourceState(name, one) for name, one in self.settings.items()}
 
     def __reduce__(self) -> tuple[object, ...]:
-        made = partial(Gatherer, timeout=self.timeout, strict=self.strict, max_query_length=self.max_query_length)
-        return made, (dict(self.settings),)
+        options = {name: getattr(self, name) for name in ("timeout", "strict", "max_query_length", "clock")}
+        return partial(Gatherer, **options), (dict(self.settings),)
 
     def __repr__(self) -> str:
         return f"Gatherer({list(self.settings)}, timeout={self.timeout}, strict={self.strict})"
@@ -178,7 +184,7 @@ class Gatherer:
             state.start()
             while not state.finished:
                 try:
-                    woken.get(timeout=state.seconds_left)
+                    self.clock.get(woken, state.due)
                 except Empty:
                     state.advance()
         finally:
@@ -193,20 +199,21 @@ class Gatherer:
         """
         loop = asyncio.get_running_loop()
         tasks: list[asyncio.Task[None]] = []
-        wakeup = Wakeup(loop)
+        wakeup = Wakeup(loop, self.clock)
         state = self._prepare(sources, query, seconds, wakeup.set, TaskRunner(loop, tasks.append))
         try:
             state.start()
             while not state.finished:
-                if not await wakeup.wait(state.seconds_left):
+                if not await wakeup.wait(state.due):
                     state.advance()
         finally:
             state.close()
             left = [task for task in tasks if not task.done()]
             if left:  # cancelled; one that refuses would hold the caller beyond its deadline
-                _, stubborn = await asyncio.wait(left, timeout=_CANCEL_SECONDS)
-                for task in stubborn:
-                    keep(task)
+                await self.clock.wait(left, self.clock.now() + _CANCEL_SECONDS)
+                for task in left:
+                    if not task.done():
+                        keep(task)
         return self._finish(state)
 
     def _prepare(
@@ -235,7 +242,7 @@ class Gatherer:
             tasks = [self._task(name, sources[name], runner is not None) for name in sorted(sources)]
         finally:
             _WITHIN.reset(token)
-        return GatherState(query, tasks, self.timeout if seconds is None else seconds, wake, runner)
+        return GatherState(query, tasks, self.timeout if seconds is None else seconds, self.clock, wake, runner)
 
     def _task(self, name: str, source: AnySource, awaits: bool) -> SourceTask:
         settings = self.settings.get(name)

@@ -7,16 +7,15 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from time import monotonic
 from types import MappingProxyType
 from typing import TypeAlias
 
-from phasegraph._support.shared import DUE
+from phasegraph._support.clock import DEADLINE, FOREVER, Clock, Deadline
 from phasegraph.errors import PhasegraphError, too_late
 from phasegraph.ranking import Ranking
 from phasegraph.reports import Status, found_in
 from phasegraph.sources.protocol import is_fatal, one_line, reason_of
-from phasegraph.sources.source_task import FOREVER, SourceTask
+from phasegraph.sources.source_task import SourceTask
 from phasegraph.sources.workers import own_loop, pool, watch_own_loop
 
 Outcome: TypeAlias = Ranking | BaseException
@@ -37,6 +36,7 @@ class GatherState:
         query: str,
         tasks: Sequence[SourceTask],
         timeout: float | None,
+        clock: Clock,
         wake: Callable[[], None],
         runner: TaskRunner | None,
     ) -> None:
@@ -45,12 +45,13 @@ class GatherState:
         self.finished = False
         self.fatal: BaseException | None = None
         self._by_name: Mapping[str, SourceTask] = {task.name: task for task in tasks}
+        self._clock = clock
         self._wake = wake
         self._runner = runner
         self._lock = threading.Lock()
         self._open = len(tasks)
         self._excused = 0.0
-        self._started = monotonic()
+        self._started = clock.now()
         self._due = FOREVER if timeout is None else self._started + timeout
         self._half_due = FOREVER if timeout is None else self._started + timeout / 2.0
 
@@ -110,17 +111,17 @@ class GatherState:
             self._wake()
 
     @property
-    def seconds_left(self) -> float | None:
-        """Seconds until something is due; None = nothing ever is."""
+    def due(self) -> float:
+        """When something is due next, on the clock."""
         due = self._due
         for task in self.tasks:
             if not task.settled:
                 due = min(due, task.due if task.launched else self._half_due)
-        return None if due == FOREVER else max(0.0, max(due, self._excused) - monotonic())
+        return max(due, self._excused)
 
     def advance(self) -> None:
         """Do what is due: launch sources that have waited for half of the timeout, give up those that are late."""
-        now = monotonic()
+        now = self._clock.now()
         for task in self.tasks:
             if task.settled:
                 continue
@@ -166,8 +167,8 @@ class GatherState:
                 return
             task.launched = True
         if task.settings.timeout is not None:
-            task.due = monotonic() + task.settings.timeout
-        task.context.run(DUE.set, min(self._due, task.due))
+            task.due = self._clock.now() + task.settings.timeout
+        task.context.run(DEADLINE.set, Deadline(self._clock, min(self._due, task.due)))
         self._enter(task)
 
     def _enter(self, task: SourceTask, *, first: bool = False) -> None:
@@ -175,7 +176,8 @@ class GatherState:
         if task.settled:
             return
         task.queued = True
-        refused, probe = task.state.enter(task, partial(self._enter, task, first=True), first=first)
+        again = partial(self._enter, task, first=True)
+        refused, probe = task.state.enter(task, again, now=self._clock.now(), first=first)
         if refused is None:
             task.waited = True
             return
@@ -213,10 +215,11 @@ class GatherState:
     def _settle(
         self, task: SourceTask, status: Status, reason: str, ranking: Ranking | None, error: BaseException | None
     ) -> None:
+        now = self._clock.now()
         with self._lock:
             if task.settled or self.finished:
                 return
-            task.milliseconds = (monotonic() - self._started) * 1000.0
+            task.milliseconds = (now - self._started) * 1000.0
             task.status, task.reason, task.ranking, task.error = status, reason, ranking, error
             task.hits = 0 if ranking is None else len(ranking)
             task.settled = True
@@ -229,7 +232,7 @@ class GatherState:
             task.state.give_back(probe=task.probe)
             task.state.was_busy()
         elif task.admitted:
-            task.state.record(status, reason, error, probe=task.probe)
+            task.state.record(status, reason, error, now=now, probe=task.probe)
         if status == "timeout":
             task.give_up()
         if over:
@@ -298,8 +301,9 @@ class TaskRunner:
 class Wakeup:
     """An event that a coroutine waits for and any thread may set."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
         self._loop = loop
+        self._clock = clock
         self._future: asyncio.Future[bool] = loop.create_future()
 
     def set(self) -> None:
@@ -307,11 +311,11 @@ class Wakeup:
         with suppress(RuntimeError):  # the loop is closed: nobody waits
             _call_on(self._loop, self._end, True)
 
-    async def wait(self, seconds: float | None) -> bool:
-        """Whether it was set within `seconds`."""
+    async def wait(self, until: float) -> bool:
+        """Whether it was set before the time `until`."""
         if self._future.done():
             self._future = self._loop.create_future()
-        timer = None if seconds is None else self._loop.call_later(seconds, self._end, False)
+        timer = None if until == FOREVER else self._clock.call_at(self._loop, until, self._end, False)
         try:
             return await self._future
         finally:

@@ -6,7 +6,6 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from time import monotonic
 from typing import Literal, TypeAlias
 
 from phasegraph.reports import Status
@@ -57,13 +56,13 @@ class SourceState:
         self._condition: Condition = "answering"
         self.notices: deque[tuple[Condition, str, BaseException | None]] = deque(maxlen=16)
 
-    def enter(self, task: object, again: Callable[[], None], *, first: bool) -> tuple[str | None, bool]:
-        """Begin a search: ("", whether it is a trial), or the reason why it may not begin.
+    def enter(self, task: object, again: Callable[[], None], *, now: float, first: bool) -> tuple[str | None, bool]:
+        """Begin a search at the time `now`: ("", whether it is a trial), or the reason why it may not begin.
 
         None in place of a reason: as many run as may. The task waits for its turn behind those that wait already, at
         the head where it is `first`, and then `again` is called.
         """
-        breaker, now = self._breaker, monotonic()
+        breaker = self._breaker
         with self._lock:
             if breaker is not None and not breaker.allows(now):
                 return "circuit breaker open", False
@@ -110,14 +109,14 @@ class SourceState:
                 self._condition = "busy"
                 self.notices.append(("busy", self._describe("busy", ""), None))
 
-    def record(self, status: Status, reason: str, error: BaseException | None, *, probe: bool) -> None:
-        """Note how an admitted search ended for its call."""
+    def record(self, status: Status, reason: str, error: BaseException | None, *, now: float, probe: bool) -> None:
+        """Note how an admitted search ended for its call, at the time `now`."""
         healthy = status == "ok" and self._condition == "answering"
         if healthy and self._breaker is None:
             return
         with self._lock:
             if self._breaker is not None:
-                self._breaker.record(succeeded=status not in _FAILED, now=monotonic(), probe=probe)
+                self._breaker.record(succeeded=status not in _FAILED, now=now, probe=probe)
             if healthy:
                 return
             before, self._condition = self._condition, self._condition_after(status)

@@ -8,6 +8,7 @@ from contextvars import Context
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from phasegraph._support.clock import FOREVER
 from phasegraph.ranking import Ranking
 from phasegraph.reports import SourceReport, Status
 from phasegraph.sources.protocol import (
@@ -23,8 +24,6 @@ from phasegraph.sources.settings import SourceSettings
 from phasegraph.sources.source_state import SourceState
 
 Mode: TypeAlias = Literal["search", "drive", "task"]  # in a worker; a coroutine in a worker; a task of an event loop
-
-FOREVER = float("inf")
 
 
 def search_of(source: object) -> Search | None:

@@ -11,9 +11,9 @@ from contextvars import Context, copy_context
 from dataclasses import dataclass
 from functools import partial
 from queue import Empty, SimpleQueue
-from time import monotonic
 from typing import Any, Literal, TypeAlias
 
+from phasegraph._support.clock import Deadline
 from phasegraph._support.shared import fork_safe_lock
 from phasegraph.errors import InvalidTypeError, PhasegraphError, warn
 from phasegraph.sources.breaker import Breaker
@@ -67,8 +67,9 @@ class Step:
     it is left out, one call in 30 s trying it again. What it raises is contained, ``SystemExit`` included;
     ``MemoryError`` and ``KeyboardInterrupt`` pass through.
 
+    >>> from phasegraph._support.clock import NO_DEADLINE
     >>> step = Step("division", lambda number: 1 / number, "none is done")
-    >>> step.run((4,), None, float).value, step.run((0,), None, float).reason
+    >>> step.run((4,), NO_DEADLINE, float).value, step.run((0,), NO_DEADLINE, float).reason
     (0.25, 'ZeroDivisionError')
     """
 
@@ -93,15 +94,16 @@ class Step:
     def __reduce__(self) -> tuple[object, ...]:
         return Step, (self.name, self.given, self.instead)
 
-    def run(self, arguments: Sequence[Any], seconds: float | None, read: Callable[[Any], Any]) -> Tried:
-        """Call it and wait for at most `seconds`; ``read(answer)`` gives the value, or raises where it is malformed."""
-        begun, refused = self._begin()
+    def run(self, arguments: Sequence[Any], deadline: Deadline, read: Callable[[Any], Any]) -> Tried:
+        """Call it and wait until the deadline; ``read(answer)`` gives the value, or raises where it is malformed."""
+        clock = deadline.clock
+        begun, refused = self._begin(clock.now())
         if refused is not None:
             return Tried(None, refused, 0.0)
         answered: SimpleQueue[Outcome] = SimpleQueue()
         try:
             self._submit(arguments, read, lambda _, outcome: answered.put(outcome))
-            outcome = answered.get(timeout=seconds)
+            outcome = clock.get(answered, deadline.due)
         except Empty:
             outcome = None, LateError("no answer in time")
         except RuntimeError as error:  # the system gives no thread
@@ -109,11 +111,12 @@ class Step:
         except BaseException:  # the caller is interrupted
             self._release()
             raise
-        return self._end(begun, outcome)
+        return self._end(begun, clock.now(), outcome)
 
-    async def arun(self, arguments: Sequence[Any], seconds: float | None, read: Callable[[Any], Any]) -> Tried:
+    async def arun(self, arguments: Sequence[Any], deadline: Deadline, read: Callable[[Any], Any]) -> Tried:
         """As :meth:`run`, without holding up the event loop."""
-        begun, refused = self._begin()
+        clock = deadline.clock
+        begun, refused = self._begin(clock.now())
         if refused is not None:
             return Tried(None, refused, 0.0)
         loop = asyncio.get_running_loop()
@@ -130,16 +133,17 @@ class Step:
             try:
                 self._submit(arguments, read, then)
             except RuntimeError as error:
-                return self._end(begun, (None, error))
+                return self._end(begun, clock.now(), (None, error))
         try:
-            done, _ = await asyncio.wait({future}, timeout=seconds)
+            await clock.wait({future}, deadline.due)
         except asyncio.CancelledError:  # the caller went away
             self._release()
             raise
         finally:
-            if not future.done():
+            in_time = future.done()
+            if not in_time:
                 future.cancel()
-        return self._end(begun, future.result() if done else (None, LateError("no answer in time")))
+        return self._end(begun, clock.now(), future.result() if in_time else (None, LateError("no answer in time")))
 
     def plain(self, *arguments: Any) -> Any:
         """Its answer, on this thread, whatever it is; nothing is contained."""
@@ -196,8 +200,7 @@ class Step:
         with self._lock:
             self._in_flight -= 1
 
-    def _begin(self) -> tuple[tuple[float, bool], SkippedError | None]:
-        now = monotonic()
+    def _begin(self, now: float) -> tuple[tuple[float, bool], SkippedError | None]:
         with self._lock:
             if not self._breaker.allows(now):
                 return (now, False), SkippedError(f"it failed {_FAILURES} times in a row")
@@ -205,9 +208,8 @@ class Step:
                 return (now, False), SkippedError("busy")
             return (now, self._breaker.begin(now)), None
 
-    def _end(self, begun: tuple[float, bool], outcome: Outcome) -> Tried:
+    def _end(self, begun: tuple[float, bool], now: float, outcome: Outcome) -> Tried:
         (start, probe), (value, error) = begun, outcome
-        now = monotonic()
         if isinstance(error, MemoryError | KeyboardInterrupt):
             self._release()
             raise error

@@ -19,12 +19,13 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any, TypeAlias, TypeVar
 
+from phasegraph._support.clock import Deadline
 from phasegraph._support.shared import OVER, go_on
 
 Job: TypeAlias = tuple[Callable[[Any], Any], Callable[[Any, Any], None], Any]
 _logger = logging.getLogger("phasegraph")
 _IDLE_SECONDS = 30.0
-_BLOCKED_SECONDS, _MOMENT_SECONDS = 1.0, 0.05
+_BLOCKED_SECONDS, _MOMENT_SECONDS, _ANSWER_SECONDS = 1.0, 0.05, 0.01
 _MOST_IDLE = 64
 _GLANCE_SECONDS = 0.2
 """Between looks for an interrupt."""
@@ -168,7 +169,7 @@ class OwnLoop:
         self._unanswered += 1
         if self._asked is None:
             self._asked = monotonic()
-        self.loop.call_soon_threadsafe(self.loop.call_later, _MOMENT_SECONDS / 5, self._answer)
+        self.loop.call_soon_threadsafe(self.loop.call_later, _ANSWER_SECONDS, self._answer)
 
     def _answer(self) -> None:
         self._answered.set()  # first: whoever waits for it holds the lock
@@ -271,15 +272,19 @@ class Late(TimeoutError):  # noqa: N818 - not an error: what was wanted did not 
     """A step of a call took longer than the call had left."""
 
 
-def within(function: Callable[[], Answered], seconds: float) -> Answered:
+def _until(deadline: Deadline) -> float:
+    return max(deadline.due, deadline.clock.now() + LEAST_SECONDS)
+
+
+def within(function: Callable[[], Answered], deadline: Deadline) -> Answered:
     """What a plain function gives, on a daemon worker; Late if it takes longer, and then its answer is dropped."""
     answered: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
     context, over = copy_context(), list[bool]()
     context.run(OVER.set, over)
-
+    until = _until(deadline)
     pool().submit(lambda given: context.run(outcome_of, given), lambda _, outcome: answered.put(outcome), function)
     try:
-        value, error = answered.get(timeout=max(seconds, LEAST_SECONDS))
+        value, error = deadline.clock.get(answered, until)
     except Empty:
         over.append(True)
         raise Late from None
@@ -289,7 +294,7 @@ def within(function: Callable[[], Answered], seconds: float) -> Answered:
     return found
 
 
-async def awithin(function: Callable[[], Answered], seconds: float) -> Answered:
+async def awithin(function: Callable[[], Answered], deadline: Deadline) -> Answered:
     """As :func:`within`, without holding up the event loop."""
     over = list[bool]()
 
@@ -298,7 +303,7 @@ async def awithin(function: Callable[[], Answered], seconds: float) -> Answered:
         return function()
 
     try:
-        value, error = await asyncio.wait_for(in_thread(outcome_of, step), max(seconds, LEAST_SECONDS))
+        value, error = await deadline.clock.wait_for(in_thread(outcome_of, step), _until(deadline))
     except TimeoutError:
         raise Late from None
     finally:

@@ -2,6 +2,7 @@
 
 from phasegraph.testing.contracts import SourceContract
 from phasegraph.testing.faults import FAILING, FATAL, FAULTS, HARMLESS, FaultPlan, FaultySource, InjectedError
+from phasegraph.testing.manual_clock import ManualClock
 
 __all__ = [
     "FAILING",
@@ -11,5 +12,6 @@ __all__ = [
     "FaultPlan",
     "FaultySource",
     "InjectedError",
+    "ManualClock",
     "SourceContract",
 ]

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import lru_cache
-from time import monotonic, time
+from time import time
 from typing import Any, TypeVar
 
 import numpy as np
 
+from phasegraph._support.clock import NO_DEADLINE, Deadline
 from phasegraph._support.typing import Float32Array
 from phasegraph._support.validation import check_count, check_names, check_query
 from phasegraph.errors import InvalidInputError, PhasegraphError, StoreError
@@ -28,7 +29,6 @@ from phasegraph.sources.workers import Late, awithin
 
 MOST_RESULTS, MOST_IDS, LONGEST_QUERY = 100, 100, 20_000
 """Limits of a request: passages per answer, ids per request, characters of a query."""
-_FOREVER = 1e6
 
 Filter = Mapping[str, Any]
 Answer = TypeVar("Answer")
@@ -145,7 +145,7 @@ class View:
             raise InvalidInputError(f"query must have at most {LONGEST_QUERY:,} characters; got {len(query):,}")
         if check_count("k", k, minimum=1) > MOST_RESULTS:
             raise InvalidInputError(f"k must be at most {MOST_RESULTS}; got {k}")
-        end = monotonic() + (_FOREVER if self._timeout is None else self._timeout)
+        deadline = Deadline.after(self._gatherer.clock, self._timeout)
         try:
             found = await self._gatherer.agather(self._sources, query)
         except PhasegraphError as error:
@@ -153,7 +153,7 @@ class View:
 
         late: tuple[str, ...] = ()
         try:  # in a worker thread, so that other requests do not wait
-            words = await awithin(lambda: read_hits(query, found.rankings, self._read), end - monotonic())
+            words = await awithin(lambda: read_hits(query, found.rankings, self._read), deadline)
         except Late:
             words, late = None, ("the passages were not read in time: the confidence does not count their words",)
         context = Context(query=query, now=time(), words=words)
@@ -181,7 +181,7 @@ class View:
 
 async def aside(function: Callable[[], Answer]) -> Answer:
     """Run a function in a worker thread, so that the event loop answers other requests meanwhile."""
-    return await awithin(function, _FOREVER)
+    return await awithin(function, NO_DEADLINE)
 
 
 def _once(embed: Callable[[str], Any]) -> Callable[[str], Float32Array]:

@@ -8,8 +8,8 @@ from functools import partial
 from itertools import islice
 from typing import Any, TypeAlias
 
+from phasegraph._support.clock import DEADLINE
 from phasegraph._support.frozen import by_fields
-from phasegraph._support.shared import seconds_left
 from phasegraph._support.typing import Float32Array, FloatArray, IntArray
 from phasegraph._support.validation import check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError
@@ -77,8 +77,8 @@ class FactFilter:
 
     def rows(self, query: str, facts: Sequence[Fact]) -> tuple[list[int], str]:
         """Places of the facts that are kept, ascending, and what went wrong, if anything did."""
-        seconds = min(self.timeout, _HALF * seconds_left())
-        tried = self._step.run((query, list(facts)), seconds, partial(_places, facts))
+        deadline = DEADLINE.get().part(_HALF).part(most=self.timeout)
+        tried = self._step.run((query, list(facts)), deadline, partial(_places, facts))
         self._step.announce()
         if tried.error is None:
             return tried.value, ""

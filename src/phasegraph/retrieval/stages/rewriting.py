@@ -8,11 +8,11 @@ from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from time import monotonic
 from typing import Any, Literal, Self, TypeAlias, cast
 
 import numpy as np
 
+from phasegraph._support.clock import Deadline
 from phasegraph._support.prompts import check_prompt, filled
 from phasegraph._support.validation import check_choice, check_count, check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError
@@ -252,10 +252,10 @@ def _joined(payloads: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
 
 
 class _Rewritten:
-    """A source of one call, due at a time of the monotonic clock, asked with what its query is rewritten to."""
+    """A source of one call, asked with what its query is rewritten to."""
 
-    def __init__(self, name: str, source: Any, rewriting: Rewriting, due: float | None) -> None:
-        self.name, self.source, self.rewriting, self.due = name, source, rewriting, due
+    def __init__(self, name: str, source: Any, rewriting: Rewriting, deadline: Deadline) -> None:
+        self.name, self.source, self.rewriting, self.deadline = name, source, rewriting, deadline
         self.reports: list[StageReport] = []
         self._own: list[str] = []
         self._given: RewrittenQuery | None = None
@@ -276,12 +276,9 @@ class _Rewritten:
         return [*getattr(self.source, "notes", ()), *self._own]
 
     @property
-    def _seconds(self) -> float | None:
-        """How long rewriting may take."""
-        left = [] if self.due is None else [self.due - monotonic()]
-        if self.rewriting.timeout is not None:
-            left.append(self.rewriting.timeout)
-        return max(min(left) * _SHARE, 0.0) if left else None
+    def _own_deadline(self) -> Deadline:
+        """The deadline of the rewriter: the source needs time, too."""
+        return self.deadline.part(_SHARE, most=self.rewriting.timeout)
 
     def _queries(self, query: str, tried: Tried) -> list[tuple[AskedQuery, int | None]]:
         """What to ask, each with how many hits; the query itself where rewriting failed."""
@@ -331,7 +328,7 @@ class _BlockingRewritten(_Rewritten):
     def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
         """The source's answer."""
         given = (self._argument(query),)
-        asked = self._queries(query, self.rewriting.step.run(given, self._seconds, self.rewriting.read))
+        asked = self._queries(query, self.rewriting.step.run(given, self._own_deadline, self.rewriting.read))
 
         def one(rewritten: AskedQuery, wanted: int | None) -> Ranking:
             source = bound_to(self.source, rewritten)
@@ -353,7 +350,7 @@ class _AwaitingRewritten(_Rewritten):
     async def asearch(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
         """The source's answer, awaited."""
         given = (self._argument(query),)
-        asked = self._queries(query, await self.rewriting.step.arun(given, self._seconds, self.rewriting.read))
+        asked = self._queries(query, await self.rewriting.step.arun(given, self._own_deadline, self.rewriting.read))
 
         async def one(rewritten: AskedQuery, wanted: int | None) -> Ranking:
             source = bound_to(self.source, rewritten)
@@ -375,10 +372,10 @@ class _EitherRewritten(_BlockingRewritten, _AwaitingRewritten):
     pass
 
 
-def rewritten(name: str, source: AnySource, rewriting: Rewriting, due: float | None) -> Any:
+def rewritten(name: str, source: AnySource, rewriting: Rewriting, deadline: Deadline) -> Any:
     """The source of one call, rewriting its query first; as synchronous or asynchronous as it is."""
     kinds: Mapping[tuple[bool, bool], Callable[..., _Rewritten]] = {
         (True, False): _BlockingRewritten, (False, True): _AwaitingRewritten,
     }  # fmt: skip
     has = search_of(source) is not None, asearch_of(source) is not None
-    return kinds.get(has, _EitherRewritten)(name, source, rewriting, due)
+    return kinds.get(has, _EitherRewritten)(name, source, rewriting, deadline)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from phasegraph._support.clock import Deadline
 from phasegraph.errors import InvalidTypeError
 from phasegraph.retrieval.stages.cached_models import CachedModel
 from phasegraph.retrieval.stages.corrective import REWRITE_PROMPT, ChatGrade, Corrective
@@ -62,13 +63,14 @@ class Stages:
         """Whether a call does more than ask and decide."""
         return bool(self.rewritings or self.route or self.rerank or self.corrective)
 
-    def rewriting(self, sources: Mapping[str, AnySource], due: float | None) -> Mapping[str, AnySource]:
-        """The sources of a call that is due at a time; where a source has a rewriter, its query is rewritten first."""
+    def rewriting(self, sources: Mapping[str, AnySource], deadline: Deadline) -> Mapping[str, AnySource]:
+        """The sources of a call with a deadline; where a source has a rewriter, its query is rewritten first."""
         if not self.rewritings:
             return sources
         how = self.rewritings
         return {
-            name: rewritten(name, source, how[name], due) if name in how else source for name, source in sources.items()
+            name: rewritten(name, source, how[name], deadline) if name in how else source
+            for name, source in sources.items()
         }
 
     @property
