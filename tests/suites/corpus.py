@@ -424,7 +424,9 @@ class CorpusSuite:
         def refused(*arguments: Any) -> None:
             raise OSError(errno.EROFS, "Read-only file system")
 
-        monkeypatch.setattr("phasegraph._files._lock", refused)  # a superuser may write where the bits forbid it
+        monkeypatch.setattr(
+            "phasegraph._support.files._lock", refused
+        )  # a superuser may write where the bits forbid it
         monkeypatch.setattr(os, "access", lambda place, mode: mode != os.W_OK)
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
