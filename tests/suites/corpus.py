@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import errno
 import json
 import os
 import shutil
@@ -35,6 +36,8 @@ from phasegraph.graph.corpus.corpus import Change, Folder
 from phasegraph.graph.model.entity_graph import EntityGraph
 from phasegraph.graph.walk.source import GraphSource
 
+FOLDERS = Path(__file__).parents[1] / "folders"
+"""Folders that versions up to this one wrote; ``tests/folders/write.py`` writes another."""
 TITLES = ["Ada Lovelace", "Charles Babbage", "Analytical Engine", "London", "Byron", "Turin", "Luigi Menabrea", "Devon"]
 QUESTIONS = ["Who wrote about the engine of Charles Babbage?", "Where was Byron?", "London", "Menabrea in Turin"]
 
@@ -72,6 +75,10 @@ class CorpusSuite:
 
     copiers: Sequence[Callable[[Any], Any]] = (copy.deepcopy,)
     """Ways to copy a retriever."""
+    framework = ""
+    """The framework's name in its folders."""
+    vector_store = "flat"
+    """Where a folder that a test makes has its vectors searched."""
 
     def document(self, name: str | None, text: str, **metadata: Any) -> Any:
         """A document of the framework; without an id of its own where `name` is None."""
@@ -126,9 +133,62 @@ class CorpusSuite:
         """Where a corpus is kept."""
         return None if request.param == "in memory" else tmp_path / "corpus"
 
+    @pytest.fixture(params=["in memory", "flat", "chroma"])
+    def any_place(self, request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
+        """Where a corpus is kept, with either kind of vector store."""
+        if request.param == "in memory":
+            return None
+        self.vector_store = request.param
+        return tmp_path / "corpus"
+
+    def in_chroma(self, documents: Sequence[Any], path: Path) -> Any:
+        """A retriever in a folder with vectors in Chroma."""
+        self.vector_store = "chroma"
+        return self.made(documents, path)
+
     def answers(self, retriever: Any) -> list[Any]:
         """Everything that is found, for several questions."""
         return [self.ask(retriever, question) for question in QUESTIONS]
+
+    @staticmethod
+    def names_of(answers: Sequence[Any]) -> list[list[str]]:
+        """The ids alone of :meth:`answers`."""
+        return [[name for name, _, _ in one] for one in answers]
+
+    def write_folder(self, path: Path) -> None:
+        """Write a folder with changes beside its index, as ``tests/folders`` keeps them for later versions."""
+        retriever = self.made(self.documents(range(6)), path)
+        retriever.delete(["d2"])
+        self.add(retriever, self.documents([7]))
+
+    def test_a_folder_that_a_version_before_this_one_wrote_opens_and_changes(self, tmp_path: Path) -> None:
+        archives = sorted(FOLDERS.glob(f"{self.framework}-*.zip"))
+        assert {f"{self.framework}-0.1.0.zip", f"{self.framework}-0.1.0-chroma.zip"} <= {one.name for one in archives}
+        for archive in archives:
+            place = tmp_path / archive.stem
+            shutil.unpack_archive(archive, place)
+            expected = json.loads((place / "expected.json").read_text())
+            retriever = self.opened(place / "corpus")
+            assert retriever.ids() == expected["ids"], archive.name
+            assert self.names_of(self.answers(retriever)) == expected["answers"], archive.name
+            retriever.delete(["d0"])
+            self.add(retriever, self.documents([8]))
+            again = self.opened(place / "corpus")
+            assert again.ids() == [*expected["ids"][1:], "d8"], archive.name
+
+    def test_a_folder_of_a_newer_version_names_the_command_that_upgrades(self, tmp_path: Path) -> None:
+        path = tmp_path / "corpus"
+        retriever = self.made(self.documents(range(3)), path)
+        retriever.delete(["d1"])
+        for file in ("folder.json", "graph/manifest.json", "changes/00000001/manifest.json"):
+            before = (path / file).read_text()
+            newer = before.replace('"version": 1', '"version": 2', 1)
+            assert newer != before
+            (path / file).write_text(newer)
+            with pytest.raises(IntegrityError, match=r"up to version 1, and this one is newer: 2.*pip install -U"):
+                self.opened(path)
+            (path / file).write_text(before)
+        assert self.opened(path).ids() == ["d0", "d2"]
 
     def test_one_call_makes_a_retriever_of_vectors_graph_and_words(self, place: Path | None) -> None:
         retriever = self.made(self.documents(range(12)), place)
@@ -139,22 +199,22 @@ class CorpusSuite:
             assert text == story(int(name[1:]))[1]
             assert metadata["title"] == story(int(name[1:]))[0]
 
-    def test_changes_equal_a_rebuild_to_the_bit(self, place: Path | None, tmp_path: Path) -> None:
-        retriever = self.made(self.documents(range(12)), place)
+    def test_changes_equal_a_rebuild_to_the_bit(self, any_place: Path | None, tmp_path: Path) -> None:
+        retriever = self.made(self.documents(range(12)), any_place)
         assert self.add(retriever, self.documents(range(12, 15))) == ["d12", "d13", "d14"]
         retriever.delete(["d3", "d13"])
         changed = self.document("d4", "Turin, where Luigi Menabrea sang.", title="Byron", team="blue")
         self.add(retriever, [changed])
         kept = [number for number in range(15) if number not in (3, 4, 13)]
-        whole = self.made([*self.documents(kept), changed], None if place is None else tmp_path / "whole")
+        whole = self.made([*self.documents(kept), changed], None if any_place is None else tmp_path / "whole")
         same_graph(retriever._corpus.index.graph, whole._corpus.index.graph)
         assert self.answers(retriever) == self.answers(whole)
         for question in QUESTIONS:
             both = [one.explain(question, k=50) for one in (retriever, whole)]
             assert both[0].ids == both[1].ids
             assert both[0].scores.tolist() == both[1].scores.tolist()
-        if place is not None:
-            again = self.opened(place)
+        if any_place is not None:
+            again = self.opened(any_place)
             same_graph(again._corpus.index.graph, whole._corpus.index.graph)
             assert self.answers(again) == self.answers(retriever)
 
@@ -255,7 +315,7 @@ class CorpusSuite:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         path = tmp_path / "corpus"
-        retriever = self.made(self.documents(range(6)), path)
+        retriever = self.in_chroma(self.documents(range(6)), path)
         before, write = self.answers(retriever), ChromaVectors.write
 
         def refusing(store: ChromaVectors, records: Any, vectors: Any) -> None:
@@ -275,7 +335,7 @@ class CorpusSuite:
         self, tmp_path: Path, method: str
     ) -> None:
         path = tmp_path / "corpus"
-        self.made(self.documents(range(6)), path)
+        self.in_chroma(self.documents(range(6)), path)
         ended = self._in_another_process("change_and_die", path, method)
         assert ended.returncode == 9, ended.stderr.decode()
         again = self.opened(path)
@@ -334,12 +394,73 @@ class CorpusSuite:
             self.made(self.documents([1]), tmp_path)
         assert [one.name for one in tmp_path.iterdir()] == ["mine.txt"]
 
-    def test_without_chroma_a_path_says_what_to_install(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def _without_chroma(self, monkeypatch: pytest.MonkeyPatch) -> None:
         for name in ("chromadb", "langchain_chroma", "llama_index.vector_stores.chroma"):
             monkeypatch.setitem(sys.modules, name, None)
-        with pytest.raises(MissingDependencyError, match="pip install"):
-            self.made(self.documents([1]), tmp_path / "corpus")
+
+    def test_without_chroma_a_folder_works_and_chroma_says_what_to_install(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self._without_chroma(monkeypatch)
+        with pytest.raises(MissingDependencyError, match=r"pip install 'phasegraph\[chroma\]'"):
+            self.in_chroma(self.documents([1]), tmp_path / "corpus")
         assert not (tmp_path / "corpus").exists()
+        with pytest.raises(InvalidInputError, match="vector_store must be 'flat' or 'chroma'; got 'faiss'"):
+            self.made(self.documents([1]), tmp_path / "corpus", vector_store="faiss")
+        self.vector_store = "flat"
+        self.made(self.documents([1, 2]), tmp_path / "corpus")
+        assert self.opened(tmp_path / "corpus").ids() == ["d1", "d2"]
+
+    @pytest.mark.parametrize("vector_store", ["flat", "chroma"])
+    def test_a_read_only_folder_opens_for_searching(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, vector_store: str
+    ) -> None:
+        path, self.vector_store = tmp_path / "corpus", vector_store
+        retriever = self.made(self.documents(range(6)), path)
+        retriever.delete(["d2"])
+        before = self.answers(retriever)
+        files = {one: one.stat().st_mtime_ns for one in path.rglob("*")}
+
+        def refused(*arguments: Any) -> None:
+            raise OSError(errno.EROFS, "Read-only file system")
+
+        monkeypatch.setattr(
+            "phasegraph._support.files._lock", refused
+        )  # a superuser may write where the bits forbid it
+        monkeypatch.setattr(os, "access", lambda place, mode: mode != os.W_OK)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            again = self.opened(path)
+        assert len(said) == (vector_store == "chroma")
+        assert self.answers(again) == before
+        assert len(self.opened_graph(path).ids()) == 5
+        assert {one: one.stat().st_mtime_ns for one in path.rglob("*")} == files
+        with pytest.raises((StoreError, InvalidInputError), match=r"Read-only file system|vector_store='flat'"):
+            again.delete(["d1"])
+
+    def test_vectors_move_from_chroma_and_back(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        path = tmp_path / "corpus"
+        first = self.in_chroma(self.documents(range(6)), path)
+        before = self.answers(first)
+        with monkeypatch.context() as missing:
+            self._without_chroma(missing)
+            with pytest.warns(PhasegraphWarning, match="Chroma are not used, because chromadb is not installed"):
+                without = self.opened(path)
+            assert self.answers(without) == before
+            with pytest.raises(InvalidInputError, match=r"load\(..., vector_store='flat'\)"):
+                without.delete(["d1"])
+            flat = self.opened(path, vector_store="flat")
+            flat.delete(["d1"])
+            self.add(self.opened(path), self.documents([7]))
+        assert not (path / "vectors").exists()
+        kept = [0, 2, 3, 4, 5, 7]
+        assert self.opened(path).ids() == [f"d{number}" for number in kept]
+        back = self.opened(path, vector_store="chroma")
+        assert back._corpus._store.ids() == {f"d{number}" for number in kept}
+        back.delete(["d7"])
+        again = self.opened(path)
+        assert again._corpus._store.ids() == {f"d{number}" for number in kept[:-1]}
+        same_graph(again._corpus.index.graph, self.made(self.documents(kept[:-1]))._corpus.index.graph)
 
     def test_a_graph_alone_is_saved_opened_and_changed(self, tmp_path: Path) -> None:
         graph = self.graph_of(self.documents(range(6)))
@@ -361,11 +482,19 @@ class CorpusSuite:
         again = self.opened_graph(tmp_path / "graph")
         same_graph(again._corpus.index.graph, retriever._corpus.index.graph)
 
-    def test_the_graph_of_a_folder_with_vectors_is_not_changed_alone(self, tmp_path: Path) -> None:
+    def test_the_graph_of_a_folder_with_vectors_in_chroma_is_not_changed_alone(self, tmp_path: Path) -> None:
+        self.in_chroma(self.documents(range(4)), tmp_path / "corpus")
+        graph = self.opened_graph(tmp_path / "corpus")
+        with pytest.raises(InvalidInputError, match="keeps vectors in Chroma"):
+            graph.delete(["d1"])
+
+    def test_the_graph_of_a_folder_with_flat_vectors_deletes_passages_of_both(self, tmp_path: Path) -> None:
         self.made(self.documents(range(4)), tmp_path / "corpus")
         graph = self.opened_graph(tmp_path / "corpus")
-        with pytest.raises(InvalidInputError, match="keeps vectors"):
-            graph.delete(["d1"])
+        graph.delete(["d1"])
+        with pytest.raises(InvalidInputError, match="load it with its model"):
+            self.add(graph, self.documents([5]))
+        assert self.opened(tmp_path / "corpus").ids() == ["d0", "d2", "d3"]
 
     def test_triples_handed_over_survive(self, tmp_path: Path) -> None:
         path = tmp_path / "corpus"
@@ -463,7 +592,7 @@ class CorpusSuite:
         for name in ("one", "other"):
             (tmp_path / name).mkdir()
         monkeypatch.chdir(tmp_path / "one")
-        one = self.made(self.documents(range(4)), Path("corpus"))
+        one = self.in_chroma(self.documents(range(4)), Path("corpus"))
         monkeypatch.chdir(tmp_path / "other")
         self.made(self.documents([6, 7]), Path("corpus"))
         self.add(one, self.documents([5]))
@@ -473,7 +602,7 @@ class CorpusSuite:
 
     def test_a_folder_that_was_deleted_or_moved_is_made_again_at_its_path(self, tmp_path: Path) -> None:
         path = tmp_path / "corpus"
-        self.made(self.documents(range(4)), path)
+        self.in_chroma(self.documents(range(4)), path)
         shutil.rmtree(path)
         self.made(self.documents([5, 6]), path)
         path.rename(tmp_path / "moved")
@@ -537,31 +666,31 @@ class CorpusSuite:
 
     @pytest.mark.parametrize("size", [16, 24])
     def test_reembedding_equals_a_new_build_with_the_other_model(
-        self, place: Path | None, tmp_path: Path, size: int
+        self, any_place: Path | None, tmp_path: Path, size: int
     ) -> None:
         model = self.model("other", size)
-        retriever = self.made(self.documents(range(10)), place)
+        retriever = self.made(self.documents(range(10)), any_place)
         retriever.delete(["d3"])
         retriever.reembed(model)
         self.add(retriever, self.documents([11]))
         kept = [number for number in range(12) if number not in (3, 10)]
-        whole = self.made(self.documents(kept), None if place is None else tmp_path / "whole", model)
-        retrievers = [retriever] if place is None else [retriever, self.opened(place, model)]
+        whole = self.made(self.documents(kept), None if any_place is None else tmp_path / "whole", model)
+        retrievers = [retriever] if any_place is None else [retriever, self.opened(any_place, model)]
         for one in retrievers:
             same_graph(one._corpus.index.graph, whole._corpus.index.graph)
             assert self.answers(one) == self.answers(whole)
             assert {report.status for report in one.explain(QUESTIONS[0]).reports} == {"ok"}
-        if place is not None:
+        if any_place is not None:
             with pytest.raises(InvalidInputError, match=r"Hashed other"):
-                self.opened(place)
-            assert self.opened(place, reembed=True)._corpus.made_by.name == "Hashed plain"
-            assert len(self.opened(place)._corpus) == 10
+                self.opened(any_place)
+            assert self.opened(any_place, reembed=True)._corpus.made_by.name == "Hashed plain"
+            assert len(self.opened(any_place)._corpus) == 10
 
     def test_vectors_that_are_refused_leave_the_old_model(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         path = tmp_path / "corpus"
-        retriever = self.made(self.documents(range(6)), path)
+        retriever = self.in_chroma(self.documents(range(6)), path)
         before = self.answers(retriever)
 
         def full(*arguments: Any) -> None:
@@ -584,7 +713,7 @@ class CorpusSuite:
     @pytest.mark.parametrize("method", ["write", "drop_others"])
     def test_a_process_killed_within_reembedding_leaves_one_model(self, tmp_path: Path, method: str) -> None:
         path = tmp_path / "corpus"
-        self.made(self.documents(range(6)), path)
+        self.in_chroma(self.documents(range(6)), path)
         ended = self._in_another_process("reembed_and_die", path, method)
         assert ended.returncode == 9, ended.stderr.decode()
         model = self.model() if method == "write" else self.model("other", 24)
@@ -652,9 +781,9 @@ class CorpusSuite:
         with pytest.raises(InvalidTypeError, match="source_key"):
             self.made(pages, source_key=3)
 
-    def test_a_sync_adds_replaces_and_deletes_and_embeds_only_what_changed(self, place: Path | None) -> None:
+    def test_a_sync_adds_replaces_and_deletes_and_embeds_only_what_changed(self, any_place: Path | None) -> None:
         model = self.counting()
-        retriever = self.made(self.pages(a=["Ada met Bo.", "Bo sang."], b=["Cy danced."], c=["Dee."]), place, model)
+        retriever = self.made(self.pages(a=["Ada met Bo.", "Bo sang."], b=["Cy danced."], c=["Dee."]), any_place, model)
         before, model.texts[:] = retriever.ids(), []
         same = retriever.sync(self.pages(a=["Ada met Bo.", "Bo sang."], b=["Cy danced."], c=["Dee."]), full=True)
         assert (same.added, same.changed, same.deleted, same.unchanged, same.embedded) == (0, 0, 0, 3, 0)
@@ -666,7 +795,7 @@ class CorpusSuite:
         assert retriever.documents() == {"b.md": 1, "c.md": 1, "a.md": 3, "d.md": 1}
         counts = retriever.sync(iter(now), full=True)
         assert (counts.deleted, counts.unchanged, counts.embedded) == (2, 2, 0)
-        for again in [retriever] if place is None else [retriever, self.opened(place)]:
+        for again in [retriever] if any_place is None else [retriever, self.opened(any_place)]:
             assert again.documents() == {"a.md": 3, "d.md": 1}
             assert again.ids()[0] == before[0]
             assert retriever.sync(now, full=True).unchanged == 2
@@ -732,7 +861,6 @@ class CorpusSuite:
             again = self.opened(copied)
             found = again.documents()
             assert found in (old, {"p1.md": 2, "new.md": 1}), copied.name
-            assert again._corpus._store.ids() == set(again.ids())
             outcomes.add(len(found))
             if row % 7 == 0:
                 again.sync(first, full=True)
@@ -802,7 +930,7 @@ class CorpusSuite:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
     ) -> None:
         path = tmp_path / "corpus"
-        retriever = self.made(self.documents(range(6)), path)
+        retriever = self.in_chroma(self.documents(range(6)), path)
         before, write = self._vectors_of(retriever), ChromaVectors.write
         times = iter([True, False])
 
@@ -825,7 +953,7 @@ class CorpusSuite:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         path = tmp_path / "corpus"
-        retriever = self.made(self.documents(range(6)), path)
+        retriever = self.in_chroma(self.documents(range(6)), path)
         before, write = self._vectors_of(retriever), ChromaVectors.write
 
         def refusing(store: ChromaVectors, records: Any, vectors: Any) -> None:
@@ -868,7 +996,7 @@ class CorpusSuite:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         path = tmp_path / "corpus"
-        retriever = self.made(self.documents(range(4)), path)
+        retriever = self.in_chroma(self.documents(range(4)), path)
 
         def full(*arguments: Any) -> None:
             raise OSError("no space left")
@@ -885,7 +1013,7 @@ class CorpusSuite:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         path = tmp_path / "corpus"
-        retriever = self.made(self.documents(range(4)), path)
+        retriever = self.in_chroma(self.documents(range(4)), path)
         write, opened = ChromaVectors.write, list[Any]()
         other = threading.Thread(target=lambda: opened.append(self.opened(path)))
 
@@ -936,7 +1064,7 @@ class CorpusSuite:
 
     def test_a_folder_that_another_process_changed_is_loaded_as_it_is_now(self, tmp_path: Path) -> None:
         path = tmp_path / "corpus"
-        first = self.made(self.documents(range(6)), path)
+        first = self.in_chroma(self.documents(range(6)), path)
         assert first.explain(QUESTIONS[0]).ids
         self._in_another_process("change", path)
         again = self.opened(path)

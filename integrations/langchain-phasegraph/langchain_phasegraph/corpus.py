@@ -438,7 +438,7 @@ def _refuse_taken(corpus: phasegraph.graph.Corpus, held: Mapping[str, Document])
 
 def folder_settings(*, vectors: bool) -> dict[str, object]:
     """What a folder is to be opened with."""
-    return {"framework": FRAMEWORK, "vectors": vectors}
+    return {"framework": FRAMEWORK, "vectors": vectors, **({"vector_store": "flat"} if vectors else {})}
 
 
 def opened(
@@ -448,8 +448,12 @@ def opened(
     vectors: bool,
     progress: bool | None = False,
     checks: bool = True,
+    vector_store: str | None = None,
 ) -> phasegraph.graph.Corpus:
     """The corpus of a folder, with its vectors where they are wanted."""
     from phasegraph.graph import open_folder
 
-    return open_folder(path, FRAMEWORK, model_of(embeddings), vectors=vectors, progress=progress, checks=checks)
+    return open_folder(
+        path, FRAMEWORK, model_of(embeddings), vectors=vectors, progress=progress, checks=checks,
+        vector_store=vector_store,
+    )  # fmt: skip

@@ -215,6 +215,7 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
         embeddings: Embeddings,
         *,
         path: str | os.PathLike[str] | None = None,
+        vector_store: str = "flat",
         extractions: Iterable[phasegraph.graph.Extraction] | Mapping[str, Sequence[tuple[str, str, str]]] | None = None,
         gazetteer: Iterable[str] = (),
         tokenizer: Any = "english",
@@ -232,9 +233,11 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
         embeddings : Embeddings
             Embeds every document once, and each query.
         path : path, optional
-            A folder, new or empty, to keep everything in: graph and words memory-mapped, vectors in Chroma
-            (``phasegraph[folder]``). :meth:`load` opens it again. Without, all is in memory, and
-            vectors are compared exactly.
+            A folder, new or empty, to keep everything in: graph, words and vectors in memory-mapped files.
+            :meth:`load` opens it again. Without, all is in memory.
+        vector_store : {"flat", "chroma"}, default "flat"
+            With `path`: where the vectors are searched. ``"flat"`` compares all vectors of the index, in memory-mapped
+            files. ``"chroma"`` adds an approximate index (``phasegraph[chroma]``).
         extractions, gazetteer, tokenizer, title_key, source_key
             As for :meth:`EntityGraphRetriever.from_documents`.
         progress : bool, default True
@@ -247,7 +250,7 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
         InvalidInputError
             If there is no document, one has no text, an id repeats, or `path` holds files.
         MissingDependencyError
-            If `path` is given and Chroma is not installed.
+            If Chroma is wanted and not installed.
 
         Examples
         --------
@@ -262,11 +265,11 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
         ['a', 'c']
         """
         _check_model(embeddings)
-        from phasegraph.graph import ChromaVectors, Keys, check_new, sample_corpus
+        from phasegraph.graph import Keys, check_new, check_store, sample_corpus
 
+        check_store(vector_store)
         if path is not None:
             check_new(Path(path))
-            ChromaVectors.check_installed()
         cls._over(sample_corpus(embeddings.embed_query), embeddings, fields)  # before anything is embedded
         corpus = built(
             held_by_id(documents), embeddings, keys=Keys(title_key, source_key),
@@ -276,12 +279,18 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
         if path is None:
             return cls._over(corpus, embeddings, fields)
         corpus.save(path, folder_settings(vectors=True))
-        return cls._load(path, embeddings, fields, progress, checks=False)
+        return cls._load(path, embeddings, fields, progress, checks=False, vector_store=vector_store)
 
     @classmethod
     @known_arguments
     def load(
-        cls, path: str | os.PathLike[str], embeddings: Embeddings, *, reembed: bool = False, **fields: Any
+        cls,
+        path: str | os.PathLike[str],
+        embeddings: Embeddings,
+        *,
+        reembed: bool = False,
+        vector_store: str | None = None,
+        **fields: Any,
     ) -> Self:
         """Open a folder that :meth:`from_documents` made, as it was after the last change.
 
@@ -292,6 +301,8 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
             The model that the documents were embedded with.
         reembed : bool, default False
             Embed every document anew by `embeddings`, as :meth:`reembed` does.
+        vector_store : {"flat", "chroma"}, optional
+            Move the vectors of the folder there, as for :meth:`from_documents`. By default they stay where they are.
         **fields
             The other fields of the retriever. A pipeline that :meth:`save` wrote into the folder is taken, unless
             `pipeline`, `weights`, `accept` or `selection` are given.
@@ -305,7 +316,7 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
             the documents again to see that.
         """
         _check_model(embeddings)
-        made = cls._load(path, embeddings, fields, False, checks=not reembed)
+        made = cls._load(path, embeddings, fields, False, checks=not reembed, vector_store=vector_store)
         if reembed:
             made.reembed(embeddings)
         return made
@@ -319,8 +330,9 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
         progress: bool | None,
         *,
         checks: bool = True,
+        vector_store: str | None = None,
     ) -> Self:
-        corpus = opened(path, embeddings, vectors=True, progress=progress, checks=checks)
+        corpus = opened(path, embeddings, vectors=True, progress=progress, checks=checks, vector_store=vector_store)
         if (Path(path) / PIPELINE).is_file() and not fields.keys() & {"pipeline", "weights", "accept", "selection"}:
             fields = {**fields, "pipeline": Path(path) / PIPELINE}
         return cls._over(corpus, embeddings, fields)

@@ -53,6 +53,7 @@ Counting.__name__ = "Hashed"
 
 
 class TestLangChain(CorpusSuite):
+    framework = "langchain"
     copiers = (copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one)))  # noqa: S301
 
     def document(self, name, text, **metadata):
@@ -65,6 +66,7 @@ class TestLangChain(CorpusSuite):
         return Counting()
 
     def made(self, documents, path=None, model=None, **fields):
+        fields = {"vector_store": self.vector_store} | fields
         return PhaseGraphRetriever.from_documents(documents, model or Hashed(), path=path, **fields)
 
     def opened(self, path, model=None, **fields):

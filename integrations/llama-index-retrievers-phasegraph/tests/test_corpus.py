@@ -56,6 +56,7 @@ Counting.__name__ = "Hashed"
 
 
 class TestLlamaIndex(CorpusSuite):
+    framework = "llama_index"
     copiers = (copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one)))  # noqa: S301
 
     def document(self, name, text, **metadata):
@@ -69,6 +70,7 @@ class TestLlamaIndex(CorpusSuite):
         return Counting()
 
     def made(self, documents, path=None, model=None, **fields):
+        fields = {"vector_store": self.vector_store} | fields
         return CalibratedFusionRetriever.from_nodes(documents, model or Hashed(), path=path, **fields)
 
     def opened(self, path, model=None, **fields):

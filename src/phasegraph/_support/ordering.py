@@ -7,11 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from phasegraph._support.numbers import all_true
-from phasegraph._support.typing import FloatArray, IntArray
+from phasegraph._support.typing import Float32Array, FloatArray, IntArray
 
 _STRIDES = 64
 
 _FEW, _MANY = 32, 512
+_ROUNDING = 2.4e-7
+"""Four times the rounding of float32, relative to 1."""
 
 
 def tied_ranks(values: FloatArray, /) -> FloatArray:
@@ -102,3 +104,29 @@ def reached_by(values: FloatArray, wanted: int) -> float | None:
     peaks = np.maximum.reduce(values[: width * _STRIDES].reshape(_STRIDES, width), axis=0)
     peaks.partition(width - wanted)
     return float(peaks[width - wanted])
+
+
+def possibly_best(cosines: FloatArray | Float32Array, wanted: int, width: int) -> IntArray:
+    """Rows, ascending, of the cosines that may be among the `wanted` highest, ties and rounding included.
+
+    Parameters
+    ----------
+    cosines : (n,) array of float32
+        Of vectors of `width` numbers; a library of linear algebra may have summed them in any order.
+    wanted : int
+        How many, at least 1.
+    width : int
+
+    Returns
+    -------
+    (at least min(wanted, n),) array of int
+
+    Examples
+    --------
+    >>> possibly_best(np.array([0.5, 0.9, 0.90000001, 0.1]), 1, 2)
+    array([1, 2])
+    """
+    if len(cosines) <= wanted:
+        return np.arange(len(cosines))
+    lowest = np.partition(cosines, len(cosines) - wanted)[len(cosines) - wanted]
+    return np.flatnonzero(cosines >= lowest - _ROUNDING * (width + 10))

@@ -68,7 +68,8 @@ def decode_document(data: bytes, kind: str, newest: int) -> dict[str, object]:
         raise IntegrityError(f"version must be an integer >= 1; got {str(version)[:80]!r}")
     if version > newest:
         raise IntegrityError(
-            f"this release reads {kind} files up to version {newest}, and this one is newer: {version}"
+            f"this release reads {kind} files up to version {newest}, and this one is newer: {version}. "
+            "pip install -U phasegraph brings a release that reads it"
         )
     body = document.get("body")
     if not isinstance(body, dict):

@@ -5,6 +5,7 @@ What is imported as itself serves the integrations, which import nothing deeper.
 
 from phasegraph.graph.chunk_graph import ChunkGraph, ChunkGraphSource, build_chunk_graph
 from phasegraph.graph.corpus.chroma import ChromaVectors as ChromaVectors
+from phasegraph.graph.corpus.chroma import check_store as check_store
 from phasegraph.graph.corpus.chroma import open_folder as open_folder
 from phasegraph.graph.corpus.corpus import Corpus as Corpus
 from phasegraph.graph.corpus.corpus import CorpusLookup as CorpusLookup

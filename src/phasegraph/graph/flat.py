@@ -9,7 +9,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from phasegraph._support.frozen import by_fields
-from phasegraph._support.typing import Float32Array, FloatArray
+from phasegraph._support.ordering import possibly_best
+from phasegraph._support.typing import Float32Array, FloatArray, IntArray
 from phasegraph._support.validation import check_count, check_query
 from phasegraph.errors import InvalidInputError
 from phasegraph.graph.model.entity_graph import EntityGraph
@@ -132,19 +133,28 @@ class VectorSource(_FlatSource):
         held: Any = graph.embeddings
         embed: Any = self.embedder
         unit = unit_vector(embed(check_query(query)), held.shape[1])
-        if self.nearest is None or limit is None:
+        if limit is None:
             rows = graph.rows_at(np.arange(graph.count))
-            scores = (held @ unit).astype(np.float64)
-            scores = scores if len(rows) == len(scores) else scores[rows]
-            return self._ranked(graph, scores, rows, limit, "there is no passage")
-        near = (graph.passage_rows.get(one, -1) for one in self.nearest(unit, limit))
-        found = np.unique(np.array([row for row in near if row >= 0], dtype=np.int64))
-        scores = np.einsum("ij,j->i", held[found], unit).astype(np.float64)  # row by row: the same in any order
-        return self._ranked(graph, scores, found, limit, "there is no passage")
+        elif self.nearest is None:
+            rows = nearest_rows(graph, unit, limit)
+        else:
+            near = (graph.passage_rows.get(one, -1) for one in self.nearest(unit, limit))
+            rows = np.unique(np.array([row for row in near if row >= 0], dtype=np.int64))
+        compared = held if isinstance(held, np.ndarray) and len(rows) == len(held) else held[rows]
+        scores = np.einsum("ij,j->i", compared, unit).astype(np.float64)  # row by row: the same in any order
+        return self._ranked(graph, scores, rows, limit, "there is no passage")
 
     def within(self, allowed: Collection[str]) -> Any:
         """The same source for one who may see only these passages: all of them are compared."""
         return _FlatSource.within(replace(self, nearest=None), allowed)
+
+
+def nearest_rows(graph: EntityGraph, unit: Float32Array, limit: int) -> IntArray:
+    """Rows, ascending, of the passages that may be the `limit` nearest to a vector: all are compared."""
+    held: Any = graph.embeddings
+    rows, cosines = graph.rows_at(np.arange(graph.count)), held @ unit
+    cosines = cosines if len(rows) == len(cosines) else cosines[rows]
+    return rows[possibly_best(cosines, limit, len(unit))]
 
 
 @dataclass(frozen=True, slots=True)

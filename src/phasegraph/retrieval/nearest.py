@@ -8,9 +8,8 @@ from operator import is_
 import numpy as np
 from numpy.typing import ArrayLike
 
+from phasegraph._support.ordering import possibly_best
 from phasegraph._support.typing import BoolArray, Float32Array, IntArray
-
-_ROUNDING = 2.4e-7
 
 
 class Nearest:
@@ -45,11 +44,7 @@ class Nearest:
             return None
         cosines = self._unit @ asked[0]
         chosen = np.arange(len(listed)) if allowed is None else np.flatnonzero(allowed)
-        if len(chosen) <= count:
-            return chosen
-        among = cosines[chosen]
-        lowest = np.partition(among, len(among) - count)[len(among) - count]
-        return np.asarray(chosen[among >= lowest - _ROUNDING * (asked.shape[1] + 10)])
+        return np.asarray(chosen[possibly_best(cosines[chosen], count, asked.shape[1])])
 
 
 def _unit(vectors: Sequence[ArrayLike]) -> Float32Array | None:

@@ -1,18 +1,22 @@
-"""Opening a folder, and its vectors: a Chroma collection."""
+"""Open a folder, with its vectors in the index itself or in a Chroma collection."""
 
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from phasegraph._support.progress import with_progress
 from phasegraph._support.typing import Float32Array
-from phasegraph.errors import InvalidInputError, MissingDependencyError, StoreError
-from phasegraph.graph.corpus.corpus import OPENING, VECTORS, Corpus, Folder
+from phasegraph.errors import InvalidInputError, MissingDependencyError, StoreError, warn
+from phasegraph.graph.corpus.corpus import CHROMA, FLAT, OPENING, STORE_KEY, STORES, VECTORS, Corpus, Folder
 from phasegraph.graph.index.records import PassageRecord
 from phasegraph.graph.walk.walker import Embedder
+
+CHROMA_FOLDER = "vectors"
+"""Where a folder holds its Chroma collections."""
 
 
 class ChromaVectors:
@@ -27,7 +31,9 @@ class ChromaVectors:
         try:
             import chromadb  # noqa: F401
         except ImportError as error:
-            raise MissingDependencyError("path= keeps vectors in Chroma; pip install 'phasegraph[folder]'") from error
+            raise MissingDependencyError(
+                "vector_store='chroma' keeps vectors in Chroma; pip install 'phasegraph[chroma]'"
+            ) from error
 
     def __init__(self, path: str | os.PathLike[str], name: str = VECTORS, *, progress: bool | None = False) -> None:
         self.check_installed()
@@ -123,6 +129,14 @@ def _written(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
+def check_store(vector_store: object) -> None:
+    """Refuse an unknown kind of vector store, and Chroma where it is not installed."""
+    if vector_store not in STORES:
+        raise InvalidInputError(f"vector_store must be {' or '.join(map(repr, STORES))}; got {vector_store!r:.80}")
+    if vector_store == CHROMA:
+        ChromaVectors.check_installed()
+
+
 def open_folder(
     path: str | os.PathLike[str],
     framework: str,
@@ -131,12 +145,34 @@ def open_folder(
     vectors: bool,
     progress: bool | None = False,
     checks: bool = True,
+    vector_store: str | None = None,
 ) -> Corpus:
-    """The corpus of a folder, with its vectors where they are wanted.
+    """The corpus of a folder, with its vectors if they are wanted.
 
-    InvalidInputError if the folder was made for another framework, by another model (unless `checks` is false: the
-    model is known to be right, or all is embedded anew), or lacks what is wanted; IntegrityError if it is damaged,
-    foreign or newer.
+    A folder with flat vectors is read without a lock, so it may be read-only. So is a folder with vectors in Chroma
+    where Chroma is not installed or the folder cannot be written to: its vectors are in the index, too.
+
+    Parameters
+    ----------
+    path : path
+    framework : str
+    embedder : callable or None
+    vectors : bool
+        Whether the caller searches by vectors, and may change them.
+    progress : bool, default False
+        Show a bar if Chroma takes many passages.
+    checks : bool, default True
+        Check that the `embedder` is the model that embedded the passages. False: it is known to be right, or all
+        passages are embedded anew.
+    vector_store : {"flat", "chroma"}, optional
+        Move the vectors of the folder there. By default they stay where they are.
+
+    Raises
+    ------
+    InvalidInputError
+        If the folder was made for another framework, by another model, or lacks what is wanted.
+    IntegrityError
+        If it is damaged, foreign or newer.
     """
     folder = Folder(path)
     settings = folder.settings
@@ -144,18 +180,47 @@ def open_folder(
         raise InvalidInputError(f"{folder.path.name!r} was made for {settings.get('framework')}; open it there")
     if vectors and not settings.get("vectors"):
         raise InvalidInputError(f"{folder.path.name!r} was saved by an EntityGraphRetriever; load it with that")
-    if not vectors:
-        index, _ = folder.load()
-        corpus = Corpus(index, embedder, folder=folder, checked=not checks)
-        if checks:
-            corpus.check_model()
-        return corpus
+    if vector_store is not None:
+        check_store(vector_store)
+    moves = vector_store not in (None, folder.vector_store)
+    wanted = folder.vector_store if vector_store is None else vector_store
+    if vectors and not moves and wanted == CHROMA and not _chroma_serves(folder):
+        wanted = FLAT
+    if not vectors or (wanted == FLAT and not moves):
+        return _read(folder, embedder, checks)[0]
     with folder.held(patience=OPENING):
-        index, behind = folder.load()
-        corpus = Corpus(index, embedder, folder=folder, checked=not checks)
-        if checks:
-            corpus.check_model()
-        store = ChromaVectors(folder.path / "vectors", folder.collection, progress=progress)
-        corpus.keep_in(store, behind)
+        corpus, behind = _read(folder, embedder, checks)
+        if wanted == FLAT:
+            shutil.rmtree(folder.path / CHROMA_FOLDER, ignore_errors=True)
+            folder.applied({STORE_KEY: FLAT})
+            return corpus
+        store = ChromaVectors(folder.path / CHROMA_FOLDER, folder.collection, progress=progress)
+        corpus.keep_in(store, frozenset(corpus.index.records) if moves else behind)
         store.drop_others()
+        if moves:
+            folder.applied({STORE_KEY: CHROMA})
     return corpus
+
+
+def _read(folder: Folder, embedder: Embedder | None, checks: bool) -> tuple[Corpus, frozenset[str]]:
+    index, behind = folder.load()
+    corpus = Corpus(index, embedder, folder=folder, checked=not checks)
+    if checks:
+        corpus.check_model()
+    return corpus, behind
+
+
+def _chroma_serves(folder: Folder) -> bool:
+    """Whether Chroma can open the vectors of a folder; a warning says why not."""
+    try:
+        ChromaVectors.check_installed()
+        reason = "" if os.access(folder.path, os.W_OK) else "the folder cannot be written to, which Chroma needs"
+    except MissingDependencyError:
+        reason = "chromadb is not installed"
+    if reason:
+        warn(
+            f"{folder.path.name}: its vectors in Chroma are not used, because {reason}. Each search compares all "
+            "vectors of the index instead. load(..., vector_store='flat') moves the folder for good",
+            stacklevel=4,
+        )
+    return not reason

@@ -1,8 +1,8 @@
 """A corpus that changes: graph, words and vectors of the same passages, in memory or in a folder.
 
-A folder holds the index as a bundle (``graph``), the changes since as one small bundle each (``changes``), and, where
-a framework keeps vectors in a store of its own, that store. A change is made when its bundle is complete: the store
-follows the index, and is brought in step when the folder is opened after a crash.
+A folder holds the index with its vectors as a bundle (``graph``), and the changes since as one small bundle each
+(``changes``). A change is made when its bundle is complete. A folder may hold a second copy of the vectors in Chroma
+(``vectors``): that store follows the index, and is brought in step when the folder is opened after a crash.
 """
 
 from __future__ import annotations
@@ -56,6 +56,9 @@ from phasegraph.sources.protocol import Upstream
 KIND, CHANGE, VERSION = "passage-folder", "passage-change", 1
 STATE, INSIDE, VECTORS = "folder.json", "graph", "passages"
 """Where a folder holds what it was made with, and its index; its first collection of vectors."""
+FLAT, CHROMA = STORES = ("flat", "chroma")
+"""Where the vectors of a folder are searched: in its index, all compared; or in a Chroma collection beside it."""
+STORE_KEY = "vector_store"
 _DOUBTFUL, _NUMBERED = "withdrawn-", re.compile(r"[0-9]{8,18}")
 MOST_CHANGED = 0.05
 """Passages in changes, as a share of the corpus, after which they are taken into the index's bundle."""
@@ -277,6 +280,11 @@ class Folder:
         if not isinstance(settings, dict):
             raise IntegrityError(f"{STATE}: settings must be a mapping; it is damaged")
         return settings
+
+    @property
+    def vector_store(self) -> str:
+        """Where its vectors are searched; empty where it has none. Older versions knew Chroma alone."""
+        return str(self.settings.get(STORE_KEY, CHROMA)) if self.settings.get("vectors") else ""
 
     @property
     def collection(self) -> str:
@@ -772,9 +780,10 @@ class Corpus:
         return Folder.create(path, self.index, {**known, **self.keys.to_json(), **settings})
 
     def _check_vectors(self) -> None:
-        if self._folder is not None and self._store is None and self._folder.settings.get("vectors"):
+        if self._folder is not None and self._store is None and self._folder.vector_store == CHROMA:
             raise InvalidInputError(
-                f"{self._folder.path.name!r} keeps vectors, too: change it with a retriever that has them, not this one"
+                f"{self._folder.path.name!r} keeps vectors in Chroma, too: change it with a retriever that has them "
+                "(chromadb must be installed), or move them first: load(..., vector_store='flat')"
             )
 
     def _follow(self, change: Change, fresh: GraphIndex) -> None:

@@ -219,6 +219,7 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
         embed_model: BaseEmbedding,
         *,
         path: str | os.PathLike[str] | None = None,
+        vector_store: str = "flat",
         extractions: Iterable[phasegraph.graph.Extraction] | Mapping[str, Sequence[tuple[str, str, str]]] | None = None,
         gazetteer: Iterable[str] = (),
         tokenizer: Any = "english",
@@ -235,9 +236,11 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
         embed_model : BaseEmbedding
             Embeds every node that carries no embedding, once, and each query.
         path : path, optional
-            A folder, new or empty, to keep everything in: graph and words memory-mapped, vectors in Chroma
-            (``phasegraph[folder]``). :meth:`load` opens it again. Without, all is
-            in memory, and vectors are compared exactly.
+            A folder, new or empty, to keep everything in: graph, words and vectors in memory-mapped files.
+            :meth:`load` opens it again. Without, all is in memory.
+        vector_store : {"flat", "chroma"}, default "flat"
+            With `path`: where the vectors are searched. ``"flat"`` compares all vectors of the index, in memory-mapped
+            files. ``"chroma"`` adds an approximate index (``phasegraph[chroma]``).
         extractions, gazetteer, tokenizer, title_key, source_key
             As for :meth:`EntityGraphRetriever.from_nodes`.
         progress : bool, default True
@@ -250,7 +253,7 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
         InvalidInputError
             If there is no node, one has no text, an id repeats, or `path` holds files.
         MissingDependencyError
-            If `path` is given and Chroma is not installed.
+            If Chroma is wanted and not installed.
 
         Examples
         --------
@@ -266,11 +269,11 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
         ['a', 'c']
         """
         _check_model(embed_model)
-        from phasegraph.graph import ChromaVectors, check_new, sample_corpus
+        from phasegraph.graph import check_new, check_store, sample_corpus
 
+        check_store(vector_store)
         if path is not None:
             check_new(Path(path))
-            ChromaVectors.check_installed()
         tried = {**fields, "filters": None}
         cls._over(sample_corpus(embed_model.get_query_embedding), embed_model, tried)  # before embedding
         held = held_by_id(nodes)
@@ -282,14 +285,19 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
         if path is None:
             return cls._over(corpus, embed_model, fields)
         corpus.save(path, folder_settings(vectors=True))
-        return cls._load(
-            path, embed_model, fields, progress, checks=any(one.embedding is not None for one in held.values())
-        )
+        checks = any(one.embedding is not None for one in held.values())
+        return cls._load(path, embed_model, fields, progress, checks=checks, vector_store=vector_store)
 
     @classmethod
     @known_arguments
     def load(
-        cls, path: str | os.PathLike[str], embed_model: BaseEmbedding, *, reembed: bool = False, **fields: Any
+        cls,
+        path: str | os.PathLike[str],
+        embed_model: BaseEmbedding,
+        *,
+        reembed: bool = False,
+        vector_store: str | None = None,
+        **fields: Any,
     ) -> Self:
         """Open a folder that :meth:`from_nodes` made, as it was after the last change.
 
@@ -300,6 +308,8 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
             The model that the nodes were embedded with.
         reembed : bool, default False
             Embed every node anew by `embed_model`, as :meth:`reembed` does.
+        vector_store : {"flat", "chroma"}, optional
+            Move the vectors of the folder there, as for :meth:`from_nodes`. By default they stay where they are.
         **fields
             The other arguments of the retriever. A pipeline that :meth:`save` wrote into the folder is taken, unless
             `pipeline`, `weights`, `accept` or `selection` are given.
@@ -313,7 +323,7 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
             the nodes again to see that.
         """
         _check_model(embed_model)
-        made = cls._load(path, embed_model, fields, False, checks=not reembed)
+        made = cls._load(path, embed_model, fields, False, checks=not reembed, vector_store=vector_store)
         if reembed:
             made.reembed(embed_model)
         return made
@@ -327,8 +337,9 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
         progress: bool | None,
         *,
         checks: bool = True,
+        vector_store: str | None = None,
     ) -> Self:
-        corpus = opened(path, embed_model, vectors=True, progress=progress, checks=checks)
+        corpus = opened(path, embed_model, vectors=True, progress=progress, checks=checks, vector_store=vector_store)
         if (Path(path) / PIPELINE).is_file() and not fields.keys() & {"pipeline", "weights", "accept", "selection"}:
             fields = {**fields, "pipeline": Path(path) / PIPELINE}
         return cls._over(corpus, embed_model, fields)

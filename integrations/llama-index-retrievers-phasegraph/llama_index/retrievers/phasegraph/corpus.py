@@ -436,7 +436,7 @@ class KeptNodes(KeptPassages):
 
 def folder_settings(*, vectors: bool) -> dict[str, object]:
     """What a folder is to be opened with."""
-    return {"framework": FRAMEWORK, "vectors": vectors}
+    return {"framework": FRAMEWORK, "vectors": vectors, **({"vector_store": "flat"} if vectors else {})}
 
 
 def opened(
@@ -446,8 +446,12 @@ def opened(
     vectors: bool,
     progress: bool | None = False,
     checks: bool = True,
+    vector_store: str | None = None,
 ) -> phasegraph.graph.Corpus:
     """The corpus of a folder, with its vectors where they are wanted."""
     from phasegraph.graph import open_folder
 
-    return open_folder(path, FRAMEWORK, model_of(embed_model), vectors=vectors, progress=progress, checks=checks)
+    return open_folder(
+        path, FRAMEWORK, model_of(embed_model), vectors=vectors, progress=progress, checks=checks,
+        vector_store=vector_store,
+    )  # fmt: skip

@@ -1,0 +1,54 @@
+"""Write a folder of this version for the tests of later ones, which must open it.
+
+    python tests/folders/write.py langchain|llama_index
+
+writes ``tests/folders/FRAMEWORK-VERSION.zip``: the folder, with an index and two changes, and the answers to expect.
+Run it for every release, and for every change of the format; never write an archive of another version anew.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+import sys
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+SUITES = {
+    "langchain": ("langchain-phasegraph", "TestLangChain"),
+    "llama_index": ("llama-index-retrievers-phasegraph", "TestLlamaIndex"),
+}
+
+
+def suite_of(framework: str) -> Any:
+    """The tests of a framework's retrievers."""
+    package, name = SUITES[framework]
+    tests = ROOT / "integrations" / package / "tests"
+    sys.path[:0] = [str(ROOT), str(tests)]
+    spec = importlib.util.spec_from_file_location("suite", tests / "test_corpus.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return getattr(module, name)()
+
+
+def main() -> None:
+    """Write the archive."""
+    framework = sys.argv[1]
+    suite, place = suite_of(framework), Path(tempfile.mkdtemp())
+    suite.write_folder(place / "corpus")
+    retriever = suite.opened(place / "corpus")
+    expected = {"ids": retriever.ids(), "answers": suite.names_of(suite.answers(retriever))}
+    (place / "expected.json").write_text(json.dumps(expected, indent=1))
+    to = ROOT / "tests" / "folders" / f"{framework}-{version('phasegraph')}"
+    print(shutil.make_archive(str(to), "zip", place))
+    shutil.rmtree(place)
+
+
+if __name__ == "__main__":
+    main()
