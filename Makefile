@@ -14,7 +14,7 @@ PACKAGES := -e . -e integrations/langchain-phasegraph -e integrations/llama-inde
 SOURCES := pyproject.toml constraints.txt Makefile integrations/langchain-phasegraph/pyproject.toml \
 	integrations/llama-index-retrievers-phasegraph/pyproject.toml
 
-.PHONY: demo test test-servers test-tools test-wheels test-all test-driver6 test-distributed test-graphrag lint format types bench neo4j docs site clean help chaos soak fuzz determinism compare figures figures-check
+.PHONY: demo test test-servers test-tools test-wheels test-all coverage test-newest test-lowest test-driver6 test-distributed test-graphrag lint format types bench neo4j docs site clean help chaos soak fuzz determinism compare figures figures-check
 
 help:  ## What there is
 	@grep -E '^[a-z0-9-]+:.*##' Makefile | sed 's/:.*## /\t/'
@@ -75,6 +75,10 @@ test-wheels: $(VENV)/.ready-test  ## The packages as a user gets them, in an emp
 
 test-all: $(VENV)/.ready-test  ## The tests of the four targets above in one run: every server starts once
 	$(BIN)/python -m pytest $(PARALLEL)
+
+coverage: $(VENV)/.ready-test  ## test-all with the share of branches that the tests take; fails below its floor
+	$(BIN)/python -m pytest $(PARALLEL) --cov --cov-report=
+	@echo "Lines and branches that no test takes: $(BIN)/coverage report --show-missing"
 
 $(COMPARE)/.ready: $(SOURCES)
 	$(call install_into,$(COMPARE),constraints.txt,$(PACKAGES) --group compare)

@@ -2,7 +2,7 @@
 
 Files and lines per room, the longest and the most complex functions, identical lines of the integrations, the files
 that one call passes through, exported names, constructor parameters, modules that an import loads, and circles among
-imports (type-checking ones included). Figures to report, not bars.
+imports (type-checking ones included), and imports from a higher floor. Figures to report, not bars.
 """
 
 from __future__ import annotations
@@ -83,6 +83,14 @@ def circles(found: Mapping[str, Path]) -> list[str]:
             graph[path[1]] = graph[path[1]] - {path[0]}
         else:
             return out
+
+
+def against_the_floors() -> list[str]:
+    """Imports of the core from a higher floor; the floors stand in their test."""
+    sys.path.insert(0, str(ROOT))
+    from tests.test_house import PRODUCT, imports_against_the_floors
+
+    return [found for file in PRODUCT for found in imports_against_the_floors(file)]
 
 
 PAGE = ROOT / "docs/contributing/architecture.md"
@@ -295,6 +303,7 @@ def measure() -> dict[str, Any]:
             for name in ("phasegraph", "phasegraph.graph", "langchain_phasegraph", "llama_index.retrievers.phasegraph")
         },
         "circles": circles(found),
+        "against_the_floors": against_the_floors(),
     }
 
 
@@ -313,7 +322,8 @@ def report(found: Mapping[str, Any]) -> Iterator[str]:
     yield "constructor parameters: " + ", ".join(f"{name} {count}" for name, count in found["parameters"].items())
     for name, row in found["loaded"].items():
         yield f"import {name}: {row['ours']} modules of ours; heavy ones of others: {row['heavy'] or 'none'}"
-    yield f"import circles: {len(found['circles'])}" + "".join(f"\n  {path}" for path in found["circles"])
+    for name, places in (("import circles", "circles"), ("imports against the floors", "against_the_floors")):
+        yield f"{name}: {len(found[places])}" + "".join(f"\n  {place}" for place in found[places])
 
 
 def main() -> None:
