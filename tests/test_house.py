@@ -62,10 +62,10 @@ INSIDE = {
     "retrieval": [
         "attempts", "identity", "payloads", "joining", "deletions", "directions",
         "stages.report", "stages.models", "stages.cached_models", "stages.rewritten_query", "stages.rewriting",
-        "stages.routing",
-        "source_spec", "representation", "fingerprints", "source_config", "reading", "access", "filters", "nearest",
-        "plain_hits", "stages", "answer", "notes", "notices", "driver", "call", "fitting", "engine", "lists",
-        "by_document", "kept", "surface", "provenance",
+        "stages.routing", "source_spec", "representation", "fingerprints", "source_config", "reading", "access",
+        "filters", "wrapped", "nearest", "plain_hits", "stages", "answer", "notes", "notices", "driver", "call",
+        "fitting", "engine", "lists", "by_document", "framework", "kept", "graph_search", "over_corpus", "surface",
+        "provenance",
     ],
 }  # fmt: skip
 # What the separately released integrations may import of the core: their contract.

@@ -1,6 +1,5 @@
 """Calibrated fusion of any LangChain retrievers: the public names and nothing else."""
 
-import importlib.metadata
 import typing
 
 from langchain_phasegraph.corpus import extractions_of
@@ -28,6 +27,7 @@ from phasegraph.retrieval import (
     oracle_router,
     step_back,
 )
+from phasegraph.retrieval import version_attribute as _version_attribute
 
 CalibratedFusionRetriever = PhaseGraphRetriever
 """The name of the same retriever in LlamaIndex."""
@@ -62,9 +62,4 @@ __all__ = [
 __version__: str
 
 if not typing.TYPE_CHECKING:  # where any name would be right
-
-    def __getattr__(name):
-        """The installed version, read when it is first named."""
-        if name != "__version__":
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return importlib.metadata.version("langchain-phasegraph")
+    __getattr__ = _version_attribute(__name__, "langchain-phasegraph")

@@ -8,22 +8,21 @@ from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.documents import Document
 
-from phasegraph import InvalidInputError, InvalidTypeError, Ranking, Result
+from phasegraph import Ranking, Result
 from phasegraph.retrieval import (
     HitAccess,
     HitFields,
     HitReader,
-    MalformedAnswerError,
     Payloads,
     SelectedHit,
     answer_items,
+    are_scored,
     evidence_blocks,
     head_and_score,
     is_taken,
     limited,
     plain_hit,
-    warn,
-    without_text,
+    warn_without_text,
 )
 
 if TYPE_CHECKING:
@@ -101,10 +100,7 @@ def unpack(answer: object) -> ScoredDocuments:
             return found
     pairs = [head_and_score(item) for item in items]
     documents = ScoredDocuments(_document(head, row) for row, (head, _) in enumerate(pairs))
-    scored = [isinstance(item, tuple | list) and len(item) == 2 for item in items]
-    if any(scored) and not all(scored):
-        raise MalformedAnswerError("hits must all be pairs with a score, or none of them; got both")
-    if any(scored):
+    if are_scored(isinstance(item, tuple | list) and len(item) == 2 for item in items):
         documents.scores = [score for _, score in pairs]
     return documents
 
@@ -117,18 +113,6 @@ def _document(item: object, row: int) -> Document:
     if hit.text is None:
         return NamedDocument(page_content="", metadata=dict(hit.metadata))
     return Document(page_content=hit.text, metadata=dict(hit.metadata))
-
-
-def check_documents(name: str, documents: object) -> ScoredDocuments:
-    """Documents that a caller hands over, or an error that names the list."""
-    if isinstance(documents, str):
-        raise InvalidTypeError(f"lists[{name!r}] must be a list of documents; got a text")
-    try:
-        return unpack(documents)
-    except InvalidTypeError as error:
-        raise InvalidTypeError(f"lists[{name!r}]: {error}") from error
-    except InvalidInputError as error:
-        raise InvalidInputError(f"lists[{name!r}]: {error}") from error
 
 
 def reader_of(name: str, fields: HitFields, known: bool | None = None) -> HitReader:
@@ -174,9 +158,7 @@ def documents_of(
     metadata_key : str or None
         Metadata key for the evidence.
     """
-    said = without_text(result, hits)
-    if said:
-        warn(said, stacklevel=2)
+    warn_without_text(result, hits)
     blocks = [] if metadata_key is None else evidence_blocks(result, hits)
     out: list[Document] = []
     for row, (hit, score) in enumerate(zip(hits, result.scores.tolist(), strict=True)):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
@@ -16,14 +15,23 @@ from langchain_core.indexing.base import DocumentIndex
 from langchain_core.vectorstores import VectorStore
 
 import phasegraph  # its room graph is loaded when it is first named: it brings scipy.sparse
-from langchain_phasegraph.filters import Wanted, check_filter, matches, names_of
+from langchain_phasegraph.conversion import document_of
+from langchain_phasegraph.filters import DocumentFilter, Wanted, check_filter
 from phasegraph import InvalidInputError, InvalidTypeError
-from phasegraph.retrieval import Content, EmbeddingModel, KeptPassages, corpus_ids, in_thread, resolve_id, with_progress
+from phasegraph.retrieval import (
+    Content,
+    EmbeddingModel,
+    Framework,
+    KeptPassages,
+    corpus_ids,
+    in_thread,
+    resolve_id,
+    with_progress,
+)
 
 if TYPE_CHECKING:
     import phasegraph.graph
 
-FRAMEWORK = "langchain"
 _BATCH = 256
 
 
@@ -56,14 +64,6 @@ def passage_of(name: str, document: Document, title_key: str, given: Sequence[An
         "metadata": dict(document.metadata),  # the caller's may change
         "given": given,
     }
-
-
-def passages_of(
-    held: Mapping[str, Document], title_key: str, given: Mapping[str, Sequence[Any]] | None = None
-) -> list[dict[str, Any]]:
-    """Documents as passages of the core, with the extractions handed over."""
-    given = given or {}
-    return [passage_of(name, one, title_key, given.get(name, ())) for name, one in held.items()]
 
 
 def extractions_of(graph_documents: Iterable[Any]) -> list[phasegraph.graph.Extraction]:
@@ -101,58 +101,69 @@ def extractions_of(graph_documents: Iterable[Any]) -> list[phasegraph.graph.Extr
     return found
 
 
-def model_of(embeddings: Embeddings | None) -> EmbeddingModel | None:
-    """A model as a corpus takes it."""
-    if embeddings is None:
-        return None
-    return EmbeddingModel(embeddings, embeddings.embed_query, partial(_embedded_again, embeddings))
+class Documents(Framework):
+    """LangChain's documents."""
+
+    name, hit, filters, model = "langchain", "document", "filter", "embeddings"
+
+    def held_by_id(self, hits: Iterable[Document]) -> dict[str, Document]:
+        """Documents by id, the first of those that have the same text and no id of their own."""
+        return held_by_id(hits)
+
+    def of_record(self, record: phasegraph.graph.PassageRecord) -> Document:
+        """A passage as a document."""
+        return document_of(record)
+
+    def of_text(self, identifier: str, text: str, metadata: Mapping[str, Any], own: Collection[str] = ()) -> Document:
+        """A text as a document."""
+        return Document(text, id=identifier, metadata=dict(metadata))
+
+    def text_of(self, hit: Document) -> str:
+        """A document's text."""
+        return hit.page_content
+
+    def passages_of(
+        self, held: Mapping[str, Document], title_key: str, given: Mapping[str, Sequence[Any]] | None = None
+    ) -> list[dict[str, Any]]:
+        """Documents as passages of the core, with the extractions handed over."""
+        given = given or {}
+        return [passage_of(name, one, title_key, given.get(name, ())) for name, one in held.items()]
+
+    def filter_of(self, where: Any) -> DocumentFilter:
+        """A filter as a caller gave it."""
+        return DocumentFilter(check_filter(where) or Wanted())
+
+    def check_model(self, model: object) -> None:
+        """InvalidTypeError for anything but an embedding model of LangChain."""
+        if not isinstance(model, Embeddings):
+            raise InvalidTypeError(f"embeddings must be a LangChain embedding model; got {type(model).__name__}")
+
+    def model_of(self, model: Embeddings | None) -> EmbeddingModel | None:
+        """A model as a corpus takes it."""
+        if model is None:
+            return None
+        self.check_model(model)
+        return EmbeddingModel(model, model.embed_query, partial(_embedded_again, model))
+
+    def embeds_texts(self, model: Embeddings | None) -> Callable[[list[str]], Any] | None:
+        """The model's function from texts to vectors."""
+        return None if model is None else model.embed_documents
+
+    def embedded(self, model: Embeddings | None, hits: Sequence[Document], progress: bool | None) -> Any:
+        """The documents' embeddings, with a bar where there are many."""
+        if model is None:
+            return None
+        starts = range(0, len(hits), _BATCH)
+        shown = with_progress(starts, progress if len(starts) > 1 else False, label="embed", unit="batch")
+        batches = ([one.page_content for one in hits[first : first + _BATCH]] for first in shown)
+        return [vector for texts in batches for vector in model.embed_documents(texts)]
+
+
+DOCUMENTS = Documents()
 
 
 def _embedded_again(embeddings: Embeddings, records: Sequence[phasegraph.graph.PassageRecord]) -> list[list[float]]:
     return embeddings.embed_documents([one.text for one in records])
-
-
-def embedded(embeddings: Embeddings | None, texts: Sequence[str], progress: bool | None) -> list[list[float]] | None:
-    """The texts' embeddings, with a bar where there are many."""
-    if embeddings is None:
-        return None
-    starts = range(0, len(texts), _BATCH)
-    shown = with_progress(starts, progress if len(starts) > 1 else False, label="embed", unit="batch")
-    return [vector for first in shown for vector in embeddings.embed_documents(list(texts[first : first + _BATCH]))]
-
-
-def built(
-    held: Mapping[str, Document],
-    embeddings: Embeddings | None,
-    *,
-    keys: phasegraph.graph.Keys,
-    vectors: Any = None,
-    triples: Any = None,
-    gazetteer: Iterable[str] = (),
-    tokenizer: Any = "english",
-    progress: bool | None = True,
-    store: Any = None,
-    kept: bool = False,
-) -> phasegraph.graph.Corpus:
-    """A corpus of documents, in memory, with their vectors in a store if there is one; to be `kept` in a folder."""
-    from phasegraph.graph import Corpus, GraphIndex, check_passages, check_source_key, check_title_key
-
-    metadata = [one.metadata for one in held.values()]
-    check_title_key(keys.title, metadata)
-    check_source_key(keys.source, metadata)
-    passages, model = passages_of(held, keys.title), model_of(embeddings)
-    check_passages(passages, kept=kept, tokenizer=tokenizer)  # before anything is embedded
-    made_by = None if model is None else model.identity if vectors is None else model.identity.as_given()
-    checked = vectors is None
-    if vectors is None:
-        vectors = embedded(embeddings, [one["text"] for one in passages], progress)
-    many = progress if len(passages) > _BATCH else False
-    index = GraphIndex.build(
-        passages, triples=triples, embeddings=vectors, gazetteer=gazetteer, tokenizer=tokenizer,
-        progress=lambda rows: with_progress(rows, many, label="index", unit="passage"),
-    )  # fmt: skip
-    unknown = store is not None  # who filled it
-    return Corpus(index, model, store=store, made_by=None if unknown else made_by, checked=checked, keys=keys)
 
 
 Held = tuple[list[Document], Any]
@@ -298,6 +309,7 @@ _READERS: Mapping[str, Callable[[Any], Held]] = MappingProxyType(
 class KeptDocuments(KeptPassages):
     """Part of a retriever that was made of documents, or opened from a folder: they come and go."""
 
+    _framework = DOCUMENTS
     _text_alone = True
 
     if TYPE_CHECKING:  # of the model; a value here would hide it
@@ -335,13 +347,19 @@ class KeptDocuments(KeptPassages):
         StoreError
             If the folder or its vectors cannot be changed. Nothing is changed then.
         """
-        from phasegraph.graph import fields_of
+        return self._add(documents, extractions, progress)
 
-        corpus, held = self._changing(), held_by_id(documents)
-        _refuse_taken(corpus, held)
-        passages = passages_of(held, corpus.keys.title, fields_of(extractions, held))
-        self._add(passages, lambda: embedded(self._embeds, [one["text"] for one in passages], progress))
-        return list(held)
+    def _check_added(self, corpus: phasegraph.graph.Corpus, held: Mapping[str, Document]) -> None:
+        """Refuse to replace a text by another for an id in metadata: it may be a file's that both were split from."""
+        there = corpus.records(held)
+        for name, record in there.items():
+            one = held[name]
+            origin = resolve_id(one.id, one.metadata, one.page_content)[1]
+            if origin not in ("own", "text") and record.text != one.page_content:
+                raise InvalidInputError(
+                    f"documents: metadata {origin!r} names {name!r}, which is there with another text: give the "
+                    f"document that as its own id (Document.id) to replace it, else another"
+                )
 
     def _contents(self, documents: Iterable[Document]) -> list[Content]:
         listed = checked_documents(documents)
@@ -357,13 +375,6 @@ class KeptDocuments(KeptPassages):
         ]
         title_key = self._changing().keys.title
         return [passage_of(name, one, title_key) for name, one in zip(ids, items, strict=True)]
-
-    def _let_through(self, records: Sequence[Any], where: Any) -> tuple[Iterable[int], Collection[str]]:
-        wanted = check_filter(where) or Wanted()
-        return [row for row, one in enumerate(records) if matches(one, wanted)], names_of(wanted)
-
-    def _vectors(self, items: Sequence[Document], progress: bool | None) -> Any:
-        return embedded(self._embeds, [one.page_content for one in items], progress)
 
     def as_document_index(self) -> DocumentIndex:
         """The retriever as LangChain's ``index()`` takes it, beside a record manager: documents come and go through it.
@@ -407,11 +418,7 @@ class KeptDocuments(KeptPassages):
         StoreError
             If the folder refuses the new vectors. The old vectors and the old model stay then.
         """
-        corpus = self._changing()
-        model = model_of(embeddings)
-        self._reembed(
-            corpus, model, lambda records: embedded(embeddings, [one.text for one in records], progress), embeddings
-        )
+        self._reembed(embeddings, progress)
 
     async def areembed(self, embeddings: Embeddings, **options: Any) -> None:
         """As :meth:`reembed`, without blocking the event loop."""
@@ -421,39 +428,3 @@ class KeptDocuments(KeptPassages):
         """As :meth:`add_documents`, without blocking the event loop."""
         ids: list[str] = await in_thread(lambda given: self.add_documents(given, **options), documents)
         return ids
-
-
-def _refuse_taken(corpus: phasegraph.graph.Corpus, held: Mapping[str, Document]) -> None:
-    """Refuse to replace a text by another for an id in metadata: it may be that of a file that both were split from."""
-    there = corpus.records(held)
-    for name, record in there.items():
-        one = held[name]
-        origin = resolve_id(one.id, one.metadata, one.page_content)[1]
-        if origin not in ("own", "text") and record.text != one.page_content:
-            raise InvalidInputError(
-                f"documents: metadata {origin!r} names {name!r}, which is there with another text: give the document "
-                f"that as its own id (Document.id) to replace it, else another"
-            )
-
-
-def folder_settings(*, vectors: bool) -> dict[str, object]:
-    """What a folder is to be opened with."""
-    return {"framework": FRAMEWORK, "vectors": vectors, **({"vector_store": "flat"} if vectors else {})}
-
-
-def opened(
-    path: str | os.PathLike[str],
-    embeddings: Embeddings | None,
-    *,
-    vectors: bool,
-    progress: bool | None = False,
-    checks: bool = True,
-    vector_store: str | None = None,
-) -> phasegraph.graph.Corpus:
-    """The corpus of a folder, with its vectors where they are wanted."""
-    from phasegraph.graph import open_folder
-
-    return open_folder(
-        path, FRAMEWORK, model_of(embeddings), vectors=vectors, progress=progress, checks=checks,
-        vector_store=vector_store,
-    )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -179,6 +179,27 @@ def matches(document: Any, wanted: Mapping[str, Any]) -> bool:
         if not held:
             return False
     return True
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentFilter:
+    """A checked filter as the core reads it."""
+
+    wanted: Wanted
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What tells filters apart."""
+        return key_of(self.wanted)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The metadata keys that it asks for."""
+        return names_of(self.wanted)
+
+    def rows(self, hits: Sequence[Any]) -> list[int]:
+        """The places of the documents that it lets through."""
+        return [row for row, one in enumerate(hits) if matches(one, self.wanted)]
 
 
 def _passes(held: Any, name: str, operand: Any) -> bool:

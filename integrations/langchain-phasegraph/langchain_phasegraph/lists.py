@@ -9,10 +9,10 @@ from langchain_core.documents import Document
 from langchain_core.runnables import RunnableLambda
 
 from langchain_phasegraph.base import configured
-from langchain_phasegraph.conversion import ACCESS, check_documents, documents_of, ranking_of, reader_of
+from langchain_phasegraph.conversion import ACCESS, ScoredDocuments, documents_of, ranking_of, reader_of, unpack
 from langchain_phasegraph.filters import filter_of, only_matching
-from phasegraph import FusionPipeline, InvalidTypeError, Ranking, Result
-from phasegraph.retrieval import FirstAnswers, HitFields, HitReader, decide_lists, list_pipeline
+from phasegraph import FusionPipeline, Ranking, Result
+from phasegraph.retrieval import HitFields, HitReader, ListFuser, list_pipeline
 
 
 class ListFusion(RunnableLambda[Mapping[str, Any], list[Document]]):
@@ -21,22 +21,20 @@ class ListFusion(RunnableLambda[Mapping[str, Any], list[Document]]):
     def __init__(
         self,
         pipeline: FusionPipeline,
-        fields: Mapping[str, HitFields],
+        fields: Mapping[str, HitFields] | None,
         score_key: str | None,
         metadata_key: str | None,
     ) -> None:
         super().__init__(self.fuse, name="fuse_lists")
-        self._pipeline = pipeline
-        self._fields = dict(fields)
+        self._fuser = ListFuser(
+            pipeline, fields, ACCESS, hits="documents", unpack=unpack, reader_of=reader_of, ranking_of=_filtered_ranking
+        )
         self._score_key = score_key
         self._metadata_key = metadata_key
-        self._readers: dict[str, HitReader] = {}
-        self._watch = FirstAnswers()
 
     def fuse(self, lists: Mapping[str, Any]) -> list[Document]:
         """The fused documents."""
-        result, hits = decide_lists(self._pipeline, lists, self._read, None, ACCESS, self._watch)
-        return documents_of(result, hits, score_key=self._score_key, metadata_key=self._metadata_key)
+        return documents_of(*self._fuser.decide(lists), score_key=self._score_key, metadata_key=self._metadata_key)
 
     def explain(self, lists: Mapping[str, Any], query: str | None = None) -> Result:
         """The whole answer to lists: scores, contributions, candidates, warnings and a report per list.
@@ -48,13 +46,13 @@ class ListFusion(RunnableLambda[Mapping[str, Any], list[Document]]):
         query : str, optional
             For priors that read it.
         """
-        return decide_lists(self._pipeline, lists, self._read, query, ACCESS, self._watch)[0]
+        return self._fuser.decide(lists, query)[0]
 
-    def _read(self, name: str, documents: Any, notes: list[str]) -> Ranking:
-        if name not in self._readers:
-            self._readers.setdefault(name, reader_of(name, self._fields.get(name, HitFields())))
-        found, wanted = check_documents(name, documents), filter_of(configured())
-        return ranking_of(self._readers[name], found if wanted is None else only_matching(found, wanted), None, notes)
+
+def _filtered_ranking(reader: HitReader, documents: ScoredDocuments, notes: list[str]) -> Ranking:
+    """The documents of a list that the call's filter lets through, as a ranking."""
+    wanted = filter_of(configured())
+    return ranking_of(reader, documents if wanted is None else only_matching(documents, wanted), None, notes)
 
 
 def fuse_lists(
@@ -98,7 +96,4 @@ def fuse_lists(
     >>> [document.id for document in fuse_lists(k=1).invoke({"a": [one, two], "b": [two, three]})]
     ['2']
     """
-    for name, given in (fields or {}).items():
-        if not isinstance(given, HitFields):
-            raise InvalidTypeError(f"fields[{name!r}] must be HitFields; got {type(given).__name__}")
-    return ListFusion(list_pipeline(pipeline, weights, k), fields or {}, score_key, metadata_key)
+    return ListFusion(list_pipeline(pipeline, weights, k), fields, score_key, metadata_key)

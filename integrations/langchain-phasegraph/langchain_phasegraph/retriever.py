@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
@@ -25,33 +24,32 @@ from langchain_phasegraph.base import (
     configured,
     told_within,
 )
-from langchain_phasegraph.conversion import ACCESS, ScoredDocuments, document_of, documents_of, metadata_of, text_of
+from langchain_phasegraph.conversion import ACCESS, ScoredDocuments, documents_of, metadata_of, text_of
 from langchain_phasegraph.corpus import (
+    DOCUMENTS,
     KeptDocuments,
     StoreVectors,
-    built,
     contents_of,
-    folder_settings,
-    held_by_id,
-    opened,
 )
 from langchain_phasegraph.entity_graph import EntityGraphRetriever
 from langchain_phasegraph.filters import Wanted, check_filter, check_required, filter_of, joined, with_filter
 from langchain_phasegraph.sources import RetrieverSource
 from langchain_phasegraph.stages import LangChainStages, inherited
-from phasegraph import Inspection, InvalidInputError, InvalidTypeError, Result
+from phasegraph import Inspection, InvalidInputError, Result
 from phasegraph.retrieval import (
     LONGEST_QUERY,
-    PIPELINE,
     Calibrating,
+    FusedPassages,
     FusionEngine,
     HitAccess,
+    Indexing,
     ResultCallback,
     SelectedHit,
     Sources,
     SourceSpec,
     Upstream,
     as_specs,
+    build_corpus,
     check_count,
     evidence_blocks,
     known_arguments,
@@ -68,7 +66,7 @@ _SHOWN = frozenset(
 """Fields whose change leaves the engine and the sources as they are."""
 
 
-class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
+class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetriever):
     """Any retrievers, fused by calibrated scores.
 
     Parameters
@@ -264,22 +262,8 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
         >>> sorted(document.id for document in retriever.invoke("Who met Bo?"))
         ['a', 'c']
         """
-        _check_model(embeddings)
-        from phasegraph.graph import Keys, check_new, check_store, sample_corpus
-
-        check_store(vector_store)
-        if path is not None:
-            check_new(Path(path))
-        cls._over(sample_corpus(embeddings.embed_query), embeddings, fields)  # before anything is embedded
-        corpus = built(
-            held_by_id(documents), embeddings, keys=Keys(title_key, source_key),
-            triples=extractions, gazetteer=gazetteer,
-            tokenizer=tokenizer, progress=progress, kept=path is not None,
-        )  # fmt: skip
-        if path is None:
-            return cls._over(corpus, embeddings, fields)
-        corpus.save(path, folder_settings(vectors=True))
-        return cls._load(path, embeddings, fields, progress, checks=False, vector_store=vector_store)
+        how = Indexing(extractions, gazetteer, tokenizer, title_key, source_key, progress)
+        return cls._of_passages(documents, embeddings, how, path, fields, vector_store=vector_store)
 
     @classmethod
     @known_arguments
@@ -315,27 +299,7 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
             If it was made for another framework, without vectors, or with another model: `embeddings` embeds three of
             the documents again to see that.
         """
-        _check_model(embeddings)
-        made = cls._load(path, embeddings, fields, False, checks=not reembed, vector_store=vector_store)
-        if reembed:
-            made.reembed(embeddings)
-        return made
-
-    @classmethod
-    def _load(
-        cls,
-        path: str | os.PathLike[str],
-        embeddings: Embeddings,
-        fields: dict[str, Any],
-        progress: bool | None,
-        *,
-        checks: bool = True,
-        vector_store: str | None = None,
-    ) -> Self:
-        corpus = opened(path, embeddings, vectors=True, progress=progress, checks=checks, vector_store=vector_store)
-        if (Path(path) / PIPELINE).is_file() and not fields.keys() & {"pipeline", "weights", "accept", "selection"}:
-            fields = {**fields, "pipeline": Path(path) / PIPELINE}
-        return cls._over(corpus, embeddings, fields)
+        return cls._loaded(path, embeddings, fields, reembed=reembed, vector_store=vector_store)
 
     @classmethod
     @known_arguments
@@ -371,44 +335,14 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
 
         check_kind("vectorstore", vectorstore, VectorStore)
         held, vectors = contents_of(vectorstore)
-        embeddings = vectorstore.embeddings
-        corpus = built(
-            held, embeddings, keys=phasegraph.graph.Keys(title_key, source_key),
-            vectors=vectors, triples=extractions, gazetteer=gazetteer,
-            tokenizer=tokenizer, progress=progress, store=StoreVectors(vectorstore),
-        )  # fmt: skip
+        how = Indexing(extractions, gazetteer, tokenizer, title_key, source_key, progress)
+        embeddings, store = vectorstore.embeddings, StoreVectors(vectorstore)
+        corpus = build_corpus(DOCUMENTS, held, embeddings, how, vectors=vectors, store=store)
         return cls._over(corpus, embeddings, fields, vectorstore)
 
     @classmethod
-    def _over(
-        cls,
-        corpus: phasegraph.graph.Corpus,
-        embeddings: Embeddings | None,
-        fields: Mapping[str, Any],
-        store: VectorStore | None = None,
-    ) -> Self:
-        """The retriever of a corpus, its vectors in a `store` of the user's or its own."""
-        documents = phasegraph.graph.CorpusLookup(corpus, document_of)
-        names: tuple[Any, ...] = ("graph", "lexical") if store is not None else ("graph", "lexical", "vector")
-        sources: dict[str, Any] = {
-            name: EntityGraphRetriever(graph=corpus.source(name), documents=documents, embeddings=embeddings, name=name)
-            for name in names
-        }
-        sources["graph"]._corpus = corpus
-        if store is not None:
-            sources["vector"] = store
-        others = fields.get("retrievers") or {}
-        if not isinstance(others, Mapping):
-            raise InvalidTypeError("retrievers must be a mapping of names where the retriever is made of documents")
-        sources |= others
-        vector, graph = sources.pop("vector"), sources.pop("graph")
-        made = cls(**{**fields, "vector": vector, "graph": graph, "retrievers": sources})
-        made._corpus, made._embeds = corpus, embeddings
-        return made
-
-    def documents(self) -> dict[str, int]:
-        """Passages by document, as `source_key` names it; under ``""`` those that name none."""
-        return self._counts()
+    def _graph_retriever(cls, source: Any, hits: Any, model: Any, name: str) -> EntityGraphRetriever:
+        return EntityGraphRetriever(graph=source, documents=hits, embeddings=model, name=name)
 
     def _remodelled(self, model: Embeddings) -> None:
         for source in self._by_name.values():
@@ -540,11 +474,6 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
 
     def _get_ls_params(self, **kwargs: Any) -> Any:
         return {**super()._get_ls_params(**kwargs), "ls_retriever_name": "phasegraph"}
-
-
-def _check_model(embeddings: object) -> None:
-    if not isinstance(embeddings, Embeddings):
-        raise InvalidTypeError(f"embeddings must be a LangChain embedding model; got {type(embeddings).__name__}")
 
 
 def access_of(sources: Mapping[str, RetrieverSource]) -> HitAccess:

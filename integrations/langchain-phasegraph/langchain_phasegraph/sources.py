@@ -46,21 +46,16 @@ from phasegraph import InvalidInputError, InvalidTypeError, Ranking, Source
 from phasegraph.retrieval import (
     AnySource,
     Attempts,
-    Deletions,
     FilterRefusedError,
-    HitReader,
-    LookUps,
+    SourceCall,
     SourceSpec,
     Upstream,
+    WrappedSource,
     adapted,
-    completed,
     describe_type,
-    in_thread,
     known_direction,
     note_dropped,
     parameters_of,
-    with_passages,
-    within_filter,
 )
 
 _MEMBERSHIP_ONLY = ("fetch_k", "lambda_mult", "score_threshold")
@@ -334,7 +329,7 @@ def _accepts(leaf: Runnable[str, Any]) -> frozenset[str]:
     return frozenset()
 
 
-class RetrieverSource:
+class RetrieverSource(WrappedSource):
     """One source between calls: what to ask, how to ask it, how to read it.
 
     Parameters
@@ -344,40 +339,31 @@ class RetrieverSource:
     """
 
     def __init__(self, name: str, spec: SourceSpec) -> None:
-        self.name = name
-        self.resolve = spec.fields.resolve
         self.runnable = as_runnable(spec.retriever)
         self._leaves = asked = leaves(self.runnable)
         self.store = getattr(asked[0], "vectorstore", None)
         self.embeddings = asked[0].embeddings if isinstance(asked[0], EntityGraphRetriever) else None
-        self.reader: HitReader = reader_of(name, spec.fields, known_direction(self.store))
+        super().__init__(name, spec.fields, reader_of(name, spec.fields, known_direction(self.store)))
         self.accepts = frozenset.intersection(*map(_accepts, asked))
         self._dynamic = isinstance(self.runnable, DynamicRunnable)
         self._may_deepen = self._dynamic or any("k" in getattr(type(one), "model_fields", ()) for one in asked)
-        self.look_ups: LookUps = {}
         self.names_only = self.resolve is None and any(
             isinstance(one, EntityGraphRetriever | FunctionRetriever) for one in asked
         )
-        self.has_documents = any(isinstance(one, EntityGraphRetriever) and one.lookup.kind != "none" for one in asked)
-        self._has_own_ids = spec.fields.id is None
+        self.has_texts = any(isinstance(one, EntityGraphRetriever) and one.lookup.kind != "none" for one in asked)
         self._may_filter = bool(bound_filters(self.runnable) or self._bound_words()) or any(
             hasattr(one, "search_kwargs") or isinstance(one, CheckedRetriever | ScoredVectorStoreRetriever)
             for one in asked
         )
-        self.deletions = Deletions(name)
-        self._corpus: list[str] = []
-        for leaf in cast("list[Any]", asked) if self._has_own_ids else ():
+        held: list[str] = []
+        for leaf in cast("list[Any]", asked) if self.has_own_ids else ():
             if is_bm25(leaf):
                 rows = ((one.id, one.metadata, one.page_content) for one in leaf.docs)
-                self._corpus += self.reader.identities.learn(rows)
+                held += self.reader.identities.learn(rows)
             elif isinstance(leaf, EntityGraphRetriever):
-                self._corpus += leaf.kept_ids()
-        awaited = inspect.iscoroutinefunction(self.resolve)
-        blocks = all(map(_blocks, asked)) and not awaited
-        awaits = all(map(_awaits, asked)) and (self.resolve is None or awaited)
-        if awaited and not awaits:
-            raise InvalidTypeError(f"retrievers[{name!r}].resolve must be a plain function; its retriever is not async")
-        self._bound: type[_Bound] = _Either if blocks and awaits else _Blocking if blocks else _Awaiting
+                held += leaf.kept_ids()
+        self.held_ids = held
+        self.settle(blocks=all(map(_blocks, asked)), awaits=all(map(_awaits, asked)))
 
     def follow_model(self, corpus: Any, model: Any) -> None:
         """Take over the embedding model of a corpus, if the source is of that corpus."""
@@ -432,7 +418,7 @@ class RetrieverSource:
     def look_up(self) -> Lookup | None:
         """Documents by id, of the store behind it; None where there is none, or it shows a part of it only."""
         asked = leaves(self.runnable)
-        if len(asked) != 1 or bound_filters(self.runnable) or not self._has_own_ids:
+        if len(asked) != 1 or bound_filters(self.runnable) or not self.has_own_ids:
             return None
         leaf: Any = asked[0]
         if isinstance(leaf, EntityGraphRetriever):
@@ -445,34 +431,21 @@ class RetrieverSource:
     def live(self) -> Lookup | None:
         """The store behind it, to be asked what it holds now, whatever part of it is shown; None for what is copied."""
         asked: Any = leaves(self.runnable)[0]
-        if not self._has_own_ids or len(leaves(self.runnable)) != 1:
+        if not self.has_own_ids or len(leaves(self.runnable)) != 1:
             return None
         if isinstance(asked, EntityGraphRetriever):
             return None if asked.lookup.kind in ("none", "mapping") or asked.kept_ids() else asked.lookup
         told = isinstance(self.store, VectorStore) and overrides(self.store, VectorStore, "get_by_ids")
         return Lookup.of(self.store) if told else None
 
-    def borrow(self, others: Mapping[str, RetrieverSource]) -> None:
-        """Take the texts of passages that it only names from the other sources of its retriever, and ask their stores.
-
-        What it holds in memory, and the store no longer, was deleted.
-        """
-        live = {name: one.live() for name, one in others.items() if one is not self and self._corpus}
-        self.deletions = Deletions(
-            self.name, self._corpus, {name: one for name, one in live.items() if one is not None}
-        )
-        if self.names_only:
-            held = {name: one.look_up() for name, one in others.items() if one is not self}
-            self.look_ups = {name: one for name, one in held.items() if one is not None}
-
     def bind(self, config: RunnableConfig) -> AnySource:
         """The source of one call, whose child run belongs to `config`."""
         manager: Any = config.get("callbacks")
         if manager is None:
-            return cast("AnySource", self._bound(self, {**config, "run_name": self.name}))
+            return self.bound(_Call(self, {**config, "run_name": self.name}))
         child: RunnableConfig = {**config, "run_name": self.name, "callbacks": manager.get_child(self.name)}
         quiet = not (manager.handlers or manager.inheritable_handlers) and _only_searches(type(self.runnable))
-        return cast("AnySource", self._bound(self, child, quiet=quiet))
+        return self.bound(_Call(self, child, quiet=quiet))
 
     def arguments(
         self, limit: int | None, upstream: Upstream, config: RunnableConfig, wanted: Mapping[str, Any] | None
@@ -505,23 +478,42 @@ def _only_searches(kind: Any) -> bool:
     return plain and kind.invoke is BaseRetriever.invoke and kind.ainvoke is BaseRetriever.ainvoke
 
 
-class _Bound:
-    """A source bound to one call; `notes` takes what had to be handled.
+class _Call(SourceCall):
+    """One call of a source.
 
     Where nobody listens to the call (`quiet`), a retriever that only searches is searched within its run without what
     ``invoke`` prepares for listeners, which is most of what a quick search costs.
     """
 
-    __slots__ = ("config", "notes", "quiet", "source", "wanted")
+    __slots__ = ("config", "quiet", "wanted")
 
     def __init__(self, source: RetrieverSource, config: RunnableConfig, *, quiet: bool = False) -> None:
-        self.source = source
         self.config = config
         self.quiet = quiet
         self.wanted = filter_of(config) if config.get("configurable") else None
-        self.notes: list[str] = []
+        super().__init__(source, is_filtered=self.wanted is not None)
 
-    def manager(self, retriever: BaseRetriever) -> Any:
+    def passes(self, hit: Document) -> bool:
+        """Whether the filter lets a document through."""
+        return self.wanted is None or matches(hit, self.wanted)
+
+    def ask(self, query: str, limit: int | None, upstream: Upstream) -> object:
+        """The retriever's answer."""
+        runnable, config, keywords = self.source.arguments(limit, upstream, self.config, self.wanted)
+        if not self.quiet or not isinstance(config["callbacks"], CallbackManager):
+            return runnable.invoke(query, config, **keywords)
+        run = self._manager(runnable).on_retriever_start(None, query)
+        return runnable._get_relevant_documents(query, run_manager=run, **keywords)
+
+    async def aask(self, query: str, limit: int | None, upstream: Upstream) -> object:
+        """As :meth:`ask`, awaited."""
+        runnable, config, keywords = self.source.arguments(limit, upstream, self.config, self.wanted)
+        if not self.quiet or not isinstance(config["callbacks"], AsyncCallbackManager):
+            return await runnable.ainvoke(query, config, **keywords)
+        run = await self._manager(runnable).on_retriever_start(None, query)
+        return await runnable._aget_relevant_documents(query, run_manager=run, **keywords)
+
+    def _manager(self, retriever: BaseRetriever) -> Any:
         """The child's callback manager, with the tags and the metadata of its retriever."""
         manager: Any = self.config["callbacks"]
         if retriever.tags:
@@ -538,68 +530,10 @@ class _Bound:
         note_dropped(kept.dropped, kept.dropped + len(kept), self.notes)
         return ranking_of(self.source.reader, kept, limit, self.notes)
 
-    def resolved(self, ranking: Ranking, found: object) -> Ranking:
-        """The ranking with the passages that ``resolve`` gave, as far as the call's filter lets them through."""
-        ranking = with_passages(ranking, found, unpack, _as_document, self.notes)
-        wanted = self.wanted
-        return ranking if wanted is None else within_filter(ranking, lambda one: matches(one, wanted), self.notes)
+    def unpack(self, answer: object) -> ScoredDocuments:
+        """Documents in whatever form ``resolve`` gave them."""
+        return unpack(answer)
 
-    def borrowed(self, ranking: Ranking, upstream: Upstream) -> Ranking:
-        """The ranking with the texts that other sources have (none within a filter), and none that is gone."""
-        source = self.source
-        if source.names_only and self.wanted is None:
-            ranking = completed(
-                ranking, upstream.values(), source.look_ups, self.notes, source.deletions, own=source.has_documents
-            )
-        return source.deletions.checked(ranking, upstream, self.notes) if source.deletions else ranking
-
-
-def _as_document(identifier: str, value: Any) -> Document:
-    return value if isinstance(value, Document) else Document(page_content=str(value), id=identifier)
-
-
-class _Blocking(_Bound):
-    __slots__ = ()
-
-    def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
-        for attempt in Attempts(limit, self.notes, within=self.wanted is not None):
-            with attempt as count:
-                runnable, config, keywords = self.source.arguments(count, upstream, self.config, self.wanted)
-                if self.quiet and isinstance(config["callbacks"], CallbackManager):
-                    retriever = cast("Any", runnable)
-                    run = self.manager(retriever).on_retriever_start(None, query)
-                    answer = retriever._get_relevant_documents(query, run_manager=run, **keywords)
-                else:
-                    answer = runnable.invoke(query, config, **keywords)
-        ranking = self.read(answer, limit)
-        resolve = self.source.resolve
-        if resolve is None or not len(ranking):
-            return self.borrowed(ranking, upstream)
-        return self.resolved(ranking, resolve(ranking.ids))
-
-
-class _Awaiting(_Bound):
-    __slots__ = ()
-
-    async def asearch(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
-        for attempt in Attempts(limit, self.notes, within=self.wanted is not None):
-            with attempt as count:
-                runnable, config, keywords = self.source.arguments(count, upstream, self.config, self.wanted)
-                if self.quiet and isinstance(config["callbacks"], AsyncCallbackManager):
-                    retriever = cast("Any", runnable)
-                    run = await self.manager(retriever).on_retriever_start(None, query)
-                    answer = await retriever._aget_relevant_documents(query, run_manager=run, **keywords)
-                else:
-                    answer = await runnable.ainvoke(query, config, **keywords)
-        ranking = self.read(answer, limit)
-        resolve: Any = self.source.resolve
-        if resolve is not None and len(ranking):
-            found = resolve(ranking.ids)
-            return self.resolved(ranking, await found if inspect.isawaitable(found) else found)
-        if not self.source.names_only:
-            return ranking
-        return cast("Ranking", await in_thread(lambda found: self.borrowed(found, upstream), ranking))
-
-
-class _Either(_Blocking, _Awaiting):
-    __slots__ = ()
+    def passage(self, identifier: str, value: Any) -> Document:
+        """What ``resolve`` gave of a passage, as a document."""
+        return value if isinstance(value, Document) else Document(page_content=str(value), id=identifier)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,8 +13,8 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import ensure_config, var_child_runnable_config
 
-from phasegraph import InvalidInputError, InvalidTypeError, Ranking
-from phasegraph.retrieval import Passage, StageAdapter, is_number
+from phasegraph import InvalidTypeError, Ranking
+from phasegraph.retrieval import ModelFunction, Passage, StageAdapter, read_kept
 
 _ROW = "phasegraph_row"
 
@@ -63,17 +63,13 @@ def text_model(model: BaseLanguageModel[Any]) -> Callable[[str], str]:
     return TextModel(model)
 
 
-class TextModel:
-    """A language model as a function; with a coroutine method ``acall`` where its class has one of its own."""
+class TextModel(ModelFunction):
+    """A language model as a function."""
 
     def __init__(self, model: BaseLanguageModel[Any]) -> None:
-        self.model = model
         bases = (BaseChatModel, BaseLLM)
-        if not any(isinstance(model, base) and type(model)._agenerate is base._agenerate for base in bases):
-            self.acall = self._acall
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return TextModel, (self.model,)
+        inherits = any(isinstance(model, base) and type(model)._agenerate is base._agenerate for base in bases)
+        super().__init__(model, awaits=not inherits)
 
     def __call__(self, prompt: str) -> str:
         """Its answer."""
@@ -88,23 +84,22 @@ def _plain(answer: Any) -> Any:
     return str(answer.text) if isinstance(answer, BaseMessage) else answer
 
 
-class RunnableStep:
+class RunnableStep(ModelFunction):
     """A runnable as a function of one argument, or of several under names."""
 
     def __init__(self, runnable: Runnable[Any, Any], names: tuple[str, ...] = ()) -> None:
-        self.runnable, self.names = runnable, names
-        if type(runnable).ainvoke is not Runnable.ainvoke:
-            self.acall = self._acall
+        super().__init__(runnable, awaits=type(runnable).ainvoke is not Runnable.ainvoke)
+        self.names = names
 
     def __reduce__(self) -> tuple[object, ...]:
-        return RunnableStep, (self.runnable, self.names)
+        return RunnableStep, (self.model, self.names)
 
     def __call__(self, *given: Any) -> Any:
         """Its answer."""
-        return _plain(self.runnable.invoke(self._input(given)))
+        return _plain(self.model.invoke(self._input(given)))
 
     async def _acall(self, *given: Any) -> Any:
-        return _plain(await self.runnable.ainvoke(self._input(given)))
+        return _plain(await self.model.ainvoke(self._input(given)))
 
     def _input(self, given: Sequence[Any]) -> Any:
         return dict(zip(self.names, given, strict=True)) if self.names else given[0]
@@ -121,18 +116,14 @@ class CrossEncoderModel:
         return self.model.score([(query, text) for text in texts])
 
 
-class CompressorModel:
+class CompressorModel(ModelFunction):
     """A document compressor as a reranker: the order of what it keeps, or the scores that it leaves in the metadata."""
 
     reads_hits = True
 
     def __init__(self, model: BaseDocumentCompressor) -> None:
-        self.model = model
-        if type(model).acompress_documents is not BaseDocumentCompressor.acompress_documents:
-            self.acall = self._acall
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return CompressorModel, (self.model,)
+        own = type(model).acompress_documents is not BaseDocumentCompressor.acompress_documents
+        super().__init__(model, awaits=own)
 
     def __call__(self, query: str, passages: Sequence[Passage]) -> Ranking:
         """The ranking of what it keeps."""
@@ -154,20 +145,14 @@ def _documents(passages: Sequence[Passage]) -> list[Document]:
 
 
 def _ranked(passages: Sequence[Passage], kept: Any) -> Ranking:
-    if isinstance(kept, str | bytes | Mapping) or not isinstance(kept, Sequence):
-        raise InvalidTypeError(f"a compressor must give documents; got {type(kept).__name__}")
-    rows: dict[int, object] = {}
-    for document in kept:
+    def read(document: object) -> tuple[str | None, object]:
         if not isinstance(document, Document):
             raise InvalidTypeError(f"a compressor must give documents; got {type(document).__name__}")
         row = document.metadata.get(_ROW)
-        if isinstance(row, int) and 0 <= row < len(passages):
-            rows.setdefault(row, document.metadata.get("relevance_score"))
-    if kept and not rows:
-        raise InvalidInputError("a compressor must give documents that it was given, with their metadata; got others")
-    scores = list(rows.values())
-    falling = all(map(is_number, scores)) and scores == sorted(scores, reverse=True)  # type: ignore[type-var]
-    return Ranking.from_hits("rerank", [passages[row].id for row in rows], scores if falling else None)
+        name = passages[row].id if isinstance(row, int) and 0 <= row < len(passages) else None
+        return name, document.metadata.get("relevance_score")
+
+    return read_kept(kept, read, model="compressor", hits="documents", told_by="with their metadata")
 
 
 class LangChainStages(StageAdapter):

@@ -93,7 +93,7 @@ def test_a_loaders_id_that_repeats_over_1500_chunks_is_replaced_and_said():
     assert len(said) == 1
     assert len(graph.graph.passages) == 1500 == len(graph.documents)
     with pytest.warns(PhasegraphWarning, match="gives one id to different texts"):
-        assert len(EntityGraphRetriever(graph=graph.graph, documents=given)._lookup.held) == 1500
+        assert len(EntityGraphRetriever(graph=graph.graph, documents=given).lookup.held) == 1500
 
 
 @pytest.mark.parametrize("key", ["id", "doc_id", "source_id", "chunk_id", "pk"])

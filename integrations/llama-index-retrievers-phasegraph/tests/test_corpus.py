@@ -286,3 +286,11 @@ def test_the_only_document_is_replaced_by_a_pipeline_and_the_store_answers():
 def test_a_where_that_is_no_filter_is_refused(wrong):
     with pytest.raises((InvalidInputError, InvalidTypeError), match=r"where|filters"):
         _retriever().ids(where=wrong)
+
+
+def test_vectors_of_nodes_may_be_an_array():
+    nodes = [TextNode(id_="a", text="Ada met Bo."), TextNode(id_="b", text="Cy sang.")]
+    arrays = [EntityGraphRetriever.from_nodes(nodes, vectors=one) for one in (np.eye(2), np.eye(2).tolist())]
+    first, second = (one.corpus.index.graph.embeddings for one in arrays)
+    assert np.array_equal(first, second)
+    assert np.array_equal(first, np.eye(2))

@@ -11,7 +11,7 @@ from phasegraph.embedding.identity import EmbeddingModel
 from phasegraph.errors import warn
 from phasegraph.ranking import SUMMARY_PREFIX
 from phasegraph.retrieval.access import HitAccess
-from phasegraph.retrieval.answer import SelectedHit, without_text
+from phasegraph.retrieval.answer import SelectedHit, warn_without_text
 from phasegraph.retrieval.attempts import Attempts
 from phasegraph.retrieval.by_document import Content, SyncCounts
 from phasegraph.retrieval.deletions import Deletions, LookUps
@@ -19,14 +19,17 @@ from phasegraph.retrieval.directions import Direction, known_direction
 from phasegraph.retrieval.driver import Sources
 from phasegraph.retrieval.engine import Accept, FusionEngine
 from phasegraph.retrieval.filters import SelectedIndex, note_dropped, within_filter, without_gone
+from phasegraph.retrieval.framework import Framework, HitLookup
+from phasegraph.retrieval.graph_search import GraphSearch
 from phasegraph.retrieval.identity import corpus_ids, is_text_id, resolve_id
 from phasegraph.retrieval.joining import named_by_text
-from phasegraph.retrieval.kept import KeptPassages, version_of
-from phasegraph.retrieval.lists import decide_lists, list_pipeline
+from phasegraph.retrieval.kept import KeptPassages
+from phasegraph.retrieval.lists import ListFuser, list_pipeline
 from phasegraph.retrieval.nearest import Nearest
 from phasegraph.retrieval.notices import FirstAnswers
+from phasegraph.retrieval.over_corpus import FusedPassages, GraphPassages, Indexing, build_corpus
 from phasegraph.retrieval.payloads import Payloads
-from phasegraph.retrieval.plain_hits import adapted, head_and_score, plain_hit
+from phasegraph.retrieval.plain_hits import adapted, are_scored, head_and_score, plain_hit
 from phasegraph.retrieval.provenance import EvidenceBlock, evidence_blocks, is_taken, plain_evidence
 from phasegraph.retrieval.reading import (
     HitReader,
@@ -42,8 +45,8 @@ from phasegraph.retrieval.source_config import PIPELINE, dphf
 from phasegraph.retrieval.source_spec import Execution, HitFields, SourceSpec, as_specs, describe_type
 from phasegraph.retrieval.stages.cached_models import ModelAnswers
 from phasegraph.retrieval.stages.corrective import Corrective
-from phasegraph.retrieval.stages.models import Passage
-from phasegraph.retrieval.stages.reranking import Rerank
+from phasegraph.retrieval.stages.models import ModelFunction, Passage
+from phasegraph.retrieval.stages.reranking import Rerank, read_kept
 from phasegraph.retrieval.stages.rewriting import hyde, modality_hyde, multi_query, step_back
 from phasegraph.retrieval.stages.rewritten_query import RewrittenQuery
 from phasegraph.retrieval.stages.routing import (
@@ -56,7 +59,8 @@ from phasegraph.retrieval.stages.routing import (
     oracle_router,
 )
 from phasegraph.retrieval.stages.settings import StageAdapter
-from phasegraph.retrieval.surface import Calibrating, ResultCallback
+from phasegraph.retrieval.surface import Calibrating, ResultCallback, version_attribute
+from phasegraph.retrieval.wrapped import SourceCall, WrappedSource
 from phasegraph.selection import SelectionPolicy
 from phasegraph.sources.protocol import (
     AnySource,
@@ -85,14 +89,22 @@ __all__ = [
     "Execution",
     "FilterRefusedError",
     "FirstAnswers",
+    "Framework",
+    "FusedPassages",
     "FusionEngine",
+    "GraphPassages",
+    "GraphSearch",
     "HitAccess",
     "HitFields",
+    "HitLookup",
     "HitReader",
+    "Indexing",
     "KeptPassages",
+    "ListFuser",
     "LookUps",
     "MalformedAnswerError",
     "ModelAnswers",
+    "ModelFunction",
     "Nearest",
     "Passage",
     "Payloads",
@@ -103,23 +115,26 @@ __all__ = [
     "SelectedHit",
     "SelectedIndex",
     "SelectionPolicy",
+    "SourceCall",
     "SourceSpec",
     "Sources",
     "StageAdapter",
     "SyncCounts",
     "Upstream",
+    "WrappedSource",
     "adapted",
     "answer_items",
+    "are_scored",
     "as_ranking",
     "as_specs",
     "asearch_of",
+    "build_corpus",
     "chat_router",
     "check_count",
     "check_query",
     "completed",
     "compositional_router",
     "corpus_ids",
-    "decide_lists",
     "describe_type",
     "dphf",
     "evidence_blocks",
@@ -145,17 +160,18 @@ __all__ = [
     "parameters_of",
     "plain_evidence",
     "plain_hit",
+    "read_kept",
     "resolve_id",
     "search_of",
     "shown",
     "step_back",
     "turn",
     "unexpected_argument",
-    "version_of",
+    "version_attribute",
     "warn",
+    "warn_without_text",
     "with_passages",
     "with_progress",
     "within_filter",
     "without_gone",
-    "without_text",
 ]

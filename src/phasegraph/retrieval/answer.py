@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
 
+from phasegraph.errors import warn
 from phasegraph.result import Result
 from phasegraph.retrieval.payloads import hits_of
 
@@ -73,6 +74,13 @@ def without_text(result: Result, hits: Sequence[SelectedHit]) -> str:
         "EntityGraphRetriever of a core source, with documents= (LangChain) or nodes= (LlamaIndex), or give "
         "SourceSpec(retriever=..., fields=HitFields(resolve=...))"
     )
+
+
+def warn_without_text(result: Result, hits: Sequence[SelectedHit]) -> None:
+    """Warn if results have a passage that no source has."""
+    said = without_text(result, hits)
+    if said:
+        warn(said, stacklevel=3)
 
 
 def with_text_warnings(result: Result, hits: Sequence[SelectedHit]) -> Result:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
-from weakref import ref
+from typing import TYPE_CHECKING, Any
 
 from phasegraph.errors import InvalidInputError, InvalidTypeError, warn
 from phasegraph.retrieval.by_document import (
@@ -22,6 +22,7 @@ from phasegraph.retrieval.by_document import (
     free_ids,
     plan_sync,
 )
+from phasegraph.retrieval.framework import Framework
 from phasegraph.sources.workers import in_thread
 
 _logger = logging.getLogger("phasegraph")
@@ -30,10 +31,15 @@ _logger = logging.getLogger("phasegraph")
 class KeptPassages:
     """Part of a retriever that was made of passages, or opened from a folder: they come and go.
 
-    A retriever inherits it beside its framework's class, and keeps the corpus in ``_corpus``, None where it has none,
-    and the embedding model in ``_embeds``.
+    A retriever inherits it beside its framework's class, names the framework in ``_framework``, and keeps the corpus in
+    ``_corpus``, None where it has none, and the embedding model in ``_embeds``.
     """
 
+    _framework: Framework
+    """The framework's documents or nodes."""
+    if TYPE_CHECKING:  # of the framework's class, which may keep attributes in a way of its own
+        _corpus: Any
+        _embeds: Any
     _text_alone = False
     """Whether the vector of a passage depends on its text alone, and not on its metadata."""
     _uncounted: tuple[str, ...] = ()
@@ -84,9 +90,9 @@ class KeptPassages:
         if where is None:
             return list(corpus.index.records)
         records = described(corpus.index)
-        rows, names = self._let_through(records, where)
-        corpus.say_missing(names, records)
-        return [records[row].id for row in rows]
+        wanted = self._framework.filter_of(where)
+        corpus.say_missing(wanted.names, records)
+        return [records[row].id for row in wanted.rows(records)]
 
     def sync(
         self,
@@ -189,14 +195,6 @@ class KeptPassages:
         """Documents or nodes as passages."""
         raise NotImplementedError
 
-    def _let_through(self, records: Sequence[Any], where: Any) -> tuple[Iterable[int], Collection[str]]:
-        """Places of the records that a filter lets through, and the metadata keys that it asks for."""
-        raise NotImplementedError
-
-    def _vectors(self, items: Sequence[Any], progress: bool) -> Any:
-        """The vectors of documents or nodes, as the framework embeds them."""
-        raise NotImplementedError
-
     def _replace(
         self, corpus: Any, removed: Sequence[str], came: Sequence[dict[str, Any]], items: Sequence[Any], progress: bool
     ) -> int:
@@ -208,22 +206,32 @@ class KeptPassages:
             known = corpus.records(removed).values() if self._text_alone else ()
             same = {one.text: view.passage_rows[one.id] for one in known}
             rows = [row for row, one in enumerate(came) if one["text"] not in same]
-            fresh = self._vectors([items[row] for row in rows], progress) if rows else []
+            embedded = self._framework.embedded
+            fresh = embedded(self._embeds, [items[row] for row in rows], progress) if rows else []
             made = dict(zip(rows, fresh, strict=True))
             vectors = [made[row] if row in made else view.embeddings[same[one["text"]]] for row, one in enumerate(came)]
         corpus.replace(removed, came, vectors)
         self._changed(corpus)
         return len(rows)
 
-    def _add(self, passages: Sequence[Any], embedded: Callable[[], Any]) -> None:
-        """Add passages that are checked first; `embedded` makes their vectors, where the corpus has any."""
-        corpus, vectors = self._changing(), None
+    def _check_added(self, corpus: Any, held: Mapping[str, Any]) -> None:
+        """Refuse documents or nodes that must not be added."""
+
+    def _add(self, hits: Iterable[Any], triples: Any, progress: bool | None) -> list[str]:
+        """Add documents or nodes, with the triples handed over; their ids."""
+        from phasegraph.graph import fields_of
+
+        corpus, framework, vectors = self._changing(), self._framework, None
+        held = framework.held_by_id(hits)
+        self._check_added(corpus, held)
+        passages = framework.passages_of(held, corpus.keys.title, fields_of(triples, held))
         corpus.check(passages)
         if corpus.index.graph.view.embeddings is not None:
             self._check_embeds(corpus)
-            vectors = embedded()
+            vectors = framework.embedded(self._embeds, list(held.values()), progress)
         corpus.replace((), passages, vectors)
         self._changed(corpus)
+        return list(held)
 
     def _check_embeds(self, corpus: Any) -> None:
         if getattr(self, "_embeds", None) is None:
@@ -233,16 +241,43 @@ class KeptPassages:
             )
         corpus.check_model()
 
-    def _reembed(self, corpus: Any, model: Any, embedded: Callable[[Sequence[Any]], Any], given: Any) -> None:
-        """Embed all passages anew; `embedded` makes the vectors of records, `given` is the framework's own model."""
-        if model is None:
+    def _reembed(self, model: Any, progress: bool | None) -> None:
+        """Embed all passages anew by another model of the framework."""
+        corpus, framework = self._changing(), self._framework
+        embedder = framework.model_of(model)
+        if embedder is None:
             raise InvalidInputError("reembed() needs an embedding model; got None")
-        records = list(corpus.index.records.values())
+        hits = [framework.of_record(one) for one in corpus.index.records.values()]
         corpus.check_renewable()
-        corpus.reembed(model, embedded(records))
-        self._embeds = given
-        self._remodelled(given)
+        corpus.reembed(embedder, framework.embedded(model, hits, progress))
+        self._embeds = model
+        self._remodelled(model)
         self._changed(corpus)
+
+    @classmethod
+    def _folder_settings(cls, *, vectors: bool) -> dict[str, object]:
+        """What a folder is to be opened with."""
+        return {"framework": cls._framework.name, "vectors": vectors, **({"vector_store": "flat"} if vectors else {})}
+
+    @classmethod
+    def _open(
+        cls,
+        path: str | os.PathLike[str],
+        model: Any,
+        *,
+        vectors: bool,
+        progress: bool | None = False,
+        checks: bool = True,
+        vector_store: str | None = None,
+    ) -> Any:
+        """The corpus of a folder, with its vectors where they are wanted."""
+        from phasegraph.graph import open_folder
+
+        framework = cls._framework
+        return open_folder(
+            path, framework.name, framework.model_of(model), vectors=vectors, progress=progress, checks=checks,
+            vector_store=vector_store,
+        )  # fmt: skip
 
     def _changed(self, corpus: Any) -> None:
         """What a retriever has to renew."""
@@ -258,12 +293,3 @@ class KeptPassages:
                 "store, or by load changes its own"
             )
         return corpus
-
-
-def version_of(source: object) -> Hashable:
-    """What tells whether a source's graph is another one than before; a graph is not kept alive by it."""
-    graph = getattr(source, "graph", None)
-    try:
-        return None if graph is None else ref(graph)
-    except TypeError:
-        return id(graph)

@@ -18,7 +18,9 @@ from phasegraph.retrieval.engine import Chosen
 from phasegraph.retrieval.joining import join_by_text
 from phasegraph.retrieval.notes import joined_notes, with_notes
 from phasegraph.retrieval.notices import FirstAnswers, IdOverlapWarning
+from phasegraph.retrieval.reading import HitReader
 from phasegraph.retrieval.source_config import check_no_exact_match
+from phasegraph.retrieval.source_spec import HitFields
 
 
 def list_pipeline(
@@ -32,37 +34,71 @@ def list_pipeline(
     return Chosen(k, weights).on(FusionPipeline() if pipeline is None else pipeline)
 
 
-def decide_lists(
-    pipeline: FusionPipeline,
-    lists: Mapping[str, Any],
-    read: Callable[[str, Any, list[str]], Ranking],
-    query: str | None,
-    access: HitAccess,
-    watch: FirstAnswers,
-) -> Answer:
-    """Read lists that are already there, in name order, and decide; the `query` is for priors that read it.
+class ListFuser:
+    """Fuses lists that are already there; each list is read by a reader that is kept between calls.
 
-    ``read(name, list, notes)`` gives the ranking of a list; what it notes goes to its report.
+    `hits` is the framework's word for hits. ``unpack(list)`` gives the hits of a list; its error names the list.
+    ``reader_of(name, fields)`` makes the reader of a list, and ``ranking_of(reader, hits, notes)`` ranks the hits; what
+    it notes goes to the report of the list.
     """
-    if not isinstance(lists, Mapping):
-        raise InvalidTypeError(f"lists must be a mapping of names to lists; got {type(lists).__name__}")
-    if not lists:
-        raise InvalidInputError("lists must hold at least one list; got none")
-    check_no_exact_match(lists)
-    if query:
-        check_query(query, LONGEST_QUERY)
-    notes: dict[str, list[str]] = {name: [] for name in sorted(lists)}
-    found = [read(name, lists[name], noted) for name, noted in notes.items()]
-    rankings, parted = IdOverlapWarning().part(found, access.text)
-    rankings, joined = join_by_text(rankings, access.text)
-    for name, lines in joined_notes(parted, joined).items():
-        notes[name] += lines
-    reports = with_notes([SourceReport.of(one) for one in rankings], notes)
-    context = access.context(query or "")
-    if needs_words(pipeline, rankings):
-        context = replace(context, words=access.words(query or "", rankings))
-    if pipeline.accept is not None:
-        watch.see(pipeline.accept, rankings)
-    result = pipeline.decide(rankings, context, reports=reports)
-    hits = select_hits(result, access.text)
-    return with_text_warnings(result, hits), hits
+
+    def __init__(
+        self,
+        pipeline: FusionPipeline,
+        fields: Mapping[str, HitFields] | None,
+        access: HitAccess,
+        *,
+        hits: str,
+        unpack: Callable[[Any], Any],
+        reader_of: Callable[[str, HitFields], HitReader],
+        ranking_of: Callable[[HitReader, Any, list[str]], Ranking],
+    ) -> None:
+        if not isinstance(fields, Mapping | None):
+            raise InvalidTypeError(f"fields must be a mapping of names to HitFields; got {type(fields).__name__}")
+        for name, given in (fields or {}).items():
+            if not isinstance(given, HitFields):
+                raise InvalidTypeError(f"fields[{name!r}] must be HitFields; got {type(given).__name__}")
+        self.pipeline, self._fields, self._access = pipeline, dict(fields or {}), access
+        self._hits, self._unpack, self._reader_of, self._ranking_of = hits, unpack, reader_of, ranking_of
+        self._readers: dict[str, HitReader] = {}
+        self._watch = FirstAnswers()
+
+    def decide(self, lists: Mapping[str, Any], query: str | None = None) -> Answer:
+        """Read lists in name order, and decide; the `query` is for priors that read it."""
+        pipeline, access = self.pipeline, self._access
+        if not isinstance(lists, Mapping):
+            raise InvalidTypeError(f"lists must be a mapping of names to lists; got {type(lists).__name__}")
+        if not lists:
+            raise InvalidInputError("lists must hold at least one list; got none")
+        check_no_exact_match(lists)
+        if query:
+            check_query(query, LONGEST_QUERY)
+        notes: dict[str, list[str]] = {name: [] for name in sorted(lists)}
+        found = [self._read(name, lists[name], noted) for name, noted in notes.items()]
+        rankings, parted = IdOverlapWarning().part(found, access.text)
+        rankings, joined = join_by_text(rankings, access.text)
+        for name, lines in joined_notes(parted, joined).items():
+            notes[name] += lines
+        reports = with_notes([SourceReport.of(one) for one in rankings], notes)
+        context = access.context(query or "")
+        if needs_words(pipeline, rankings):
+            context = replace(context, words=access.words(query or "", rankings))
+        if pipeline.accept is not None:
+            self._watch.see(pipeline.accept, rankings)
+        result = pipeline.decide(rankings, context, reports=reports)
+        hits = select_hits(result, access.text)
+        return with_text_warnings(result, hits), hits
+
+    def _read(self, name: str, given: Any, notes: list[str]) -> Ranking:
+        if isinstance(given, str):
+            raise InvalidTypeError(f"lists[{name!r}] must be a list of {self._hits}; got a text")
+        try:
+            hits = self._unpack(given)
+        except InvalidTypeError as error:
+            raise InvalidTypeError(f"lists[{name!r}]: {error}") from error
+        except InvalidInputError as error:
+            raise InvalidInputError(f"lists[{name!r}]: {error}") from error
+        reader = self._readers.get(name)
+        if reader is None:
+            reader = self._readers.setdefault(name, self._reader_of(name, self._fields.get(name, HitFields())))
+        return self._ranking_of(reader, hits, notes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -29,6 +29,14 @@ class PlainHit:
     text: str | None
     id: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+def are_scored(pairs: Iterable[bool]) -> bool:
+    """Whether hits are pairs with a score, as it is known of each; MalformedAnswerError if only some are."""
+    known = set(pairs)
+    if len(known) > 1:
+        raise MalformedAnswerError("hits must all be pairs with a score, or none of them; got both")
+    return known == {True}
 
 
 def head_and_score(item: object) -> tuple[Any, Any]:

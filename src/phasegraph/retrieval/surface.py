@@ -6,6 +6,7 @@ import inspect
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,6 +18,17 @@ from phasegraph.retrieval.driver import Sources
 from phasegraph.retrieval.engine import FusionEngine
 from phasegraph.retrieval.fitting import calibration_queries
 from phasegraph.retrieval.source_config import PIPELINE, read_pipeline
+
+
+def version_attribute(module: str, distribution: str) -> Callable[[str], str]:
+    """The ``__getattr__`` of an integration: its installed version, read when it is first named."""
+
+    def read(name: str) -> str:
+        if name != "__version__":
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        return import_module("importlib.metadata").version(distribution)  # type: ignore[no-any-return]
+
+    return read
 
 
 class Calibrating:

@@ -18,6 +18,23 @@ class Passage(NamedTuple):
     hit: Any
 
 
+class ModelFunction:
+    """A framework's model as a function; with a coroutine method ``acall`` where the model `awaits`."""
+
+    acall: Callable[..., Any]
+
+    def __init__(self, model: Any, *, awaits: bool) -> None:
+        self.model = model
+        if awaits:
+            self.acall = self._acall
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.model,)
+
+    async def _acall(self, *arguments: Any) -> Any:
+        raise NotImplementedError
+
+
 class OverModel:
     """Something that asks a text model, a function from prompt to text; with ``acall`` where the model has one.
 

@@ -12,6 +12,7 @@ from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.ranking import RERANK, Ranking
 from phasegraph.retrieval.access import HitAccess
 from phasegraph.retrieval.identity import is_text_id, text_id
+from phasegraph.retrieval.reading import is_number
 from phasegraph.retrieval.stages.models import Passage
 
 
@@ -98,6 +99,27 @@ def _bridge_to(identifier: str, rankings: Sequence[Ranking]) -> str:
         if names:
             return names[-2] if len(names) > 1 else ""
     return ""
+
+
+def read_kept(
+    kept: Any, read: Callable[[Any], tuple[str | None, Any]], *, model: str, hits: str, told_by: str
+) -> Ranking:
+    """Hits that a framework's `model` kept, as a ranking: by their scores if these fall, else in their order.
+
+    ``read(hit)`` gives the id and the score of a hit; None for the id of a hit that the model was not given. `told_by`
+    says for an error by what a hit is known.
+    """
+    if isinstance(kept, str | bytes | Mapping) or not isinstance(kept, Sequence):
+        raise InvalidTypeError(f"a {model} must give {hits}; got {type(kept).__name__}")
+    scores: dict[str, Any] = {}
+    for identifier, score in map(read, kept):
+        if identifier is not None:
+            scores.setdefault(identifier, score)
+    if kept and not scores:
+        raise InvalidInputError(f"a {model} must give {hits} that it was given, {told_by}; got others")
+    given = list(scores.values())
+    falling = all(map(is_number, given)) and given == sorted(given, reverse=True)
+    return Ranking.from_hits(RERANK, list(scores), given if falling else None)
 
 
 def read_ranking(passages: Sequence[Passage], answer: Any) -> Ranking:

@@ -1,6 +1,5 @@
 """Calibrated fusion of any LlamaIndex retrievers: the public names and nothing else."""
 
-import importlib.metadata
 import typing
 
 from llama_index.retrievers.phasegraph.base import CalibratedFusionRetriever
@@ -29,6 +28,7 @@ from phasegraph.retrieval import (
     oracle_router,
     step_back,
 )
+from phasegraph.retrieval import version_attribute as _version_attribute
 
 PhaseGraphRetriever = CalibratedFusionRetriever
 """The name of the same retriever in LangChain."""
@@ -65,9 +65,4 @@ __all__ = [
 __version__: str
 
 if not typing.TYPE_CHECKING:  # where any name would be right
-
-    def __getattr__(name):
-        """The installed version, read when it is first named."""
-        if name != "__version__":
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return importlib.metadata.version("llama-index-retrievers-phasegraph")
+    __getattr__ = _version_attribute(__name__, "llama-index-retrievers-phasegraph")

@@ -6,7 +6,6 @@ import copy
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from llama_index.core import VectorStoreIndex
@@ -17,14 +16,12 @@ from llama_index.core.vector_stores.types import MetadataFilters
 from llama_index_instrumentation.dispatcher import DISPATCHER_SPAN_DECORATED_ATTR
 
 import phasegraph  # its room graph is loaded when it is first named: it brings scipy.sparse
-from llama_index.retrievers.phasegraph.conversion import access_of, check_key, held_by_id, node_of, nodes_of
+from llama_index.retrievers.phasegraph.conversion import access_of, check_key, nodes_of
 from llama_index.retrievers.phasegraph.corpus import (
+    NODES,
     IndexVectors,
     KeptNodes,
-    built,
     contents_of,
-    folder_settings,
-    opened,
 )
 from llama_index.retrievers.phasegraph.entity_graph import EntityGraphRetriever
 from llama_index.retrievers.phasegraph.filters import (
@@ -39,11 +36,12 @@ from llama_index.retrievers.phasegraph.stages import LlamaIndexStages
 from phasegraph import FusionPipeline, Inspection, InvalidInputError, InvalidTypeError, Result
 from phasegraph.retrieval import (
     LONGEST_QUERY,
-    PIPELINE,
     Accept,
     Calibrating,
     Corrective,
+    FusedPassages,
     FusionEngine,
+    Indexing,
     ResultCallback,
     SelectedHit,
     SelectionPolicy,
@@ -51,6 +49,7 @@ from phasegraph.retrieval import (
     SourceSpec,
     adapted,
     as_specs,
+    build_corpus,
     check_count,
     check_query,
     evidence_blocks,
@@ -79,7 +78,7 @@ def checked_query(query: object) -> QueryBundle:
     return QueryBundle(check_query(query))
 
 
-class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
+class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetriever):
     """Any retrievers, fused by calibrated scores.
 
     Parameters
@@ -268,25 +267,9 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
         >>> sorted(hit.node_id for hit in retriever.retrieve("Who met Bo?"))
         ['a', 'c']
         """
-        _check_model(embed_model)
-        from phasegraph.graph import check_new, check_store, sample_corpus
-
-        check_store(vector_store)
-        if path is not None:
-            check_new(Path(path))
+        how = Indexing(extractions, gazetteer, tokenizer, title_key, source_key, progress)
         tried = {**fields, "filters": None}
-        cls._over(sample_corpus(embed_model.get_query_embedding), embed_model, tried)  # before embedding
-        held = held_by_id(nodes)
-        corpus = built(
-            held, embed_model, keys=phasegraph.graph.Keys(title_key, source_key),
-            triples=extractions, gazetteer=gazetteer,
-            tokenizer=tokenizer, progress=progress, kept=path is not None,
-        )  # fmt: skip
-        if path is None:
-            return cls._over(corpus, embed_model, fields)
-        corpus.save(path, folder_settings(vectors=True))
-        checks = any(one.embedding is not None for one in held.values())
-        return cls._load(path, embed_model, fields, progress, checks=checks, vector_store=vector_store)
+        return cls._of_passages(nodes, embed_model, how, path, fields, tried, vector_store=vector_store)
 
     @classmethod
     @known_arguments
@@ -322,27 +305,7 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
             If it was made for another framework, without vectors, or with another model: `embed_model` embeds three of
             the nodes again to see that.
         """
-        _check_model(embed_model)
-        made = cls._load(path, embed_model, fields, False, checks=not reembed, vector_store=vector_store)
-        if reembed:
-            made.reembed(embed_model)
-        return made
-
-    @classmethod
-    def _load(
-        cls,
-        path: str | os.PathLike[str],
-        embed_model: BaseEmbedding,
-        fields: dict[str, Any],
-        progress: bool | None,
-        *,
-        checks: bool = True,
-        vector_store: str | None = None,
-    ) -> Self:
-        corpus = opened(path, embed_model, vectors=True, progress=progress, checks=checks, vector_store=vector_store)
-        if (Path(path) / PIPELINE).is_file() and not fields.keys() & {"pipeline", "weights", "accept", "selection"}:
-            fields = {**fields, "pipeline": Path(path) / PIPELINE}
-        return cls._over(corpus, embed_model, fields)
+        return cls._loaded(path, embed_model, fields, reembed=reembed, vector_store=vector_store)
 
     @classmethod
     @known_arguments
@@ -377,43 +340,14 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
         if not isinstance(index, VectorStoreIndex):
             raise InvalidTypeError(f"index must be a VectorStoreIndex; got {type(index).__name__}")
         held, vectors = contents_of(index)
-        embed_model = index._embed_model
-        corpus = built(
-            held, embed_model, keys=phasegraph.graph.Keys(title_key, source_key),
-            vectors=vectors, triples=extractions, gazetteer=gazetteer,
-            tokenizer=tokenizer, progress=progress, store=IndexVectors(index),
-        )  # fmt: skip
+        how = Indexing(extractions, gazetteer, tokenizer, title_key, source_key, progress)
+        embed_model, store = index._embed_model, IndexVectors(index)
+        corpus = build_corpus(NODES, held, embed_model, how, vectors=vectors, store=store)
         return cls._over(corpus, embed_model, fields, index)
 
     @classmethod
-    def _over(
-        cls,
-        corpus: phasegraph.graph.Corpus,
-        embed_model: BaseEmbedding | None,
-        fields: Mapping[str, Any],
-        index: Any = None,
-    ) -> Self:
-        """The retriever of a corpus, its vectors in an `index` of the user's or its own."""
-        nodes = phasegraph.graph.CorpusLookup(corpus, node_of)
-        names: tuple[Any, ...] = ("graph", "lexical") if index is not None else ("graph", "lexical", "vector")
-        sources: dict[str, Any] = {
-            name: EntityGraphRetriever(corpus.source(name), nodes, embed_model=embed_model) for name in names
-        }
-        sources["graph"]._corpus = corpus
-        if index is not None:
-            sources["vector"] = index
-        others = fields.get("retrievers") or {}
-        if not isinstance(others, Mapping):
-            raise InvalidTypeError("retrievers must be a mapping of names where the retriever is made of documents")
-        sources |= others
-        vector, graph = sources.pop("vector"), sources.pop("graph")
-        made = cls(**{**fields, "vector": vector, "graph": graph, "retrievers": sources})
-        made._corpus, made._embeds = corpus, embed_model
-        return made
-
-    def documents(self) -> dict[str, int]:
-        """Nodes by document, as `source_key` names it; under ``""`` those that name none."""
-        return self._counts()
+    def _graph_retriever(cls, source: Any, hits: Any, model: Any, name: str) -> EntityGraphRetriever:
+        return EntityGraphRetriever(source, hits, embed_model=model)
 
     def _remodelled(self, model: BaseEmbedding) -> None:
         retrievers = [source.retriever for source in self._whole.values()]
@@ -587,11 +521,6 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
 
     def _wanted(self, k: int | None) -> int | None:
         return _count("k", k) if self.exchange is None else self.exchange.limit
-
-
-def _check_model(embed_model: object) -> None:
-    if not isinstance(embed_model, BaseEmbedding):
-        raise InvalidTypeError(f"embed_model must be a LlamaIndex embedding model; got {type(embed_model).__name__}")
 
 
 def _count(name: str, value: int | None) -> int | None:

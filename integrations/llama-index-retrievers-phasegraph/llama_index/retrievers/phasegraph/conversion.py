@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -42,19 +42,20 @@ from phasegraph.retrieval import (
     EvidenceBlock,
     HitAccess,
     HitFields,
+    HitLookup,
     HitReader,
-    MalformedAnswerError,
+    ModelFunction,
     Payloads,
     SelectedHit,
     answer_items,
+    are_scored,
     corpus_ids,
     evidence_blocks,
     head_and_score,
     is_taken,
     plain_hit,
     resolve_id,
-    warn,
-    without_text,
+    warn_without_text,
 )
 
 if TYPE_CHECKING:
@@ -185,26 +186,21 @@ def access_of(retrievers: Iterable[object] = ()) -> HitAccess:
     )  # fmt: skip
 
 
-class _TextModel:
-    """A language model as a function; with a coroutine method ``acall`` where its class has one of its own."""
+class _TextModel(ModelFunction):
+    """A language model as a function."""
 
     def __init__(self, llm: BaseLLM) -> None:
-        self.llm = llm
         order = type(llm).__mro__
         native, plain = (
             next(row for row, kind in enumerate(order) if name in vars(kind)) for name in ("acomplete", "complete")
         )
-        if native <= plain:
-            self.acall = self._acall
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return _TextModel, (self.llm,)
+        super().__init__(llm, awaits=native <= plain)
 
     def __call__(self, prompt: str) -> str:
-        return str(self.llm.complete(prompt).text)
+        return str(self.model.complete(prompt).text)
 
     async def _acall(self, prompt: str) -> str:
-        return str((await self.llm.acomplete(prompt)).text)
+        return str((await self.model.acomplete(prompt)).text)
 
 
 def text_model(llm: BaseLLM) -> Callable[[str], str]:
@@ -248,9 +244,7 @@ def unpack(answer: object) -> list[NodeWithScore]:
     items = answer_items(answer, _HITS)
     if set(map(type, items)) == {NodeWithScore}:
         return list(items)
-    scored = [_is_pair(item) for item in items if not isinstance(item, NodeWithScore)]
-    if any(scored) and not all(scored):
-        raise MalformedAnswerError("hits must all be pairs with a score, or none of them; got both")
+    are_scored(_is_pair(item) for item in items if not isinstance(item, NodeWithScore))
     return [_hit(item, row) for row, item in enumerate(items)]
 
 
@@ -391,9 +385,7 @@ def nodes_of(result: Result, hits: Sequence[SelectedHit], metadata_key: str | No
     blocks: Sequence[EvidenceBlock | None] = (
         [None] * len(hits) if metadata_key is None else evidence_blocks(result, hits)
     )
-    said = without_text(result, hits)
-    if said:
-        warn(said, stacklevel=2)
+    warn_without_text(result, hits)
     taken: set[str] = set()
     out: list[NodeWithScore] = []
     for identifier, hit, block, score in zip(result.ids, hits, blocks, result.scores.tolist(), strict=True):
@@ -449,11 +441,8 @@ def held_by_id(nodes: Iterable[BaseNode]) -> dict[str, BaseNode]:
 
 
 @dataclass(frozen=True, slots=True)
-class Lookup:
+class Lookup(HitLookup):
     """Nodes by passage id, from wherever they are: an index's docstore, or its vector store where that holds texts."""
-
-    kind: Literal["none", "docstore", "index", "graph", "mapping", "callable", "vectors"]
-    held: Any
 
     @classmethod
     def of(cls, nodes: Any) -> Lookup:
@@ -496,9 +485,7 @@ class Lookup:
             return {node.node_id: node for node in self.held.get_nodes(node_ids=list(ids))}
         if self.kind == "graph":
             return {node.node_id: node for node in self.held.get_llama_nodes(list(ids))}
-        found = self.held(list(ids)) if self.kind == "callable" else self.held
-        pairs = ((one, found.get(one)) for one in ids) if isinstance(found, Mapping) else zip(ids, found, strict=True)
-        return {one: node for one, node in pairs if node is not None}
+        return self._paired(ids, self.held(list(ids)) if self.kind == "callable" else self.held)
 
 
 # Property graphs, whose hits are triples or the passages that state them.

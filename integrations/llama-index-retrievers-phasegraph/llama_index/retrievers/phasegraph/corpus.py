@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,38 +18,21 @@ from llama_index.core.graph_stores.types import (
 )
 from llama_index.core.indices.utils import embed_nodes
 from llama_index.core.ingestion import run_transformations
-from llama_index.core.schema import BaseNode, Document
+from llama_index.core.schema import BaseNode, Document, TextNode
 from llama_index.core.settings import Settings
 from llama_index.core.vector_stores.types import BasePydanticVectorStore
 from llama_index.core.vector_stores.utils import node_to_metadata_dict
 
 import phasegraph  # its room graph is loaded when it is first named: it brings scipy.sparse
 from llama_index.retrievers.phasegraph.conversion import Embedder, chunk_of, held_by_id, node_of
-from llama_index.retrievers.phasegraph.filters import filters_of, matching_rows, names_of
+from llama_index.retrievers.phasegraph.filters import NodeFilter, filters_of
 from phasegraph import InvalidInputError, InvalidTypeError
-from phasegraph.retrieval import Content, EmbeddingModel, KeptPassages, in_thread, with_progress
+from phasegraph.retrieval import Content, EmbeddingModel, Framework, KeptPassages, in_thread
 
 if TYPE_CHECKING:
     import phasegraph.graph
 
-FRAMEWORK = "llama_index"
 _MANY = 256
-
-
-def passages_of(
-    held: Mapping[str, BaseNode], title_key: str, given: Mapping[str, Sequence[Any]] | None = None
-) -> list[dict[str, Any]]:
-    """Nodes as passages of the core, with the extractions handed over; the metadata hold what else a node has."""
-    return [
-        {
-            "id": name,
-            "title": str(node.metadata.get(title_key) or ""),
-            "text": node.get_content(),
-            "metadata": _whole(name, node),
-            "given": [] if given is None else given.get(name, []),
-        }
-        for name, node in held.items()
-    ]
 
 
 OWN_KEYS = ("_node_content", "_node_type", "document_id", "doc_id", "ref_doc_id")
@@ -156,52 +138,77 @@ def _name(node: LabelledNode) -> str:
     return node.name if isinstance(node, EntityNode) else node.id
 
 
-def model_of(embed_model: BaseEmbedding | None) -> EmbeddingModel | None:
-    """A model as a corpus takes it."""
-    embedder = Embedder.of(embed_model)
-    return None if embedder is None else EmbeddingModel(embed_model, embedder.query, embedder.records)
+class Nodes(Framework):
+    """LlamaIndex's nodes."""
+
+    name, hit, filters, model = "llama_index", "node", "filters", "embed_model"
+
+    def held_by_id(self, hits: Iterable[BaseNode]) -> dict[str, BaseNode]:
+        """Nodes by id; an error where an id is repeated."""
+        return held_by_id(hits)
+
+    def of_record(self, record: phasegraph.graph.PassageRecord) -> BaseNode:
+        """A passage as a node, all that it was."""
+        return node_of(record)
+
+    def of_text(self, identifier: str, text: str, metadata: Mapping[str, Any], own: Collection[str] = ()) -> BaseNode:
+        """A text as a node; neither a prompt nor an embedding reads the metadata keys `own`."""
+        return TextNode(
+            id_=identifier, text=text, metadata=dict(metadata), excluded_llm_metadata_keys=list(own),
+            excluded_embed_metadata_keys=list(own),
+        )  # fmt: skip
+
+    def text_of(self, hit: BaseNode) -> str:
+        """A node's text."""
+        return hit.get_content()
+
+    def passages_of(
+        self, held: Mapping[str, BaseNode], title_key: str, given: Mapping[str, Sequence[Any]] | None = None
+    ) -> list[dict[str, Any]]:
+        """Nodes as passages of the core, with the extractions handed over; metadata hold what else a node has."""
+        return [
+            {
+                "id": name,
+                "title": str(node.metadata.get(title_key) or ""),
+                "text": node.get_content(),
+                "metadata": _whole(name, node),
+                "given": [] if given is None else given.get(name, []),
+            }
+            for name, node in held.items()
+        ]
+
+    def filter_of(self, where: Any) -> NodeFilter:
+        """A filter as a caller gave it."""
+        return NodeFilter(filters_of(where))
+
+    def check_model(self, model: object) -> None:
+        """InvalidTypeError for anything but an embedding model of LlamaIndex."""
+        if not isinstance(model, BaseEmbedding):
+            raise InvalidTypeError(f"embed_model must be a LlamaIndex embedding model; got {type(model).__name__}")
+
+    def model_of(self, model: BaseEmbedding | None) -> EmbeddingModel | None:
+        """A model as a corpus takes it."""
+        embedder = Embedder.of(model)
+        return None if embedder is None else EmbeddingModel(model, embedder.query, embedder.records)
+
+    def embeds_texts(self, model: BaseEmbedding | None) -> Callable[[list[str]], Any] | None:
+        """The model's function from texts to vectors."""
+        embedder = Embedder.of(model)
+        return None if embedder is None else embedder.texts
+
+    def embedded(self, model: BaseEmbedding | None, hits: Sequence[BaseNode], progress: bool | None) -> Any:
+        """The nodes' embeddings: those that they carry, else the model's, of what the framework embeds of a node."""
+        if model is None:
+            return None
+        found = embed_nodes(list(hits), model, show_progress=bool(progress) and len(hits) > _MANY)
+        return [found[node.node_id] for node in hits]
+
+    def carries_vectors(self, hits: Iterable[BaseNode]) -> bool:
+        """Whether any node has an embedding already."""
+        return any(one.embedding is not None for one in hits)
 
 
-def embedded(embed_model: BaseEmbedding | None, held: Mapping[str, BaseNode], progress: bool) -> Any:
-    """The nodes' embeddings: those that they carry, else the model's, of what the framework embeds of a node."""
-    if embed_model is None:
-        return None
-    found = embed_nodes(list(held.values()), embed_model, show_progress=progress and len(held) > _MANY)
-    return [found[node.node_id] for node in held.values()]
-
-
-def built(
-    held: Mapping[str, BaseNode],
-    embed_model: BaseEmbedding | None,
-    *,
-    keys: phasegraph.graph.Keys,
-    vectors: Any = None,
-    triples: Any = None,
-    gazetteer: Iterable[str] = (),
-    tokenizer: Any = "english",
-    progress: bool = True,
-    store: Any = None,
-    kept: bool = False,
-) -> phasegraph.graph.Corpus:
-    """A corpus of nodes, in memory, with their vectors in a store if there is one; to be `kept` in a folder."""
-    from phasegraph.graph import Corpus, GraphIndex, check_passages, check_source_key, check_title_key
-
-    model, passages = model_of(embed_model), passages_of(held, keys.title)
-    check_title_key(keys.title, [one.metadata for one in held.values()])
-    check_source_key(keys.source, [one["metadata"] for one in passages])
-    check_passages(passages, kept=kept, tokenizer=tokenizer)  # before anything is embedded
-    index = GraphIndex.build(
-        passages, triples=triples,
-        embeddings=embedded(embed_model, held, progress) if vectors is None else vectors or None,
-        gazetteer=gazetteer, tokenizer=tokenizer,
-        progress=lambda rows: with_progress(rows, progress and len(held) > _MANY, label="index", unit="passage"),
-    )  # fmt: skip
-    carried = not vectors and any(one.embedding is not None for one in held.values())
-    unknown = model is None or store is not None or carried  # which model made the vectors
-    made_by = None if unknown or model is None else model.identity.as_given() if vectors else model.identity
-    return Corpus(
-        index, model, store=store, made_by=made_by, checked=made_by is not None and not made_by.given, keys=keys
-    )
+NODES = Nodes()
 
 
 def contents_of(index: VectorStoreIndex) -> tuple[dict[str, BaseNode], list[list[float]]]:
@@ -250,6 +257,7 @@ class IndexVectors:
 class KeptNodes(KeptPassages):
     """Part of a retriever that was made of nodes, or opened from a folder: they come and go."""
 
+    _framework = NODES
     _corpus: phasegraph.graph.Corpus | None = None
     _uncounted = OWN_KEYS
     _embeds: BaseEmbedding | None = None
@@ -283,12 +291,7 @@ class KeptNodes(KeptPassages):
         StoreError
             If the folder or its vectors cannot be changed. Nothing is changed then.
         """
-        from phasegraph.graph import fields_of
-
-        corpus, held = self._changing(), held_by_id(nodes)
-        passages = passages_of(held, corpus.keys.title, fields_of(extractions, held))
-        self._add(passages, lambda: embedded(self._embeds, held, progress))
-        return list(held)
+        return self._add(nodes, extractions, progress)
 
     def _contents(self, documents: Iterable[BaseNode]) -> list[Content]:
         return [
@@ -300,14 +303,7 @@ class KeptNodes(KeptPassages):
         ]  # fmt: skip
 
     def _passages(self, items: Sequence[BaseNode]) -> list[dict[str, Any]]:
-        return passages_of({node.node_id: node for node in items}, self._changing().keys.title)
-
-    def _let_through(self, records: Sequence[Any], where: Any) -> tuple[Iterable[int], Collection[str]]:
-        filters = filters_of(where)
-        return matching_rows(records, filters), names_of(filters)
-
-    def _vectors(self, items: Sequence[BaseNode], progress: bool) -> Any:
-        return embedded(self._embeds, {node.node_id: node for node in items}, progress)
+        return NODES.passages_of({node.node_id: node for node in items}, self._changing().keys.title)
 
     def delete_ref_doc(self, ref_doc_id: str, delete_from_docstore: bool = False, **delete_kwargs: Any) -> None:
         """Delete all nodes of a document; a document that is not there is warned about.
@@ -417,12 +413,7 @@ class KeptNodes(KeptPassages):
         StoreError
             If the folder refuses the new vectors. The old vectors and the old model stay then.
         """
-        corpus = self._changing()
-
-        def vectors(records: Sequence[phasegraph.graph.PassageRecord]) -> Any:
-            return embedded(embed_model, {one.id: node_of(one) for one in records}, progress)
-
-        self._reembed(corpus, model_of(embed_model), vectors, embed_model)
+        self._reembed(embed_model, progress)
 
     async def areembed(self, embed_model: BaseEmbedding, **options: Any) -> None:
         """As :meth:`reembed`, without blocking the event loop."""
@@ -432,26 +423,3 @@ class KeptNodes(KeptPassages):
         """As :meth:`add_nodes`, without blocking the event loop."""
         ids: list[str] = await in_thread(lambda given: self.add_nodes(given, **options), nodes)
         return ids
-
-
-def folder_settings(*, vectors: bool) -> dict[str, object]:
-    """What a folder is to be opened with."""
-    return {"framework": FRAMEWORK, "vectors": vectors, **({"vector_store": "flat"} if vectors else {})}
-
-
-def opened(
-    path: str | os.PathLike[str],
-    embed_model: BaseEmbedding | None,
-    *,
-    vectors: bool,
-    progress: bool | None = False,
-    checks: bool = True,
-    vector_store: str | None = None,
-) -> phasegraph.graph.Corpus:
-    """The corpus of a folder, with its vectors where they are wanted."""
-    from phasegraph.graph import open_folder
-
-    return open_folder(
-        path, FRAMEWORK, model_of(embed_model), vectors=vectors, progress=progress, checks=checks,
-        vector_store=vector_store,
-    )  # fmt: skip

@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from llama_index.core.async_utils import asyncio_run
@@ -23,34 +22,28 @@ from llama_index.retrievers.phasegraph.conversion import (
     check_key,
     copy_of,
     embedding_instead,
-    held_by_id,
-    node_of,
 )
-from llama_index.retrievers.phasegraph.corpus import KeptNodes, built, folder_settings, opened
+from llama_index.retrievers.phasegraph.corpus import (
+    NODES,
+    KeptNodes,
+)
 from llama_index.retrievers.phasegraph.filters import (
-    SECONDS,
-    allowed_ids,
+    NodeFilter,
     check_filters,
     check_required,
     check_required_key,
     joined,
-    key_of,
-    matching_rows,
-    names_of,
 )
 from llama_index.retrievers.phasegraph.retriever_sources import OwnRetriever, RetrieverSource
 from phasegraph import InvalidTypeError, Ranking, Source
 from phasegraph.retrieval import (
     LONGEST_QUERY,
-    SUMMARY_PREFIX,
     EvidenceBlock,
-    FilterRefusedError,
-    MalformedAnswerError,
+    GraphPassages,
+    GraphSearch,
+    Indexing,
     Payloads,
-    Recent,
     SourceSpec,
-    Upstream,
-    as_ranking,
     check_count,
     check_query,
     in_thread,
@@ -58,9 +51,6 @@ from phasegraph.retrieval import (
     parameters_of,
     plain_evidence,
     unexpected_argument,
-    version_of,
-    warn,
-    without_gone,
 )
 
 if TYPE_CHECKING:
@@ -71,7 +61,7 @@ if TYPE_CHECKING:
 _SEED_HITS = 50
 
 
-class EntityGraphRetriever(KeptNodes, OwnRetriever):
+class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
     """Passages by personalised PageRank over an entity graph, with the path to each of them.
 
     Parameters
@@ -146,10 +136,8 @@ class EntityGraphRetriever(KeptNodes, OwnRetriever):
         if not isinstance(source, Source):
             raise InvalidTypeError(not_a_graph(graph))
         self.depends_on: tuple[str, ...] = tuple(getattr(source, "depends_on", ()))
-        self._lookup = Lookup.of(nodes)
-        self._whole = self._source = source
-        self._filters: MetadataFilters | None = None
-        self._parts = Recent(None if self._lookup.kind == "mapping" else SECONDS)
+        self._search = GraphSearch(source, Lookup.of(nodes), NODES)
+        self._filter: NodeFilter | None = None
         self._similarity_top_k = check_count("similarity_top_k", similarity_top_k)
         self._seeds = None if seeds is None else RetrieverSource("seeds", SourceSpec(retriever=seeds))
         self._metadata_key = check_key("metadata_key", metadata_key)
@@ -206,22 +194,8 @@ class EntityGraphRetriever(KeptNodes, OwnRetriever):
         **fields
             The other arguments of the retriever.
         """
-        from phasegraph.graph import graph_of_documents
-
-        held, embedder = held_by_id(nodes), Embedder.of(embed_model)
-        if extractor is None:
-            corpus = built(
-                held, embed_model, keys=phasegraph.graph.Keys(title_key, source_key),
-                vectors=vectors, triples=extractions, gazetteer=gazetteer,
-                tokenizer=tokenizer, progress=progress,
-            )  # fmt: skip
-            return cls._over(corpus, embed_model, fields)
-        graph = graph_of_documents(
-            ((name, node.metadata, node.get_content()) for name, node in held.items()),
-            title_key=title_key, embed=None if embedder is None else embedder.texts, vectors=vectors,
-            triples=extractions, extractor=extractor, gazetteer=gazetteer, tokenizer=tokenizer,
-        )  # fmt: skip
-        return cls(graph, held, embed_model=embed_model, **fields)
+        how = Indexing(extractions, gazetteer, tokenizer, title_key, source_key, progress)
+        return cls._of_passages(nodes, embed_model, how, vectors, extractor, fields)
 
     @classmethod
     @known_arguments
@@ -244,83 +218,10 @@ class EntityGraphRetriever(KeptNodes, OwnRetriever):
             If it was made for another framework, or with another model: `embed_model` embeds three of the nodes again
             to see that.
         """
-        corpus = opened(path, embed_model, vectors=False)
-        return cls._over(corpus, embed_model, fields)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write graph and nodes to a folder that is new or empty; the tokenizer must be one with a name."""
-        self._changing().save(path, folder_settings(vectors=False))
-
-    @classmethod
-    def _over(
-        cls, corpus: phasegraph.graph.Corpus, embed_model: BaseEmbedding | None,
-        fields: Mapping[str, Any],
-    ) -> Self:  # fmt: skip
-        made = cls(
-            corpus.source("graph"),
-            **{"nodes": phasegraph.graph.CorpusLookup(corpus, node_of), "embed_model": embed_model, **fields},
-        )
-        made._corpus, made._embeds = corpus, embed_model
-        return made
-
-    @classmethod
-    @known_arguments
-    def from_neo4j(
-        cls,
-        connection: phasegraph.neo4j.Neo4jConnection,
-        corpus: str | None = None,
-        *,
-        schema: str | phasegraph.neo4j.GraphSchema | None = None,
-        load: bool = True,
-        embed_model: BaseEmbedding | None = None,
-        **fields: Any,
-    ) -> Self:
-        """Take the graph and its passages' texts from Neo4j.
-
-        Parameters
-        ----------
-        connection : Neo4jConnection
-            Asked at once whether it answers; see ``Neo4jConnection.connect``.
-        corpus : str, optional
-            A corpus written by ``write_graph``; None for a graph that another library wrote.
-        schema : str or GraphSchema, optional
-            Who wrote the graph: ``"llama_index"``, ``"langchain"``, ``"neo4j_graphrag"``; None is our own where a
-            corpus is named, else detected.
-        load : bool, default True
-            Read the graph now and walk it in memory; or walk it in Neo4j, for graphs that are not to be held here
-            (only those of ``write_graph``), without the words of the passages. What changes in Neo4j later is seen with
-            False only.
-        embed_model : BaseEmbedding, optional
-            Embeds every passage and each query; with `load` only.
-        **fields
-            The other arguments of the retriever. Neo4j holds texts and titles: filters on other metadata need
-            ``nodes=`` (or a docstore), which then take the place of its texts, also in a fusion.
-
-        Raises
-        ------
-        InvalidInputError, InvalidTypeError
-            If there is no such corpus, no schema that fits, no passage, or an argument is out of range.
-        StoreError
-            If the server cannot be reached, refuses, or does not answer in time.
-        """
-        from phasegraph.neo4j import open_graph
-
-        embedder = Embedder.of(embed_model)
-        opened = open_graph(
-            connection, corpus, schema=schema, load=load,
-            embed=None if embedder is None else embedder.texts,
-            embed_query=None if embedder is None else embedder.query,
-        )  # fmt: skip
-        return cls(opened.source, **{"nodes": _Texts(opened), "embed_model": embed_model, **fields})
+        return cls._loaded(path, embed_model, fields)
 
     def _remodelled(self, model: BaseEmbedding) -> None:
         self._embed_model = model
-
-    @property
-    def corpus(self) -> phasegraph.graph.Corpus | None:
-        """The corpus of its nodes; None where it has none of its own."""
-        held = self._lookup.held
-        return held.corpus if isinstance(held, phasegraph.graph.CorpusLookup) else None
 
     @property
     def similarity_top_k(self) -> int:
@@ -340,87 +241,26 @@ class EntityGraphRetriever(KeptNodes, OwnRetriever):
     @property
     def look_up(self) -> Lookup | None:
         """Its nodes by id, for the other sources of a retriever; None where it has none, or shows a part of them."""
-        return None if self._lookup.kind == "none" or self._filters is not None else self._lookup
+        found = cast("Lookup", self._search.look_up)
+        return found if found.is_set and self._filter is None else None
 
     def whole_filters(self) -> MetadataFilters | None:
         """What every node must match."""
-        return self._filters
+        return None if self._filter is None else self._filter.filters
 
     def within(self, filters: MetadataFilters) -> Self:
         """The same retriever for nodes that match: others are neither walked through nor named."""
         checked = check_filters(filters)
-        if self._lookup.kind == "none":
-            raise FilterRefusedError("filters= needs the passages' metadata: pass nodes=")
         made = copy.copy(self)
-        made._filters = joined(self._filters, checked)
-        made._source = made._part()
+        made._filter = NodeFilter(cast("MetadataFilters", joined(self.whole_filters(), checked)))
+        made._search.within(made._filter)
         made._seeds = None if self._seeds is None else self._seeds.within(checked)
         return made
-
-    def _part(self, *, anew: bool = False) -> Source:
-        """The source for those nodes that the filters let through, made once while they stay what they are."""
-        from phasegraph.graph import passage_ids
-
-        whole, filters = cast("Any", self._whole), cast("MetadataFilters", self._filters)
-        size = len(self._lookup.held) if self._lookup.kind == "mapping" else -1
-        key = (size, version_of(whole), key_of(filters))
-
-        def made() -> Source:
-            held = self._lookup.held
-            narrowed: Source
-            if isinstance(held, phasegraph.graph.CorpusLookup):
-                narrowed = held.within(
-                    whole, key_of(filters), lambda records: matching_rows(records, filters), names_of(filters)
-                )
-            else:
-                allowed = allowed_ids(self._lookup(passage_ids(whole)).values(), filters)
-                narrowed = whole.within(allowed)
-            return narrowed
-
-        if anew:
-            self._parts.forget(key)
-        part: Source = self._parts.get(key, made)
-        return part
-
-    def _searched(self, query: str, limit: int | None, upstream: Upstream) -> tuple[Ranking, dict[str, BaseNode]]:
-        """The ranking and its nodes, all of them let through by the filters as they are now."""
-        from phasegraph.graph import summaries_in
-
-        for anew in (False, True):
-            found = self._source.search(query, limit, upstream)
-            ranking = found if isinstance(found, Ranking) else as_ranking("graph", found)
-            if self._filters is None and SUMMARY_PREFIX not in " ".join(ranking.ids):
-                return ranking, self._lookup(ranking.ids) if ranking.ids else {}
-            own = summaries_in(ranking)
-            ids = [one for one in ranking.ids if one not in own]
-            if self._filters is not None:
-                ids = list(dict.fromkeys(chain(ids, *(one.passages for one in own.values()))))
-            held = self._lookup(ids) if ids else {}
-            if self._filters is None:
-                break
-            kept = allowed_ids(held.values(), self._filters)
-            if all(one in kept for one in ids):
-                break
-            if anew and isinstance(self._lookup.held, phasegraph.graph.CorpusLookup):  # it changes while it is searched
-                ranking = without_gone(ranking, own, kept)
-                own = summaries_in(ranking)
-                break
-            if anew:
-                raise MalformedAnswerError("its graph returned nodes that do not match the filters")
-            self._source = self._part(anew=True)  # nodes were changed or deleted since
-        return ranking, held | _as_nodes(own, {} if self._filters is None else held)
-
-    def kept_ids(self) -> Iterable[str]:
-        """Ids of the nodes that it keeps itself; none where they come from a store."""
-        if isinstance(self._lookup.held, phasegraph.graph.CorpusLookup):
-            passages: Iterable[str] = self._lookup.held.corpus.index.records
-            return passages
-        return self._lookup.held if self._lookup.kind == "mapping" else ()
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         query, seeds = self._checked(query_bundle), None
         if self._require_filter is not None:
-            check_required(self._require_filter, self._filters)
+            check_required(self._require_filter, self.whole_filters())
         if self._seeds is not None and self._is_unseeded:
             bound: Any = self._seeds.bind(query_bundle)
             if hasattr(bound, "search"):
@@ -432,7 +272,7 @@ class EntityGraphRetriever(KeptNodes, OwnRetriever):
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         query, seeds = self._checked(query_bundle), None
         if self._require_filter is not None:
-            check_required(self._require_filter, self._filters)
+            check_required(self._require_filter, self.whole_filters())
         if self._seeds is not None and self._is_unseeded:
             bound: Any = self._seeds.bind(query_bundle)
             if hasattr(bound, "asearch"):
@@ -463,27 +303,17 @@ class EntityGraphRetriever(KeptNodes, OwnRetriever):
         if seeds is not None:
             upstream = dict.fromkeys(self.depends_on, seeds)
         with embedding_instead(bundle):
-            ranking, held = self._searched(bundle.query_str, limit, upstream)
+            ranking, held = self._search.search(bundle.query_str, limit, upstream, self._filter)
         missing = sum(one not in held for one in ranking.ids)
-        if missing and asked is not None:
-            pass  # the retriever that fuses has other sources for their texts, and says what none of them holds
-        elif missing and self._lookup.kind == "none":
-            warn(
-                "nodes= was not given: the passages that the walk found have an id and no text",
-                stacklevel=2,
-            )
-        elif missing:
-            warn(
-                f"nodes= has no node for {missing} of {len(ranking)} passages that the walk found: they are left out",
-                stacklevel=2,
-            )
+        if asked is None:  # else the retriever that fuses has other sources for their texts, and warns
+            self._search.warn_of_missing(missing, len(ranking))
         if asked is not None:
             ids = [one for one in ranking.ids if one in held]
             asked.ranking = replace(ranking, payloads=Payloads(ids, [held[one] for one in ids], ranking.payloads))
         found = []
         for row, (identifier, score) in enumerate(zip(ranking.ids, ranking.scores.tolist(), strict=True)):
             node = held.get(identifier)
-            if node is None and self._lookup.kind == "none":
+            if node is None and not self._search.look_up.is_set:
                 node = TextNode(id_=identifier, text="")
             if node is not None and asked is None:
                 node = copy_of(node, node.id_, self._metadata_key, self._block(ranking, row, score))
@@ -496,30 +326,3 @@ class EntityGraphRetriever(KeptNodes, OwnRetriever):
             return None
         path = plain_evidence(ranking.payloads.get(ranking.ids[row]))
         return EvidenceBlock({"score": score, "rank": row + 1, **(path if isinstance(path, dict) else {"path": path})})
-
-
-def _as_nodes(summaries: Mapping[str, phasegraph.graph.Summary], held: Mapping[str, BaseNode]) -> dict[str, BaseNode]:
-    """Summaries as nodes, with the metadata in which their passages, where they are known, agree."""
-    found: dict[str, BaseNode] = {}
-    for name, one in summaries.items():
-        known = [held[passage].metadata for passage in one.passages] if held else [{}]
-        shared = {key: value for key, value in known[0].items() if all(each.get(key) == value for each in known)}
-        own = {"summary_level": one.level, "summary_of": list(one.passages)}
-        found[name] = TextNode(
-            id_=name, text=one.text, metadata={**shared, **own}, excluded_llm_metadata_keys=list(own),
-            excluded_embed_metadata_keys=list(own),
-        )  # fmt: skip
-    return found
-
-
-class _Texts:
-    """The nodes of a graph in Neo4j by their ids, titles as metadata."""
-
-    def __init__(self, opened: Any) -> None:
-        self._texts = opened.texts
-
-    def __call__(self, ids: Sequence[str]) -> dict[str, BaseNode]:
-        return {
-            name: TextNode(id_=name, text=text, metadata={"title": title} if title else {})
-            for name, (title, text) in self._texts(ids).items()
-        }

@@ -6,6 +6,7 @@ import copy
 import importlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -118,6 +119,26 @@ def matching_rows(nodes: Sequence[Any], filters: MetadataFilters) -> list[int]:
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class NodeFilter:
+    """Checked filters as the core reads them."""
+
+    filters: MetadataFilters
+    key: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", key_of(self.filters))
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The metadata keys that they ask for."""
+        return names_of(self.filters)
+
+    def rows(self, hits: Sequence[Any]) -> list[int]:
+        """The places of the nodes that they let through."""
+        return matching_rows(hits, self.filters)
+
+
 def allowed_ids(nodes: Iterable[BaseNode], filters: MetadataFilters) -> set[str]:
     """Ids of the nodes that they let through."""
     held = list(nodes)
@@ -187,7 +208,7 @@ def _bm25_within(retriever: Any, filters: MetadataFilters) -> BaseRetriever:
 
 _indexes: WeakKeyDictionary[Any, Recent] = WeakKeyDictionary()
 _rows: WeakKeyDictionary[Any, Recent] = WeakKeyDictionary()
-SECONDS = 60.0
+_SECONDS = 60.0
 """How long it is remembered which nodes of a store filters let through."""
 
 
@@ -254,7 +275,7 @@ def _faiss_within(retriever: Any, filters: MetadataFilters) -> Any:
         return SelectedIndex(index, sorted(int(row) for row, name in names.items() if name in kept))
 
     made, store = copy.copy(retriever), copy.copy(retriever._vector_store)
-    recent = _rows.setdefault(retriever._index, Recent(SECONDS))
+    recent = _rows.setdefault(retriever._index, Recent(_SECONDS))
     store._faiss_index = recent.get((key_of(filters), len(names), id(index)), selected)
     made._vector_store = store
     return made

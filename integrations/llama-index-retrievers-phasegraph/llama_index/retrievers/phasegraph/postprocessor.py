@@ -11,16 +11,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from llama_index.retrievers.phasegraph.conversion import access_of, check_key, nodes_of, ranking_of, reader_of, unpack
 from phasegraph import FusionPipeline, InvalidInputError, InvalidTypeError, Ranking, Result
-from phasegraph.retrieval import (
-    FirstAnswers,
-    HitFields,
-    HitReader,
-    SelectedHit,
-    check_count,
-    decide_lists,
-    list_pipeline,
-    unexpected_argument,
-)
+from phasegraph.retrieval import HitFields, HitReader, ListFuser, check_count, list_pipeline, unexpected_argument
 
 
 class PhaseGraphPostprocessor(BaseNodePostprocessor):
@@ -60,10 +51,7 @@ class PhaseGraphPostprocessor(BaseNodePostprocessor):
     top_n: int
     group_by: str
     metadata_key: str | None
-    _pipeline: FusionPipeline = PrivateAttr()
-    _fields: dict[str, HitFields] = PrivateAttr()
-    _readers: dict[str, HitReader] = PrivateAttr(default_factory=dict)
-    _watch: FirstAnswers = PrivateAttr(default_factory=FirstAnswers)
+    _fuser: ListFuser = PrivateAttr()
 
     def __init__(
         self,
@@ -81,20 +69,17 @@ class PhaseGraphPostprocessor(BaseNodePostprocessor):
             raise unexpected_argument(name, known)
         if check_key("group_by", group_by) is None:
             raise InvalidTypeError("group_by must be a metadata key; got None")
-        if not isinstance(fields, Mapping | None):
-            raise InvalidTypeError(f"fields must be a mapping of names to HitFields; got {type(fields).__name__}")
-        for name, given in (fields or {}).items():
-            if not isinstance(given, HitFields):
-                raise InvalidTypeError(f"fields[{name!r}] must be HitFields; got {type(given).__name__}")
         chosen = list_pipeline(pipeline, weights, None if top_n is None else check_count("top_n", top_n))
         stated: dict[str, Any] = {
             "top_n": chosen.k,
             "group_by": group_by,
             "metadata_key": check_key("metadata_key", metadata_key),
         }
+        fuser = ListFuser(
+            chosen, fields, access_of(), hits="nodes", unpack=unpack, reader_of=reader_of, ranking_of=_ranking
+        )
         super().__init__(**stated, **kwargs)
-        self._pipeline = chosen
-        self._fields = dict(fields or {})
+        self._fuser = fuser
 
     @classmethod
     def class_name(cls) -> str:
@@ -111,14 +96,11 @@ class PhaseGraphPostprocessor(BaseNodePostprocessor):
         query : str, optional
             For priors that read it.
         """
-        return nodes_of(*self._decided(lists, query), self.metadata_key)
+        return nodes_of(*self._fuser.decide(lists, query), self.metadata_key)
 
     def explain(self, lists: Mapping[str, Any], query: str | None = None) -> Result:
         """The whole answer; parameters as in :meth:`fuse`."""
-        return self._decided(lists, query)[0]
-
-    def _decided(self, lists: Mapping[str, Any], query: str | None) -> tuple[Result, list[SelectedHit]]:
-        return decide_lists(self._pipeline, lists, self._read, query, access_of(), self._watch)
+        return self._fuser.decide(lists, query)[0]
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
@@ -135,12 +117,6 @@ class PhaseGraphPostprocessor(BaseNodePostprocessor):
             lists.setdefault(name, []).append(hit)
         return self.fuse(lists, None if query_bundle is None else query_bundle.query_str)
 
-    def _read(self, name: str, given: Any, notes: list[str]) -> Ranking:
-        try:
-            hits = unpack(given)
-        except InvalidTypeError as error:
-            raise InvalidTypeError(f"lists[{name!r}]: {error}") from error
-        reader = self._readers.get(name)
-        if reader is None:
-            reader = self._readers.setdefault(name, reader_of(name, self._fields.get(name, HitFields())))
-        return ranking_of(reader, hits, None, notes)
+
+def _ranking(reader: HitReader, hits: list[NodeWithScore], notes: list[str]) -> Ranking:
+    return ranking_of(reader, hits, None, notes)

@@ -61,22 +61,20 @@ from llama_index.retrievers.phasegraph.filters import (
 from phasegraph import InvalidInputError, InvalidTypeError, Ranking
 from phasegraph.retrieval import (
     AnySource,
-    Attempts,
     Calibrating,
-    Deletions,
-    LookUps,
     MalformedAnswerError,
     Nearest,
     Payloads,
     Recent,
     RewrittenQuery,
+    SourceCall,
     SourceSpec,
     Upstream,
+    WrappedSource,
     adapted,
+    as_ranking,
     asearch_of,
-    completed,
     describe_type,
-    in_thread,
     known_direction,
     note_dropped,
     parameters_of,
@@ -84,7 +82,6 @@ from phasegraph.retrieval import (
     shown,
     turn,
     with_passages,
-    within_filter,
 )
 
 TAG = "phasegraph_source"
@@ -473,47 +470,37 @@ def own_bundle(bundle: QueryBundle, query: str) -> QueryBundle:
     return replace(bundle, custom_embedding_strs=None if texts is None else list(texts))
 
 
-class RetrieverSource:
+class RetrieverSource(WrappedSource):
     """One source between calls: what to ask, how to ask it, how to read it."""
 
     def __init__(self, name: str, spec: SourceSpec) -> None:
         given = adapted(spec.retriever)
-        self.name = name
-        self.resolve = spec.fields.resolve
         self.core = not hasattr(given, "retrieve") and (search_of(given) or asearch_of(given)) is not None
         self.whole: Any = given if self.core else as_retriever(given)
         self.shown: Any = given if isinstance(self.whole, FunctionRetriever) else self.whole
         self.retriever: Any = self.whole
         self.filters: MetadataFilters | None = None
-        self.reader = reader_of(name, spec.fields, _known(self.retriever))
-        self.look_ups: LookUps = {}
+        super().__init__(name, spec.fields, reader_of(name, spec.fields, _known(self.retriever)))
         self.seen = Seen(Nearest(), Recent())
         walks = getattr(self.whole, "walks", False) is True
         look_up: Lookup | None = cast("Any", self.whole).look_up if walks else None
         named = self.core or isinstance(self.whole, FunctionRetriever) or walks
         self.names_only = named and self.resolve is None
-        self._has_own_ids = spec.fields.id is None
-        self.has_nodes = look_up is not None
-        self.deletions = Deletions(name)
-        self._corpus: Sequence[str] = ()
-        if self._has_own_ids and is_bm25(self.whole):
-            self._corpus = self.reader.identities.learn((one, {}, "") for one in bm25_ids(self.whole))
-        elif self._has_own_ids and walks:
-            self._corpus = list(cast("Any", self.whole).kept_ids())
+        self.has_texts = look_up is not None
+        if self.has_own_ids and is_bm25(self.whole):
+            self.held_ids = self.reader.identities.learn((one, {}, "") for one in bm25_ids(self.whole))
+        elif self.has_own_ids and walks:
+            self.held_ids = list(cast("Any", self.whole).kept_ids())
         self.knowledge = is_knowledge(self.retriever)
         self.unordered = is_unordered(self.retriever)
         self.own_chunks = not self.knowledge or names_own_chunks(self.retriever)
-        resolve_awaits = inspect.iscoroutinefunction(self.resolve)
         blocks, awaits = not getattr(self.retriever, "asynchronous", False), is_asynchronous(self.retriever)
         if self.core:
             from phasegraph.graph import prepare
 
             prepare(given)
             blocks, awaits = search_of(given) is not None, asearch_of(given) is not None
-        blocks, awaits = blocks and not resolve_awaits, awaits and (self.resolve is None or resolve_awaits)
-        if resolve_awaits and not awaits:
-            raise InvalidTypeError(f"retrievers[{name!r}].resolve must be a plain function; its retriever is not async")
-        self._bound: type[_Bound] = _Either if blocks and awaits else _Blocking if blocks else _Awaiting
+        self.settle(blocks=blocks, awaits=awaits)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -534,15 +521,15 @@ class RetrieverSource:
 
     def own_filters(self) -> MetadataFilters | None:
         """What it lets through by itself."""
-        if isinstance(self.whole, Calibrating):
-            return cast("Any", self.whole).whole_filters()  # type: ignore[no-any-return]
+        if isinstance(self.whole, OwnRetriever):
+            return self.whole.whole_filters()
         held = getattr(self.whole, "_filters", None)
         return held if isinstance(held, MetadataFilters) and held.filters else None
 
     def look_up(self) -> Lookup | None:
         """Nodes by id, of the store behind it; None where there is none, or it shows a part of it only."""
         whole = self.whole
-        if not self._has_own_ids:
+        if not self.has_own_ids:
             return None
         if getattr(whole, "walks", False) is True:
             return cast("Lookup | None", whole.look_up)
@@ -558,59 +545,77 @@ class RetrieverSource:
 
     def live(self) -> Lookup | None:
         """The store behind it, to be asked what it holds now, whatever part of it is shown; None for what is copied."""
-        if not self._has_own_ids:
+        if not self.has_own_ids:
             return None
-        if self.has_nodes:
-            return None if self._corpus else self.whole.look_up
+        if self.has_texts:
+            return None if self.held_ids else self.whole.look_up
         if not isinstance(self.whole, VectorIndexRetriever):
             return None
         return Lookup.of(self.whole._index)
 
-    def borrow(self, others: Mapping[str, RetrieverSource]) -> None:
-        """Take the texts of passages that it only names from the other sources of its retriever, and ask their stores.
-
-        What it holds in memory, and the store no longer, was deleted.
-        """
-        live = {name: one.live() for name, one in others.items() if one is not self and self._corpus}
-        self.deletions = Deletions(
-            self.name, self._corpus, {name: one for name, one in live.items() if one is not None}
-        )
-        if self.names_only:
-            held = {name: one.look_up() for name, one in others.items() if one is not self}
-            self.look_ups = {name: one for name, one in held.items() if one is not None}
-
     def bind(self, bundle: QueryBundle) -> AnySource:
         """The source of one call, which gets a copy of `bundle`."""
-        return cast("AnySource", self._bound(self, bundle))
+        return self.bound(_Call(self, bundle))
 
 
-class _Bound:
-    """A source bound to one call; `notes` takes what had to be handled."""
+class _Call(SourceCall):
+    """One call of a source."""
 
-    __slots__ = ("bundle", "notes", "source")
+    __slots__ = ("bundle",)
 
-    def __init__(self, source: RetrieverSource, bundle: QueryBundle) -> None:
-        self.source = source
+    def __init__(self, source: RetrieverSource, bundle: QueryBundle, notes: list[str] | None = None) -> None:
+        super().__init__(source, is_filtered=source.filters is not None, notes=notes)
         self.bundle = bundle
-        self.notes: list[str] = []
+
+    def passes(self, hit: BaseNode) -> bool:
+        """Whether the filters let a node through."""
+        return bool(matching_rows([hit], self.source.filters))
 
     def for_query(self, query: RewrittenQuery) -> Self:
-        """The same source for a rewritten query; notes are shared."""
-        made = type(self)(self.source, query.native)
-        made.notes = self.notes
-        return made
+        """The same call with a rewritten query; notes are shared."""
+        return type(self)(self.source, query.native, self.notes)
 
-    def read(self, asked: Any, hits: object, limit: int | None) -> Ranking:
+    def ask(self, query: str, limit: int | None, upstream: Upstream) -> object:
+        """The retriever that was asked, and its answer."""
+        source = self.source
+        if source.core:
+            return None, source.retriever.search(query, limit, upstream)
+        with instrument_tags(self._tags()):
+            asked, bundle = prepared(source.retriever, limit, upstream, source.seen), own_bundle(self.bundle, query)
+            if is_unheard(asked):
+                return asked, asked._handle_recursive_retrieval(bundle, asked._retrieve(bundle))
+            return asked, asked.retrieve(bundle)
+
+    async def aask(self, query: str, limit: int | None, upstream: Upstream) -> object:
+        """As :meth:`ask`, awaited."""
+        source = self.source
+        if source.core:
+            return None, await source.retriever.asearch(query, limit, upstream)
+        with instrument_tags(self._tags()):
+            asked, bundle = prepared(source.retriever, limit, upstream, source.seen), own_bundle(self.bundle, query)
+            if is_unheard(asked):
+                return asked, await asked._ahandle_recursive_retrieval(bundle, await asked._aretrieve(bundle))
+            return asked, await asked.aretrieve(bundle)
+
+    def _tags(self) -> dict[str, Any]:
+        """Tags of the events and spans inside: the source's name among them."""
+        return {**active_instrument_tags.get(), TAG: self.source.name}
+
+    def read(self, answer: Any, limit: int | None) -> Ranking:
         """The hits that the filters let through, as a ranking: the retriever's own, where it handed one over."""
-        source, notes = self.source, self.notes
+        (asked, hits), source, notes = answer, self.source, self.notes
+        if source.core:
+            found = hits if isinstance(hits, Ranking) else as_ranking(source.name, hits)
+            # Its payloads, paths as a rule, are evidence and no nodes.
+            return replace(found, source=source.name, payloads=Payloads((), (), found.payloads))
         exchange = asked.exchange if isinstance(asked, OwnRetriever) else None
         if exchange is not None and exchange.ranking is not None:
             return self._checked(replace(exchange.ranking, source=source.name))
         lost = vars(asked).get(_INSERT)
-        found = unpack(hits)
-        kept = found if source.filters is None else only_matching(found, source.filters)
+        unpacked = unpack(hits)
+        kept = unpacked if source.filters is None else only_matching(unpacked, source.filters)
         before = 0 if exchange is None else exchange.dropped
-        note_dropped(before + len(found) - len(kept), before + len(found), notes)
+        note_dropped(before + len(unpacked) - len(kept), before + len(unpacked), notes)
         ranking = self._ranking(exchange, kept, limit)
         return ranking if lost is None else source.deletions.counted(ranking, lost.count, notes)
 
@@ -644,45 +649,39 @@ class _Bound:
                 raise MalformedAnswerError(f"source {self.source.name!r} returned nodes that do not match the filters")
         return ranking
 
-    def core_ranking(self, answer: Any) -> Any:
-        """The answer of a source of the core: its payloads, paths as a rule, are evidence and no nodes."""
-        if not isinstance(answer, Ranking):
-            return answer
-        return replace(answer, source=self.source.name, payloads=Payloads((), (), answer.payloads))
+    def unpack(self, answer: object) -> list[NodeWithScore]:
+        """Nodes in whatever form ``resolve`` gave them."""
+        return unpack(answer)
 
-    def resolved(self, ranking: Ranking, found: object) -> Ranking:
-        """The ranking with the passages that ``resolve`` gave, as far as the filters let them through."""
-        ranking = with_passages(ranking, found, unpack, as_node, self.notes)
-        filters = self.source.filters
-        if filters is None:
-            return ranking
-        return within_filter(ranking, lambda one: bool(matching_rows([one], filters)), self.notes)
+    def passage(self, identifier: str, value: Any) -> BaseNode:
+        """What ``resolve`` gave of a passage, as a node."""
+        return as_node(identifier, value)
 
-    def borrowed(self, ranking: Ranking, upstream: Upstream) -> Ranking:
-        """The ranking with the texts that other sources have (none within a filter), and none that is gone."""
-        source = self.source
-        if source.names_only and source.filters is None:
-            ranking = completed(
-                ranking, upstream.values(), source.look_ups, self.notes, source.deletions, own=source.has_nodes
-            )
-        return source.deletions.checked(ranking, upstream, self.notes) if source.deletions else ranking
+    def with_own_texts(self, ranking: Ranking) -> Ranking:
+        """The ranking with the nodes of passages of which only a triple is at hand."""
+        for store in self._stores:
+            wanted = _without_text(ranking)
+            ranking = self._with_nodes(ranking, store.get_llama_nodes(wanted)) if wanted else ranking
+        return ranking
+
+    async def awith_own_texts(self, ranking: Ranking) -> Ranking:
+        """As :meth:`with_own_texts`, awaited."""
+        for store in self._stores:
+            wanted = _without_text(ranking)
+            ranking = self._with_nodes(ranking, await store.aget_llama_nodes(wanted)) if wanted else ranking
+        return ranking
 
     @property
-    def stores(self) -> list[Any]:
-        """Stores that may have the texts of passages of which the source gives triples."""
+    def _stores(self) -> list[Any]:
         return stores_of(self.source.retriever) if self.source.knowledge else []
 
-    def texts_wanted(self, ranking: Ranking) -> list[str]:
-        """Ids of passages of which only a triple is at hand."""
-        return [one for one in ranking.ids if isinstance(ranking.payloads.get(one), TripleNode)]
-
-    def with_texts(self, ranking: Ranking, nodes: list[BaseNode]) -> Ranking:
-        """The ranking with the store's own nodes."""
+    def _with_nodes(self, ranking: Ranking, nodes: list[BaseNode]) -> Ranking:
         return with_passages(ranking, {node.node_id: node for node in nodes}, unpack, as_node, [])
 
-    def tags(self) -> dict[str, Any]:
-        """Tags of the events and spans inside: the source's name among them."""
-        return {**active_instrument_tags.get(), TAG: self.source.name}
+
+def _without_text(ranking: Ranking) -> list[str]:
+    """Ids of passages of which only a triple is at hand."""
+    return [one for one in ranking.ids if isinstance(ranking.payloads.get(one), TripleNode)]
 
 
 _NULL = {NullEventHandler, NullSpanHandler}
@@ -713,60 +712,3 @@ def is_unheard(retriever: Any) -> bool:
             return False
         dispatcher = dispatcher.parent if dispatcher.propagate else None
     return True
-
-
-class _Blocking(_Bound):
-    __slots__ = ()
-
-    def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
-        source = self.source
-        if source.core:
-            ranking = self.core_ranking(source.retriever.search(query, limit, upstream))
-        else:
-            for attempt in Attempts(limit, self.notes, within=source.filters is not None):
-                with attempt as count, instrument_tags(self.tags()):
-                    asked = prepared(source.retriever, count, upstream, source.seen)
-                    bundle = own_bundle(self.bundle, query)
-                    if is_unheard(asked):
-                        hits = asked._handle_recursive_retrieval(bundle, asked._retrieve(bundle))
-                    else:
-                        hits = asked.retrieve(bundle)
-            ranking = self.read(asked, hits, limit)
-        if source.resolve is not None and len(ranking):
-            return self.resolved(ranking, source.resolve(ranking.ids))
-        for store in self.stores:
-            wanted = self.texts_wanted(ranking)
-            ranking = self.with_texts(ranking, store.get_llama_nodes(wanted)) if wanted else ranking
-        return self.borrowed(ranking, upstream) if isinstance(ranking, Ranking) else ranking
-
-
-class _Awaiting(_Bound):
-    __slots__ = ()
-
-    async def asearch(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
-        source = self.source
-        if source.core:
-            ranking = self.core_ranking(await source.retriever.asearch(query, limit, upstream))
-        else:
-            for attempt in Attempts(limit, self.notes, within=source.filters is not None):
-                with attempt as count, instrument_tags(self.tags()):
-                    asked = prepared(source.retriever, count, upstream, source.seen)
-                    bundle = own_bundle(self.bundle, query)
-                    if is_unheard(asked):
-                        hits = await asked._ahandle_recursive_retrieval(bundle, await asked._aretrieve(bundle))
-                    else:
-                        hits = await asked.aretrieve(bundle)
-            ranking = self.read(asked, hits, limit)
-        if source.resolve is not None and len(ranking):
-            found = source.resolve(ranking.ids)
-            return self.resolved(ranking, await found if inspect.isawaitable(found) else found)
-        for store in self.stores:
-            wanted = self.texts_wanted(ranking)
-            ranking = self.with_texts(ranking, await store.aget_llama_nodes(wanted)) if wanted else ranking
-        if not source.names_only or not isinstance(ranking, Ranking):
-            return cast("Ranking", ranking)
-        return cast("Ranking", await in_thread(lambda found: self.borrowed(found, upstream), ranking))
-
-
-class _Either(_Blocking, _Awaiting):
-    __slots__ = ()

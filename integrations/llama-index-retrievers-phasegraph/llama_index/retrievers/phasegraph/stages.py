@@ -15,7 +15,7 @@ from llama_index.core.tools.types import ToolMetadata
 from llama_index.retrievers.phasegraph.conversion import text_model
 from llama_index.retrievers.phasegraph.retriever_sources import awaits, rewritten_query
 from phasegraph import InvalidInputError, InvalidTypeError, Ranking
-from phasegraph.retrieval import Passage, RewrittenQuery, StageAdapter, is_number
+from phasegraph.retrieval import ModelFunction, Passage, RewrittenQuery, StageAdapter, read_kept
 
 
 class TransformStep:
@@ -35,18 +35,13 @@ class TransformStep:
         return bundle.query_str if bundle.custom_embedding_strs is None else rewritten_query(bundle)
 
 
-class PostprocessorModel:
+class PostprocessorModel(ModelFunction):
     """A node postprocessor as a reranker: the scores that it gives, or the order of what it keeps."""
 
     reads_hits = True
 
     def __init__(self, model: BaseNodePostprocessor) -> None:
-        self.model = model
-        if awaits(model, "_postprocess_nodes", "_apostprocess_nodes"):
-            self.acall = self._acall
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return PostprocessorModel, (self.model,)
+        super().__init__(model, awaits=awaits(model, "_postprocess_nodes", "_apostprocess_nodes"))
 
     def __call__(self, query: str, passages: Sequence[Passage]) -> Ranking:
         """The ranking of what it keeps."""
@@ -75,20 +70,14 @@ def _copy(passage: Passage, node: BaseNode | None) -> TextNode:
 
 
 def _ranked(passages: Sequence[Passage], kept: Any) -> Ranking:
-    if isinstance(kept, str | bytes | Mapping) or not isinstance(kept, Sequence):
-        raise InvalidTypeError(f"a postprocessor must give nodes; got {type(kept).__name__}")
     known = {one.id for one in passages}
-    scores: dict[str, float | None] = {}
-    for hit in kept:
+
+    def read(hit: object) -> tuple[str | None, float | None]:
         if not isinstance(hit, NodeWithScore):
             raise InvalidTypeError(f"a postprocessor must give nodes with scores; got {type(hit).__name__}")
-        if hit.node.node_id in known:
-            scores.setdefault(hit.node.node_id, hit.score)
-    if kept and not scores:
-        raise InvalidInputError("a postprocessor must give nodes that it was given, under their ids; got others")
-    given = list(scores.values())
-    falling = all(map(is_number, given)) and given == sorted(given, reverse=True)  # type: ignore[type-var]
-    return Ranking.from_hits("rerank", list(scores), given if falling else None)
+        return hit.node.node_id if hit.node.node_id in known else None, hit.score
+
+    return read_kept(kept, read, model="postprocessor", hits="nodes", told_by="under their ids")
 
 
 class SelectorRouter:

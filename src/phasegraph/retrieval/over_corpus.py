@@ -1,0 +1,284 @@
+"""How the retrievers of both integrations are made of passages, opened from a folder, or put over a store."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import phasegraph  # its rooms graph and neo4j are loaded when they are first named: they bring scipy.sparse
+from phasegraph._support.progress import with_progress
+from phasegraph._support.validation import known_arguments
+from phasegraph.errors import InvalidTypeError
+from phasegraph.retrieval.framework import Framework
+from phasegraph.retrieval.graph_search import GraphSearch
+from phasegraph.retrieval.kept import KeptPassages
+from phasegraph.retrieval.source_config import PIPELINE
+from phasegraph.sources.protocol import Source
+
+if TYPE_CHECKING:
+    import phasegraph.graph
+    import phasegraph.neo4j
+
+_MANY = 256
+"""Passages above which a bar is shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Indexing:
+    """How a caller wants passages read: the arguments that every constructor over passages has."""
+
+    triples: Any = None
+    gazetteer: Iterable[str] = ()
+    tokenizer: Any = "english"
+    title_key: str = "title"
+    source_key: str | None = None
+    progress: bool | None = True
+
+
+def build_corpus(
+    framework: Framework,
+    held: Mapping[str, Any],
+    model: Any,
+    how: Indexing,
+    *,
+    vectors: Any = None,
+    store: Any = None,
+    kept: bool = False,
+) -> phasegraph.graph.Corpus:
+    """A corpus of hits, in memory, with their vectors in a store if there is one; to be `kept` in a folder.
+
+    `vectors` are those of the hits: None has them embedded, an empty list is none at all.
+    """
+    from phasegraph.graph import Corpus, GraphIndex, Keys, check_passages, check_source_key, check_title_key
+
+    passages, embedder = framework.passages_of(held, how.title_key), framework.model_of(model)
+    metadata = [one["metadata"] for one in passages]
+    check_title_key(how.title_key, metadata)
+    check_source_key(how.source_key, metadata)
+    check_passages(passages, kept=kept, tokenizer=how.tokenizer)  # before anything is embedded
+    given = vectors is not None and len(vectors) > 0
+    if vectors is None:
+        vectors = framework.embedded(model, list(held.values()), how.progress)
+    elif not given:
+        vectors = None
+    many = how.progress if len(passages) > _MANY else False
+    index = GraphIndex.build(
+        passages, triples=how.triples, embeddings=vectors, gazetteer=how.gazetteer, tokenizer=how.tokenizer,
+        progress=lambda rows: with_progress(rows, many, label="index", unit="passage"),
+    )  # fmt: skip
+    made_by = None
+    if embedder is not None and store is None and (given or not framework.carries_vectors(held.values())):
+        made_by = embedder.identity.as_given() if given else embedder.identity
+    checked = made_by is not None and not given
+    return Corpus(
+        index, embedder, store=store, made_by=made_by, checked=checked, keys=Keys(how.title_key, how.source_key)
+    )
+
+
+class FusedPassages(KeptPassages):
+    """Part of a fused retriever that is made of passages, opened from a folder, or put over a store of the user's."""
+
+    @classmethod
+    def _graph_retriever(cls, source: Any, hits: Any, model: Any, name: str) -> Any:
+        """The framework's entity-graph retriever over a source."""
+        raise NotImplementedError
+
+    @classmethod
+    def _of_passages(
+        cls, hits: Iterable[Any], model: Any, how: Indexing, path: Any, fields: Mapping[str, Any],
+        tried: Mapping[str, Any] | None = None, *, vector_store: str,
+    ) -> Self:  # fmt: skip
+        """The retriever of hits, kept in a folder if there is a `path`, its vectors then searched by `vector_store`.
+
+        `tried` are the fields as far as they can be tried on a sample before anything is embedded.
+        """
+        from phasegraph.graph import check_new, check_store, sample_corpus
+
+        framework = cls._framework
+        framework.check_model(model)
+        check_store(vector_store)
+        if path is not None:
+            check_new(Path(path))
+        cls._over(sample_corpus(framework.model_of(model)), model, fields if tried is None else tried)
+        held = framework.held_by_id(hits)
+        corpus = build_corpus(framework, held, model, how, kept=path is not None)
+        if path is None:
+            return cls._over(corpus, model, fields)
+        corpus.save(path, cls._folder_settings(vectors=True))
+        checks = framework.carries_vectors(held.values())
+        return cls._opened(path, model, fields, how.progress, checks=checks, vector_store=vector_store)
+
+    @classmethod
+    def _loaded(
+        cls, path: str | os.PathLike[str], model: Any, fields: Mapping[str, Any], *, reembed: bool,
+        vector_store: str | None,
+    ) -> Self:  # fmt: skip
+        """The retriever in a folder, all of its passages embedded anew if wanted."""
+        cls._framework.check_model(model)
+        made = cls._opened(path, model, fields, False, checks=not reembed, vector_store=vector_store)
+        if reembed:
+            made._reembed(model, True)
+        return made
+
+    @classmethod
+    def _opened(
+        cls, path: str | os.PathLike[str], model: Any, fields: Mapping[str, Any], progress: bool | None, *,
+        checks: bool, vector_store: str | None,
+    ) -> Self:  # fmt: skip
+        corpus = cls._open(path, model, vectors=True, progress=progress, checks=checks, vector_store=vector_store)
+        if (Path(path) / PIPELINE).is_file() and not fields.keys() & {"pipeline", "weights", "accept", "selection"}:
+            fields = {**fields, "pipeline": Path(path) / PIPELINE}
+        return cls._over(corpus, model, fields)
+
+    @classmethod
+    def _over(
+        cls, corpus: phasegraph.graph.Corpus, model: Any, fields: Mapping[str, Any], store: Any = None
+    ) -> Self:  # fmt: skip
+        """The retriever of a corpus, its vectors in a `store` of the user's or its own."""
+        from phasegraph.graph import CorpusLookup
+
+        hits = CorpusLookup(corpus, cls._framework.of_record)
+        names: tuple[Any, ...] = ("graph", "lexical") if store is not None else ("graph", "lexical", "vector")
+        sources = {name: cls._graph_retriever(corpus.source(name), hits, model, name) for name in names}
+        sources["graph"]._corpus = corpus
+        if store is not None:
+            sources["vector"] = store
+        others = fields.get("retrievers") or {}
+        if not isinstance(others, Mapping):
+            raise InvalidTypeError("retrievers must be a mapping of names where the retriever is made of documents")
+        sources |= others
+        vector, graph = sources.pop("vector"), sources.pop("graph")
+        made = cls(**{**fields, "vector": vector, "graph": graph, "retrievers": sources})
+        made._corpus, made._embeds = corpus, model
+        return made
+
+    def documents(self) -> dict[str, int]:
+        """Passages by document, as `source_key` names it; under ``""`` those that name none."""
+        return self._counts()
+
+
+class GraphPassages(KeptPassages):
+    """Part of an entity-graph retriever: made of passages, opened from a folder, or read from Neo4j."""
+
+    _search: GraphSearch
+
+    @property
+    def _source(self) -> Source:
+        """The source of the core that it asks, which its ``repr`` names."""
+        return self._search.source
+
+    @property
+    def corpus(self) -> phasegraph.graph.Corpus | None:
+        """The corpus of its passages; None where it has none of its own."""
+        found: phasegraph.graph.Corpus | None = self._search.look_up.corpus
+        return found
+
+    def kept_ids(self) -> Iterable[str]:
+        """Ids of the passages that it keeps itself; none where they come from a store."""
+        return self._search.look_up.kept_ids
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write graph and passages to a folder that is new or empty; the tokenizer must be one with a name."""
+        self._changing().save(path, self._folder_settings(vectors=False))
+
+    @classmethod
+    @known_arguments
+    def from_neo4j(
+        cls,
+        connection: phasegraph.neo4j.Neo4jConnection,
+        corpus: str | None = None,
+        *,
+        schema: str | phasegraph.neo4j.GraphSchema | None = None,
+        load: bool = True,
+        **fields: Any,
+    ) -> Self:
+        """Take the graph and its passages' texts from Neo4j.
+
+        Parameters
+        ----------
+        connection : Neo4jConnection
+            Asked at once whether it answers; see ``Neo4jConnection.connect``.
+        corpus : str, optional
+            A corpus written by ``write_graph``; None for a graph that another library wrote.
+        schema : str or GraphSchema, optional
+            Who wrote the graph: ``"llama_index"``, ``"langchain"``, ``"neo4j_graphrag"``; None is our own where a
+            corpus is named, else detected.
+        load : bool, default True
+            Read the graph now and walk it in memory; or walk it in Neo4j, for graphs that are not to be held here
+            (only those of ``write_graph``), without the words of the passages. What changes in Neo4j later is seen with
+            False only.
+        **fields
+            The other arguments of the retriever. An embedding model among them (``embeddings=``, or ``embed_model=`` in
+            LlamaIndex) embeds every passage and each query; with `load` only. Neo4j holds texts and titles: a filter
+            on other metadata needs ``documents=`` (``nodes=`` in LlamaIndex; your store, say), which then take the
+            place of its texts, also in a fusion.
+
+        Raises
+        ------
+        InvalidInputError, InvalidTypeError
+            If there is no such corpus, no schema that fits, no passage, or an argument is out of range.
+        StoreError
+            If the server cannot be reached, refuses, or does not answer in time.
+        """
+        from phasegraph.neo4j import open_graph
+
+        framework = cls._framework
+        model = fields.get(framework.model)
+        opened = open_graph(
+            connection, corpus, schema=schema, load=load,
+            embed=framework.embeds_texts(model), embed_query=framework.model_of(model),
+        )  # fmt: skip
+        hits = _TextsIn(opened.texts, framework.of_text)
+        return cls(**{"graph": opened.source, framework.hits: hits, framework.model: model, **fields})
+
+    @classmethod
+    def _of_passages(
+        cls, hits: Iterable[Any], model: Any, how: Indexing, vectors: Any, extractor: Any, fields: Mapping[str, Any]
+    ) -> Self:
+        """The retriever of hits; what an `extractor` of the caller's built is not changed later."""
+        from phasegraph.graph import graph_of_documents
+
+        framework = cls._framework
+        held = framework.held_by_id(hits)
+        if extractor is None:
+            return cls._over(build_corpus(framework, held, model, how, vectors=vectors), model, fields)
+        graph = graph_of_documents(
+            ((name, one.metadata, framework.text_of(one)) for name, one in held.items()),
+            title_key=how.title_key, embed=framework.embeds_texts(model), vectors=vectors, triples=how.triples,
+            extractor=extractor, gazetteer=how.gazetteer, tokenizer=how.tokenizer,
+        )  # fmt: skip
+        return cls(**{"graph": graph, framework.hits: held, framework.model: model, **fields})
+
+    @classmethod
+    def _loaded(cls, path: str | os.PathLike[str], model: Any, fields: Mapping[str, Any]) -> Self:
+        """The retriever in a folder."""
+        return cls._over(cls._open(path, model, vectors=False), model, fields)
+
+    @classmethod
+    def _over(cls, corpus: phasegraph.graph.Corpus, model: Any, fields: Mapping[str, Any]) -> Self:
+        """The retriever of a corpus."""
+        from phasegraph.graph import CorpusLookup
+
+        framework = cls._framework
+        hits = CorpusLookup(corpus, framework.of_record)
+        made = cls(**{"graph": corpus.index.graph, framework.hits: hits, framework.model: model, **fields})
+        made._corpus, made._embeds = corpus, model
+        made._search.source = corpus.source("graph")
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class _TextsIn:
+    """The passages of a graph in Neo4j by their ids, titles as metadata."""
+
+    texts: Callable[[Sequence[str]], Mapping[str, tuple[str, str]]]
+    made: Callable[[str, str, Mapping[str, Any]], Any]
+
+    def __call__(self, ids: Sequence[str]) -> dict[str, Any]:
+        return {
+            name: self.made(name, text, {"title": title} if title else {})
+            for name, (title, text) in self.texts(ids).items()
+        }
