@@ -15,6 +15,7 @@ from decimal import Decimal
 
 import numpy as np
 import pytest
+from tests.suites.manual_time import until
 
 from phasegraph.errors import AllSourcesFailed, InvalidInputError
 from phasegraph.ranking import Ranking
@@ -90,8 +91,8 @@ def test_4_one_failing_and_the_other_empty_is_an_empty_answer_that_is_degraded()
 @pytest.mark.parametrize("struck", sorted(HITS))
 def test_5_a_late_source_leaves_what_the_others_gave(struck):
     sources = healthy()
-    sources[struck] = FaultySource(sources[struck], struck, FaultPlan(1.0, ["hang"]), hang_seconds=0.4)
-    found = both(sources, timeout=0.05)
+    sources[struck] = FaultySource(sources[struck], struck, FaultPlan(1.0, ["hang"]), hang_seconds=60.0)
+    found = both(sources, settings={name: SourceSettings(timeout=0.05 if name == struck else None) for name in HITS})
     assert content(found) == content(both(healthy(*(name for name in HITS if name != struck))))
     assert report(found, struck).status == "timeout"
 
@@ -101,7 +102,7 @@ def test_6_a_source_that_hangs_for_ever_holds_a_bounded_number_of_workers():
 
     def fn(query, limit):
         entered.append(query)
-        hang.wait(20)
+        hang.wait(60)
 
     settings = {
         "vector": SourceSettings(),
@@ -111,7 +112,7 @@ def test_6_a_source_that_hangs_for_ever_holds_a_bounded_number_of_workers():
     try:
         for _ in range(12):
             assert len(gatherer.gather({**healthy("vector"), "graph": CallableSource("graph", fn)}, "q").rankings) == 1
-        assert len(entered) == gatherer.health["graph"].in_flight == 3
+        until(lambda: len(entered) == gatherer.health["graph"].in_flight == 3)
     finally:
         hang.set()
 

@@ -27,6 +27,7 @@ from phasegraph.graph import (
     graph_from_extractions,
 )
 from phasegraph.retrieval import FusionEngine, SourceSpec
+from phasegraph.testing import ManualClock
 
 # Passages, facts and embeddings of the golden graph, spec 7.4.
 VECTORS = np.array([[1, 0, 0], [0.8, 0.6, 0], [0, 1, 0], [0, 0, 1], [0, 0.6, 0.8]])
@@ -163,22 +164,29 @@ def test_a_fault_leaves_the_facts_as_they_were_and_says_so(name: str) -> None:
 
 def test_a_filter_that_hangs_leaves_its_source_the_time_to_walk() -> None:
     """Its own timeout is longer than the call's, as both are by default."""
-    over = threading.Event()
+    over, clock = threading.Event(), ManualClock()
+
+    def hangs(query: str, facts: Any) -> None:
+        clock.advance(0.5)
+        over.wait(60)
+
     sources = {"graph": OURS, "v": CallableSource("v", lambda query, limit: [("p3", 0.9)])}
 
     def asked(source: Any, calls: int) -> Any:
         engine = FusionEngine.of({name: SourceSpec(retriever=None) for name in sources}, timeout=1.0)
+        engine.gatherer.clock = clock
         return [engine.retrieve(QUERY, {**sources, "graph": source})[0] for _ in range(calls)]
 
     (plain,) = asked(OURS, 1)
     try:
         with pytest.warns(PhasegraphWarning, match=r"fact filter failed \(no answer in time\)"):
-            found = asked(replace(OURS, fact_filter=lambda query, facts: over.wait(30)), 3)
+            found = asked(replace(OURS, fact_filter=hangs), 3)
     finally:
         over.set()
     for one in found:
         assert (one.ids, one.scores.tobytes()) == (plain.ids, plain.scores.tobytes())
         assert [report.status for report in one.reports] == ["ok", "ok"]
+    assert clock.now() == 1.5
 
 
 def test_a_filter_that_keeps_failing_is_left_out() -> None:

@@ -225,9 +225,9 @@ def test_strict_json_is_read_as_json(value: object, ascii_only: bool) -> None:
 
 @pytest.mark.parametrize("sign", ["[", "{", '{"a":', '["', "[[[{"])
 def test_hostile_nesting_costs_no_time_and_no_stack(sign: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     read_triples(sign * 100_000)
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.suites.manual_time import PATIENCE, Hang, hanging
 
 from phasegraph.graph import GraphIndex
+from phasegraph.testing import ManualClock
 
 TOKENS = {"red": "red-" + "r" * 20, "blue": "blue-" + "b" * 20}
 PLACES = ["Leytonstone", "Oslo", "Rome", "Kyoto", "Lima", "Cairo", "Perth", "Quito"]
@@ -44,6 +46,17 @@ def corpus() -> list[dict[str, object]]:
                 }
             )
     return rows
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def hang(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hang]:
+    with hanging(clock, monkeypatch) as made:
+        yield made
 
 
 @pytest.fixture(scope="session")
@@ -91,7 +104,7 @@ def running(*arguments: str) -> Iterator[str]:
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"},
     )  # fmt: skip
     try:
-        until = time.monotonic() + 60
+        until = time.monotonic() + PATIENCE
         while True:
             with contextlib.suppress(OSError):
                 urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=1).close()
@@ -102,7 +115,7 @@ def running(*arguments: str) -> Iterator[str]:
         yield f"http://127.0.0.1:{port}"
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(PATIENCE)
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,6 @@ import re
 import signal
 import socket
 import subprocess
-import time
 
 import httpx
 import pytest
@@ -49,8 +48,9 @@ def test_bodies_that_never_come_keep_nobody_else_out(narrow):
         for _ in range(4):
             one = held.enter_context(socket.create_connection(("127.0.0.1", port)))
             one.sendall(head.encode())
-        time.sleep(0.5)
-        assert httpx.post(f"{narrow}/search", json={"query": "Oslo"}, headers=BLUE).status_code == 200
+        for _ in range(3):
+            answer = httpx.post(f"{narrow}/search", json={"query": "Oslo"}, headers=BLUE, timeout=30)
+            assert answer.status_code == 200
 
 
 def test_a_body_that_does_not_come_is_given_up():
@@ -60,7 +60,7 @@ def test_a_body_that_does_not_come_is_given_up():
     async def run():
         async def slow():
             yield b"{"
-            await asyncio.sleep(30)
+            await asyncio.sleep(60)
 
         gate = Gate({"": never}, slowest=0.1)
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app=gate), base_url="http://x") as client:
@@ -113,7 +113,7 @@ def test_it_says_where_it_listens_and_ends_when_it_is_told_to(folder):
     assert address
     assert httpx.get(f"{address[0]}/health", timeout=30).status_code == 200
     process.send_signal(signal.SIGINT)
-    assert process.wait(20) == 0
+    assert process.wait(60) == 0
     assert "Traceback" not in process.stderr.read()
 
 

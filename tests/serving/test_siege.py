@@ -10,7 +10,7 @@ import re
 import signal
 import socket
 import subprocess
-import time
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,6 +18,7 @@ from pathlib import Path
 import httpx
 import pytest
 from tests.serving.conftest import TOKENS, command, embed, running
+from tests.suites.manual_time import PATIENCE, until
 
 from phasegraph.apps.server.turns import BusyError, Turns
 from phasegraph.apps.server.view import View
@@ -43,15 +44,13 @@ def server(folder: Path, tenants: Path, tmp_path_factory: pytest.TempPathFactory
             few_files(command(str(folder), *arguments)), stdout=subprocess.DEVNULL, stderr=to
         )  # fmt: skip
     try:
-        until = time.monotonic() + 60
-        while not (found := re.search(r"http://\S+:[0-9]+", log.read_text())):
-            assert process.poll() is None, log.read_text()
-            assert time.monotonic() < until
-            time.sleep(0.1)
+        until(lambda: re.search(r"http://\S+:[0-9]+", log.read_text()) or process.poll() is not None)
+        found = re.search(r"http://\S+:[0-9]+", log.read_text())
+        assert found, log.read_text()
         yield found[0], log, process.pid
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(PATIENCE)
 
 
 def ask(address: str, **options: object) -> httpx.Response:
@@ -89,7 +88,7 @@ def test_headers_without_end_and_without_a_token_cost_no_memory(server):
                 one.sendall(HALF)
                 for _ in range(100):
                     one.sendall(b"X-Padding: " + b"x" * 100_000 + b"\r\n")
-            assert closed(one, 5)
+            assert closed(one, PATIENCE)
         assert resident_kb(pid) - before < 8_000
     assert ask(address).status_code == 200
 
@@ -105,9 +104,8 @@ def test_half_heads_lock_nobody_out(server, source):
                 pytest.skip(f"this system has no address {source}")
             one.sendall(HALF)
         for _ in range(3):
-            begun = time.monotonic()
             assert ask(address).status_code == 200
-            assert time.monotonic() - begun < 5
+            assert not closed(one, 0.001), "the half heads are still there"
 
 
 def test_a_head_that_does_not_come_is_given_up(server):
@@ -115,14 +113,13 @@ def test_a_head_that_does_not_come_is_given_up(server):
     with connected(address) as one, connected(address) as silent, connected(address) as again:
         one.sendall(HALF)
         again.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        again.settimeout(5)
+        again.settimeout(PATIENCE)
         assert b"200" in again.recv(4096)
         again.sendall(HALF)  # the second request of a connection
-        for _ in range(5):
-            time.sleep(1)
+        while not closed(one, 0.5):
             with contextlib.suppress(OSError):
                 one.sendall(b"X: y\r\n")  # keeps sending, and never ends
-        assert [closed(each, 8) for each in (one, silent, again)] == [True] * 3
+        assert [closed(each, PATIENCE) for each in (silent, again)] == [True] * 2
 
 
 def test_an_address_has_its_own_limit(folder, tenants):
@@ -135,14 +132,14 @@ def test_an_address_has_its_own_limit(folder, tenants):
         own = [held.enter_context(connected(address)) for _ in range(5)]
         for one in own:
             one.sendall(HALF)
-        time.sleep(0.5)
-        assert [closed(one, 0.3) for one in own] == [True, True, False, False, False]
+        assert [closed(one, PATIENCE) for one in own[:2]] == [True, True]
+        assert [closed(one, 0.1) for one in own[2:]] == [False, False, False]
         try:
             other = held.enter_context(connected(address, "127.0.0.2"))
         except OSError:
             pytest.skip("this system has no address 127.0.0.2")
         other.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        other.settimeout(5)
+        other.settimeout(PATIENCE)
         assert b"200" in other.recv(4096)
 
 
@@ -155,7 +152,7 @@ def test_a_websocket_is_refused_without_a_word_in_the_log(server, token):
         lines += ["Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="]
         lines += [f"{name}: {value}" for name, value in RED.items()] if token else []
         one.sendall("\r\n".join([*lines, "", ""]).encode())
-        one.settimeout(5)
+        one.settimeout(PATIENCE)
         status = int(one.recv(4096).split()[1])
     assert status == (405 if token else 401)
     assert log.read_bytes() == before
@@ -220,11 +217,9 @@ def test_it_ends_at_once_with_requests_that_never_come_whole(folder, tenants):
     with connected(address) as body, connected(address) as head:
         body.sendall(HALF + f"Authorization: {RED['Authorization']}\r\nContent-Length: 9\r\n\r\n{{".encode())
         head.sendall(HALF)
-        time.sleep(0.5)
-        begun = time.monotonic()
+        assert ask(address).status_code == 200
         process.send_signal(signal.SIGTERM)
-        process.wait(20)
-        assert time.monotonic() - begun < 4
+        process.wait(9)  # a body may take 10 seconds
     assert "Traceback" not in process.stderr.read()
 
 
@@ -254,7 +249,7 @@ def test_a_tenant_with_many_requests_waits_behind_one_with_few():
 
         async def request(tenant):
             async with turns.place(tenant):
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(0)
                 served.append(tenant)
 
         many = [asyncio.create_task(request("many")) for _ in range(40)]
@@ -275,7 +270,7 @@ def test_a_tenant_never_has_more_places_than_its_share():
             async with turns.place(tenant):
                 now[tenant] += 1
                 most[tenant] = max(most[tenant], now[tenant])
-                await asyncio.sleep(0.001)
+                await asyncio.sleep(0)
                 now[tenant] -= 1
 
         await asyncio.gather(*(request(tenant) for tenant in "ab" * 20))
@@ -287,29 +282,34 @@ def test_a_tenant_never_has_more_places_than_its_share():
 def test_a_full_queue_and_a_long_wait_are_refused_and_places_are_never_lost():
     async def run():
         turns = Turns(1, each=1, queue=2, patience=0.05)
-        told = []
+        told, leave = [], asyncio.Event()
 
-        async def request(seconds):
+        async def request():
             try:
                 async with turns.place("a"):
-                    await asyncio.sleep(seconds)
+                    await leave.wait()
                     told.append("served")
             except BusyError:
                 told.append("busy")
 
-        first = asyncio.create_task(request(0.3))
+        first = asyncio.create_task(request())
         await asyncio.sleep(0)
-        gone = asyncio.create_task(request(0))
-        rest = [asyncio.create_task(request(0)) for _ in range(4)]  # one waits too long, three find the queue full
+        gone = asyncio.create_task(request())
+        rest = [asyncio.create_task(request()) for _ in range(4)]  # one waits too long, three find the queue full
         await asyncio.sleep(0)
         gone.cancel()
-        await asyncio.gather(first, *rest)
-        last = asyncio.create_task(request(0.01))
-        cancelled = asyncio.create_task(request(0))
-        await asyncio.sleep(0.005)
+        await asyncio.gather(*rest)
+        leave.set()
+        await first
+        leave.clear()
+        last = asyncio.create_task(request())
+        await asyncio.sleep(0)
+        cancelled = asyncio.create_task(request())
+        await asyncio.sleep(0)
         cancelled.cancel()
+        leave.set()
         await asyncio.gather(last, cancelled, return_exceptions=True)
-        await request(0)
+        await request()
         return told
 
     assert asyncio.run(run()) == ["busy", "busy", "busy", "busy", "served", "served", "served"]
@@ -324,7 +324,7 @@ def test_places_are_limited_over_all_tenants():
             async with turns.place(tenant):
                 now += 1
                 most = max(most, now)
-                await asyncio.sleep(0.001)
+                await asyncio.sleep(0)
                 now -= 1
 
         await asyncio.gather(*(request(tenant) for tenant in "abcdef" * 5))
@@ -336,11 +336,11 @@ def test_places_are_limited_over_all_tenants():
 @pytest.mark.parametrize("waiting", [1, 2])
 def test_a_request_that_leaves_the_queue_is_in_nobodys_way(waiting):
     async def run():
-        turns, served = Turns(1, each=1, patience=5), []
+        turns, served = Turns(1, each=1, patience=PATIENCE), []
 
         async def request(name):
             async with turns.place("a"):
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(0)
                 served.append(name)
 
         tasks = [asyncio.create_task(request(name)) for name in range(1 + waiting)]
@@ -355,7 +355,7 @@ def test_a_request_that_leaves_the_queue_is_in_nobodys_way(waiting):
 
 def test_a_place_that_comes_in_the_moment_of_leaving_goes_to_the_next():
     async def run():
-        turns, served, leave = Turns(1, each=1, patience=5), [], asyncio.Event()
+        turns, served, leave = Turns(1, each=1, patience=PATIENCE), [], asyncio.Event()
 
         async def request(name):
             async with turns.place("a"):
@@ -368,7 +368,7 @@ def test_a_place_that_comes_in_the_moment_of_leaving_goes_to_the_next():
         await asyncio.sleep(0)  # the first gives its place to the second, which has not run yet
         assert first.done()
         second.cancel()
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(PATIENCE):
             await asyncio.gather(second, third, return_exceptions=True)
             await request("last")
         return served
@@ -387,16 +387,14 @@ def test_too_many_requests_are_told_when_to_come_again():
 
         gate = Gate({"": slow}, most=1, queue=1)
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app=gate), base_url="http://x") as client:
-            tasks = []
-            for _ in range(3):
-                tasks.append(asyncio.create_task(client.post("/search")))
-                await asyncio.sleep(0.05)
+            tasks = [asyncio.create_task(client.post("/search")) for _ in range(3)]
+            (refused,), served = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             leave.set()
-            return await asyncio.gather(*tasks)
+            return await refused, await asyncio.gather(*served)
 
-    answers = asyncio.run(run())
-    assert [one.status_code for one in answers] == [200, 200, 429]
-    assert answers[2].headers["retry-after"] == "1"
+    refused, served = asyncio.run(run())
+    assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+    assert [one.status_code for one in served] == [200, 200]
 
 
 def test_evidence_is_worked_out_beside_the_event_loop(index, monkeypatch):
@@ -405,22 +403,21 @@ def test_evidence_is_worked_out_beside_the_event_loop(index, monkeypatch):
     plain = Result.evidence
 
     def slow(self, name):
-        time.sleep(0.2)
+        before = len(rounds)
+        until(lambda: len(rounds) > before + 5)
         return plain(self, name)
 
     monkeypatch.setattr(Result, "evidence", slow)
-    late = []
+    rounds = []
 
     async def both():
-        asking = asyncio.create_task(View(index, embed).explain("Who met the keeper in Oslo?", 5))
+        asking = asyncio.create_task(View(index, embed, timeout=None).explain("Who met the keeper in Oslo?", 5))
         while not asking.done():
-            begun = time.monotonic()
-            await asyncio.sleep(0.01)
-            late.append(time.monotonic() - begun)
+            rounds.append(1)
+            await asyncio.sleep(0)
         return await asking
 
     assert asyncio.run(both())["passages"]
-    assert max(late) < 0.15
 
 
 def test_answers_are_written_beside_the_event_loop(index, monkeypatch):
@@ -452,28 +449,31 @@ def test_answers_are_written_beside_the_event_loop(index, monkeypatch):
 
 
 def test_an_honest_tenant_is_answered_beside_one_that_floods(served):
-    stop = time.monotonic() + 6
+    over = threading.Event()
     long = {"query": "Who met the keeper in Oslo? " * 60, "k": 16}
 
-    def flood(_):
+    def flood(number):
         statuses = set()
         with httpx.Client(base_url=served, timeout=60, headers=RED) as client:
-            while time.monotonic() < stop:
+            while not over.is_set():
                 statuses.add(client.post("/explain", json=long).status_code)
+                answered.append(number)
         return statuses
 
+    answered, passed = [], []
     with ThreadPoolExecutor(24) as pool:
         floods = [pool.submit(flood, number) for number in range(24)]
-        time.sleep(1.5)
-        took = []
-        with httpx.Client(base_url=served, timeout=60) as client:
-            while time.monotonic() < stop:
-                begun = time.monotonic()
-                answer = client.post(
-                    "/search", json={"query": "Oslo"}, headers={"Authorization": f"Bearer {TOKENS['blue']}"}
-                )
-                took.append(time.monotonic() - begun)
-                assert answer.status_code == 200
+        try:
+            until(lambda: len(answered) >= 24)
+            with httpx.Client(base_url=served, timeout=PATIENCE) as client:
+                for _ in range(5):
+                    before = len(answered)
+                    answer = client.post(
+                        "/search", json={"query": "Oslo"}, headers={"Authorization": f"Bearer {TOKENS['blue']}"}
+                    )
+                    passed.append(len(answered) - before)
+                    assert answer.status_code == 200
+        finally:
+            over.set()
         assert set().union(*(one.result() for one in floods)) <= {200, 429}
-    assert len(took) >= 3
-    assert max(took) < 5
+    assert min(passed) < 20, "behind all floods it would be passed by 24"

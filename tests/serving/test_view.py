@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 
 import numpy as np
 import pytest
@@ -95,14 +94,13 @@ def test_a_bad_request_names_the_field(index, query, k, named):
         View(index).passages([])
 
 
-def test_a_model_that_hangs_costs_its_own_source_and_the_time_that_was_set(index):
-    def stuck(query: str) -> np.ndarray:
-        time.sleep(3)
-        return embed(query)
-
-    view = View(index, stuck, timeout=0.3)
+def test_a_model_that_hangs_costs_its_own_source_and_the_time_that_was_set(index, clock, hang):
+    """The vectors hang until half of the time is over, and the walk without them until the rest is over."""
+    view = View(index, hang.function(0.25, embed("Oslo"), beside=1), timeout=0.5)
+    view._gatherer.clock = clock
     with pytest.warns(match="failed"):
         told = ask(view)
+    assert clock.now() == 0.5
     assert told["degraded"]
     assert any(one["id"] == "blue-1" for one in told["passages"])  # by words
 

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -68,6 +68,55 @@ def same_graph(one: EntityGraph, other: EntityGraph) -> None:
 def dying(*arguments: Any) -> None:
     """Stands for a store in whose midst the process is killed."""
     os._exit(9)
+
+
+class OtherProcess:
+    """Processes that change a folder, and may be killed meanwhile.
+
+    They are forked from a process that has loaded the framework and opened no store, since loading takes seconds.
+    """
+
+    PROGRAM = """
+import importlib.util, json, os, pathlib, sys, traceback
+spec = importlib.util.spec_from_file_location("suite", sys.argv[1])
+module = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+suite = getattr(module, sys.argv[2])()
+suite.load()
+for line in sys.stdin:
+    method, path, *arguments = json.loads(line)
+    child = os.fork()
+    if not child:
+        try:
+            getattr(suite, method)(pathlib.Path(path), *arguments)
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+    def __init__(self, file: str, suite: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", self.PROGRAM, file, suite],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def __enter__(self) -> OtherProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate()
+
+    def __call__(self, method: str, *arguments: object) -> int:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps([method, *map(str, arguments)]) + "\n")
+        self._process.stdin.flush()
+        return int(self._process.stdout.readline())
 
 
 class CorpusSuite:
@@ -332,12 +381,11 @@ class CorpusSuite:
 
     @pytest.mark.parametrize("method", ["write", "remove"])
     def test_a_process_killed_within_a_change_leaves_it_made_when_it_is_opened_again(
-        self, tmp_path: Path, method: str
+        self, tmp_path: Path, method: str, other_process: OtherProcess
     ) -> None:
         path = tmp_path / "corpus"
         self.in_chroma(self.documents(range(6)), path)
-        ended = self._in_another_process("change_and_die", path, method)
-        assert ended.returncode == 9, ended.stderr.decode()
+        assert other_process("change_and_die", path, method) == 9
         again = self.opened(path)
         kept = [0, 1, 2, 3, 5, 9] if method == "write" else [0, 1, 2, 3, 5]
         same_graph(again._corpus.index.graph, self.made(self.documents(kept))._corpus.index.graph)
@@ -711,11 +759,12 @@ class CorpusSuite:
         assert len(self.opened(path, self.model("other", 24))._corpus) == 6
 
     @pytest.mark.parametrize("method", ["write", "drop_others"])
-    def test_a_process_killed_within_reembedding_leaves_one_model(self, tmp_path: Path, method: str) -> None:
+    def test_a_process_killed_within_reembedding_leaves_one_model(
+        self, tmp_path: Path, method: str, other_process: OtherProcess
+    ) -> None:
         path = tmp_path / "corpus"
         self.in_chroma(self.documents(range(6)), path)
-        ended = self._in_another_process("reembed_and_die", path, method)
-        assert ended.returncode == 9, ended.stderr.decode()
+        assert other_process("reembed_and_die", path, method) == 9
         model = self.model() if method == "write" else self.model("other", 24)
         again = self.opened(path, model)
         same_graph(again._corpus.index.graph, self.made(self.documents(range(6)), None, model)._corpus.index.graph)
@@ -848,13 +897,14 @@ class CorpusSuite:
         for one in (retriever, self.opened(path)):
             assert (one.ids(), one.documents()) == (before, {"a.md": 1, "b.md": 1})
 
-    def test_a_sync_killed_at_any_moment_leaves_the_old_or_the_new(self, tmp_path: Path) -> None:
+    def test_a_sync_killed_at_any_moment_leaves_the_old_or_the_new(
+        self, tmp_path: Path, other_process: OtherProcess
+    ) -> None:
         path, outcomes = tmp_path / "corpus", set()
         first = self.pages(**{f"p{n}": [f"Ada met Bo in {n}."] for n in range(6)})
         self.made(first, path)
         old = self.opened(path).documents()
-        ended = self._in_another_process("sync_and_die", path)
-        assert ended.returncode == 0, ended.stderr.decode()
+        assert other_process("sync_and_die", path) == 0
         copies = sorted(tmp_path.glob("copy-*"))
         assert len(copies) == 20
         for row, copied in enumerate(copies):
@@ -1062,11 +1112,13 @@ class CorpusSuite:
             with pytest.raises(StoreError, match="load it again"):
                 one.delete(["d1"])
 
-    def test_a_folder_that_another_process_changed_is_loaded_as_it_is_now(self, tmp_path: Path) -> None:
+    def test_a_folder_that_another_process_changed_is_loaded_as_it_is_now(
+        self, tmp_path: Path, other_process: OtherProcess
+    ) -> None:
         path = tmp_path / "corpus"
         first = self.in_chroma(self.documents(range(6)), path)
         assert first.explain(QUESTIONS[0]).ids
-        self._in_another_process("change", path)
+        assert other_process("change", path) == 0
         again = self.opened(path)
         assert set(self._vectors_of(again)) == {"d0", "d1", "d3", "d4", "d5", "d9"}
         reports = again.explain(QUESTIONS[0], k=50).reports
@@ -1080,14 +1132,17 @@ class CorpusSuite:
         retriever.delete(["d2"])
         self.add(retriever, [*self.documents([9]), self.document("d4", "Other words.")])
 
-    def _in_another_process(self, method: str, *arguments: Any) -> subprocess.CompletedProcess[bytes]:
-        program = (
-            "import importlib.util, pathlib, sys; "
-            "spec = importlib.util.spec_from_file_location('suite', sys.argv[1]); "
-            "module = importlib.util.module_from_spec(spec); spec.loader.exec_module(module); "
-            "getattr(getattr(module, sys.argv[2])(), sys.argv[3])(pathlib.Path(sys.argv[4]), *sys.argv[5:])"
-        )
-        file = str(sys.modules[type(self).__module__].__file__)
-        command = [sys.executable, "-c", program, file, type(self).__name__, method, *map(str, arguments)]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-        return subprocess.run(command, env=environment, check=False, capture_output=True)
+    @pytest.fixture(scope="class")
+    @classmethod
+    def other_process(cls) -> Iterator[OtherProcess]:
+        """Runs a method of the suite, with a path and more arguments, in a process of its own; gives the exit code."""
+        if not hasattr(os, "fork"):
+            pytest.skip("no fork here")
+        with OtherProcess(str(sys.modules[cls.__module__].__file__), cls.__name__) as other:
+            yield other
+
+    def load(self) -> None:
+        """Load what the framework and the stores load at the first change."""
+        import chromadb  # noqa: F401 - its client would not survive a fork
+
+        self.add(self.made(self.documents(range(2))), self.documents([3]))
