@@ -102,7 +102,7 @@ def test_nothing_is_worked_out_for_all_passages(
         raise AssertionError("a pass over all passages")
 
     monkeypatch.setattr(ListedRelevance, "cosines", counted)
-    monkeypatch.setattr("phasegraph.graph.walk.all_passages.relevance", never)
+    monkeypatch.setattr("phasegraph.graph.walk.all_passages.passage_relevance", never)
     monkeypatch.setattr(LexicalIndex, "look_up", never)
     monkeypatch.setattr(PageRankResult, "mass", property(never))
     found = source.search(data.queries[0].text, 10, {"vector": lists[0]})

@@ -134,7 +134,7 @@ class VectorSource(_FlatSource):
         unit = unit_vector(embed(check_query(query)), held.shape[1])
         if self.nearest is None or limit is None:
             rows = graph.rows_at(np.arange(graph.count))
-            scores = (held @ unit).astype(np.float64)
+            scores = graph.cosines_to(unit).astype(np.float64)
             scores = scores if len(rows) == len(scores) else scores[rows]
             return self._ranked(graph, scores, rows, limit, "there is no passage")
         near = (graph.passage_rows.get(one, -1) for one in self.nearest(unit, limit))

@@ -8,6 +8,7 @@ from operator import is_
 import numpy as np
 from numpy.typing import ArrayLike
 
+from phasegraph._support.products import times_vector
 from phasegraph._support.typing import BoolArray, Float32Array, IntArray
 
 _ROUNDING = 2.4e-7
@@ -43,7 +44,7 @@ class Nearest:
         asked = _unit([query])
         if self._unit is None or asked is None or asked.shape[1] != self._unit.shape[1]:
             return None
-        cosines = self._unit @ asked[0]
+        cosines = times_vector(self._unit, asked[0])
         chosen = np.arange(len(listed)) if allowed is None else np.flatnonzero(allowed)
         if len(chosen) <= count:
             return chosen

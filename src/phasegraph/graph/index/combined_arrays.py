@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from phasegraph._support.products import times_vector
 from phasegraph._support.typing import Int32Array
 
 
@@ -44,8 +45,9 @@ class StackedRows:
         out[old], out[~old] = self._first[wanted[old]], self._more[wanted[~old] - count]
         return out
 
-    def __matmul__(self, vector: Any) -> Any:
-        return np.concatenate([self._first @ vector, self._more @ vector])
+    def times(self, vector: Any) -> Any:
+        """Products of the rows with a vector."""
+        return np.concatenate([times_vector(self._first, vector), times_vector(self._more, vector)])
 
 
 class ComputedArray:

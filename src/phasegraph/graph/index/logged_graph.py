@@ -9,7 +9,7 @@ import numpy as np
 
 from phasegraph._support.packed import ChangedNames
 from phasegraph._support.shared import lazy_property
-from phasegraph._support.typing import IntArray
+from phasegraph._support.typing import Float32Array, IntArray
 from phasegraph.graph.index.change_log import ChangeLog
 from phasegraph.graph.index.changed_edges import ChangedEdges
 from phasegraph.graph.index.combined_arrays import StackedRows, StackedTexts
@@ -51,6 +51,12 @@ class LoggedView(EntityGraph):
         """Places of these passages, none of which left, among those there are."""
         found: IntArray = rows - np.searchsorted(self._gone, rows)
         return found
+
+    def cosines_to(self, unit: Float32Array) -> Float32Array:
+        """As :meth:`EntityGraph.cosines_to`: of the base's passages, then of passages that came."""
+        vectors: Any = self.embeddings
+        cosines: Float32Array = vectors.times(unit)
+        return cosines
 
     def titles_at(self, rows: IntArray) -> IntArray:
         """As :meth:`EntityGraph.titles_at`: those of the base's passages, and of passages that came."""

@@ -11,7 +11,7 @@ from phasegraph._support.typing import FloatArray
 from phasegraph.graph.model.entity_graph import EntityGraph
 from phasegraph.graph.walk.compared import NodeWeights, PassageFeatures
 from phasegraph.graph.walk.linking import Seeding
-from phasegraph.graph.walk.relevance import FLOOR, entered, relevance, relevance_by_words
+from phasegraph.graph.walk.relevance import FLOOR, entered, passage_relevance, relevance_by_words
 from phasegraph.graph.walk.settings import WordSettings
 from phasegraph.graph.walk.walker import walk_from
 from phasegraph.lexical import LexicalIndex
@@ -51,8 +51,8 @@ class AllPassages:
         self.terms, self.tokenizer = self._lexical.look_up(query), self._lexical.tokenizer
         size, ids = len(graph.passages), ranking.ids if ranking else ()
         listed = [row for one in ids if (row := graph.passage_rows.get(one)) is not None]
-        found = relevance(graph, ranking if listed else None, vector, floor=-1.0)
-        cosines = np.zeros(size) if found is None else found[:size]
+        found = passage_relevance(graph, ranking if listed else None, vector, floor=-1.0)
+        cosines = np.zeros(size) if found is None else found
         known = np.ones(size, dtype=np.bool_)
         if vector is None or graph.embeddings is None:
             known = self.terms.scores > 0
@@ -83,4 +83,4 @@ class AllPassages:
 
     def cosines_to(self, vector: Any, features: PassageFeatures) -> FloatArray:
         """(P,) cosines to a clause's embedding."""
-        return np.asarray(relevance(self.graph, None, vector, floor=-1.0))[: len(self.graph.passages)]
+        return np.asarray(passage_relevance(self.graph, None, vector, floor=-1.0))

@@ -109,7 +109,7 @@ class ListedRelevance:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LocalTerms:
-    """The words of a query in some passages, as :mod:`~phasegraph.graph.walk.linking` asks for them."""
+    """The words of a query in some passages, as :class:`~phasegraph.graph.walk.covering.Terms` asks for them."""
 
     terms: ListedTerms
     looked: ListedFeatures
