@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.callbacks import (
     AsyncCallbackManager,
@@ -62,6 +62,9 @@ from phasegraph.retrieval import (
     with_passages,
     within_filter,
 )
+
+if TYPE_CHECKING:
+    import phasegraph.graph
 
 _MEMBERSHIP_ONLY = ("fetch_k", "lambda_mult", "score_threshold")
 _FETCHED, _DEFAULT_K = 20, 4
@@ -378,6 +381,12 @@ class RetrieverSource:
         if awaited and not awaits:
             raise InvalidTypeError(f"retrievers[{name!r}].resolve must be a plain function; its retriever is not async")
         self._bound: type[_Bound] = _Either if blocks and awaits else _Blocking if blocks else _Awaiting
+
+    @property
+    def corpus(self) -> phasegraph.graph.Corpus | None:
+        """The corpus that it searches; None if it has none of its own."""
+        leaf = self._leaves[0]
+        return leaf.corpus if isinstance(leaf, EntityGraphRetriever) else None
 
     def follow_model(self, corpus: Any, model: Any) -> None:
         """Take over the embedding model of a corpus, if the source is of that corpus."""
