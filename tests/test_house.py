@@ -44,10 +44,13 @@ INSIDE = {
     "lexical": ["tokenizers", "index", "changes", "hits"],
     "graph": ["model", "index", "walk", "flat", "experimental", "summaries", "chunk_graph", "corpus"],
     "graph.model": ["words", "entity_graph", "rules", "building", "storage", "synonyms"],
-    "graph.index": ["records", "deltas", "graph_index"],
+    "graph.index": [
+        "records", "change_log", "combined_arrays", "logged_operator", "changed_edges", "logged_graph", "graph_index",
+    ],
     "graph.walk": [
         "settings", "covering", "relevance", "linking", "facts", "fact_filter", "resets", "scoring", "documents",
-        "trust", "clauses", "listed", "paths", "restricting", "walker", "source",
+        "trust", "clauses", "row_lookups", "listed_walk", "paths", "restricting", "walker", "restricted_source",
+        "compared", "all_passages", "listed_spaces", "listed_relevance", "listed", "source", "integration",
     ],
     "graph.summaries": ["clusters", "models", "tree"],
     "graph.corpus": ["embedded", "corpus", "chroma"],

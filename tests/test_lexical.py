@@ -15,10 +15,10 @@ from phasegraph import InvalidInputError, InvalidTypeError, MissingDependencyErr
 from phasegraph.graph.walk.covering import cover
 from phasegraph.lexical import (
     TOKENIZERS,
+    CountedTexts,
     HitWords,
     LexicalIndex,
     LexicalPart,
-    counted_hits,
     places_of,
     read_hits,
     split,
@@ -207,7 +207,13 @@ def test_counted_hits_say_what_reading_their_texts_says(texts, query, found, ran
         Ranking("graph", ids, -np.arange(len(ids), dtype=float), words=stated),
         Ranking("vector", ids[::3], -np.arange(len(ids[::3]), dtype=float)),
     ]
-    assert counted_hits(query, rankings, index, rows) == read_hits(query, rankings, texts_of.__getitem__)
+    read = read_hits(query, rankings, texts_of.__getitem__)
+    counted = CountedTexts(index, rows.__getitem__)
+    assert read_hits(query, rankings, lambda _: 1 / 0, counted) == read  # type: ignore[arg-type,return-value]
+    some = CountedTexts(index, lambda name: rows[name] if rows[name] % 2 else -1)
+    assert read_hits(query, rankings, texts_of.__getitem__, some) == read
+    other = CountedTexts(LexicalIndex.of(texts, "plain"), rows.__getitem__)
+    assert read_hits(query, rankings, texts_of.__getitem__, other) == read
 
 
 @given(st.lists(st.sampled_from([0.1, 0.5, 0.9]), min_size=1, max_size=12), st.data())

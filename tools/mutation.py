@@ -56,7 +56,7 @@ TARGETS = {
         "tests/graph/test_corpus_filters.py integrations/langchain-phasegraph/tests/test_filters.py "
         "integrations/langchain-phasegraph/tests/test_corpus.py",
     ),
-    "deltas": (["src/phasegraph/graph/index/deltas.py"], "tests/graph/test_deltas.py"),
+    "log": (["src/phasegraph/graph/index"], "tests/graph/test_deltas.py"),
 }
 """By name: what is mutated, and the tests that should notice."""
 LEFT_OUT = ["core/ReplaceBinaryOperator_BitOr_.*"]

@@ -13,6 +13,7 @@ from typing import Literal, Protocol, TypeAlias, get_args
 
 import numpy as np
 
+from phasegraph._support.products import times_vector
 from phasegraph._support.shared import go_on
 from phasegraph._support.typing import FloatArray, IntArray
 from phasegraph._support.validation import (
@@ -223,9 +224,9 @@ class _LogDet:
         """Column `step` of the factor for `rows`, all of which stand at it."""
         pivot = self._picked[step]
         if 4 * len(rows) > len(self._unit):  # one pass over everything is cheaper than a copy of so much
-            self._similar.setdefault(step, self._unit @ self._unit[pivot])
+            self._similar.setdefault(step, times_vector(self._unit, self._unit[pivot]))
         whole = self._similar.get(step)
-        similar = self._unit[rows] @ self._unit[pivot] if whole is None else whole[rows]
+        similar = times_vector(self._unit[rows], self._unit[pivot]) if whole is None else whole[rows]
         if self._distinct:
             self._copies[rows] |= similar >= _COPY
         explained = self._factor[:step, pivot] @ self._factor[:step, rows]
@@ -277,7 +278,7 @@ def _marginal_relevance(relevance: FloatArray, unit: FloatArray, balance: float)
     def score(rows: list[int]) -> FloatArray:
         if not rows:
             return balance * relevance
-        np.maximum(nearest, unit @ unit[rows[-1]], out=nearest)
+        np.maximum(nearest, times_vector(unit, unit[rows[-1]]), out=nearest)
         return balance * relevance - (1 - balance) * nearest
 
     return score

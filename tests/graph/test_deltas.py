@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from phasegraph.graph.index.graph_index.logged_graph import LoggedGraph
 
 from phasegraph import InvalidInputError
 from phasegraph.graph import (
@@ -25,7 +26,6 @@ from phasegraph.graph import (
     load_graph,
 )
 from phasegraph.graph.corpus.corpus import Corpus, Folder
-from phasegraph.graph.index.deltas import LoggedGraph
 from phasegraph.graph.walk.restricting import restrict_graph
 from phasegraph.ranking import Ranking
 
@@ -38,7 +38,7 @@ QUESTIONS = [f"Whom did {name} {number * 4} meet in {PLACES[number % 3]}?" for n
 def _large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every index counts as large, no round of a walk as dense, and names stay packed in mapped files."""
     monkeypatch.setattr("phasegraph.graph.index.graph_index.LOGGED", 0)
-    for module in ("source", "flat"):
+    for module in ("walk.source", "flat"):
         monkeypatch.setattr(f"phasegraph.graph.{module}.COMPARED", -1)
     monkeypatch.setattr("phasegraph.pagerank.push.DENSE_SHARE", 1e9)
     monkeypatch.setattr("phasegraph.graph.model.storage.PACKED_BYTES", 0)
@@ -237,7 +237,10 @@ def test_copies_hold_the_merged_graph() -> None:
     for made in (pickle.loads(pickle.dumps(index)), copy.deepcopy(index)):  # noqa: S301
         assert made.log is None
         same(made.graph, index.graph)
-    assert type(dataclasses.replace(index.graph, lexical=None)) is EntityGraph
+    without = dataclasses.replace(index.graph, lexical=None)
+    assert isinstance(without, EntityGraph)
+    assert (without.lexical, without.view.lexical, without.passages) == (None, None, index.graph.passages)
+    same(dataclasses.replace(without, lexical=index.graph.lexical), index.graph)
     assert type(copy.copy(index.graph)) is EntityGraph
     assert isinstance(index.graph, LoggedGraph)
     assert f"{len(world.passages)} passages" in repr(index.graph)

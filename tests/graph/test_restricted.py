@@ -10,7 +10,6 @@ from phasegraph._support.packed import PackedTexts
 from phasegraph.graph import Extraction, GraphSource, graph_from_extractions, load_graph, save_graph
 from phasegraph.graph.walk.facts import FactIndex
 from phasegraph.graph.walk.restricting import restrict_graph
-from phasegraph.graph.walk.source import RestrictedGraphSource
 from phasegraph.lexical import LexicalIndex
 
 NAMES = ["ada", "bo", "cy", "dee", "eve"]
@@ -137,8 +136,8 @@ def test_what_cannot_be_restricted_is_named():
     graph = graph_of([record("a", ["ada", "bo"], True)])
     with pytest.raises(InvalidTypeError, match="allowed must be a function of a passage id or a collection"):
         restrict_graph(graph, "a")
-    with pytest.raises(InvalidTypeError, match="source must be a GraphSource"):
-        RestrictedGraphSource(graph, {"a"})
+    with pytest.raises(InvalidTypeError, match="allowed must hold ids of passages"):
+        GraphSource(graph).within([3])
 
 
 def facts_of(rows):
@@ -214,8 +213,8 @@ def test_a_source_with_embedded_facts_is_restricted_with_them(reset):
     found = inside.search("who?", 10, {})
     assert (found.ids, found.scores.tobytes()) == (apart.ids, apart.scores.tobytes())
     assert found.ids[0] == "mine"
-    assert source.within(allowed)._inner.facts is inside._inner.facts
-    assert source.within({"mine", "theirs", "far"})._inner.facts is source.facts
+    assert source.within(allowed).inner.facts is inside.inner.facts
+    assert source.within({"mine", "theirs", "far"}).inner.facts is source.facts
     nothing = source.within({"far"}).search("who?", 10, {})
     assert nothing.ids == ()
 

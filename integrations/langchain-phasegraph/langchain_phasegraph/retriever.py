@@ -480,11 +480,16 @@ def access_of(sources: Mapping[str, RetrieverSource]) -> HitAccess:
     """How to look into documents, with the embedding model of the first vector store that has one."""
     models = (getattr(source.store, "embeddings", None) or source.embeddings for source in sources.values())
     model = next((one for one in models if isinstance(one, Embeddings)), None)
+    corpus = next((one for one in (source.corpus for source in sources.values()) if one is not None), None)
     if model is None:
-        return ACCESS
+        return replace(ACCESS, corpus=corpus)
     native = type(model).aembed_documents is not Embeddings.aembed_documents
     return HitAccess(
-        text_of, metadata_of, embed=model.embed_documents, aembed=model.aembed_documents if native else None
+        text_of,
+        metadata_of,
+        embed=model.embed_documents,
+        aembed=model.aembed_documents if native else None,
+        corpus=corpus,
     )
 
 

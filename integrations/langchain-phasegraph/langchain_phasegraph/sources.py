@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.callbacks import (
     AsyncCallbackManager,
@@ -57,6 +57,9 @@ from phasegraph.retrieval import (
     note_dropped,
     parameters_of,
 )
+
+if TYPE_CHECKING:
+    import phasegraph.graph
 
 _MEMBERSHIP_ONLY = ("fetch_k", "lambda_mult", "score_threshold")
 _FETCHED, _DEFAULT_K = 20, 4
@@ -364,6 +367,12 @@ class RetrieverSource(WrappedSource):
                 held += leaf.kept_ids()
         self.held_ids = held
         self.settle(blocks=all(map(_blocks, asked)), awaits=all(map(_awaits, asked)))
+
+    @property
+    def corpus(self) -> phasegraph.graph.Corpus | None:
+        """The corpus that it searches; None if it has none of its own."""
+        leaf = self._leaves[0]
+        return leaf.corpus if isinstance(leaf, EntityGraphRetriever) else None
 
     def follow_model(self, corpus: Any, model: Any) -> None:
         """Take over the embedding model of a corpus, if the source is of that corpus."""

@@ -31,7 +31,7 @@ from phasegraph.graph.chunk_graph import ChunkGraph
 from phasegraph.graph.corpus.corpus import opened
 from phasegraph.graph.index.graph_index import GraphIndex
 from phasegraph.graph.walk.source import GraphSource
-from phasegraph.lexical import LexicalIndex, counted_hits, read_hits
+from phasegraph.lexical import CountedTexts, LexicalIndex, read_hits
 from phasegraph.ranking import Ranking
 
 QUERIES_PER_SHARD = 1000
@@ -68,15 +68,12 @@ class Answering:
         """
         found = []
         graph, asked = self.index.graph, [question_of(row) for row in rows]
-        counted = graph.lexical if isinstance(graph.lexical, LexicalIndex) else None
+        index = graph.lexical
+        counted = CountedTexts(index, graph.passage_rows.__getitem__) if isinstance(index, LexicalIndex) else None
         dense = [()] * len(rows) if vectors is None else [(one,) for one in self._nearest(vectors, len(rows))]
         for (name, question), lists in zip(asked, dense, strict=True):
             rankings = [*lists, self.source.search(question, LIMIT, {one.source: one for one in lists})]
-            words = (
-                read_hits(question, rankings, self._content)
-                if counted is None
-                else counted_hits(question, rankings, counted, graph.passage_rows)
-            )
+            words = read_hits(question, rankings, self._content, counted)
             context = Context(query=question, now=time(), words=words)
             result = self.pipeline.decide(rankings, context, k=self.k)
             scores = result.scores.tolist()

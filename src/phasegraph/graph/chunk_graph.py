@@ -19,6 +19,7 @@ import numpy as np
 from scipy import sparse
 
 from phasegraph._support.frozen import by_fields
+from phasegraph._support.products import times_vector
 from phasegraph._support.recent import Recent
 from phasegraph._support.serialization import MISFITS, check_mapped, mapped_in, read_bundle, write_bundle
 from phasegraph._support.shared import lazy_property
@@ -540,7 +541,7 @@ class ChunkGraphSource(GraphWalker):
         walker = replace(self._walker, depends_on=(name,), embedder=lambda _: vector)
         if graph.embeddings is None:
             return walker, {}
-        near = graph.embeddings @ unit_vector(vector, graph.embeddings.shape[1])
+        near = times_vector(graph.embeddings, unit_vector(vector, graph.embeddings.shape[1]))
         rows = np.flatnonzero(near > 0).astype(np.int32)
         ids, scores = best_passages(graph.walkable, rows, near[rows].astype(np.float64), self.linking.seed_passages)
         return walker, {name: Ranking(name, ids, scores)}

@@ -151,8 +151,7 @@ class VectorSource(_FlatSource):
 
 def nearest_rows(graph: EntityGraph, unit: Float32Array, limit: int) -> IntArray:
     """Rows, ascending, of the passages that may be the `limit` nearest to a vector: all are compared."""
-    held: Any = graph.embeddings
-    rows, cosines = graph.rows_at(np.arange(graph.count)), held @ unit
+    rows, cosines = graph.rows_at(np.arange(graph.count)), graph.cosines_to(unit)
     cosines = cosines if len(rows) == len(cosines) else cosines[rows]
     return rows[possibly_best(cosines, limit, len(unit))]
 

@@ -1,7 +1,7 @@
 """The words of a query: split, counted over a collection (BM25), and looked for in the texts of hits."""
 
 from phasegraph.lexical.changes import ChangedWords as ChangedWords
-from phasegraph.lexical.hits import HitWords, counted_hits, read_hits
+from phasegraph.lexical.hits import CountedTexts, HitWords, read_hits
 from phasegraph.lexical.index import LexicalIndex
 from phasegraph.lexical.index import LexicalPart as LexicalPart
 from phasegraph.lexical.tokenizers import CJK as CJK
@@ -10,10 +10,10 @@ from phasegraph.lexical.tokenizers import WITHOUT_PARTS as WITHOUT_PARTS
 
 __all__ = [
     "TOKENIZERS",
+    "CountedTexts",
     "HitWords",
     "LexicalIndex",
     "Tokenizer",
-    "counted_hits",
     "places_of",
     "read_hits",
     "split",

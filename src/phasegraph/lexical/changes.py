@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from phasegraph._support.recent import Recent
 from phasegraph._support.typing import BoolArray, IntArray
 from phasegraph.lexical.index import (
     HEAVIEST,
@@ -37,12 +38,16 @@ class ChangedWords:
         self.tokenizer, self._left, self._gone = old.tokenizer, left, gone
         self.count = len(old.lengths) - len(gone) + len(new.lengths)
         words = sum(sign * int(one.lengths.sum()) for sign, one in ((1, old), (-1, left), (1, new)))
-        self._parts = replace(old), replace(new)
+        self._parts, self._recent = (replace(old), replace(new)), Recent()
         for one in self._parts:
             vars(one)["_mean_length"] = max(words / self.count, 1e-9)
 
     def look_up_listed(self, query: str, most: int) -> ChangedTerms:
         """As of :class:`LexicalIndex`; of a frequent word, passages that left may take places of its foremost."""
+        found: ChangedTerms = self._recent.get((most, query), lambda: self._look_up_listed(query, most))
+        return found
+
+    def _look_up_listed(self, query: str, most: int) -> ChangedTerms:
         asked = Counter(tokens_of(tokenizer_of(self.tokenizer), query))
         entries = {word: tuple(one._entry(word) for one in (*self._parts, self._left)) for word in asked}
         sizes = {word: [one.stop - one.start for one in each] for word, each in entries.items()}

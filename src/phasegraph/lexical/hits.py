@@ -31,12 +31,31 @@ class HitWords:
     together: float = 0.0
 
 
-def read_hits(query: str, rankings: Sequence[Ranking], text: Callable[[str], str]) -> HitWords:
+@dataclass(frozen=True, slots=True)
+class CountedTexts:
+    """Texts whose words an index has counted, so that they need not be split.
+
+    Parameters
+    ----------
+    index : LexicalIndex
+    row_of : callable
+        ``row_of(id)`` is the row in the index of a hit's text; negative if the index has not counted this text.
+    """
+
+    index: LexicalIndex
+    row_of: Callable[[str], int]
+
+
+def read_hits(
+    query: str, rankings: Sequence[Ranking], text: Callable[[str], str], counted: CountedTexts | None = None
+) -> HitWords:
     """Read the first 20 hits of every ranking for the query's words; ``text(id)`` of a hit, "" where it has none.
 
     Words are split, and weighted in `covers`, as the source does that states :class:`~phasegraph.ranking.QueryWords`.
     Where none does, they are English, and their idf is that of these texts. The order is a third opinion on which
     source is right: it is made of texts alone, whoever found them. Ours, no published method.
+
+    Texts that are `counted` with the same tokenizer are not read; the answer is the same to the bit.
 
     >>> from phasegraph.ranking import QueryWords
     >>> texts = {"a": "Bo sang.", "b": "Ada met Bo."}
@@ -46,35 +65,26 @@ def read_hits(query: str, rankings: Sequence[Ranking], text: Callable[[str], str
     (('b',), {'graph': 1.0}, 0.55)
     """
     known = next((one.words for one in rankings if one.words is not None), None)
-    tokenize = tokenizer_of("english" if known is None else known.tokenizer)
+    tokenizer = "english" if known is None else known.tokenizer
+    tokenize, ids = tokenizer_of(tokenizer), _foremost(rankings)
     asked = Counter(tokens_of(tokenize, query))
-    ids = _foremost(rankings)
-    words = [tokens_of(tokenize, text(identifier)) for identifier in ids]
     place = {word: column for column, word in enumerate(asked)}
-    times = np.zeros((len(ids), len(asked)))
-    for row, found in enumerate(words):
+    times, lengths = np.zeros((len(ids), len(asked))), np.zeros(len(ids))
+    rows = np.full(len(ids), -1, dtype=np.int64)
+    if counted is not None and counted.index.tokenizer == tokenizer:
+        rows[:] = [counted.row_of(identifier) for identifier in ids]
+        at = np.flatnonzero(rows >= 0)
+        at = at[rows[at].argsort()]
+        terms = counted.index.terms(query)
+        times[at[:, None], [place[word] for word in terms.words]] = terms.counts_of(rows[at])
+        lengths[at] = counted.index.lengths[rows[at]]
+    for row in np.flatnonzero(rows < 0).tolist():
+        found = tokens_of(tokenize, text(ids[row]))
+        lengths[row] = len(found)
         for word in found:
             if word in place:
                 times[row, place[word]] += 1
-    lengths = np.array([len(found) for found in words], dtype=np.float64)
     return _hit_words(asked, rankings, None if known is None else known.idf, ids, times, lengths)
-
-
-def counted_hits(query: str, rankings: Sequence[Ranking], index: LexicalIndex, rows: Mapping[str, int]) -> HitWords:
-    """What :func:`read_hits` says of passages, in `rows` of an index that has counted their words: no text is read.
-
-    >>> index = LexicalIndex.of(["Bo sang.", "Ada met Bo."])
-    >>> counted_hits("Who met Ada?", [Ranking("graph", ["a", "b"], [2.0, 1.0])], index, {"a": 0, "b": 1}).order
-    ('b',)
-    """
-    terms, ids = index._asked(query), _foremost(rankings)
-    at = np.array([rows[identifier] for identifier in ids], dtype=np.int64)
-    order = at.argsort()
-    times = np.zeros((len(ids), len(terms.all_idf)))
-    columns = [column for column, word in enumerate(terms.all_idf) if word in terms.words]
-    times[order[:, None], columns] = terms.counts_of(at[order])
-    asked = Counter(dict.fromkeys(terms.all_idf, 1) | dict(zip(terms.words, map(int, terms.times), strict=True)))
-    return _hit_words(asked, rankings, terms.all_idf, ids, times, index.lengths[at].astype(np.float64))
 
 
 def _foremost(rankings: Sequence[Ranking]) -> list[str]:

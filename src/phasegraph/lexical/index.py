@@ -13,6 +13,7 @@ import numpy as np
 
 from phasegraph._support.frozen import by_fields
 from phasegraph._support.packed import NameRows, merged_names
+from phasegraph._support.recent import Recent
 from phasegraph._support.shared import lazy_property
 from phasegraph._support.typing import BoolArray, FloatArray, Int32Array, IntArray
 from phasegraph.lexical.tokenizers import Tokenizer, tokenizer_of, tokens_of
@@ -24,6 +25,8 @@ MOST_ENTRIES, HEAVIEST, _MOST_WEIGHED = 2048, 500, 1000
 """Entries that a look-up reads at most, passages kept of a frequent word, and words of which they are kept."""
 _FEW = 16
 """One in so many passages are few: their words are counted for each query anew."""
+_MOST_SCORED = 100_000
+"""Passages of which all scores of the last queries are kept."""
 _MOST_KEPT = 4000
 """Words of which it is kept where they stand among the same passages."""
 WordIn: TypeAlias = tuple[IntArray, FloatArray]
@@ -118,14 +121,21 @@ class LexicalIndex:
         return LexicalIndex(vocabulary, starts, *parts, lengths, self.tokenizer)
 
     def look_up(self, query: str) -> QueryTerms:
-        """The query's words in this collection."""
-        terms = self._asked(query)
+        """The query's words in this collection; kept for the last queries, since several sources ask for them."""
+        if len(self.lengths) > _MOST_SCORED:
+            return self._look_up(query)
+        found: QueryTerms = self._recent.get(("all", query), lambda: self._look_up(query))
+        return found
+
+    def _look_up(self, query: str) -> QueryTerms:
+        terms = self.terms(query)
         scores, adds = np.zeros(len(self.lengths)), []
         rows = tuple(self.rows[one] for one in terms.entries)
         for times, weight, where, entry in zip(terms.times, terms.idf, rows, terms.entries, strict=True):
             counts = self.counts[entry]
             adds.append(times * weight * (counts / (counts + self._norms[where])))
             scores[where] += adds[-1]
+        scores.flags.writeable = False
         return QueryTerms(scores, terms.words, terms.idf, rows, terms.all_idf, tuple(adds))
 
     def look_up_listed(self, query: str, most: int) -> ListedTerms:
@@ -134,7 +144,12 @@ class LexicalIndex:
         At most `most` passages. Every entry is read of the rarest words, up to 2,048 in all; of a word beyond that only
         the passages in which it weighs most, where the rarer ones have too few. What is found is scored by all words.
         """
-        terms = self._asked(query)
+        found, best = self._recent.get((most, query), lambda: self._foremost(query, most))
+        return replace(self.terms(query), found=found, best=best)
+
+    def _foremost(self, query: str, most: int) -> tuple[IntArray, float]:
+        """The passages that BM25 has foremost, and the best score."""
+        terms = self.terms(query)
         entries, frequency = terms.entries, [one.stop - one.start for one in terms.entries]
         parts: list[Int32Array] = []
         count = 0
@@ -147,10 +162,15 @@ class LexicalIndex:
             else:
                 break
             count += len(parts[-1])
-        return foremost_of(terms, parts, most)
+        listed = foremost_of(terms, parts, most)
+        return listed.found, listed.best
 
-    def _asked(self, query: str) -> ListedTerms:
+    def terms(self, query: str) -> ListedTerms:
         """The query's words, and no passages."""
+        return ListedTerms(self, *self._recent.get(query, lambda: self._terms(query)))
+
+    def _terms(self, query: str) -> tuple[Any, ...]:
+        """The fields of :class:`ListedTerms` but for the index, which no value that it keeps may refer to."""
         asked = Counter(tokens_of(tokenizer_of(self.tokenizer), query))
         found = {word: term for word in asked if (term := self._places.get(word)) is not None}
         size = len(self.lengths)
@@ -159,10 +179,12 @@ class LexicalIndex:
         idf = np.log1p((size - frequency + 0.5) / (frequency + 0.5))
         unseen = float(np.log1p((size + 0.5) / 0.5))
         known = dict(zip(found, idf.tolist(), strict=True))
-        return ListedTerms(
-            self, entries, np.array([asked[word] for word in found], dtype=np.float64), tuple(found), idf,
-            {word: known.get(word, unseen) for word in asked},
-        )  # fmt: skip
+        times = np.array([asked[word] for word in found], dtype=np.float64)
+        return entries, times, tuple(found), idf, {word: known.get(word, unseen) for word in asked}
+
+    @lazy_property
+    def _recent(self) -> Recent:
+        return Recent()
 
     def _heaviest(self, entry: slice) -> Int32Array:
         """The passages of a frequent word in which it weighs most; worked out once."""
@@ -278,19 +300,25 @@ class LexicalPart(LexicalIndex):
 
     def look_up(self, query: str) -> QueryTerms:
         """As of :class:`LexicalIndex`."""
-        return self._of(tokens_of(tokenizer_of(self.tokenizer), query)).look_up(query)
+        return self._for(query).look_up(query)
 
-    def _asked(self, query: str) -> ListedTerms:
-        return self._of(tokens_of(tokenizer_of(self.tokenizer), query))._asked(query)
+    def terms(self, query: str) -> ListedTerms:
+        """As of :class:`LexicalIndex`."""
+        return self._for(query).terms(query)
 
     def look_up_listed(self, query: str, most: int) -> ListedTerms:
         """As of :class:`LexicalIndex`."""
-        return self._of(tokens_of(tokenizer_of(self.tokenizer), query)).look_up_listed(query, most)
+        return self._for(query).look_up_listed(query, most)
 
     def passages_with(self, words: Iterable[str]) -> Int32Array:
         """As of :class:`LexicalIndex`."""
         listed = list(words)
         return self._of(listed).passages_with(listed)
+
+    def _for(self, query: str) -> LexicalIndex:
+        """The part of a query's words, kept for the last queries."""
+        made: LexicalIndex = self._recent.get(query, lambda: self._of(tokens_of(tokenizer_of(self.tokenizer), query)))
+        return made
 
     def _of(self, words: Iterable[str]) -> LexicalIndex:
         """The part of these words alone."""

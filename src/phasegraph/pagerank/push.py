@@ -35,6 +35,12 @@ def ranges(starts: Positions, counts: Positions) -> Positions:
     return out
 
 
+def out_edges(graph: Any, nodes: Any) -> tuple[IntArray, IntArray]:
+    """Of the edges that leave some nodes, the place of the node among them and the place of the edge."""
+    counts = graph.out_degrees.take(nodes).astype(np.int64)
+    return np.repeat(np.arange(len(nodes)), counts), ranges(graph.indptr.take(nodes).astype(np.int64), counts)
+
+
 class Transitions(ABC):
     """Out-edges as a push needs them; a subclass per kind of edge weight.
 

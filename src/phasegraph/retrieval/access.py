@@ -5,18 +5,21 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from numpy.typing import ArrayLike
 
 from phasegraph._support.clock import Deadline
 from phasegraph._support.shared import go_on
-from phasegraph.errors import InvalidInputError
+from phasegraph.errors import IntegrityError, InvalidInputError
 from phasegraph.fusion.context import Context
 from phasegraph.fusion.pipeline import FusionPipeline
-from phasegraph.lexical import HitWords, read_hits
+from phasegraph.lexical import CountedTexts, HitWords, LexicalIndex, read_hits
 from phasegraph.ranking import Ranking
 from phasegraph.sources.workers import in_thread
+
+if TYPE_CHECKING:
+    from phasegraph.graph import Corpus
 
 EmbedTexts: TypeAlias = Callable[[list[str]], ArrayLike]
 
@@ -37,7 +40,7 @@ class HitAccess:
     `text` gives the text of a hit, or "" if the hit only names its passage. `to_embed` gives the text to embed, by
     default the same text. `vector` gives the embedding that a hit carries, or None. ``embed(texts) -> (n, d)`` calls
     the embedding model of a source. `aembed` is the model's own coroutine function, if it has one; otherwise `embed`
-    runs in a worker.
+    runs in a worker. `corpus` is the corpus behind a source, which has counted the words of its passages.
     """
 
     text: Callable[[Any], str] = str
@@ -46,6 +49,7 @@ class HitAccess:
     vector: Callable[[Any], Sequence[float] | None] | None = None
     embed: EmbedTexts | None = None
     aembed: AwaitTexts | None = None
+    corpus: Corpus | None = None
 
     def check(self, pipeline: FusionPipeline) -> None:
         """Refuse a selection that needs embeddings if no embeddings are available."""
@@ -90,7 +94,24 @@ class HitAccess:
                     return f"{title}\n{held}" if isinstance(title, str) and not held.startswith(f"{title}\n") else held
             return ""
 
-        return read_hits(query, rankings, text)
+        return read_hits(query, rankings, text, self._counted(text))
+
+    def _counted(self, text: Callable[[str], str]) -> CountedTexts | None:
+        """The hits whose text and title are those of the corpus, which need not be read."""
+        if self.corpus is None:
+            return None
+        records, graph = self.corpus.index.records, self.corpus.index.graph.view
+        lexical = graph.lexical
+        try:
+            graph.check_files()
+        except IntegrityError:  # the source of this corpus reports it
+            return None
+
+        def row_of(identifier: str) -> int:
+            record = records.get(identifier)
+            return -1 if record is None or record.content != text(identifier) else graph.passage_rows[identifier]
+
+        return CountedTexts(lexical, row_of) if isinstance(lexical, LexicalIndex) else None
 
     def vectors(self, ids: Sequence[str], rankings: Sequence[Ranking]) -> ArrayLike:
         """Embeddings of the candidates: their own, or the model's; InvalidInputError if there is neither."""

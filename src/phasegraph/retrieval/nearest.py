@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from phasegraph._support.ordering import possibly_best
+from phasegraph._support.products import times_vector
 from phasegraph._support.typing import BoolArray, Float32Array, IntArray
 
 
@@ -42,7 +43,7 @@ class Nearest:
         asked = _unit([query])
         if self._unit is None or asked is None or asked.shape[1] != self._unit.shape[1]:
             return None
-        cosines = self._unit @ asked[0]
+        cosines = times_vector(self._unit, asked[0])
         chosen = np.arange(len(listed)) if allowed is None else np.flatnonzero(allowed)
         return np.asarray(chosen[possibly_best(cosines[chosen], count, asked.shape[1])])
 

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from phasegraph._support.ordering import top_order
+from phasegraph._support.products import times_vector
 from phasegraph._support.text import legible
 from phasegraph._support.validation import check_query
 from phasegraph.apps.cli.output import (
@@ -57,7 +58,7 @@ def answered(
                 "--embedder needs an index with embeddings (phasegraph index --embeddings); this one has none"
             )
         vector = unit_vector(embed(question), graph.embeddings.shape[1])
-        scores = (graph.embeddings @ vector).astype(float)
+        scores = times_vector(graph.embeddings, vector).astype(float)
         best = top_order(scores, graph.passages, DEFAULT_LIMIT)
         rankings.append(Ranking("vector", [graph.passages[row] for row in best.tolist()], scores[best]))
         embed = lambda _: vector  # noqa: E731 - the question is embedded once

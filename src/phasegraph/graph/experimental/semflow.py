@@ -633,8 +633,8 @@ class SemFlowSource(GraphWalker):
         query = check_query(query)
         limit = None if limit is None else check_count("limit", limit, minimum=1)
         graph, chosen, vector = self.graph, self.chosen, self.embedder(query)
-        vectors = np.asarray(graph.embeddings)
-        near = (vectors @ unit_vector(vector, vectors.shape[1])).astype(np.float64)
+        vectors: Any = graph.embeddings
+        near = graph.cosines_to(unit_vector(vector, vectors.shape[1])).astype(np.float64)
         if not len(self.facts.ends):
             return self._ranked(near, limit, NO_FACTS)
         recipe = ResetRecipe(chosen.passage_weight, chosen.facts, chosen.entity_seeds)

@@ -18,6 +18,7 @@ from scipy import sparse
 
 from phasegraph._support.frozen import by_fields
 from phasegraph._support.packed import NameRows, PackedTexts, TextRows, ascend, merged_names
+from phasegraph._support.products import times_vector
 from phasegraph._support.serialization import check_mapped, mapped_in
 from phasegraph._support.shared import lazy_property
 from phasegraph._support.typing import Float32Array, Int32Array, IntArray
@@ -317,6 +318,11 @@ class EntityGraph:
         owner, columns, kinds = entries_of(self.homes, rows)
         named = kinds == HOME_TITLE
         return least_and_greatest(owner[named], columns[named], len(rows))
+
+    def cosines_to(self, unit: Float32Array) -> Float32Array:
+        """(P,) products of the embeddings with a vector of length 1; the graph has embeddings."""
+        cosines: Float32Array = times_vector(self.embeddings, unit)
+        return cosines
 
     @property
     def view(self) -> EntityGraph:

@@ -22,6 +22,7 @@ from scipy import sparse
 
 from phasegraph._support.frozen import by_fields
 from phasegraph._support.ordering import top_order
+from phasegraph._support.products import times_vector
 from phasegraph._support.progress import with_progress
 from phasegraph._support.serialization import MISFITS, read_bundle, write_bundle
 from phasegraph._support.shared import lazy_property
@@ -734,8 +735,8 @@ class SummarySource:
         tree = self.tree
         limit = None if limit is None else check_count("limit", limit, minimum=1)
         vector = unit_vector(self.embedder(check_query(query)), tree.embeddings.shape[1])
-        own = (tree.embeddings @ vector).astype(np.float64)
-        over = (tree.vectors @ vector).astype(np.float64)
+        own = times_vector(tree.embeddings, vector).astype(np.float64)
+        over = times_vector(tree.vectors, vector).astype(np.float64)
         if self.resolve == "summaries":
             ids = (*tree.passages, *(one.id for one in tree.summaries))
             scores = np.concatenate([own, over])

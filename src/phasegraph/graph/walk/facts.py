@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from phasegraph._support.frozen import by_fields
+from phasegraph._support.products import times_vector
 from phasegraph._support.typing import Float32Array, FloatArray, Int32Array, IntArray
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.model.entity_graph import EntityGraph, Extraction, checked_embeddings
@@ -168,7 +169,7 @@ class FactIndex:
 
     def near(self, vector: Any) -> Float32Array:
         """(F,) cosines of the facts and names to a query's embedding."""
-        cosines: Float32Array = self.embeddings @ unit_vector(vector, self.embeddings.shape[1])
+        cosines: Float32Array = times_vector(self.embeddings, unit_vector(vector, self.embeddings.shape[1]))
         return cosines
 
 

@@ -14,12 +14,10 @@ from phasegraph._support.text import legible
 from phasegraph._support.typing import FloatArray, Int32Array, IntArray
 from phasegraph.graph.model.entity_graph import EntityGraph
 from phasegraph.graph.walk.linking import Seeding
-from phasegraph.graph.walk.listed import (
-    ListedGains,
-)
-from phasegraph.lexical.index import ListedTerms, QueryTerms
+from phasegraph.graph.walk.listed_walk import ListedGains
+from phasegraph.lexical.index import ChangedTerms, ListedTerms, QueryTerms
 from phasegraph.pagerank import PageRankResult
-from phasegraph.pagerank.push import ranges
+from phasegraph.pagerank.push import out_edges
 
 MAX_STEPS = 6
 
@@ -61,7 +59,7 @@ class WalkPaths(Mapping[str, WalkPath]):
     node_weights: FloatArray | ListedGains | None = field(repr=False)
     ids: tuple[str, ...]
     follow_probability: float
-    terms: QueryTerms | ListedTerms | None = field(default=None, repr=False)
+    terms: QueryTerms | ListedTerms | ChangedTerms | None = field(default=None, repr=False)
 
     def __getitem__(self, passage_id: str) -> WalkPath:
         if passage_id not in self:
@@ -119,9 +117,8 @@ class WalkPaths(Mapping[str, WalkPath]):
     def _out_edges(self) -> tuple[Int32Array, Int32Array, IntArray]:
         """Source, target and place of the edges that can have brought mass: the walk's own, not the whole graph's."""
         walk, nodes = self.graph.operator, np.sort(self.walked.nodes)
-        counts = walk.out_degrees.take(nodes).astype(np.int64)
-        edges = ranges(walk.indptr.take(nodes), counts)
-        return np.repeat(nodes, counts), walk.indices.take(edges), edges
+        owners, edges = out_edges(walk, nodes)
+        return nodes[owners], walk.indices.take(edges), edges
 
     def _steered(self, sources: Int32Array, target: int) -> FloatArray | float:
         """What the query's relevance does to the share of its mass that a source sends to one target.
@@ -132,10 +129,9 @@ class WalkPaths(Mapping[str, WalkPath]):
         if self.node_weights is None:
             return 1.0
         walk = self.graph.operator
-        counts = walk.out_degrees.take(sources).astype(np.int64)
-        edges = ranges(walk.indptr.take(sources), counts)
+        owners, edges = out_edges(walk, sources)
         values = walk.weights.take(edges) * self.node_weights.take(walk.indices.take(edges))
-        sums = np.bincount(np.repeat(np.arange(len(sources)), counts), weights=values, minlength=len(sources))
+        sums = np.bincount(owners, weights=values, minlength=len(sources))
         own = float(self.node_weights[target])
         return np.divide(own, sums * walk.inverse_out[sources], out=np.zeros(len(sources)), where=sums > 0)
 

@@ -52,26 +52,35 @@ def unit_vector(vector: Any, dimensions: int) -> Float32Array:
 def relevance(
     graph: EntityGraph, ranking: Ranking | None, vector: Any = None, *, floor: float = FLOOR
 ) -> FloatArray | None:
-    """How readily the walk enters each of the (P + E,) nodes; None where nothing is known.
-
-    For passages the cosine of `vector`, the query's embedding, to `graph.embeddings`, or their similarity in a dense
-    ranking where there are none to compare, at least `floor`; 1 for entities.
-    """
+    """How readily the walk enters each of the (P + E,) nodes: 1 for entities; None where nothing is known."""
+    near = passage_relevance(graph, ranking, vector, floor=floor)
+    if near is None:
+        return None
     node_weights = np.ones(graph.size)
-    count = len(graph.passages)
+    node_weights[: len(near)] = near
+    return node_weights
+
+
+def passage_relevance(
+    graph: EntityGraph, ranking: Ranking | None, vector: Any = None, *, floor: float
+) -> FloatArray | None:
+    """(P,) relevance of the passages, at least `floor`; None where nothing is known.
+
+    The cosine of `vector`, the query's embedding, to `graph.embeddings`, or the similarity of a passage in a dense
+    ranking if there are no vectors to compare.
+    """
     if vector is not None and graph.embeddings is not None:
-        near = graph.embeddings @ unit_vector(vector, graph.embeddings.shape[1])
-        node_weights[:count] = np.maximum(near, floor)
-        return node_weights
+        cosines = graph.cosines_to(unit_vector(vector, graph.embeddings.shape[1]))
+        return np.maximum(cosines, floor).astype(np.float64)
     if ranking is None or not len(ranking):
         return None
     near = np.maximum(similarities(ranking), floor)
-    node_weights[:count] = max(UNLISTED * float(near[-1]), floor)
+    found = np.full(len(graph.passages), max(UNLISTED * float(near[-1]), floor))
     for name, value in zip(ranking.ids, near.tolist(), strict=True):
         row = graph.passage_rows.get(name)
         if row is not None:
-            node_weights[row] = value
-    return node_weights
+            found[row] = value
+    return found
 
 
 def relevance_by_words(cosines: FloatArray, terms: Terms, settings: WordSettings) -> FloatArray:

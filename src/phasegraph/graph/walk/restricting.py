@@ -14,10 +14,8 @@ from phasegraph._support.typing import IntArray
 from phasegraph.errors import InvalidTypeError
 from phasegraph.graph.model.entity_graph import Csr, EntityGraph
 from phasegraph.graph.walk.facts import FactIndex
-from phasegraph.graph.walk.listed import (
-    within,
-)
-from phasegraph.pagerank.push import ranges
+from phasegraph.graph.walk.row_lookups import within
+from phasegraph.pagerank.push import out_edges
 from phasegraph.ranking import Ranking
 
 Allowed: TypeAlias = Callable[[str], object] | Collection[str]
@@ -109,9 +107,8 @@ def _mentioning(graph: EntityGraph, rows: IntArray, entities: Any) -> Csr:
     """
     walk, count = graph.operator, len(graph.passages)
     nodes = entities.astype(np.int64) + count
-    degrees = walk.out_degrees.take(nodes).astype(np.int64)
-    targets = walk.indices.take(ranges(walk.indptr.take(nodes), degrees)).astype(np.int64)
-    owners = np.repeat(np.arange(len(nodes)), degrees)
+    owners, edges = out_edges(walk, nodes)
+    targets = walk.indices.take(edges).astype(np.int64)
     inside = targets < count
     targets, owners = targets[inside], owners[inside]
     found = np.bincount(owners, minlength=len(nodes))

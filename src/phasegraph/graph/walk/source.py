@@ -2,39 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
 
 from phasegraph._support.shared import lazy_property
-from phasegraph._support.typing import FloatArray, IntArray
+from phasegraph._support.typing import FloatArray
 from phasegraph._support.validation import check_count, check_flag, check_names, check_query
 from phasegraph.errors import InvalidInputError
 from phasegraph.graph.model.entity_graph import EntityGraph, check_kind
+from phasegraph.graph.walk.all_passages import AllPassages
 from phasegraph.graph.walk.clauses import FEWEST_BY_VECTORS, FEWEST_BY_WORDS, clause_relevance, clauses
-from phasegraph.graph.walk.covering import LocalIds, covering, seeds_by_words
+from phasegraph.graph.walk.compared import Comparison, NodeWeights, PassageFeatures
+from phasegraph.graph.walk.covering import covering, seeds_by_words
 from phasegraph.graph.walk.documents import neighbour_support, spread_over_documents
 from phasegraph.graph.walk.fact_filter import FactFilter, KeepFacts, KeptFacts, kept_facts
 from phasegraph.graph.walk.facts import FactIndex, nearest_entities
 from phasegraph.graph.walk.linking import Seeding, both_seeds, link, name_words, named_seeds, query_entities
-from phasegraph.graph.walk.listed import (
-    COMPARED,
-    MUCH,
-    WORDS_LISTED,
-    ListedGains,
-    ListedRelevance,
-    ListedSpaces,
-    ListedTransitions,
-    LocalTerms,
-    in_any_order,
-    within,
-)
+from phasegraph.graph.walk.listed import COMPARED, WORDS_LISTED, ListedPassages
+from phasegraph.graph.walk.listed_spaces import ListedSpaces
 from phasegraph.graph.walk.paths import WalkPaths
-from phasegraph.graph.walk.relevance import FLOOR, entered, relevance, relevance_by_words
+from phasegraph.graph.walk.relevance import FLOOR, relevance
 from phasegraph.graph.walk.resets import NO_FACTS, RESETS, reset_by_name
-from phasegraph.graph.walk.restricting import Allowed, restrict_graph, restrict_ranking, restricted_facts
+from phasegraph.graph.walk.restricted_source import RestrictedGraphSource
+from phasegraph.graph.walk.restricting import Allowed, restrict_graph, restricted_facts
 from phasegraph.graph.walk.scoring import (
     DEPTH,
     NO_SPREAD,
@@ -47,10 +40,16 @@ from phasegraph.graph.walk.scoring import (
 )
 from phasegraph.graph.walk.settings import LinkSettings, WalkSettings, WordSettings
 from phasegraph.graph.walk.trust import FIRST, LINKED, linked_share
-from phasegraph.graph.walk.walker import Embedder, GraphWalker, best_passages, check_embedder, check_source_name
-from phasegraph.lexical import LexicalIndex
-from phasegraph.pagerank import PageRankResult, WalkOperator
-from phasegraph.pagerank.push import PushSettings, RelevanceTransitions, StaticTransitions, as_seeds, run_push
+from phasegraph.graph.walk.walker import (
+    Embedder,
+    GraphWalker,
+    best_passages,
+    check_embedder,
+    check_source_name,
+    walk_from,
+)
+from phasegraph.pagerank import PageRankResult
+from phasegraph.pagerank.push import PushSettings
 from phasegraph.pagerank.solve import push_settings
 from phasegraph.ranking import Background, QueryWords, Ranking
 from phasegraph.sources.protocol import Upstream
@@ -192,8 +191,22 @@ class GraphSource(GraphWalker):
         return self.graph.view if self.facts is None else self.graph
 
     def within(self, allowed: Allowed) -> RestrictedGraphSource:
-        """The same source for one who may see only the `allowed` passages; see :class:`RestrictedGraphSource`."""
-        return RestrictedGraphSource(self, allowed)
+        """The same source for a caller who may see only the `allowed` passages.
+
+        Parameters
+        ----------
+        allowed : callable or collection of str
+            ``allowed(passage_id)`` says whether a passage may be seen; or the ids of the passages that may.
+
+        Returns
+        -------
+        RestrictedGraphSource
+        """
+        graph = restrict_graph(self.graph, allowed)
+        inner = None
+        if graph is not None:
+            inner = replace(self, graph=graph, facts=restricted_facts(self.facts, self.graph, graph))
+        return RestrictedGraphSource(self, inner)
 
     def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
         """Rank passages for `query`; parameters and result as in :meth:`phasegraph.sources.Source.search`."""
@@ -226,10 +239,7 @@ class GraphSource(GraphWalker):
     ) -> Ranking:
         """The walk from the query's seeds, and from those of the facts that were kept."""
         if self._has_words and self.words is not None:
-            listed = self._listed(ranking, vector, limit)
-            by = self._by_lists if listed else self._by_words
-            lexical: Any = (self._walked if listed else self.graph).lexical
-            return by(query, ranking, vector, limit, lexical, self.words, kept)
+            return self._compared_ranking(query, ranking, vector, limit, self.words, kept)
         seeding = self._seeding(query, ranking, vector, kept)
         size = len(self.graph.passages)
         if not len(seeding):
@@ -245,105 +255,98 @@ class GraphSource(GraphWalker):
         reason = "" if ids else "the walk from the query's seeds reaches no passage"
         return Ranking(self.name, ids, best, background=behind, size=size, payloads=paths, reason=reason)
 
-    def _by_words(
+    def _compared_ranking(
         self,
         query: str,
         ranking: Ranking | None,
         vector: Any,
         limit: int | None,
-        lexical: LexicalIndex,
         settings: WordSettings,
         kept: KeptFacts | None,
     ) -> Ranking:
-        """The walk with what the query's words say."""
-        graph, size, link_by = self.graph, len(self.graph.passages), self.linking
-        terms, named = lexical.look_up(query), named_seeds(graph, query, link_by)
-        listed = [row for one in (ranking.ids if ranking else ()) if (row := graph.passage_rows.get(one)) is not None]
-        known = relevance(graph, ranking if listed else None, vector, floor=-1.0)
-        cosines = np.zeros(size) if known is None else known[:size]
-        near = relevance_by_words(cosines, terms, settings)
-        heard = np.ones(size, dtype=np.bool_)  # of which passages anything is known
-        if vector is None or graph.embeddings is None:
-            heard = terms.scores > 0
-            heard[listed] = True
-        seeds = seeds_by_words(
-            np.where(heard, near, 0.0), terms, graph.passages, link_by.seed_passages, link_by.sharpness, settings
-        )
-        handed = "no ranking was handed over" if ranking is None else "the ranking holds no passage of the graph"
-        lost = f"the query names no entity of the graph, has no word of a passage, and {handed}"
-        seeding = self._with_facts(both_seeds(Seeding(*seeds), named, lost), vector, kept)
-        share = float(named.masses[graph.anchored[named.nodes - size]].sum())
-        stated = QueryWords(terms.all_idf, min(share, 1.0), lexical.tokenizer)
+        """The walk with the query's words, over the passages that are compared with the query."""
+        compared = self._comparison(query, ranking, vector, limit, settings)
+        graph = compared.graph
+        named = named_seeds(graph, query, self.linking)
+        seeding = self._with_facts(self._seeds_by_words(compared, named, ranking, settings), vector, kept)
+        share = float(named.masses[graph.anchored[named.nodes - len(graph.passages)]].sum())
+        stated = QueryWords(compared.terms.all_idf, min(share, 1.0), compared.tokenizer)
         if not len(seeding):
-            return Ranking(self.name, (), np.empty(0), size=size, reason=seeding.reason, words=stated)
-        node_weights, gains = np.ones(graph.size), np.maximum(near, FLOOR)
-        others = terms.scores_without(name_words(graph, named, lexical.tokenizer))
-        node_weights[:size] = entered(gains, others, float(others.max()), stated.named, settings)
-        walked = self._walk(seeding, node_weights)
-        mass = walked.mass[:size]
-        logs = np.log(mass + self.walk.floor) + self.walk.closeness * np.log(gains)
+            return Ranking(self.name, (), np.empty(0), size=graph.count, reason=seeding.reason, words=stated)
+        names = name_words(graph, named, compared.tokenizer)
+        walked, weights = compared.walk(seeding, names, stated.named, self._push_settings)
+        features, masses = compared.reached(walked, weights)
+        logs = np.log(masses + self.walk.floor) + self.walk.closeness * np.log(np.maximum(features.near, FLOOR))
         low = fiftieth(logs)
         logs -= low
-        trust = self._trust(walked, graph, node_weights, seeding, logs)
-        parts = self._parts(
-            self._clauses(query),
-            lambda clause: lexical.look_up(clause).scores,
-            lambda embedded: np.asarray(relevance(graph, None, embedded, floor=-1.0))[:size],
-        )
-        scores = balanced(logs, cosines, terms.scores, trust, parts)
-        scores += (1 - trust) * neighbour_support(scores, graph)
+        trust = self._trust(walked, features, weights, seeding, logs)
+        parts = self._parts(compared, features)
+        scores = balanced(logs, features.cosines, features.terms.scores, trust, parts)
+        scores += (1 - trust) * neighbour_support(scores, graph, features.rows)
         worths = None if parts is None else part_worths(parts, logs, trust)
-        heard |= mass > 0
+        heard = np.flatnonzero(features.known | (masses > 0))
         wanted = None if limit is None else max(limit, DEPTH)
-        order, values = covering(scores, np.flatnonzero(heard), graph.passages, terms, wanted, settings, worths)
-        order, values = spread_over_documents(order, values, graph, 1 - trust)
-        ids, values = tuple(graph.passages[row] for row in order[:limit].tolist()), values[:limit]
-        mean, spread = moments(logs)
-        behind = Background(mean + low, spread, "log") if spread > NO_SPREAD else None
-        paths = WalkPaths(graph, walked, seeding, node_weights, ids, self.walk.follow_probability, terms)
-        reason = "" if ids else "the walk from the query's seeds reaches no passage"
+        places, values = covering(scores, heard, features.ids, features.terms, wanted, settings, worths)
+        rows, values = spread_over_documents(features.rows_at(places), values, graph, 1 - trust)
+        ids, values = tuple(graph.passages[row] for row in rows[:limit].tolist()), values[:limit]
+        mean, spread = moments(logs, features.standing)
         return Ranking(
             self.name,
             ids,
             published(values + low),
-            background=behind,
-            size=size,
-            payloads=paths,
-            reason=reason,
+            background=Background(mean + low, spread, "log") if spread > NO_SPREAD else None,
+            size=graph.count,
+            payloads=WalkPaths(graph, walked, seeding, weights, ids, self.walk.follow_probability, compared.terms),
+            reason="" if ids else "the walk from the query's seeds reaches no passage",
             words=stated,
         )
+
+    def _seeds_by_words(
+        self, compared: Comparison, named: Seeding, ranking: Ranking | None, settings: WordSettings
+    ) -> Seeding:
+        """The entities that the query names, and relevant passages that have different words of the query."""
+        foremost, link_by = compared.foremost(), self.linking
+        near = np.where(foremost.known, foremost.near, 0.0)
+        places, masses = seeds_by_words(
+            near, foremost.terms, foremost.ids, link_by.seed_passages, link_by.sharpness, settings
+        )
+        handed = "no ranking was handed over" if ranking is None else "the ranking holds no passage of the graph"
+        lost = f"the query names no entity of the graph, has no word of a passage, and {handed}"
+        return both_seeds(Seeding(foremost.rows_at(places).astype(np.intp), masses), named, lost)
+
+    def _comparison(
+        self, query: str, ranking: Ranking | None, vector: Any, limit: int | None, settings: WordSettings
+    ) -> Comparison:
+        """The passages that a query is compared with."""
+        if not self._listed(ranking, vector, limit):
+            return AllPassages(self.graph, query, self._clauses(query), ranking, vector, settings)
+        return ListedPassages(self._walked, query, self._clauses(query), ranking, vector, settings, self._spaces)
 
     def _clauses(self, query: str) -> tuple[str, ...]:
         """The clauses of a question, if there are enough of them to read the question by clauses."""
         found = clauses(query)
         return found if len(found) >= (FEWEST_BY_VECTORS if self.embed_clauses else FEWEST_BY_WORDS) else ()
 
-    def _parts(
-        self,
-        asked: Collection[str],
-        words_of: Callable[[str], FloatArray],
-        cosines_of: Callable[[Any], FloatArray],
-    ) -> FloatArray | None:
+    def _parts(self, compared: Comparison, features: PassageFeatures) -> FloatArray | None:
         """(c, n) relevance of passages to each clause; None without clauses."""
+        asked = compared.clauses
         if not asked:
             return None
-        embed = self.embedder if self.embed_clauses and self.graph.embeddings is not None else None
-        vectors = [] if embed is None else [cosines_of(embed(clause)) for clause in asked]
-        return clause_relevance([words_of(clause) for clause in asked], vectors)
+        embed = self.embedder if self.embed_clauses and compared.graph.embeddings is not None else None
+        vectors = [] if embed is None else [compared.cosines_to(embed(clause), features) for clause in asked]
+        return clause_relevance([compared.words_for(clause, features) for clause in asked], vectors)
 
     def _trust(
         self,
         walked: PageRankResult,
-        graph: EntityGraph,
-        node_weights: Any,
+        features: PassageFeatures,
+        weights: NodeWeights,
         seeding: Seeding,
         logs: FloatArray,
-        rows: IntArray | None = None,
     ) -> float:
-        """How far the walk alone decides, in [0, 1]; `rows` are the passages of `logs` where they are not all."""
-        best = np.argsort(-logs, kind="stable")[:FIRST]
-        best = best if rows is None else rows[best]
-        share = linked_share(walked, graph, node_weights, seeding, best, self.walk.follow_probability)
+        """How far the walk alone decides, in [0, 1]."""
+        best = features.rows_at(np.argsort(-logs, kind="stable")[:FIRST])
+        share = linked_share(walked, features.graph, weights, seeding, best, self.walk.follow_probability)
         return min(share / LINKED, 1.0)
 
     def _listed(self, ranking: Ranking | None, vector: Any, limit: int | None) -> bool:
@@ -357,97 +360,6 @@ class GraphSource(GraphWalker):
     @lazy_property
     def _spaces(self) -> ListedSpaces:
         return ListedSpaces(self._walked)
-
-    def _by_lists(
-        self,
-        query: str,
-        ranking: Ranking | None,
-        vector: Any,
-        limit: int | None,
-        lexical: LexicalIndex,
-        settings: WordSettings,
-        kept: KeptFacts | None,
-    ) -> Ranking:
-        """As :meth:`_by_words`, of the passages that are listed, reached and sampled in place of all."""
-        graph, link_by = self._walked, self.linking
-        size, count = len(graph.passages), graph.count
-        terms, named = lexical.look_up_listed(query, WORDS_LISTED), named_seeds(graph, query, link_by)
-        near = ListedRelevance(graph, ranking, vector, terms, settings)
-        asked = {clause: lexical.look_up_listed(clause, DEPTH) for clause in self._clauses(query)}
-        foremost = near.of(
-            np.unique(np.concatenate([near.listed, terms.found, *(one.found for one in asked.values())]))
-        )
-        places, masses = seeds_by_words(
-            foremost.near, LocalTerms(terms, foremost), LocalIds(graph.passages, foremost.rows),
-            link_by.seed_passages, link_by.sharpness, settings,
-        )  # fmt: skip
-        handed = "no ranking was handed over" if ranking is None else "the ranking holds no passage of the graph"
-        lost = f"the query names no entity of the graph, has no word of a passage, and {handed}"
-        seeds = Seeding(foremost.rows[places].astype(np.intp), masses)
-        seeding = self._with_facts(both_seeds(seeds, named, lost), vector, kept)
-        share = float(named.masses[graph.anchored[named.nodes - size]].sum())
-        stated = QueryWords(terms.all_idf, min(share, 1.0), lexical.tokenizer)
-        if not len(seeding):
-            return Ranking(self.name, (), np.empty(0), size=count, reason=seeding.reason, words=stated)
-        sampled = near.of_sample(self._spaces)
-        rest = float(np.maximum(sampled.near, FLOOR).mean())
-        entering = near.heed(name_words(graph, named, lexical.tokenizer), stated.named, foremost)
-        walked, gains = self._walk_by_lists(seeding, near, foremost.rows, entering, rest)
-        much = walked.nodes[walked.values > MUCH]
-        met = np.union1d(gains.rows, much[much < size])
-        own = foremost.and_of(near.of(met[~within(met, foremost.rows)]))
-        own = own.at(np.argsort(own.rows))
-        looked = own.and_of(sampled.at(~within(sampled.rows, own.rows)))
-        rows = looked.rows
-        standing = np.ones(len(rows))
-        standing[len(own.rows) :] = (count - len(own.rows)) / max(len(rows) - len(own.rows), 1)
-        masses = self._spaces.masses(walked, rows)
-        logs = np.log(masses + self.walk.floor) + self.walk.closeness * np.log(np.maximum(looked.near, FLOOR))
-        low = fiftieth(logs)
-        logs -= low
-        local = LocalTerms(terms, looked)
-        trust = self._trust(walked, graph, gains, seeding, logs, rows)
-        parts = self._parts(
-            asked,
-            lambda clause: in_any_order(asked[clause].scores_of, rows),
-            lambda embedded: near.cosines_to(embedded, rows),
-        )
-        scores = balanced(logs, looked.cosines, looked.words, trust, parts)
-        scores += (1 - trust) * neighbour_support(scores, graph, rows)
-        worths = None if parts is None else part_worths(parts, logs, trust)
-        heard = np.ones(len(rows), dtype=np.bool_)
-        if near.unit is None:
-            heard = (masses > 0) | (looked.words > 0) | within(rows, near.listed)
-        wanted = None if limit is None else max(limit, DEPTH)
-        found, values = covering(
-            scores, np.flatnonzero(heard), LocalIds(graph.passages, rows), local, wanted, settings, worths
-        )
-        order, values = spread_over_documents(rows[found], values, graph, 1 - trust)
-        ids, values = tuple(graph.passages[row] for row in order[:limit].tolist()), values[:limit]
-        mean, spread = moments(logs, standing)
-        behind = Background(mean + low, spread, "log") if spread > NO_SPREAD else None
-        paths = WalkPaths(graph, walked, seeding, gains, ids, self.walk.follow_probability, terms)
-        reason = "" if ids else "the walk from the query's seeds reaches no passage"
-        return Ranking(
-            self.name, ids, published(values + low), background=behind, size=count, payloads=paths, reason=reason,
-            words=stated,
-        )  # fmt: skip
-
-    def _walk_by_lists(
-        self, seeding: Seeding, near: ListedRelevance, rows: IntArray, gains: FloatArray, rest: float
-    ) -> tuple[PageRankResult, ListedGains]:
-        operator, spaces = self._walked.operator, self._spaces
-        weights = spaces.borrow()
-        transitions = ListedTransitions(operator, weights, near.gains, rest)
-        transitions.know(rows, gains)
-        seeds = as_seeds((seeding.nodes, seeding.masses), operator.size)
-        settings = self._push_settings
-        if settings.compiled and not isinstance(operator, WalkOperator):
-            settings = replace(settings, compiled=False)
-        walked = run_push(transitions, operator.pool, seeds, settings, None)
-        known = transitions.end()
-        spaces.give_back(weights)
-        return walked, known
 
     def _by_similarity(self, ranking: Ranking | None, vector: Any, limit: int | None, reason: str) -> Ranking:
         """What the published recipes do without facts."""
@@ -474,128 +386,9 @@ class GraphSource(GraphWalker):
         nearest = nearest_entities(self.graph, self.facts, vector, self.linking.top_facts, rows)
         return seeding.plus(nearest, self.linking.fact_mass)
 
-    def _walk(self, seeding: Seeding, node_weights: FloatArray | None) -> PageRankResult:
-        operator = self.graph.operator
-        seeds = as_seeds((seeding.nodes, seeding.masses), operator.size)
-        transitions = (
-            StaticTransitions(operator) if node_weights is None else RelevanceTransitions(operator, node_weights)
-        )
-        return run_push(transitions, operator.pool, seeds, self._push_settings, None)
+    def _walk(self, seeding: Seeding, weights: FloatArray | None) -> PageRankResult:
+        return walk_from(self.graph.operator, seeding, weights, self._push_settings)
 
     @lazy_property
     def _push_settings(self) -> PushSettings:
         return push_settings(self.walk.follow_probability, self.walk.tolerance, 0, None, self.walk.kernel)
-
-
-@dataclass(frozen=True, eq=False)
-class RestrictedGraphSource(GraphWalker):
-    """A graph source that knows nothing but the allowed passages; made by :meth:`GraphSource.within`.
-
-    Parameters
-    ----------
-    source : GraphSource
-    allowed : callable or collection of str
-        ``allowed(passage_id)`` says whether a passage may be seen; or the ids of those that may.
-
-    Notes
-    -----
-    The walk runs on :func:`restrict_graph`, and rankings that seed it and embedded facts are restricted, too
-    (:meth:`FactIndex.within`): what is not allowed is neither walked through nor scored, counted, returned or named.
-    With nothing allowed the answer is empty. A copy is given the ids of the allowed passages.
-
-    Examples
-    --------
-    >>> from phasegraph.graph import build_graph
-    >>> graph = build_graph([{"id": name, "text": "Ada met Bo."} for name in ("mine", "theirs")])
-    >>> RestrictedGraphSource(GraphSource(graph), {"mine"}).search("Who met Bo?", 10, {}).ids
-    ('mine',)
-    """
-
-    source: GraphSource
-    allowed: Allowed
-    _inner: GraphSource | None = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        check_kind("source", self.source, GraphSource)
-        graph = restrict_graph(self.source.graph, self.allowed)
-        inner = None
-        if graph is not None:
-            inner = replace(
-                self.source, graph=graph, facts=restricted_facts(self.source.facts, self.source.graph, graph)
-            )
-        object.__setattr__(self, "_inner", inner)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.source, frozenset(() if self.graph is None else self.graph.passages))
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-        return self.source.name
-
-    @property
-    def depends_on(self) -> tuple[str, ...]:
-        """Dense rankings that seed it."""
-        return tuple(self.source.depends_on)
-
-    @property
-    def graph(self) -> EntityGraph | None:
-        """The graph it walks; None where nothing is allowed."""
-        return None if self._inner is None else self._inner.graph
-
-    def prepare(self) -> Self:
-        """As :meth:`GraphSource.prepare`."""
-        if self._inner is not None:
-            self._inner.prepare()
-        return self
-
-    def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
-        """Rank allowed passages; as :meth:`GraphSource.search`."""
-        if self._inner is None:
-            return Ranking(self.name, (), np.empty(0), reason="no passage of the graph is allowed")
-        rows = self._inner.graph.passage_rows
-        return self._inner.search(query, limit, {key: restrict_ranking(one, rows) for key, one in upstream.items()})
-
-
-def prepare(source: object, /) -> None:
-    """Weigh the edges and load the compiled walk of a source in memory; nothing for any other source.
-
-    >>> from phasegraph.graph import build_graph
-    >>> graph = build_graph([{"id": "a", "text": "Ada met Bo."}])
-    >>> prepare(GraphSource(graph))
-    >>> "operator" in vars(graph)
-    True
-    """
-    if isinstance(source, GraphWalker):
-        source.prepare()
-
-
-def not_a_graph(given: object, /) -> str:
-    """The message for a caller who gave something else than a graph or a source.
-
-    >>> not_a_graph("corpus.jsonl")
-    'graph must be an EntityGraph or a source (for Neo4j: EntityGraphRetriever.from_neo4j); got str'
-    """
-    kind = type(given).__name__
-    if kind in ("GraphIndex", "GraphRecords"):
-        graph = "graph" if kind == "GraphIndex" else "graph()"
-        return f"graph must be an EntityGraph or a source; got a {kind}: give its {graph}"
-    if kind == "ChunkGraph":
-        return "graph must be an EntityGraph or a source; got a ChunkGraph: make a ChunkGraphSource of it"
-    return f"graph must be an EntityGraph or a source (for Neo4j: EntityGraphRetriever.from_neo4j); got {kind}"
-
-
-def passage_ids(source: object, /) -> Sequence[str]:
-    """Ids of the passages that ``within`` of a `GraphSource`, or of a source with ``passage_ids()``, may be given.
-
-    >>> from phasegraph.graph import build_graph
-    >>> passage_ids(GraphSource(build_graph([{"id": "a", "text": "Ada met Bo."}])))
-    ('a',)
-    """
-    if isinstance(source, GraphSource):
-        return source.graph.passages
-    listed = getattr(source, "passage_ids", None)
-    if not callable(listed) or not callable(getattr(source, "within", None)):
-        raise InvalidInputError(f"a {type(source).__name__} cannot be filtered; give each tenant a corpus of its own")
-    ids: Sequence[str] = listed()
-    return ids

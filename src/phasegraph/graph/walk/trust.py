@@ -9,7 +9,7 @@ import numpy as np
 from phasegraph._support.typing import FloatArray, IntArray
 from phasegraph.graph.walk.linking import Seeding
 from phasegraph.pagerank import PageRankResult
-from phasegraph.pagerank.push import ranges
+from phasegraph.pagerank.push import out_edges
 
 LINKED = 0.05
 """Share of linked mass (see :func:`linked_share`) from which the walk alone decides."""
@@ -55,12 +55,12 @@ def linked_share(
     masses = _at(nodes, values, best)
     if not masses.sum() > 0:
         return 0.0
-    leaving, edges = _out_edges(walk, best)
+    leaving, edges = out_edges(walk, best)
     ends = walk.indices.take(edges).astype(np.int64)
     back = follow_probability * (masses * walk.inverse_out.take(best))[leaving] * walk.weights.take(edges)
     entities = np.union1d(ends, seeding.nodes)
     entities = entities[(entities >= size) & (walk.out_degrees.take(entities) <= _HUB)]
-    owners, edges = _out_edges(walk, entities)
+    owners, edges = out_edges(walk, entities)
     targets, weights = walk.indices.take(edges).astype(np.int64), walk.weights.take(edges)
     home = weights >= graph.weights.lead
     homes = np.bincount(owners[home], minlength=len(entities))
@@ -77,12 +77,6 @@ def linked_share(
     )
     linked = np.minimum(np.bincount(place, weights=came, minlength=len(best)), masses)
     return float(linked.sum() / masses.sum())
-
-
-def _out_edges(walk: Any, nodes: IntArray) -> tuple[IntArray, IntArray]:
-    """Of the edges that leave some nodes, the place of the node and the place of the edge."""
-    counts = walk.out_degrees.take(nodes).astype(np.int64)
-    return np.repeat(np.arange(len(nodes)), counts), ranges(walk.indptr.take(nodes).astype(np.int64), counts)
 
 
 def _at(nodes: Any, values: FloatArray, wanted: IntArray) -> FloatArray:

@@ -13,6 +13,9 @@ from phasegraph._support.shared import portable
 from phasegraph._support.typing import FloatArray, Int32Array, IntArray
 from phasegraph.errors import InvalidTypeError
 from phasegraph.graph.model.entity_graph import EntityGraph
+from phasegraph.graph.walk.linking import Seeding
+from phasegraph.pagerank import PageRankResult
+from phasegraph.pagerank.push import PushSettings, RelevanceTransitions, StaticTransitions, as_seeds, run_push
 
 Embedder = Callable[[str], Any]
 
@@ -50,3 +53,10 @@ def best_passages(
     ids = [graph.passages[row] for row in rows.tolist()]
     best = top_order(scores, ids, limit)
     return tuple(ids[place] for place in best.tolist()), scores[best]
+
+
+def walk_from(operator: Any, seeding: Seeding, weights: FloatArray | None, settings: PushSettings) -> PageRankResult:
+    """Walk the edges of a graph from seeds; with the (P + E,) `weights` of nodes, edges weigh by where they lead."""
+    transitions = StaticTransitions(operator) if weights is None else RelevanceTransitions(operator, weights)
+    seeds = as_seeds((seeding.nodes, seeding.masses), operator.size)
+    return run_push(transitions, operator.pool, seeds, settings, None)

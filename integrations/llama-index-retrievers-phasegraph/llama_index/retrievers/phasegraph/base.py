@@ -41,6 +41,7 @@ from phasegraph.retrieval import (
     Corrective,
     FusedPassages,
     FusionEngine,
+    HitAccess,
     Indexing,
     ResultCallback,
     SelectedHit,
@@ -196,7 +197,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
             k=_count("similarity_top_k", similarity_top_k) if k is None else _count("k", k),
             weights=weights, accept=accept, selection=selection, pipeline=pipeline, limit=limit, timeout=timeout,
             strict=strict, max_query_length=max_query_length,
-            access=access_of(source.retriever for source in self._by_name.values()),
+            access=_access_of([source.retriever for source in self._by_name.values()]),
             route=route, rerank=rerank, corrective=corrective, adapter=LlamaIndexStages(specs),
         )  # fmt: skip
         self._callback = ResultCallback(on_result)
@@ -354,7 +355,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         for one in retrievers:
             if isinstance(one, EntityGraphRetriever) and one.corpus is self._corpus:
                 one._remodelled(model)
-        self._engine = replace(self._engine, access=access_of(retrievers))
+        self._engine = replace(self._engine, access=_access_of(retrievers))
 
     @property
     def graph(self) -> Any:
@@ -538,3 +539,9 @@ def _with_nodes(spec: SourceSpec) -> SourceSpec:
     return (
         replace(spec, retriever=EntityGraphRetriever(given)) if getattr(given, "resolve", None) == "summaries" else spec
     )
+
+
+def _access_of(retrievers: Sequence[object]) -> HitAccess:
+    """How to look into nodes, with the first embedding model and the first corpus among some retrievers."""
+    corpora = (one.corpus for one in retrievers if isinstance(one, EntityGraphRetriever))
+    return replace(access_of(retrievers), corpus=next((one for one in corpora if one is not None), None))

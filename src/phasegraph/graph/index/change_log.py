@@ -1,0 +1,190 @@
+"""A log of the passages that came to an index and left it since its arrays were made.
+
+A change costs what it touches. The arrays stay as they are, most of them in files; passages and entities that come get
+rows behind those there are, passages that leave keep theirs, which nothing leads to. Of the prepared edges only the
+rows of nodes that a change touches are made anew. Weights that depend on how many passages there are, and on how many
+mention an entity, are worked out when an edge is walked, so that a search finds what it would in a graph built anew,
+but for the rounding of sums in another order, and for the untouched entities that became too common, or no longer are,
+only by the number of passages.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from phasegraph._support.packed import ChangedRows, NameRows
+from phasegraph._support.shared import lazy_property
+from phasegraph._support.typing import Float32Array, IntArray
+from phasegraph.graph.index.records import PassageRecord, PassageRecords
+from phasegraph.graph.model.building import texts_of
+from phasegraph.graph.model.entity_graph import HOME_TITLE, EntityGraph, count_records
+from phasegraph.graph.model.rules import title_names
+from phasegraph.graph.model.words import Gazetteer, word_texts
+from phasegraph.lexical import LexicalIndex
+from phasegraph.pagerank import WalkOperator
+from phasegraph.pagerank.push import out_edges, ranges
+
+Facts = Counter[tuple[str, str]]
+Counted = tuple[Mapping[str, int], Mapping[str, int], Facts]
+
+
+@dataclass(frozen=True, eq=False)
+class ChangeLog:
+    """What came to an index and left it since its arrays were made; every change makes a new one.
+
+    Of the passages of `base` there are `records`, and `words` as names are made of them; `gone` are those that left,
+    with their rows, and `left` their words; `again` those that stay and were read again. `came` are others, in their
+    order, with `vectors`, and with words as queries (`lexical`) and as names have them (`name_words`).
+    """
+
+    base: EntityGraph
+    records: PassageRecords
+    words: LexicalIndex
+    gone: Mapping[str, int]
+    came: Mapping[str, PassageRecord]
+    again: Mapping[str, PassageRecord]
+    vectors: Float32Array | None
+    lexical: LexicalIndex
+    name_words: LexicalIndex
+    left: LexicalIndex
+    counted: Mapping[str, Counted] = field(default_factory=dict)
+    lost: Mapping[str, Facts] = field(default_factory=dict)
+    _known: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, base: EntityGraph, records: PassageRecords, words: LexicalIndex) -> ChangeLog:
+        """A log without changes; the graph has words and no synonyms."""
+        tokenizer: Any = None if base.lexical is None else base.lexical.tokenizer
+        none = LexicalIndex.of((), tokenizer)
+        vectors = None if base.embeddings is None else base.embeddings[:0]
+        return cls(base, records, words, {}, {}, {}, vectors, none, LexicalIndex.of((), word_texts), none)
+
+    def changed(
+        self,
+        gone: Collection[str],
+        came: Mapping[str, PassageRecord],
+        again: Mapping[str, PassageRecord],
+        vectors: Float32Array | None,
+    ) -> ChangeLog:
+        """The log with a change: passages leave, others come, and some are read `again`."""
+        stay = [row for row, name in enumerate(self.came) if name not in gone]
+        now = {name: again.get(name, one) for name, one in self.came.items() if name not in gone} | dict(came)
+        leave = {name: self.base.passage_rows[name] for name in gone if name not in self.came}
+        read = {name: one for name, one in {**self.again, **again}.items() if name not in gone and name not in now}
+        kept = np.array([*stay, *[-1] * len(came)], dtype=np.int64)
+        fresh = list(came.values())
+        rows = [(one.id, one.title, one.text) for one in fresh]
+        old = [self.records[name] for name in leave]
+        before = [*range(len(self.left.lengths)), *[-1] * len(old)]
+        counted = {
+            name: self.counted[name] if one is self.came.get(name, self.again.get(name)) else _counted(one)
+            for name, one in {**now, **read}.items()
+        }
+        if vectors is not None and self.vectors is not None:
+            vectors = np.concatenate([self.vectors[stay], vectors])
+        elif self.vectors is not None:
+            vectors = self.vectors[stay]
+        return ChangeLog(
+            self.base, self.records, self.words, {**self.gone, **leave}, now, read, vectors,
+            self.lexical.replaced(kept, dict(enumerate(texts_of(rows), len(stay)))),
+            self.name_words.replaced(kept, {row: one.text for row, one in enumerate(fresh, len(stay))}),
+            self.left.replaced(
+                np.array(before, dtype=np.int64),
+                {row: one.content for row, one in enumerate(old, len(self.left.lengths))},
+            ),
+            counted,
+            {
+                name: self.lost[name] if name in self.lost else _counted(self.records[name])[2]
+                for name in (*self.gone, *leave, *read)
+            },
+            self._known,
+        )  # fmt: skip
+
+    @lazy_property
+    def rows(self) -> Mapping[str, int]:
+        """The row of each passage there is; in their order."""
+        first = len(self.base.passages)
+        return ChangedRows(self.base.passage_rows, self.gone, {name: first + at for at, name in enumerate(self.came)})
+
+    @lazy_property
+    def _titled(self) -> Mapping[str, Collection[str]]:
+        """By name, the passages in the log whose title gives it."""
+        found: dict[str, set[str]] = {}
+        for name, one in {**self.came, **self.again}.items():
+            for form in title_names(one.title):
+                found.setdefault(form, set()).add(name)
+        return found
+
+    def give(self, name: str, *, without: Collection[str] = ()) -> bool:
+        """Whether a title gives the name, those of the passages `without` left out."""
+        if any(one not in without for one in self._titled.get(name, ())):
+            return True
+        column = self.base_row(name)
+        if column < 0 or not self.base.anchored[column]:
+            return False
+        rows, _ = self.homes_of(np.array([column]), HOME_TITLE)
+        ids = (self.base.passages[row] for row in rows.tolist())
+        return any(
+            one not in without
+            and one not in self.gone
+            and one not in self.again
+            and (one not in self.records.retitled or name in title_names(self.records[one].title))
+            for one in ids
+        )
+
+    def standing_in(self, texts: Iterable[str]) -> set[str]:
+        """Names that titles give and that stand in one of these texts."""
+        known = [
+            Gazetteer.of_rows(NameRows(self.base.entities)),
+            Gazetteer(self._titled, matcher="python", normalised=True),
+        ]
+        split = [word_texts(text) for text in texts]
+        return {name for name in {one for each in known for words in split for one in each.standing_in(words)}
+                if self.give(name)}  # fmt: skip
+
+    def with_words(self, words: Collection[str]) -> list[str]:
+        """Ids of the passages that have all of these words."""
+        ids = [self.base.passages[row] for row in self.words.passages_with(words).tolist()]
+        came = list(self.came)
+        return [name for name in ids if name not in self.gone] + [
+            came[row] for row in self.name_words.passages_with(words).tolist()
+        ]
+
+    def base_row(self, name: str) -> int:
+        """The row of an entity of the base; -1 where it is none."""
+        row = self._known.get(name)
+        if row is None:
+            row = self._known[name] = self.base.entity_rows.get(name, -1)
+        return row
+
+    def homes_of(self, columns: IntArray, least: int = 1) -> tuple[IntArray, IntArray]:
+        """Rows of the base's passages that are about these entities, and the place of each one's entity among them.
+
+        Read from their edges: an entity that a passage is about has one to every passage that mentions it.
+        """
+        rows, place, _ = edges_from(self.base.operator, columns + len(self.base.passages))
+        there = rows < len(self.base.passages)
+        rows, place = rows[there], place[there]
+        homes = self.base.homes
+        counts = (homes.indptr[rows + 1] - homes.indptr[rows]).astype(np.int64)
+        at = ranges(homes.indptr[rows].astype(np.int64), counts)
+        owner = np.repeat(np.arange(len(rows)), counts)
+        same = owner[(homes.indices[at] == columns[place[owner]]) & (homes.data[at] >= least)]
+        return rows[same], place[same]
+
+
+def _counted(record: PassageRecord) -> Counted:
+    mentioned, homes, facts = count_records((record.id,), {record.id: record.extractions})
+    return mentioned[0], homes[0], facts
+
+
+def edges_from(walk: WalkOperator, nodes: IntArray) -> tuple[IntArray, IntArray, Float32Array]:
+    """Target, place of the source among these nodes, and weight of their edges."""
+    places, edges = out_edges(walk, nodes)
+    weights: Any = walk.weights.take(edges)
+    return walk.indices.take(edges).astype(np.int64), places, weights

@@ -1,0 +1,222 @@
+"""The edges and the counts of entities that a log changes of the arrays of its base."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from phasegraph._support.typing import BoolArray, Float32Array, IntArray
+from phasegraph.graph.index.graph_index.change_log import ChangeLog, Facts, edges_from
+from phasegraph.graph.index.graph_index.combined_arrays import patched
+from phasegraph.graph.index.graph_index.logged_operator import LoggedOperator
+from phasegraph.graph.model.entity_graph import (
+    HOME_TITLE,
+    across_weights,
+    count_weights,
+    entries_of,
+    home_weights,
+    kept_entities,
+    least_and_greatest,
+    rarity_weights,
+)
+
+_TABLE = 65_536
+"""Frequencies for which the weight is kept in a table."""
+
+
+@dataclass(slots=True)
+class Mentions:
+    """Mentions: row of the passage, row of the entity, count, and what the passage is to it as in the homes matrix."""
+
+    rows: IntArray
+    columns: IntArray
+    counts: IntArray
+    homes: IntArray
+
+    def weights(self, given: Any, kept: BoolArray) -> Float32Array:
+        """What the edges from the entities weigh; those that are too common have none."""
+        out: Float32Array = count_weights(self.counts, given) * kept + home_weights(self.homes, given)
+        return out
+
+
+class ChangedEdges:
+    """What a log changes of the base's arrays."""
+
+    def __init__(self, log: ChangeLog) -> None:
+        base = self._base = log.base
+        self._log, self._passages, self._entities = log, len(base.passages), len(base.entities)
+        self.names: dict[str, int] = {}
+        touched = np.array(sorted([*log.gone.values(), *(base.passage_rows[one] for one in log.again)]), dtype=np.int64)
+        before, after = self._of_base(touched), self._of_log()
+        self._touched = touched
+        facts = self._facts()
+        self._count_again(before, after)
+        self._make_rows(before, after, facts)
+
+    def titles(self) -> IntArray:
+        """Of the passages that came, what :meth:`EntityGraph.titles_at` says."""
+        named = [
+            (place, self.column(entity))
+            for place, name in enumerate(self._log.came)
+            for entity, kind in self._log.counted[name][1].items()
+            if kind == HOME_TITLE
+        ]
+        owners, columns = np.array(named, dtype=np.int64).reshape(-1, 2).T
+        return least_and_greatest(owners, columns, len(self._log.came))
+
+    def column(self, name: str) -> int:
+        """The row of an entity, a new one behind those there are."""
+        row = self._log.base_row(name)
+        return self.names.setdefault(name, self._entities + len(self.names)) if row < 0 else row
+
+    def _of_base(self, rows: IntArray) -> Mentions:
+        """What the base holds of its passages."""
+        mentions, homes = self._base.mentions, self._base.homes
+        owner, columns, counts = entries_of(mentions, rows)
+        at_home, home_columns, kinds = entries_of(homes, rows)
+        keys, sought = owner * self._entities + columns, at_home * self._entities + home_columns
+        values = np.zeros(len(keys), dtype=np.int64)
+        if len(keys):
+            place = np.minimum(np.searchsorted(keys, sought), len(keys) - 1)
+            same = keys[place] == sought
+            values[place[same]] = kinds[same]
+        return Mentions(rows[owner], columns, counts.astype(np.int64), values)
+
+    def _of_log(self) -> Mentions:
+        """What came, and what was read again."""
+        log = self._log
+        found: list[tuple[int, int, int, int]] = []
+        for name in (*log.came, *log.again):
+            row = log.rows[name]
+            mentioned, homes, _ = log.counted[name]
+            found += [(row, self.column(one), count, homes.get(one, 0)) for one, count in mentioned.items()]
+        return Mentions(*np.array(found, dtype=np.int64).reshape(-1, 4).T)
+
+    def _count_again(self, before: Mentions, after: Mentions) -> None:
+        """How many passages mention each entity, and which has one about it."""
+        base, count = self._base, len(self._log.rows)
+        columns = np.concatenate([before.columns, after.columns])
+        signs = np.repeat([-1, 1], [len(before.columns), len(after.columns)])
+        touched, place = np.unique(columns, return_inverse=True)
+        old = touched < self._entities
+        was, was_home = np.zeros(len(touched), np.int64), np.zeros(len(touched), np.bool_)
+        was[old], was_home[old] = base.frequency.take(touched[old]), base.anchored.take(touched[old])
+        now = was + np.bincount(place, weights=signs, minlength=len(touched)).astype(np.int64)
+        home = was_home | np.isin(touched, after.columns[after.homes > 0])
+        lost = np.flatnonzero(was_home & np.isin(touched, before.columns[before.homes > 0]))
+        rows, at = self._log.homes_of(touched[lost])
+        still = np.bincount(at[~np.isin(rows, self._touched)], minlength=len(lost)) > 0
+        home[lost] = still | np.isin(touched[lost], after.columns[after.homes > 0])
+        slots = np.zeros(self._entities + len(self.names), dtype=np.int32)
+        slots[touched] = np.arange(1, len(touched) + 1)
+        self.frequency = patched(base.frequency, slots, now.astype(np.int32))
+        self.anchored = patched(base.anchored, slots, home)
+        self.vanished = frozenset(base.entities[row] for row in touched[old & (now == 0)].tolist())
+        self.changed, self._count = touched, count
+        self._was_kept, _ = kept_entities(was, was_home, self._passages, base.weights)
+        self._kept, rare = kept_entities(now, home, count, base.weights)
+        turned = (self._was_kept & (was > 1)) != (rare > 0)
+        self._turned = touched[turned & old]
+        self._common = touched[old & ~self._was_kept & self._kept]
+
+    def _facts(self) -> Mapping[tuple[int, int], int]:
+        """By rows of two entities, how many facts joined them come or go."""
+        found: Facts = Counter()
+        for _, _, facts in self._log.counted.values():
+            found.update(facts)
+        for facts in self._log.lost.values():
+            found.subtract(facts)
+        return {(self.column(one), self.column(other)): count for (one, other), count in found.items() if count}
+
+    def _scanned(self, columns: IntArray) -> Mentions:
+        """The base's mentions of entities that were too common for edges: the one pass over all of them."""
+        mentions = self._base.mentions
+        at = np.flatnonzero(np.isin(mentions.indices, columns)) if len(columns) else np.empty(0, dtype=np.int64)
+        rows = np.searchsorted(mentions.indptr, at, side="right") - 1
+        found = mentions.indices[at].astype(np.int64), mentions.data[at].astype(np.int64)
+        return Mentions(rows.astype(np.int64), *found, np.zeros(len(at), np.int64))
+
+    def _make_rows(self, before: Mentions, after: Mentions, facts: Mapping[tuple[int, int], int]) -> None:
+        base, came = self._base, len(self._log.came)
+        first = self._passages + came  # node of the first entity
+        joined = np.unique(np.array([one for pair in facts for one in pair], dtype=np.int64))
+        columns = np.union1d(self.changed, joined)
+        parts = [self._entity_rows(columns, after, first), self._across(columns, joined, facts, first)]
+        common = self._scanned(self._common)
+        parts.append(self._inward(common, first))
+        rows, _, _ = edges_from(base.operator, self._turned[self._turned < self._entities] + self._passages)
+        there = np.unique(np.concatenate([rows[rows < self._passages], common.rows]))
+        there = there[~np.isin(there, self._touched)]
+        for one in (self._of_base(there), after):
+            parts.append((one.rows, one.columns + first, self._edges_of(one.columns)[1]))
+        nodes, targets, weights = (np.concatenate(each) for each in zip(*parts, strict=True))
+        held = weights > 0
+        nodes, targets, weights = nodes[held], targets[held], weights[held].astype(np.float32)
+        order = np.lexsort((targets, nodes))
+        own = np.unique(np.concatenate([columns + first, there, self._touched, np.arange(self._passages, first)]))
+        ends = np.searchsorted(nodes[order], own, side="right").astype(np.int64)
+        self.operator: Any = LoggedOperator(
+            base.operator, self._passages, came, first + self._entities + len(self.names), own,
+            np.concatenate([[0], ends]), targets[order].astype(np.int32), weights[order], self._rarity,
+        )  # fmt: skip
+
+    @property
+    def _rarity(self) -> Callable[[IntArray], Float32Array]:
+        """Weights of edges from passages to these entities, which have some."""
+        weights, count, frequency = self._base.weights, self._count, self.frequency
+        table = rarity_weights(np.arange(_TABLE), count, weights).astype(np.float32)
+
+        def found(columns: IntArray) -> Float32Array:
+            often = frequency.take(columns)
+            out: Float32Array = table.take(often, mode="clip")
+            many = often >= _TABLE
+            if many.any():
+                out[many] = rarity_weights(often[many], count, weights)
+            return out
+
+        return found
+
+    def _entity_rows(self, columns: IntArray, after: Mentions, first: int) -> tuple[Any, Any, Any]:
+        """Edges from these entities to passages: those of the base but to the passages that changed, and theirs."""
+        old = columns[columns < self._entities]
+        targets, place, weights = edges_from(self._base.operator, old + self._passages)
+        stay = (targets < self._passages) & ~np.isin(targets, self._touched) & self._edges_of(old)[0][place]
+        new = after.weights(self._base.weights, self._edges_of(after.columns)[0])
+        nodes = np.concatenate([old[place[stay]], after.columns]) + first
+        return nodes, np.concatenate([targets[stay], after.rows]), np.concatenate([weights[stay], new])
+
+    def _edges_of(self, columns: IntArray) -> tuple[BoolArray, Float32Array]:
+        """Which of these entities have edges, and the weight of those to each."""
+        often, home = self.frequency.take(columns), self.anchored.take(columns)
+        return kept_entities(often, home, self._count, self._base.weights)
+
+    def _inward(self, common: Mentions, first: int) -> tuple[Any, Any, Any]:
+        """Edges to the base's passages from entities that were too common for them."""
+        stay = ~np.isin(common.rows, self._touched)
+        return common.columns[stay] + first, common.rows[stay], count_weights(common.counts[stay], self._base.weights)
+
+    def _across(
+        self, columns: IntArray, joined: IntArray, facts: Mapping[tuple[int, int], int], first: int
+    ) -> tuple[Any, Any, Any]:
+        """Edges from these entities to others: the base's, and counted anew where facts came or went."""
+        old = columns[columns < self._entities]
+        targets, place, weights = edges_from(self._base.operator, old + self._passages)
+        stay = (targets >= self._passages) & ~np.isin(old, joined)[place]
+        parts = [(old[place[stay]], targets[stay] - self._passages, weights[stay])]
+        again = joined[joined < self._entities]
+        owner, others, counts = entries_of(self._base.facts, again)
+        number = {(int(one), int(other)): int(count)
+                  for one, other, count in zip(again[owner], others, counts, strict=True)}  # fmt: skip
+        for (one, other), count in facts.items():
+            for pair in ((one, other), (other, one)):
+                number[pair] = number.get(pair, 0) + count
+        pairs = np.array([pair for pair, count in number.items() if count > 0], dtype=np.int64).reshape(-1, 2)
+        kept = np.array([count for count in number.values() if count > 0], dtype=np.int32)
+        again_weights = across_weights(kept, np.zeros(len(kept), np.float32), self._base.weights)
+        parts.append((pairs[:, 0], pairs[:, 1], again_weights))
+        nodes, ends, values = (np.concatenate(each) for each in zip(*parts, strict=True))
+        return nodes + first, ends + first, values

@@ -1,0 +1,85 @@
+"""The prepared edges of a base and of a log, for walks by lists."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from phasegraph._support.shared import lazy_property
+from phasegraph._support.typing import Float32Array, FloatArray, Int32Array, IntArray
+from phasegraph.graph.index.graph_index.combined_arrays import ComputedArray, patched
+from phasegraph.pagerank import WalkOperator
+from phasegraph.pagerank.push import ranges
+from phasegraph.pagerank.workspace import WorkspacePool
+
+
+class LoggedOperator:
+    """The prepared edges of a base, of which some rows are others, for walks by :class:`ListedTransitions`.
+
+    `came` passages stand behind the base's: an entity's node there is so many less. The rows of `nodes`, ascending, are
+    others; `ends` (m + 1,) says where their edges start and end among `targets` and `weights`. `rarity` gives the
+    weights of the base's edges from passages to some entities.
+    """
+
+    edges = 2**62
+    """No round is dense."""
+
+    def __init__(
+        self,
+        base: WalkOperator,
+        passages: int,
+        came: int,
+        size: int,
+        nodes: IntArray,
+        ends: IntArray,
+        targets: Int32Array,
+        weights: Float32Array,
+        rarity: Callable[[IntArray], Float32Array],
+    ) -> None:
+        self._base, self._passages, self._came, self.size = base, passages, came, size
+        self._own_targets, self._own_weights, self._rarity = targets, weights, rarity
+        self._held, self._outward = base.edges, int(base.indptr[passages])
+        slots = np.zeros(size, dtype=np.int32)
+        slots[nodes] = np.arange(1, len(nodes) + 1)
+        starts, degrees = ends[:-1] + self._held, np.diff(ends)
+        self.indptr, self.out_degrees, self.costs = (
+            patched(old, slots, new, lambda nodes: np.where(nodes < passages, nodes, nodes - came))
+            for old, new in (
+                (base.indptr, starts), (base.out_degrees, degrees), (base.costs, np.maximum(degrees, 1)),
+            )
+        )  # fmt: skip
+        self.indices, self.weights = ComputedArray(self._targets), ComputedArray(self._weights)
+        self.inverse_out = ComputedArray(self._inverse)
+
+    @lazy_property
+    def pool(self) -> WorkspacePool:
+        """Scratch memory for walks."""
+        return WorkspacePool(self.size)
+
+    def _targets(self, edges: IntArray) -> Int32Array:
+        own = edges >= self._held
+        if not self._held:
+            return self._own_targets.take(edges)
+        out: Int32Array = self._base.indices.take(np.where(own, 0, edges))
+        out[out >= self._passages] += self._came
+        out[own] = self._own_targets.take(edges[own] - self._held)
+        return out
+
+    def _weights(self, edges: IntArray) -> Float32Array:
+        if not self._held:
+            return self._own_weights.take(edges)
+        own, outward = edges >= self._held, edges < self._outward
+        out: Any = self._base.weights.take(np.where(own, 0, edges))
+        out[outward] = self._rarity(self._base.indices.take(edges[outward]).astype(np.int64) - self._passages)
+        out[own] = self._own_weights.take(edges[own] - self._held)
+        found: Float32Array = out
+        return found
+
+    def _inverse(self, nodes: IntArray) -> FloatArray:
+        counts = self.out_degrees.take(nodes).astype(np.int64)
+        weights = self._weights(ranges(self.indptr.take(nodes), counts))
+        owner = np.repeat(np.arange(len(nodes)), counts)
+        sums = np.bincount(owner, weights=weights.astype(np.float64), minlength=len(nodes))
+        return np.divide(1.0, sums, out=np.zeros(len(nodes)), where=sums > 0)

@@ -1,0 +1,86 @@
+"""Compare all passages of a graph with the query."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+
+from phasegraph._support.typing import FloatArray
+from phasegraph.graph.model.entity_graph import EntityGraph
+from phasegraph.graph.walk.compared import NodeWeights, PassageFeatures
+from phasegraph.graph.walk.linking import Seeding
+from phasegraph.graph.walk.relevance import FLOOR, entered, passage_relevance, relevance_by_words
+from phasegraph.graph.walk.settings import WordSettings
+from phasegraph.graph.walk.walker import walk_from
+from phasegraph.lexical import LexicalIndex
+from phasegraph.pagerank import PageRankResult
+from phasegraph.pagerank.push import PushSettings
+from phasegraph.ranking import Ranking
+
+
+class AllPassages:
+    """All passages of a graph, of which a query's vector, a dense ranking and words say something.
+
+    Parameters
+    ----------
+    graph : EntityGraph
+        With words.
+    query : str
+    clauses : sequence of str
+        The clauses of the query.
+    ranking : Ranking, optional
+    vector : (d,) array_like of float, optional
+        The query's embedding.
+    settings : WordSettings
+    """
+
+    def __init__(
+        self,
+        graph: EntityGraph,
+        query: str,
+        clauses: Sequence[str],
+        ranking: Ranking | None,
+        vector: Any,
+        settings: WordSettings,
+    ) -> None:
+        lexical: Any = graph.lexical
+        self.graph, self.clauses, self._settings = graph, clauses, settings
+        self._lexical: LexicalIndex = lexical
+        self.terms, self.tokenizer = self._lexical.look_up(query), self._lexical.tokenizer
+        size, ids = len(graph.passages), ranking.ids if ranking else ()
+        listed = [row for one in ids if (row := graph.passage_rows.get(one)) is not None]
+        found = passage_relevance(graph, ranking if listed else None, vector, floor=-1.0)
+        cosines = np.zeros(size) if found is None else found
+        known = np.ones(size, dtype=np.bool_)
+        if vector is None or graph.embeddings is None:
+            known = self.terms.scores > 0
+            known[listed] = True
+        near = relevance_by_words(cosines, self.terms, settings)
+        self._features = PassageFeatures(graph, None, cosines, near, self.terms, known)
+
+    def foremost(self) -> PassageFeatures:
+        """As of :class:`~phasegraph.graph.walk.compared.Comparison`, and so of the other methods: all passages."""
+        return self._features
+
+    def walk(
+        self, seeding: Seeding, names: Collection[str], named: float, settings: PushSettings
+    ) -> tuple[PageRankResult, NodeWeights]:
+        """Walk from the seeds."""
+        weights, gains = np.ones(self.graph.size), np.maximum(self._features.near, FLOOR)
+        others = self.terms.scores_without(names)
+        weights[: len(gains)] = entered(gains, others, float(others.max()), named, self._settings)
+        return walk_from(self.graph.operator, seeding, weights, settings), weights
+
+    def reached(self, walked: PageRankResult, weights: NodeWeights) -> tuple[PassageFeatures, FloatArray]:
+        """All passages, and their masses."""
+        return self._features, walked.mass[: len(self.graph.passages)]
+
+    def words_for(self, clause: str, features: PassageFeatures) -> FloatArray:
+        """(P,) BM25 for a clause."""
+        return self._lexical.look_up(clause).scores
+
+    def cosines_to(self, vector: Any, features: PassageFeatures) -> FloatArray:
+        """(P,) cosines to a clause's embedding."""
+        return np.asarray(passage_relevance(self.graph, None, vector, floor=-1.0))

@@ -1,0 +1,54 @@
+"""What the integrations ask of a source that walks a graph: prepare it, list its passages, refuse another argument."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from phasegraph.errors import InvalidInputError
+from phasegraph.graph.walk.source import GraphSource
+from phasegraph.graph.walk.walker import GraphWalker
+
+
+def prepare(source: object, /) -> None:
+    """Weigh the edges and load the compiled walk of a source in memory; nothing for any other source.
+
+    >>> from phasegraph.graph import build_graph
+    >>> graph = build_graph([{"id": "a", "text": "Ada met Bo."}])
+    >>> prepare(GraphSource(graph))
+    >>> "operator" in vars(graph)
+    True
+    """
+    if isinstance(source, GraphWalker):
+        source.prepare()
+
+
+def not_a_graph(given: object, /) -> str:
+    """The message for a caller who gave something else than a graph or a source.
+
+    >>> not_a_graph("corpus.jsonl")
+    'graph must be an EntityGraph or a source (for Neo4j: EntityGraphRetriever.from_neo4j); got str'
+    """
+    kind = type(given).__name__
+    if kind == "GraphIndex":
+        return "graph must be an EntityGraph or a source; got a GraphIndex: give its graph"
+    if kind == "GraphRecords":
+        return "graph must be an EntityGraph or a source; got a GraphRecords: give its graph()"
+    if kind == "ChunkGraph":
+        return "graph must be an EntityGraph or a source; got a ChunkGraph: make a ChunkGraphSource of it"
+    return f"graph must be an EntityGraph or a source (for Neo4j: EntityGraphRetriever.from_neo4j); got {kind}"
+
+
+def passage_ids(source: object, /) -> Sequence[str]:
+    """Ids of the passages that ``within`` of a `GraphSource`, or of a source with ``passage_ids()``, may be given.
+
+    >>> from phasegraph.graph import build_graph
+    >>> passage_ids(GraphSource(build_graph([{"id": "a", "text": "Ada met Bo."}])))
+    ('a',)
+    """
+    if isinstance(source, GraphSource):
+        return source.graph.passages
+    listed = getattr(source, "passage_ids", None)
+    if not callable(listed) or not callable(getattr(source, "within", None)):
+        raise InvalidInputError(f"a {type(source).__name__} cannot be filtered; give each tenant a corpus of its own")
+    ids: Sequence[str] = listed()
+    return ids

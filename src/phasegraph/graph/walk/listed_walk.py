@@ -1,0 +1,116 @@
+"""A walk that works out the weight of a passage when much of its mass is about to flow there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from phasegraph._support.typing import FloatArray, IntArray
+from phasegraph.graph.walk.row_lookups import found_at
+from phasegraph.pagerank import WalkOperator
+from phasegraph.pagerank.push import RelevanceTransitions, ranges
+
+MUCH = 1e-3
+"""Mass, of 1, from which on a passage's relevance is worked out when it flows there."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ListedGains:
+    """What a walk took for the weights of nodes, as far as it worked them out: an array for those who look some up."""
+
+    rows: IntArray
+    values: FloatArray
+    rest: float
+    passages: int
+
+    def take(self, nodes: Any) -> FloatArray:
+        """Weights of these nodes."""
+        return found_at(self.rows, self.values, nodes, np.where(nodes < self.passages, self.rest, 1.0))
+
+    def __getitem__(self, node: int) -> float:
+        return float(self.take(np.array([node]))[0])
+
+
+class ListedTransitions(RelevanceTransitions):
+    """Transitions whose passages are looked at when much mass is about to flow to them, and count `rest` till then.
+
+    `weights` (P,) are scratch: 0 for every passage, and again after :meth:`end`. ``gains(rows)`` looks at passages.
+    """
+
+    def __init__(
+        self, graph: WalkOperator, weights: FloatArray, gains: Callable[[IntArray], FloatArray], rest: float
+    ) -> None:
+        super().__init__(graph, weights)
+        self.stepwise = True
+        self._gains, self.rest, self._count = gains, rest, len(weights)
+        self._known: list[IntArray] = []
+        self._found = np.zeros(int(1 / MUCH) + 2, dtype=np.int32)  # all mass together is 1
+
+    @property
+    def size(self) -> int:
+        """How many nodes there are."""
+        return self.graph.size
+
+    def know(self, rows: IntArray, gains: FloatArray) -> None:
+        """Take these for the gains of passages."""
+        self.node_weights[rows] = gains
+        self._known.append(rows)
+
+    def before(self, nodes: IntArray, amounts: FloatArray) -> None:
+        """Look at the passages to which much is about to flow."""
+        heavy = amounts > MUCH
+        if not heavy.any():
+            self.stepwise = False
+            return
+        walk, nodes, amounts = self.graph, nodes[heavy], amounts[heavy]
+        counts = walk.out_degrees.take(nodes).astype(np.int64)
+        edges = ranges(walk.indptr.take(nodes), counts)
+        flows = np.repeat(amounts * walk.inverse_out.take(nodes), counts) * walk.weights.take(edges)
+        targets = walk.indices.take(edges[flows > MUCH])
+        targets = targets[targets < self._count]
+        self._look_at(targets[self.node_weights[targets] == 0])
+
+    def resumes(self) -> bool:
+        """As the compiled rounds say: see ``relevance_rounds``."""
+        count = max(int(self._found[-1]), 0)
+        self._look_at(self._found[:count])
+        return count > 0
+
+    def _look_at(self, targets: Any) -> None:
+        if len(targets):
+            rows = np.unique(targets).astype(np.int64)
+            self.know(rows, self._gains(rows))
+
+    def spread(self, nodes: IntArray, amounts: FloatArray) -> tuple[IntArray, FloatArray]:
+        """What arrives where; see :class:`Transitions`."""
+        graph = self.graph
+        counts = graph.out_degrees.take(nodes).astype(np.int64)
+        edges = ranges(graph.indptr.take(nodes), counts)
+        targets = graph.indices.take(edges).astype(np.intp)
+        gains = np.where(targets < self._count, self.node_weights.take(targets, mode="clip"), 1.0)
+        values = graph.weights.take(edges).astype(np.float64) * np.where(gains > 0, gains, self.rest)
+        owner = np.repeat(np.arange(len(nodes)), counts)
+        sums = np.bincount(owner, weights=values, minlength=len(nodes))
+        shares = np.divide(amounts, sums, out=np.zeros(len(nodes)), where=sums > 0)
+        values *= shares.take(owner)
+        return targets, values
+
+    def sweep(self, amounts: FloatArray) -> FloatArray:
+        """One sparse product; a small graph's, where a round reads much of it."""
+        whole = np.ones(self.graph.size)
+        whole[: self._count] = np.where(self.node_weights > 0, self.node_weights, self.rest)
+        return RelevanceTransitions(self.graph, whole).sweep(amounts)
+
+    def compiled(self) -> Callable[..., tuple[int, int, int, int]]:
+        """The compiled rounds."""
+        return self._rounds(self.rest, MUCH, self._found)
+
+    def end(self) -> ListedGains:
+        """Clean the scratch; what was known."""
+        rows = np.unique(np.concatenate(self._known)) if self._known else np.empty(0, dtype=np.int64)
+        found = ListedGains(rows, self.node_weights[rows], self.rest, self._count)
+        self.node_weights[rows] = 0.0
+        return found

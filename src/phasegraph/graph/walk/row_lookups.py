@@ -1,0 +1,37 @@
+"""Look up rows, and values of rows, among a few rows that ascend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from phasegraph._support.typing import BoolArray, FloatArray, IntArray
+
+
+def within(rows: IntArray, some: IntArray) -> BoolArray:
+    """(n,) which rows are among `some`, which ascend."""
+    if not len(some):
+        return np.zeros(len(rows), dtype=np.bool_)
+    found: BoolArray = some[np.minimum(np.searchsorted(some, rows), len(some) - 1)] == rows
+    return found
+
+
+def in_any_order(ascending: Callable[[IntArray], FloatArray], rows: IntArray) -> FloatArray:
+    """What a function of ascending rows gives for these rows, which are distinct."""
+    order = rows.argsort()
+    out = np.empty(len(rows))
+    out[order] = ascending(rows[order])
+    return out
+
+
+def found_at(some: IntArray, values: FloatArray, rows: IntArray, otherwise: FloatArray | float = 0.0) -> FloatArray:
+    """(n,) values of rows among `some`, which ascend, and what the others have.
+
+    >>> found_at(np.array([2, 5]), np.array([0.2, 0.5]), np.array([5, 6, 2])).tolist()
+    [0.5, 0.0, 0.2]
+    """
+    there = within(rows, some)
+    out = np.array(np.broadcast_to(otherwise, len(rows)), dtype=np.float64)
+    out[there] = values[np.searchsorted(some, rows[there])]
+    return out
