@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from phasegraph.graph.index.graph_index.logged_graph import LoggedGraph
 
 from phasegraph import InvalidInputError
 from phasegraph.graph import (
@@ -26,6 +25,7 @@ from phasegraph.graph import (
     load_graph,
 )
 from phasegraph.graph.corpus.corpus import Corpus, Folder
+from phasegraph.graph.index.logged_graph import LoggedGraph
 from phasegraph.graph.walk.restricting import restrict_graph
 from phasegraph.ranking import Ranking
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from phasegraph._support.typing import BoolArray, Float32Array, IntArray
-from phasegraph.graph.index.graph_index.change_log import ChangeLog, Facts, edges_from
-from phasegraph.graph.index.graph_index.combined_arrays import patched
-from phasegraph.graph.index.graph_index.logged_operator import LoggedOperator
+from phasegraph.graph.index.change_log import ChangeLog, Facts, edges_from
+from phasegraph.graph.index.combined_arrays import patched
+from phasegraph.graph.index.logged_operator import LoggedOperator
 from phasegraph.graph.model.entity_graph import (
     HOME_TITLE,
     across_weights,

@@ -19,8 +19,8 @@ from phasegraph._support.shared import lazy_property
 from phasegraph._support.typing import Float32Array
 from phasegraph._support.validation import check_names, check_rows
 from phasegraph.errors import IntegrityError, InvalidInputError, InvalidTypeError
-from phasegraph.graph.index.graph_index.change_log import ChangeLog
-from phasegraph.graph.index.graph_index.logged_graph import LoggedGraph
+from phasegraph.graph.index.change_log import ChangeLog
+from phasegraph.graph.index.logged_graph import LoggedGraph
 from phasegraph.graph.index.records import PassageRecord, PassageRecords
 from phasegraph.graph.model.building import Triples, by_passage, passage_field, read_passages, texts_of
 from phasegraph.graph.model.entity_graph import (

@@ -10,9 +10,9 @@ import numpy as np
 from phasegraph._support.packed import ChangedNames
 from phasegraph._support.shared import lazy_property
 from phasegraph._support.typing import Float32Array, IntArray
-from phasegraph.graph.index.graph_index.change_log import ChangeLog
-from phasegraph.graph.index.graph_index.changed_edges import ChangedEdges
-from phasegraph.graph.index.graph_index.combined_arrays import StackedRows, StackedTexts
+from phasegraph.graph.index.change_log import ChangeLog
+from phasegraph.graph.index.changed_edges import ChangedEdges
+from phasegraph.graph.index.combined_arrays import StackedRows, StackedTexts
 from phasegraph.graph.model.entity_graph import EntityGraph
 from phasegraph.lexical import ChangedWords
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from phasegraph._support.shared import lazy_property
 from phasegraph._support.typing import Float32Array, FloatArray, Int32Array, IntArray
-from phasegraph.graph.index.graph_index.combined_arrays import ComputedArray, patched
+from phasegraph.graph.index.combined_arrays import ComputedArray, patched
 from phasegraph.pagerank import WalkOperator
 from phasegraph.pagerank.push import ranges
 from phasegraph.pagerank.workspace import WorkspacePool
