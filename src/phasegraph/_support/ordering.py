@@ -130,3 +130,32 @@ def possibly_best(cosines: FloatArray | Float32Array, wanted: int, width: int) -
         return np.arange(len(cosines))
     lowest = np.partition(cosines, len(cosines) - wanted)[len(cosines) - wanted]
     return np.flatnonzero(cosines >= lowest - _ROUNDING * (width + 10))
+
+
+def best_rows(values: FloatArray, wanted: int) -> IntArray:
+    """Rows of the `wanted` highest values, ties by row, in no order.
+
+    Parameters
+    ----------
+    values : (n,) array of float
+        Not NaN.
+    wanted : int
+        How many, at least 1.
+
+    Returns
+    -------
+    (min(wanted, n),) array of int
+
+    Examples
+    --------
+    >>> sorted(best_rows(np.array([1.0, 3.0, 1.0, 2.0]), 3).tolist())
+    [0, 1, 3]
+    """
+    if wanted >= len(values):
+        return np.arange(len(values))
+    bound = reached_by(values, wanted)
+    rows = np.arange(len(values)) if bound is None else (values >= bound).nonzero()[0]
+    kept = values[rows]
+    least = np.partition(kept, len(kept) - wanted)[len(kept) - wanted]
+    above, tied = rows[kept > least], rows[kept == least]
+    return np.concatenate([above, tied[: wanted - len(above)]])

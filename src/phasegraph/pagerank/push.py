@@ -297,6 +297,24 @@ class PageRankResult:
         dense.flags.writeable = False
         return dense
 
+    def mass_of(self, nodes: IntArray) -> FloatArray:
+        """(m,) array of float: the mass of these nodes, in O(touched) until all masses are laid out.
+
+        >>> walk = PageRankResult(np.array([3, 1], np.int32), np.array([0.2, 0.8]), 5, 0.0, 1, 2, 3)
+        >>> walk.mass_of(np.array([1, 2, 3])).tolist()
+        [0.8, 0.0, 0.2]
+        """
+        if "mass" in vars(self):
+            return self.mass[nodes]
+        held, values = self._ascending
+        place = np.minimum(np.searchsorted(held, nodes), len(held) - 1)
+        return np.where(held[place] == nodes, values[place], 0.0)
+
+    @lazy_property
+    def _ascending(self) -> tuple[Int32Array, FloatArray]:
+        order = self.nodes.argsort()
+        return self.nodes[order], self.values[order]
+
     def top(self, k: int, *, first: int = 0, stop: int | None = None) -> tuple[IntArray, FloatArray]:
         """The `k` nodes with most mass and their masses, by (mass descending, node ascending), in O(touched).
 

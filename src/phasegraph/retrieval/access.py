@@ -86,18 +86,24 @@ class HitAccess:
     def words(self, query: str, rankings: Sequence[Ranking]) -> HitWords:
         """Find the query's words in the texts and titles of the hits."""
 
-        def text(identifier: str) -> str:
+        def read(identifier: str) -> tuple[str, object]:
+            """The text and the title of a hit, from the first source that has its text."""
             go_on()
-            for hit in (one.payloads[identifier] for one in rankings if identifier in one.payloads):
-                held, title = self.text(hit)[:LONGEST_TEXT], self.metadata(hit).get("title")
-                if held:
-                    return f"{title}\n{held}" if isinstance(title, str) and not held.startswith(f"{title}\n") else held
-            return ""
+            for hit in (one.payloads.get(identifier) for one in rankings):
+                if hit is not None and (held := self.text(hit)):
+                    return held, self.metadata(hit).get("title")
+            return "", None
 
-        return read_hits(query, rankings, text, self._counted(text))
+        def text(identifier: str) -> str:
+            held, title = read(identifier)
+            held = held[:LONGEST_TEXT]
+            named = held and isinstance(title, str) and not held.startswith(f"{title}\n")
+            return f"{title}\n{held}" if named else held
 
-    def _counted(self, text: Callable[[str], str]) -> CountedTexts | None:
-        """The hits whose text and title are those of the corpus, which need not be read."""
+        return read_hits(query, rankings, text, self._counted(read))
+
+    def _counted(self, read: Callable[[str], tuple[str, object]]) -> CountedTexts | None:
+        """The hits whose text and title are those of the corpus, which need not be split into words."""
         if self.corpus is None:
             return None
         records, graph = self.corpus.index.records, self.corpus.index.graph.view
@@ -108,8 +114,10 @@ class HitAccess:
             return None
 
         def row_of(identifier: str) -> int:
-            record = records.get(identifier)
-            return -1 if record is None or record.content != text(identifier) else graph.passage_rows[identifier]
+            record, (held, title) = records.get(identifier), read(identifier)
+            if record is None or len(held) > LONGEST_TEXT or record.text != held:
+                return -1
+            return graph.passage_rows[identifier] if title == (record.title or None) else -1
 
         return CountedTexts(lexical, row_of) if isinstance(lexical, LexicalIndex) else None
 

@@ -53,8 +53,9 @@ class Deletions:
         if not self._sample or not len(ranking):
             return ranking
         seen = [other for name in self._stores if (other := upstream.get(name)) is not None]
-        named = (one for one in ranking.ids if not is_text_id(one) and not one.startswith(SUMMARY_PREFIX))
-        left = [one for one in named if not any(one in other.positions for other in seen)]
+        found = set[str]().union(*(other.ids for other in seen))
+        unseen = (one for one in ranking.ids if one not in found)
+        left = [one for one in unseen if not one.startswith(SUMMARY_PREFIX) and not is_text_id(one)]
         asked = False
         for name, look_up in self._stores.items():
             if not left:

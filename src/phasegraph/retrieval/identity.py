@@ -51,6 +51,8 @@ def resolve_id(
     >>> resolve_id(None, {"pk": 7}, "some text")
     ('7', 'pk')
     """
+    if type(own) is str and own.strip():
+        return own, "own"
     for origin, value in (("own", own), *((key, metadata.get(key)) for key in ID_KEYS if key not in refused)):
         if value is None or isinstance(value, bool | float):
             continue

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from phasegraph._support.ordering import top_order
-from phasegraph._support.typing import BoolArray, FloatArray, IntArray
+from phasegraph._support.typing import BoolArray, FloatArray, Int32Array, IntArray
 from phasegraph.graph.walk.settings import WordSettings
 
 _OF_CLAUSE = 3
@@ -54,7 +54,7 @@ class LocalIds(Sequence[str]):
     """The ids of some passages, looked up one by one."""
 
     passages: Sequence[str]
-    rows: IntArray
+    rows: IntArray | Int32Array
 
     def __getitem__(self, place: Any) -> Any:
         return self.passages[int(self.rows[place])]
@@ -117,13 +117,10 @@ def covering(
     answer clauses, which the passages before them do not. `parts` (c, n) are the worths of passages for clauses.
     """
     wanted = None if limit is None else max(limit, settings.cover_pool)
-    seen = rows
-    if wanted is not None and wanted < len(rows):
-        rows = rows[scores[rows] >= np.partition(scores[rows], len(rows) - wanted)[len(rows) - wanted]]
     order = rows[top_order(scores[rows], LocalIds(ids, rows), wanted)]
     head = order[: settings.cover_pool]
     if parts is not None:
-        foremost = [seen[top_order(part[seen], LocalIds(ids, seen), _OF_CLAUSE)] for part in parts]
+        foremost = [rows[top_order(part[rows], LocalIds(ids, rows), _OF_CLAUSE)] for part in parts]
         more = np.setdiff1d(np.concatenate(foremost), head)
         head = np.concatenate([head, more[top_order(scores[more], LocalIds(ids, more), None)]])
         later = order[settings.cover_pool :]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from phasegraph._support.ordering import reached_by
 from phasegraph._support.typing import FloatArray, Int32Array
 from phasegraph.pagerank import PageRankResult
 from phasegraph.ranking import Background
 
 DEPTH = 50
 """Passages over which a kind of evidence is scaled to [0, 1]; every other passage has 0."""
+_MANY = 200
+"""Values from which on the best of them are parted from the others before they are sorted."""
 _EVEN = 0.29
 """Standard deviation of values spread evenly over [0, 1]: it turns deviations into shares of a reach."""
 _LIFT = 0.25
@@ -110,12 +113,16 @@ def fiftieth(logs: FloatArray) -> float:
     >>> fiftieth(np.array([-1.0, -3.0]))
     -3.0
     """
-    return float(foremost(logs).min())
+    return float(foremost(logs)[0])
 
 
 def foremost(values: FloatArray) -> FloatArray:
-    """The 50 best values, in any order."""
-    return values if len(values) <= DEPTH else np.partition(values, len(values) - DEPTH)[-DEPTH:]
+    """The 50 best values, ascending, so that sums of them are the same on every processor."""
+    bound = reached_by(values, DEPTH)
+    best = values if bound is None else values[values >= bound]
+    if len(best) > _MANY:
+        best = np.partition(best, len(best) - DEPTH)[-DEPTH:]
+    return np.sort(best)[-DEPTH:]
 
 
 def deviations(values: FloatArray) -> FloatArray:
@@ -126,7 +133,7 @@ def deviations(values: FloatArray) -> FloatArray:
     """
     best = foremost(values)
     spread = float(best.std())
-    return np.maximum(values - best.min(), 0.0) / spread if spread > NO_SPREAD else np.zeros(len(values))
+    return np.maximum(values - best[0], 0.0) / spread if spread > NO_SPREAD else np.zeros(len(values))
 
 
 def part_worths(parts: FloatArray, logs: FloatArray, trust: float) -> FloatArray:

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from phasegraph._support.ordering import best_rows
 from phasegraph._support.shared import lazy_property
 from phasegraph._support.typing import FloatArray
 from phasegraph._support.validation import check_count, check_flag, check_names, check_query
@@ -345,7 +346,7 @@ class GraphSource(GraphWalker):
         logs: FloatArray,
     ) -> float:
         """How far the walk alone decides, in [0, 1]."""
-        best = features.rows_at(np.argsort(-logs, kind="stable")[:FIRST])
+        best = features.rows_at(best_rows(logs, FIRST))
         share = linked_share(walked, features.graph, weights, seeding, best, self.walk.follow_probability)
         return min(share / LINKED, 1.0)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from phasegraph._support.typing import FloatArray, IntArray
+from phasegraph._support.typing import IntArray
 from phasegraph.graph.walk.linking import Seeding
 from phasegraph.pagerank import PageRankResult
 from phasegraph.pagerank.push import out_edges
@@ -50,9 +50,7 @@ def linked_share(
     """
     walk, size = graph.operator, len(graph.passages)
     best = np.sort(best[:FIRST])
-    order = walked.nodes.argsort()
-    nodes, values = walked.nodes[order], walked.values[order]
-    masses = _at(nodes, values, best)
+    masses = walked.mass_of(best)
     if not masses.sum() > 0:
         return 0.0
     leaving, edges = out_edges(walk, best)
@@ -72,14 +70,6 @@ def linked_share(
     owners, place, shares = owners[counts], place[counts], weighed[counts] / totals[owners[counts]]
     own = {(row, end): amount for row, end, amount in zip(leaving.tolist(), ends.tolist(), back.tolist(), strict=True)}
     returned = [own.get((row, int(entities[owner])), 0.0) for row, owner in zip(place.tolist(), owners, strict=True)]
-    came = (
-        follow_probability * sure * shares * np.maximum(_at(nodes, values, entities[owners]) - np.array(returned), 0.0)
-    )
+    came = follow_probability * sure * shares * np.maximum(walked.mass_of(entities[owners]) - np.array(returned), 0.0)
     linked = np.minimum(np.bincount(place, weights=came, minlength=len(best)), masses)
     return float(linked.sum() / masses.sum())
-
-
-def _at(nodes: Any, values: FloatArray, wanted: IntArray) -> FloatArray:
-    """(n,) values of the wanted nodes, 0 where a node is not among `nodes`, which ascend."""
-    place = np.minimum(np.searchsorted(nodes, wanted), len(nodes) - 1)
-    return np.where(nodes[place] == wanted, values[place], 0.0)

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Self
 
-import numpy as np
-
 from phasegraph._support.frozen import by_fields
 from phasegraph._support.ordering import top_order
 from phasegraph._support.shared import portable
 from phasegraph._support.typing import FloatArray, Int32Array, IntArray
 from phasegraph.errors import InvalidTypeError
 from phasegraph.graph.model.entity_graph import EntityGraph
+from phasegraph.graph.walk.covering import LocalIds
 from phasegraph.graph.walk.linking import Seeding
 from phasegraph.pagerank import PageRankResult
 from phasegraph.pagerank.push import PushSettings, RelevanceTransitions, StaticTransitions, as_seeds, run_push
@@ -47,12 +46,8 @@ def best_passages(
     graph: EntityGraph, rows: Int32Array | IntArray, scores: FloatArray, limit: int | None
 ) -> tuple[tuple[str, ...], FloatArray]:
     """Ids and scores of the best of the scored passages, ties by id."""
-    if limit is not None and limit < len(scores):
-        high = scores >= np.partition(scores, len(scores) - limit)[len(scores) - limit]
-        rows, scores = rows[high], scores[high]
-    ids = [graph.passages[row] for row in rows.tolist()]
-    best = top_order(scores, ids, limit)
-    return tuple(ids[place] for place in best.tolist()), scores[best]
+    best = top_order(scores, LocalIds(graph.passages, rows), limit)
+    return tuple(graph.passages[row] for row in rows[best].tolist()), scores[best]
 
 
 def walk_from(operator: Any, seeding: Seeding, weights: FloatArray | None, settings: PushSettings) -> PageRankResult:
