@@ -14,7 +14,7 @@ import numpy as np
 from phasegraph.graph import GraphSource, build_graph
 from phasegraph.sources import AsyncCallableSource, CallableSource, Gatherer, SourceSettings
 
-CHILDREN, SECONDS = int(sys.argv[1]), 30.0
+CHILDREN, SECONDS = int(sys.argv[1]), 120.0
 
 
 def source():
