@@ -144,6 +144,13 @@ def test_misaligned_input_is_refused():
             tune(*change)
 
 
+def test_ids_that_no_judgement_knows_are_no_gain_of_zero():
+    judged = [Judgement(f"q{row}", ((f"p{row}",),)) for row in range(80)]
+    lists = {"vector": [Ranking("vector", [f"x{row}"], [1.0]) for row in range(80)]}
+    with pytest.raises(InvalidInputError, match=r"none of the 80 ids of rankings is judged.*gives 'x0'.*line\)$"):
+        tune(lists, judged, [one.query for one in judged])
+
+
 def test_the_whole_space_runs_and_is_deterministic():
     data = world(70, strength={"vector": 1.0, "graph": 2.0})
     space = candidates(["vector", "graph"], sizes={"vector": 1000, "graph": 1000})

@@ -133,7 +133,7 @@ def test_a_system_none_of_whose_ids_is_judged_is_an_error_not_a_row_of_zeros():
     foreign = Answers("mine", {"q1": ("doc-1",), "q2": ("doc-2", "doc-1")})
     with pytest.raises(
         InvalidInputError,
-        match=r"none of the 2 ids of 'mine' is judged for any question; it gives 'doc-1', judged is 'a'.*corpus=",
+        match=r"none of the 2 ids of 'mine' is judged for any question; it gives 'doc-1', known is 'a'.*corpus=",
     ):
         compare([known, foreign], JUDGED)
 
@@ -151,6 +151,23 @@ def test_a_system_that_finds_passages_of_the_corpus_may_find_nothing_right():
 def test_a_system_that_finds_nothing_at_all_scores_nothing():
     table = compare([Answers("vector", {"q1": ("a",)}), Answers("mine", {"q1": ()})], JUDGED)
     assert table["mine"].means[Measure("Recall", 5)] == 0
+
+
+@pytest.mark.parametrize("name", [*MEASURES, "P"])
+def test_a_run_none_of_whose_ids_is_known_is_no_array_of_zeros(name):
+    paged = [replace(one, pages=("page",), sources={"a": "page"}) for one in JUDGED]
+    measure = Measure(name, 5)
+    with pytest.raises(InvalidInputError, match=r"none of the 1 ids of the run is judged.*gives 'zzz', known is 'a'"):
+        score_run({"q1": ["zzz"]}, paged, measure)
+    with pytest.raises(InvalidInputError, match=r"is in the corpus or judged for any question; it gives 'zzz'"):
+        score_run({"q1": ["zzz"]}, paged, measure, corpus=["a", "x"])
+    assert score_run({"q1": ["x", "zzz"]}, paged, measure, corpus=["a", "x"])[0] == 0
+    assert score_run({}, paged, measure)[0] == 0
+    assert measure(["zzz"], paged[0]) == 0
+
+
+def test_answers_are_texts_that_nobody_need_know():
+    assert score_run({"q1": ["zzz"]}, [Judgement("q1", (), answers=("a",))], Measure("EM", 1)).tolist() == [0.0]
 
 
 def test_a_retriever_of_another_id_scheme_is_an_error():

@@ -1,10 +1,12 @@
 """Regret and harm, on lists where both are known beforehand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from tiny import many_queries, write_dataset
 
-from phasegraph.evaluation.datasets import load_dataset
+from phasegraph.evaluation.datasets import Passage, load_dataset
 from phasegraph.evaluation.source_runs import SourceRun
 from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.ranking import Ranking
@@ -14,18 +16,24 @@ VECTOR_ONLY = FusionPipeline(weights={"vector": 1.0, "graph": 0.0})
 GRAPH_ONLY = FusionPipeline(weights={"vector": 0.0, "graph": 1.0})
 
 
+NOISE = [f"x{row:02d}" for row in range(30)]
+
+
 @pytest.fixture
 def dataset(tmp_path):
-    return load_dataset(write_dataset(tmp_path / "many", many_queries()))
+    """A data set with thirty passages that answer nothing."""
+    small = load_dataset(write_dataset(tmp_path / "many", many_queries()))
+    passages = (*small.passages, *(Passage(name, "", name) for name in NOISE))
+    vectors = np.vstack([small.passage_vectors, np.repeat(small.passage_vectors[:1], len(NOISE), axis=0)])
+    return replace(small, passages=passages, passage_vectors=vectors)
 
 
 @pytest.fixture
 def runs(dataset):
     """Vectors find nothing; the graph finds the gold passage of its own query first."""
-    noise = [f"x{row:02d}" for row in range(30)]
-    vector = [Ranking("vector", noise, np.linspace(1.0, 0.5, 30)) for _ in dataset.queries]
+    vector = [Ranking("vector", NOISE, np.linspace(1.0, 0.5, 30)) for _ in dataset.queries]
     graph = [
-        Ranking("graph", [q.judgement.hops[0][0], *noise[::-1]], np.geomspace(1, 0.1, 31)) for q in dataset.queries
+        Ranking("graph", [q.judgement.hops[0][0], *NOISE[::-1]], np.geomspace(1, 0.1, 31)) for q in dataset.queries
     ]
     return {"vector": SourceRun("vector", tuple(vector), 0.0), "graph": SourceRun("graph", tuple(graph), 0.0)}
 

@@ -75,7 +75,9 @@ def means(dataset: Dataset, lists: Lists, names: Sequence[str], pipeline: Fusion
     else:
         found = pipeline_system("one", pipeline, names).answer(dataset, lists, 10)
     run = {query.id: tuple(ids) for query, ids in zip(dataset.queries, found, strict=True)}
-    return np.array([100 * float(np.nanmean(score_run(run, dataset.judgements, goal))) for goal in GOALS])
+    return np.array(
+        [100 * float(np.nanmean(score_run(run, dataset.judgements, goal, corpus=dataset.contents))) for goal in GOALS]
+    )
 
 
 def rolled(rankings: Sequence[Ranking], shift: int) -> list[Ranking]:

@@ -11,6 +11,7 @@ import ast
 import hashlib
 import json
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -43,66 +44,114 @@ def digest_of_data(folders: Iterable[Path]) -> str | None:
     return digest.hexdigest()[:LENGTH]
 
 
-class Statement:
-    """A top-level statement: its text without what changes no figure, and the names it uses.
+_BODIES = ("body", "orelse", "finalbody")
+_UNSEEN = frozenset({"ctx", "kind", "type_comment", "type_params"})
+"""Fields of Python's syntax tree that change no figure, or that only some versions of Python have."""
 
-    That is without imports, docstrings, comments, layout, types of arguments and results, and the texts of errors.
+
+class Statement:
+    """A top-level statement: its text without what changes no figure, and the names it uses; read when first asked.
+
+    That is without imports, docstrings, comments, layout, types of arguments and results, and the texts of errors. The
+    text is the syntax tree in words, as ``ast.unparse`` differs between versions of Python.
+
+    Parameters
+    ----------
+    node : ast.stmt
+    binds : tuple of str
+        The names that it gives a value.
     """
 
-    def __init__(self, node: ast.stmt) -> None:
+    def __init__(self, node: ast.stmt, binds: tuple[str, ...] = ()) -> None:
+        self._node, self.binds = node, binds
+
+    @cached_property
+    def text(self) -> str:
         self.names: set[str] = set()
         self.attributes: dict[str, set[str]] = {}
-        for one in ast.walk(node):
-            if isinstance(one, ast.Raise) and isinstance(one.exc, ast.Call):
-                one.exc = one.exc.func
-            elif isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef):
-                one.returns = None
-            elif isinstance(one, ast.arg):
-                one.annotation = None
-        for one in ast.walk(node):
-            if isinstance(one, ast.Name):
-                self.names.add(one.id)
-            elif isinstance(one, ast.Attribute) and isinstance(one.value, ast.Name):
-                self.attributes.setdefault(one.value.id, set()).add(one.attr)
-            for part in ("body", "orelse", "finalbody"):
-                held = getattr(one, part, None)
-                if isinstance(held, list) and held and isinstance(held[0], ast.stmt):
-                    kept = [each for each in held if not isinstance(each, ast.Import | ast.ImportFrom | ast.Pass)]
-                    setattr(one, part, [each for each in kept if not _is_text(each)] or [ast.Pass()])
-        self.text = ast.unparse(node)
+        self.imports: dict[str, tuple[str, str | None]] = {}
+        words: list[str] = []
+        self._read(self._node, words)
+        return " ".join(words)
+
+    def _read(self, node: ast.AST, words: list[str]) -> None:
+        """Add a part of the tree to the words, and its names to those of the statement."""
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            self.imports |= _imported(node)
+            return
+        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+            node.exc = node.exc.func
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            node.returns = None
+        elif isinstance(node, ast.arg):
+            node.annotation = None
+        elif isinstance(node, ast.JoinedStr):  # Python 3.12.1 has empty texts within
+            node.values = [one for one in node.values if not (isinstance(one, ast.Constant) and one.value == "")]
+        elif isinstance(node, ast.Name):
+            self.names.add(node.id)
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            self.attributes.setdefault(node.value.id, set()).add(node.attr)
+        words.append(f"({type(node).__name__}")
+        for name in node._fields:
+            value = None if name in _UNSEEN else getattr(node, name)
+            if isinstance(value, ast.AST):
+                words.append(name)
+                self._read(value, words)
+            elif isinstance(value, list):
+                self._read_all(name, value, words)
+            elif value is not None or name == "value":
+                words.append(f"{name}={value!r}")
+        words.append(")")
+
+    def _read_all(self, name: str, values: list[Any], words: list[str]) -> None:
+        """Add a list of the tree; of a body neither texts that stand alone nor ``pass``."""
+        words.append(f"{name}[")
+        for one in values:
+            if not isinstance(one, ast.AST):
+                words.append(repr(one))
+            elif not (name in _BODIES and (isinstance(one, ast.Pass) or _is_text(one))):
+                self._read(one, words)
+        words.append("]")
 
 
 class Module:
     """The top-level statements of a file by the names they bind, and what its names mean that come from elsewhere."""
 
     def __init__(self, text: str) -> None:
-        tree = ast.parse(text)
         self.binds: dict[str, list[Statement]] = {}
-        self.loose: list[Statement] = []
+        self.all: list[Statement] = []
         self.imports: dict[str, tuple[str, str | None]] = {}
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Import):
-                for one in node.names:
-                    package = one.name.partition(".")[0]
-                    self.imports[one.asname or package] = (one.name if one.asname else package, None)
-            elif isinstance(node, ast.ImportFrom) and node.module:
-                self.imports |= {one.asname or one.name: (node.module, one.name) for one in node.names}
-        for node in tree.body:
-            if isinstance(node, ast.Import | ast.ImportFrom) or _is_text(node):
-                continue
-            names, statement = list(_bound(node)), Statement(node)
-            for name in names:
-                self.binds.setdefault(name, []).append(statement)
-            if not names and statement.text != "if TYPE_CHECKING:\n    pass":
-                self.loose.append(statement)
+        for node in ast.parse(text).body:
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                self.imports |= _imported(node)
+            elif not _is_text(node):
+                statement = Statement(node, tuple(_bound(node)))
+                for name in statement.binds:
+                    self.binds.setdefault(name, []).append(statement)
+                self.all.append(statement)
+                if not isinstance(node, _DEFINITIONS):
+                    for one in ast.walk(node):
+                        if isinstance(one, ast.Import | ast.ImportFrom):
+                            self.imports |= _imported(one)
 
     @property
-    def all(self) -> list[Statement]:
-        """Every statement."""
-        return [*self.loose, *(one for held in self.binds.values() for one in held)]
+    def loose(self) -> list[Statement]:
+        """Statements that bind no name, and run with the module."""
+        return [one for one in self.all if not one.binds and one.text != _TYPES_ALONE]
 
 
-def _is_text(statement: ast.stmt) -> bool:
+_DEFINITIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+def _imported(node: ast.Import | ast.ImportFrom) -> dict[str, tuple[str, str | None]]:
+    """What the names of an import mean: a module and a name of it, or a module alone."""
+    if isinstance(node, ast.ImportFrom):
+        return {one.asname or one.name: (node.module, one.name) for one in node.names} if node.module else {}
+    packages = {one: one.name.partition(".")[0] for one in node.names}
+    return {one.asname or of: (one.name if one.asname else of, None) for one, of in packages.items()}
+
+
+def _is_text(statement: ast.AST) -> bool:
     return (
         isinstance(statement, ast.Expr)
         and isinstance(statement.value, ast.Constant)
@@ -112,14 +161,17 @@ def _is_text(statement: ast.stmt) -> bool:
 
 def _bound(statement: ast.stmt) -> Iterator[str]:
     """The names that a top-level statement binds; ``__all__`` is none."""
-    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+    if isinstance(statement, _DEFINITIONS):
         yield statement.name
         return
     for node in ast.walk(statement):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        if isinstance(node, _DEFINITIONS):
             yield node.name
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.id
+
+
+_TYPES_ALONE = Statement(ast.parse("if TYPE_CHECKING:\n    pass").body[0]).text
 
 
 class Code:
@@ -153,12 +205,13 @@ class Code:
 
     def _meant(self, module: Module, statement: Statement, own: str, beside: Path | None) -> Iterator[tuple[str, str]]:
         """The definitions that a statement names."""
+        imports = {**module.imports, **statement.imports}
         for name in statement.names:
             if name in module.binds:
                 yield own, name
-            if name not in module.imports:
+            if name not in imports:
                 continue
-            there, one = module.imports[name]
+            there, one = imports[name]
             if there not in self.files and beside is not None and (beside / f"{there}.py").is_file():
                 self.files[f"{beside.name}/{there}"] = beside / f"{there}.py"
                 there = f"{beside.name}/{there}"
@@ -171,8 +224,8 @@ class Code:
             for attribute in statement.attributes.get(name, ()):
                 yield from self._found(alias, attribute)
 
-    def reached(self, starts: Iterable[str], *, text: str = "") -> set[str]:
-        """The definitions that can be reached, as Python writes them.
+    def reached(self, starts: Iterable[str], *, text: str = "") -> dict[str, tuple[str, ...]]:
+        """The definitions that can be reached: the names that each binds, by its text.
 
         Parameters
         ----------
@@ -183,14 +236,14 @@ class Code:
         """
         for_text = [] if not text else [("text", Module(text), None)]
         todo: list[tuple[str, str]] = []
-        out: set[str] = set()
+        out: dict[str, tuple[str, ...]] = {}
         seen: set[tuple[str, str]] = set()
         beside: dict[str, Path | None] = {}
 
         def enter(own: str, module: Module, folder: Path | None, statements: Iterable[Statement]) -> None:
             beside[own] = folder
             for statement in statements:
-                out.add(statement.text)
+                out[statement.text] = statement.binds
                 todo.extend(self._meant(module, statement, own, folder))
 
         for own, module, folder in for_text:

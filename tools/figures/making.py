@@ -5,18 +5,20 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import os
 import shlex
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import pages
-from digests import ROOT, Code, as_json, digest_of_data, steady
+from digests import ROOT, Code, as_json, digest_of_data, digest_of_text, steady
 from registry import FIGURES, Figure
 
 PHASEGRAPH = ("-c", "import sys; from phasegraph.apps.cli import main; sys.exit(main())")
@@ -25,8 +27,18 @@ NOWHERE = Path("DATA")
 """The folder of the data sets where none is given: their digests are not compared, and their figures left out."""
 
 
+OUT = "docs/reproduction"
+"""Where commands with ``{out}`` write their pages."""
+PARTS = ("code", "data")
+"""What a figure depends on."""
+
+
 class FailedError(Exception):
     """A figure could not be made; the others can."""
+
+
+FAILURES = (FailedError, OSError, LookupError, TypeError, ValueError)
+"""What a command's result, or a page that takes it, may do wrong: the other figures are made all the same."""
 
 
 @dataclass
@@ -50,6 +62,7 @@ class Figures:
         self.code = Code(self.root)
         self.kept = self.root / "docs" / "figures"
         self.ledger = self._noted()
+        self._digests: dict[str, tuple[str, str | None]] = {}
 
     def _noted(self) -> dict[str, dict[str, Any]]:
         """The ledger as it is now."""
@@ -62,20 +75,26 @@ class Figures:
         """The folders that a figure reads."""
         return [(self.root if name.startswith("data/") else self.data) / name for name in figure.data]
 
-    def digests(self, figure: Figure) -> tuple[str, str | None]:
-        """The digests of its code and of its data; the second is None where the data is not there."""
-        notebooks = [start for start in figure.starts if start.endswith(".ipynb")]
-        text = "\n".join(pages.source_of(self.root / one) for one in notebooks)
-        starts = [one for one in figure.starts if one not in notebooks]
-        data = digest_of_data(self.folders(figure)) if figure.data else NO_DATA
-        return self.code.digest(starts, text=text), data
+    def digests(self, name: str) -> tuple[str, str | None]:
+        """The digests of a figure's code and of its data; the second is None where the data is not there."""
+        if name not in self._digests:
+            figure = self.figures[name]
+            notebooks = [start for start in figure.starts if start.endswith(".ipynb")]
+            text = "\n".join(pages.source_of(self.root / one) for one in notebooks)
+            starts = [one for one in figure.starts if one not in notebooks]
+            data = digest_of_data(self.folders(figure)) if figure.data else NO_DATA
+            self._digests[name] = self.code.digest(starts, text=text), data
+        return self._digests[name]
+
+    def stale(self, name: str) -> list[str]:
+        """What changed since a figure was run, of its code and its data; empty for a figure that is as old as both."""
+        note, now = self.ledger[name], self.digests(name)
+        return [what for what, digest in zip(PARTS, now, strict=True) if digest not in (None, note[what])]
 
     def named(self, only: Sequence[str]) -> list[str]:
-        """The figures of these names; those of blocks and of pages will do."""
-        if not only:
-            return list(self.figures)
+        """The figures of these names, those that are stale first; names of blocks and of pages will do."""
         found = []
-        for wanted in only:
+        for wanted in only or self.figures:
             of = [
                 name
                 for name, one in self.figures.items()
@@ -85,17 +104,20 @@ class Figures:
                 known = ", ".join(self.figures)
                 raise SystemExit(f"figures: {wanted!r} is no figure, block or page; there are {known}")
             found += of
-        return list(dict.fromkeys(found))
+        return sorted(dict.fromkeys(found), key=lambda name: name in self.ledger and not self.stale(name))
 
     # Making them.
 
-    def run(self, figure: Figure) -> Any:
-        """The result of a figure's commands: of one its own, of several by label; None if it writes pages alone."""
-        found: dict[str, Any] = {}
+    def run(self, name: str, out: Path | None = None) -> Any:
+        """The result of a figure's commands: of one its own, of several by label; None if it writes pages alone.
+
+        Pages go to `out`, by default to their place.
+        """
+        figure, found = self.figures[name], dict[str, Any]()
         for label, command in figure.commands.items():
             with tempfile.TemporaryDirectory() as folder:
                 file = Path(folder) / "result.json"
-                given = [part.format(json=file, data=self.data) for part in command]
+                given = [part.format(json=file, data=self.data, out=out or OUT) for part in command]
                 start = [*PHASEGRAPH, *given[1:]] if given[0] == "phasegraph" else given
                 done = subprocess.run([sys.executable, *start], cwd=self.root, check=False, stdout=subprocess.DEVNULL)
                 if done.returncode:
@@ -107,12 +129,12 @@ class Figures:
     def make(self, name: str) -> None:
         """Run a figure's commands, keep their result, write what quotes it, and note the run."""
         figure = self.figures[name]
-        code, data = self.digests(figure)
+        code, data = self.digests(name)
         if data is None:
             gone = ", ".join(str(one) for one in self.folders(figure) if not one.is_dir())
             raise FailedError(f"{name} is left out: no {gone} (make figures DATA=FOLDER)")
         started = perf_counter()
-        found = self.run(figure)
+        found = self.run(name)
         seconds = round(perf_counter() - started)
         self.kept.mkdir(parents=True, exist_ok=True)
         if found is not None:
@@ -126,9 +148,20 @@ class Figures:
             "code": code,
             "data": data,
             "checked_by": "running it" if figure.quick else "its digest",
+            "result": self.result(name),
         }
-        self._note()
         self.write(name)
+
+    def result(self, name: str) -> str:
+        """The digest of what is kept of a figure's last run."""
+        figure = self.figures[name]
+        if figure.results is None:
+            file = self.kept / f"{name}.json"
+            return digest_of_text(file.read_text(encoding="utf-8")) if file.is_file() else NO_DATA
+        path, keys = figure.results
+        file = self.root / path
+        kept = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+        return digest_of_text(as_json({key: kept[key] for key in keys if key in kept}))
 
     def _note(self) -> None:
         """Write the ledger."""
@@ -140,12 +173,16 @@ class Figures:
         if name not in self.ledger:
             raise FailedError(f"{name} was never run; {again(name)}")
         figure, note = self.figures[name], self.ledger[name]
+        written = {}
+        for page in figure.writes:
+            made = pages.stamp(self.root / page, name, again(name), note["code"], note["data"], self.dated(name))
+            written[page] = made.text
+        note["pages"] = written
+        self._note()
         for block, page in {block: page for block, (page, _) in figure.blocks.items()}.items():
             path = self.root / page
             made = pages.made(block, again(block), note["code"], note["data"], self.text(name, block))
             path.write_text(pages.with_block(path.read_text(encoding="utf-8"), made), encoding="utf-8")
-        for page in figure.writes:
-            pages.stamp(self.root / page, name, again(name), note["code"], note["data"], self.dated(name))
 
     def text(self, name: str, block: str, found: Any = None) -> str:
         """What a block says: of the kept result, or of one that is handed over."""
@@ -156,69 +193,117 @@ class Figures:
     def dated(self, name: str) -> str:
         """The line of a figure that was not measured with the present code, and says so."""
         note = self.ledger[name]
-        if not note.get("dated"):
-            return ""
-        return pages.DATED.format(ran=note["ran"], again=again(name))
+        return pages.DATED.format(ran=note["ran"], again=again(name)) if "dated" in note else ""
 
     def date(self, name: str) -> None:
-        """Have the pages of a figure say that they are stale, if they are."""
-        note = self.ledger.get(name)
-        if note is None or any(page.endswith(".ipynb") for page in self.figures[name].writes):
-            raise FailedError(f"{name} cannot be dated: it was never run, or writes a notebook; {again(name)}")
-        code, data = self.digests(self.figures[name])
-        if note["code"] != code or data not in (None, note["data"]):
-            note["dated"] = True
-            self._note()
+        """Have the pages of a figure say that they are stale, if they are: with this code and this data, no other."""
+        if name not in self.ledger:
+            raise FailedError(f"{name} cannot be dated: it was never run; {again(name)}")
+        note, (code, data) = self.ledger[name], self.digests(name)
+        before = note.pop("dated", None)
+        if self.stale(name):
+            note["dated"] = {"code": code, "data": note["data"] if data is None else data}
+        if note.get("dated") != before:
             self.write(name)
 
     # Checking them.
 
     def problems(self, *, run: bool = True) -> list[str]:
         """What is wrong with the pages, a sentence each; `run`: the quick commands are run again."""
-        out = []
-        for name, figure in self.figures.items():
-            if name not in self.ledger:
-                out.append(f"{name} was never run; {again(name)}")
-                continue
-            code, data = self.digests(figure)
-            fresh = self.run(figure) if run and figure.quick else None
-            for block, (page, _) in figure.blocks.items():
-                text = (self.root / page).read_text(encoding="utf-8")
-                here = next((one for one in pages.blocks(text) if one.name == block), None)
-                if here is None:
-                    out.append(f"{page} has no block {block!r}, between whose marks a table is written")
-                    continue
-                out += self._of(page, here, name, code, data)
-                if here.edited:
-                    continue
-                if here.body.strip() != self.text(name, block).strip():
-                    out.append(f"{page}: {block} is not what docs/figures/{name}.json says; {again(block)}")
-                elif fresh is not None and here.body.strip() != self.text(name, block, fresh).strip():
-                    said = " and ".join(self.ledger[name]["command"])
-                    out.append(f"{page}: {block} is not what `{said}` says now; {again(block)}")
-            for page in figure.writes:
-                stamp = pages.read_stamp(self.root / page)
-                writers = [one for one, other in self.figures.items() if page in other.writes]
-                if stamp is None or stamp.name not in writers:
-                    out.append(f"{page} was written by something else than make figures; {again(name)}")
-                elif stamp.name == name:
-                    out += self._of(page, stamp, name, code, data)
-        return [*out, *self._strange(), *self._unmade()]
-
-    def _of(self, page: str, block: pages.Block, name: str, code: str, data: str | None) -> list[str]:
-        """What is wrong with one block, whatever it says."""
-        if block.edited:
-            return [f"{page}: {block.name} was edited by hand; {again(block.name)} writes it"]
-        stale = [
-            what
-            for what, then, now in (("code", block.code, code), ("data", block.data, data))
-            if now is not None and then != now
+        with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
+            out = Path(folder)
+            quick = [name for name, one in self.figures.items() if run and one.quick and name in self.ledger]
+            there = [name for name in quick if all(one.is_dir() for one in self.folders(self.figures[name]))]
+            fresh = {name: pool.submit(self.run, name, out / name) for name in there}
+            found = {name: self._problems_of(name) for name in self.figures}
+            for name, job in fresh.items():
+                found[name] = found[name] or self._otherwise(name, job, out / name)
+        return [
+            *(line for lines in found.values() for line in lines),
+            *self._results(),
+            *self._strange(),
+            *self._unmade(),
         ]
-        if stale and not self.ledger[name].get("dated"):
-            changed = " and ".join(stale)
-            when = self.ledger[name]["ran"]
-            return [f"{page}: {block.name} is of {when}, and its {changed} changed since; {again(block.name)}"]
+
+    def _problems_of(self, name: str) -> list[str]:
+        """What is wrong with what quotes a figure, by the result that is kept and the digests of now."""
+        if name not in self.ledger:
+            return [f"{name} was never run; {again(name)}"]
+        figure, note = self.figures[name], self.ledger[name]
+        file = figure.results[0] if figure.results else f"docs/figures/{name}.json"
+        if self.result(name) != note["result"]:
+            return [f"{file}: the result of {name} was edited by hand; {again(name)} makes it"]
+        out = []
+        for block, (page, _) in figure.blocks.items():
+            text = (self.root / page).read_text(encoding="utf-8")
+            here = next((one for one in pages.blocks(text) if one.name == block), None)
+            if here is None:
+                out.append(f"{page} has no block {block!r}, between whose marks a table is written")
+                continue
+            wrong = self._of(page, here, name)
+            if not wrong and here.body.strip() != self.text(name, block).strip():
+                wrong = [f"{page}: {block} is not what {file} says; {again(block)}"]
+            out += wrong
+        for page in figure.writes:
+            stamp = pages.read_stamp(self.root / page)
+            writers = [one for one, other in self.figures.items() if page in other.writes]
+            if stamp is None or stamp.name not in writers:
+                out.append(f"{page} was written by something else than make figures; {again(name)}")
+            elif stamp.name == name:
+                out += self._of(page, stamp, name)
+        return out
+
+    def _of(self, page: str, block: pages.Block, name: str) -> list[str]:
+        """What is wrong with one block or page, whatever it says."""
+        note = self.ledger[name]
+        if block.edited or block.text != note["pages"].get(page, block.text):
+            return [f"{page}: {block.name} was edited by hand; {again(block.name)} writes it"]
+        if (block.code, block.data) != (note["code"], note["data"]):
+            return [f"{page}: {block.name} is not of the run that docs/figures/ledger.json notes; {again(block.name)}"]
+        now, accepted = dict(zip(PARTS, self.digests(name), strict=True)), note.get("dated", {})
+        changed = " and ".join(what for what in self.stale(name) if now[what] != accepted.get(what))
+        if changed:
+            return [
+                f"{page}: {block.name} is of {note['ran']}, and its {changed} changed since; {again(block.name)}, or "
+                "make figures DATE=1, which has the page say so"
+            ]
         return []
+
+    def _otherwise(self, name: str, job: Future[Any], out: Path) -> list[str]:
+        """Where a quick command says something else now than what its pages quote."""
+        try:
+            found = job.result()
+        except FailedError as error:
+            return [str(error)]
+        said = " and ".join(shown(command) for command in self.figures[name].commands.values())
+        differing = [
+            page
+            for page in self.figures[name].writes
+            if (file := out / Path(page).name).is_file()
+            and pages.bare(file.read_text(encoding="utf-8"))
+            != pages.bare((self.root / page).read_text(encoding="utf-8"))
+            and sum(page in one.writes for one in self.figures.values()) == 1
+        ]
+        return [
+            *(
+                f"{page}: {block} is not what `{said}` says now; {again(block)}"
+                for block, (page, _) in self.figures[name].blocks.items()
+                if self.text(name, block, found) != self.text(name, block)
+            ),
+            *(f"{page} is not what `{said}` writes now; {again(name)}" for page in differing),
+        ]
+
+    def _results(self) -> list[str]:
+        """Results in a common file that no figure makes."""
+        known: dict[str, set[str]] = {}
+        for one in self.figures.values():
+            if one.results is not None:
+                known.setdefault(one.results[0], set()).update(one.results[1])
+        return [
+            f"{path} holds {key!r}, which no figure of tools/figures/registry.py makes; take it out"
+            for path, keys in known.items()
+            for key in sorted(json.loads((self.root / path).read_text(encoding="utf-8")).keys() - keys)
+        ]
 
     def _strange(self) -> list[str]:
         """Blocks that no figure writes."""
@@ -249,25 +334,50 @@ class Figures:
     def runs(self) -> list[str]:
         """A line for each figure: when it was run, how long that took, and the digest of then."""
         lines = []
-        for name, figure in self.figures.items():
+        for name in self.figures:
             note = self.ledger.get(name)
             if note is None:
                 lines.append(f"{name:18} never")
                 continue
-            old = "" if note["code"] == self.digests(figure)[0] else "  (the code has changed since)"
-            lines.append(f"{name:18} {note['ran']}  {note['seconds']:>5} s  code {note['code']}{old}")
+            changed = " and ".join(self.stale(name))
+            old = f"  (its {changed} changed since{', and its pages say so' if 'dated' in note else ''})"
+            lines.append(
+                f"{name:18} {note['ran']}  {note['seconds']:>5} s  code {note['code']}{old if changed else ''}"
+            )
         return lines
 
 
 def shown(command: Sequence[str]) -> str:
     """A command as a person types it."""
-    words = [part.format(json="FILE", data="DATA") for part in command]
+    words = [part.format(json="FILE", data="DATA", out=OUT) for part in command]
     return shlex.join(words if words[0] == "phasegraph" else ["python", *words])
 
 
 def again(name: str) -> str:
     """What writes a figure or a block anew."""
     return f"make figures ONLY={name}"
+
+
+def make_all(figures: Figures, names: Sequence[str]) -> list[str]:
+    """Make figures, whatever becomes of the others; what is wrong, and in the last line what is left to make."""
+    wrong, left = [], list(names)
+    for count, name in enumerate(names, start=1):
+        print(f"{count} of {len(names)}, {name} …", flush=True)
+        try:
+            figures.make(name)
+        except FAILURES as error:
+            wrong.append(str(error) if isinstance(error, FailedError) else f"{name}: {type(error).__name__}: {error}")
+            print(f"{name} failed", flush=True)
+        except KeyboardInterrupt:
+            wrong.append(f"stopped while {name} was made; its pages are as they were")
+            break
+        else:
+            left.remove(name)
+            print(f"{name}: {figures.ledger[name]['seconds']} s", flush=True)
+    if left:
+        folder = "" if figures.data == NOWHERE.resolve() else f" DATA={figures.data}"
+        wrong.append(f'{len(left)} of {len(names)} left: make figures ONLY="{" ".join(left)}"{folder}')
+    return wrong
 
 
 def main(arguments: Sequence[str] | None = None, figures: Figures | None = None, about: str = "") -> int:
@@ -281,23 +391,18 @@ def main(arguments: Sequence[str] | None = None, figures: Figures | None = None,
     way.add_argument("--date", action="store_true", help="run nothing: have stale pages say of when they are")
     given = parser.parse_args(arguments)
     all_of_them = figures or Figures(data=given.data.resolve())
-    names = all_of_them.named(given.only)
     wrong: list[str] = []
     if given.check:
         wrong = all_of_them.problems()
         print("\n".join(all_of_them.runs()))
-    for name in () if given.check else names:
-        try:
-            if given.pages:
-                all_of_them.write(name)
-            elif given.date:
-                all_of_them.date(name)
-            else:
-                print(f"{name} …", flush=True)
-                all_of_them.make(name)
-                print(f"{name}: {all_of_them.ledger[name]['seconds']} s", flush=True)
-        except FailedError as error:
-            wrong.append(str(error))
+    elif given.pages or given.date:
+        for name in all_of_them.named(given.only):
+            try:
+                (all_of_them.write if given.pages else all_of_them.date)(name)
+            except FailedError as error:
+                wrong.append(str(error))
+    else:
+        wrong = make_all(all_of_them, all_of_them.named(given.only))
     for line in wrong:
         print(f"figures: {line}", file=sys.stderr)
     return int(bool(wrong))

@@ -88,19 +88,29 @@ def read_stamp(path: Path) -> Block | None:
     return None if stamp is None else Block(**stamp, body=_shown(notebook))
 
 
-def stamp(path: Path, name: str, command: str, code: str, data: str, dated: str = "") -> None:
-    """Mark a page or notebook that its command has written whole; a notebook cannot be dated."""
+def bare(text: str) -> str:
+    """A whole page without its marks and its date, as its command writes it."""
+    return _DATED.sub("\n", without_marks(text))
+
+
+def stamp(path: Path, name: str, command: str, code: str, data: str, dated: str = "") -> Block:
+    """Mark a page or notebook that its command has written whole; a notebook is dated in a last cell of its own."""
     text = path.read_text(encoding="utf-8")
     if path.suffix != ".ipynb":
-        title, rest = _titled(_DATED.sub("\n", without_marks(text)))
-        path.write_text(title + str(made(name, command, code, data, f"{rest.strip()}\n\n{dated}")), encoding="utf-8")
-        return
+        title, rest = _titled(bare(text))
+        block = made(name, command, code, data, f"{rest.strip()}\n\n{dated}")
+        path.write_text(title + str(block), encoding="utf-8")
+        return block
     notebook = json.loads(text)
+    notebook["cells"] = [cell for cell in notebook["cells"] if not _DATED.fullmatch("".join(cell["source"]))]
+    if dated:
+        notebook["cells"].append({"cell_type": "markdown", "id": "dated", "metadata": {}, "source": [dated]})
     block = made(name, command, code, data, _shown(notebook))
     kept = {key: getattr(block, key) for key in ("name", "command", "code", "data", "text")}
     notebook["metadata"]["figures"] = kept
     text = json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True)  # as nbformat writes it
     path.write_text(text + "\n", encoding="utf-8")
+    return block
 
 
 def _titled(text: str) -> tuple[str, str]:

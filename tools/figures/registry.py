@@ -23,8 +23,8 @@ class Figure:
     ----------
     commands : mapping of str to tuple of str
         Arguments by label: a script of the repository or ``phasegraph`` first. ``{json}`` stands for the file that
-        takes the result, ``{data}`` for the folder of the data sets. The result of several commands is an object by
-        label, that of one is its own.
+        takes the result, ``{data}`` for the folder of the data sets, ``{out}`` for that of the pages it writes. The
+        result of several commands is an object by label, that of one is its own.
     starts : tuple of str
         Where the code starts that decides the figures: files, or ``file:name``.
     data : tuple of str
@@ -35,8 +35,10 @@ class Figure:
         Pages and notebooks that the command writes whole.
     keep : callable
         What is kept of the result of a command.
+    results : (file, keys), optional
+        The file of the repository in which the command keeps its result, and the keys that it may write there.
     quick : bool
-        Whether the check runs the command: it takes seconds and needs nothing but the repository.
+        Whether the check runs the command, where its data is there: it takes seconds.
     """
 
     commands: Mapping[str, tuple[str, ...]]
@@ -45,6 +47,7 @@ class Figure:
     blocks: Mapping[str, tuple[str, Render]] = field(default_factory=dict)
     writes: tuple[str, ...] = ()
     keep: Callable[[Found], Found] = dict
+    results: tuple[str, tuple[str, ...]] | None = None
     quick: bool = False
 
 
@@ -61,11 +64,16 @@ NOTEBOOKS = ("examples/langchain_chroma_neo4j.ipynb", "examples/llamaindex_postg
 INDEX = "docs/reproduction/README.md"
 
 
-def _reproduced(*pages: str, starts: tuple[str, ...], data: tuple[str, ...]) -> Figure:
-    """Pages of tools/reproduce, made in one run."""
-    command = ("tools/reproduce", "{data}", "--out", "docs/reproduction", "--only", *pages)
-    writes = tuple(f"docs/reproduction/{page}.md" for page in pages)
-    return Figure({"": command}, tuple(f"tools/reproduce/{one}" for one in starts), data, writes=(*writes, INDEX))
+def _reproduced(*pages: str, starts: tuple[str, ...], data: tuple[str, ...], quick: bool = False) -> Figure:
+    """Pages of tools/reproduce, made in one run; those that need no data have those of the repository."""
+    return Figure(
+        {"": ("tools/reproduce", "{data}" if data else "data", "--out", "{out}", "--only", *pages)},
+        tuple(f"tools/reproduce/{one}" for one in starts),
+        data,
+        writes=(*(f"docs/reproduction/{page}.md" for page in pages), INDEX),
+        results=("docs/reproduction/figures.json", pages),
+        quick=quick,
+    )
 
 
 FIGURES: Mapping[str, Figure] = MappingProxyType(
@@ -153,7 +161,7 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
         ),
         "semflow": _reproduced("semflow", starts=("semflow.py",), data=("musique-openie",)),
         "robust-default": _reproduced("robust-default", starts=("robust.py",), data=EVERY_OPEN),
-        "paper-statistics": _reproduced("paper-statistics", starts=("paper.py",), data=()),
+        "paper-statistics": _reproduced("paper-statistics", starts=("paper.py",), data=(), quick=True),
         "rerankings": _reproduced(
             *("reranker-last-hop", "ising"),
             starts=("rerankers.py", "running.py:study_page", "running.py:run_study"),

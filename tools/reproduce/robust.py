@@ -103,7 +103,7 @@ def _turned(rankings: Sequence[Ranking], shift: int) -> list[Ranking]:
 
 def _means(dataset: Dataset, found: Sequence[tuple[str, ...]], goals: Sequence[Measure]) -> tuple[float, ...]:
     by_query = {query.id: ids for query, ids in zip(dataset.queries, found, strict=True)}
-    values = [score_run(by_query, dataset.judgements, goal) for goal in goals]
+    values = [score_run(by_query, dataset.judgements, goal, corpus=dataset.contents) for goal in goals]
     return tuple(float(np.nanmean(column)) if not np.isnan(column).all() else float("nan") for column in values)
 
 

@@ -85,7 +85,9 @@ def own_choices(dataset: Dataset) -> Choices:
     inputs = ExperimentInput(dataset)
     runs = search_sources(inputs, ("vector", "graph", "bm25"))
     answers, _ = run_systems(inputs, [OWN_SYSTEMS[name] for name in OWN], 10, runs)
-    rewards = np.column_stack([score_run(one.found, dataset.judgements, NDCG) for one in answers])
+    rewards = np.column_stack(
+        [score_run(one.found, dataset.judgements, NDCG, corpus=dataset.contents) for one in answers]
+    )
     distances = [2 - 2 * one.scores[:NEIGHBOURS] for one in runs["vector"].rankings]
     fits = np.array([query.extra.get("split") == "calibration" for query in dataset.queries])
     return Choices(OWN, rewards, _entropies(distances), [(np.flatnonzero(fits), np.flatnonzero(~fits))])

@@ -98,7 +98,9 @@ def sweep(dataset: Dataset, pipelines: Mapping[str, FusionPipeline]) -> Sweep:
     for name, pipeline in pipelines.items():
         decided = (pipeline.decide(rankings, k=LAST.k).ids for rankings in lists)
         found = {query.id: ids for query, ids in zip(tune.queries, decided, strict=True)}
-        last, recall = (score_run(found, tune.judgements, measure) for measure in (LAST, RECALL))
+        last, recall = (
+            score_run(found, tune.judgements, measure, corpus=dataset.contents) for measure in (LAST, RECALL)
+        )
         reached[name] = float(last.sum()), float(recall.sum())
     of_rule: dict[str, list[str]] = {}
     for name in reached:

@@ -16,8 +16,8 @@ from phasegraph._support.typing import FloatArray
 from phasegraph._support.validation import check_text
 from phasegraph.errors import InsufficientDataError, InvalidInputError, MissingDependencyError
 from phasegraph.evaluation.datasets import Dataset, Judgement, check_ids, parts_by
-from phasegraph.evaluation.measures import ANSWER_MEASURES, BINARY, DEFAULT_MEASURES, Measure, score_run
-from phasegraph.evaluation.runs import check_judged, write_text
+from phasegraph.evaluation.measures import ANSWER_MEASURES, BINARY, DEFAULT_MEASURES, Measure, values_of
+from phasegraph.evaluation.runs import check_judged, check_known, write_text
 from phasegraph.evaluation.significance import bootstrap_intervals, holm, mcnemar_exact, sign_flips, wins_and_losses
 from phasegraph.evaluation.source_runs import ExperimentInput, SourceRun, search_sources
 from phasegraph.fusion.pipeline import PIPELINE_NAMES, FusionPipeline
@@ -557,10 +557,10 @@ def compare(
         raise InvalidInputError("there must be at least one judged query and one measure")
     for one in answers:
         check_judged(one.found, judgements, one.name)
-    if any(measure.name not in ANSWER_MEASURES for measure in measures):
-        _check_known(answers, judgements, corpus)
+        if any(measure.name not in ANSWER_MEASURES for measure in measures):
+            check_known(one.found, judgements, corpus, repr(one.name))
     values = {
-        one.name: np.column_stack([score_run(one.found, judgements, measure) for measure in measures])
+        one.name: np.column_stack([values_of(one.found, judgements, measure) for measure in measures])
         for one in answers
     }
     deltas = {name: values[name] - values[baseline] for name in names}
@@ -612,22 +612,6 @@ def compare(
         tuple(left_out),
         None if groups is None else tuple(groups),
     )
-
-
-def _check_known(answers: Sequence[Answers], judgements: Sequence[Judgement], corpus: Collection[str]) -> None:
-    """Refuse a system that returns ids of another scheme: it would be shown as a row of zeros."""
-    judged = {passage for one in judgements for passage in (*one.passages, *one.grades)}
-    known = judged.union(corpus)
-    for one in answers:
-        returned = dict.fromkeys(passage for ids in one.found.values() for passage in ids)
-        if returned and known.isdisjoint(returned):
-            where = "in the corpus or judged for any question" if corpus else "judged for any question"
-            raise InvalidInputError(
-                f"none of the {len(returned)} ids of {one.name!r} is {where}; it gives {next(iter(returned))!r:.60}, "
-                f"judged is {min(judged, default='nothing')!r:.60}. Give the ids that the judgements use (id_key= "
-                "of evaluate, --id-key on the command line)"
-                + ("" if corpus else "; if the system only finds nothing right, pass corpus=, the ids there are")
-            )
 
 
 def _mean(column: FloatArray) -> float:

@@ -11,7 +11,7 @@ import inspect
 import re
 import string
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import log2
 from types import MappingProxyType
@@ -23,6 +23,7 @@ from phasegraph._support.typing import FloatArray
 from phasegraph._support.validation import check_count
 from phasegraph.errors import InvalidInputError, needed
 from phasegraph.evaluation.datasets import Judgement, check_ids
+from phasegraph.evaluation.runs import check_known
 
 Score: TypeAlias = Callable[[Sequence[str], Judgement, int], "float | None"]
 
@@ -237,7 +238,7 @@ class Measure:
         """The measure of one ranking, or None where the query is left out of it."""
         if self.name in _OWN:
             return _OWN[self.name](ids, judgement, self.k)
-        return float(score_run({judgement.query: ids}, [judgement], self)[0])
+        return float(values_of({judgement.query: ids}, [judgement], self)[0])
 
     @classmethod
     def parse(cls, text: str) -> Measure:
@@ -269,16 +270,50 @@ PAGE_MEASURES: tuple[Measure, ...] = tuple(Measure(name, k) for name in ("PageRe
 """For data whose questions name the pages that answer them."""
 
 
-def score_run(found: Mapping[str, Sequence[str]], judgements: Sequence[Judgement], measure: Measure) -> FloatArray:
-    """One measure for every judged query, in the order of `judgements`: (n,) in [0, 1], or of counts.
+def score_run(
+    found: Mapping[str, Sequence[str]],
+    judgements: Sequence[Judgement],
+    measure: Measure,
+    *,
+    corpus: Collection[str] = (),
+) -> FloatArray:
+    """One measure for every judged query.
 
-    `found` holds ids in order, by query id. A judged query that is missing counts as having found nothing: it scores 0
-    and never leaves the mean. NaN only for a query that the measure leaves out (LastHop where it is not known).
+    Parameters
+    ----------
+    found : mapping of str to sequence of str
+        Ids in order, by query id. A judged query that is missing counts as having found nothing: it scores 0 and never
+        leaves the mean.
+    judgements : sequence of Judgement
+    measure : Measure
+    corpus : collection of str, optional
+        Ids of the passages there are. One of the ids that were found must be among these, or judged for some query.
 
+    Returns
+    -------
+    (n,) array of float
+        In the order of `judgements`; in [0, 1], or counts. NaN only for a query that the measure leaves out (LastHop
+        where it is not known).
+
+    Raises
+    ------
+    InvalidInputError
+        If ids were found, and none of them is known to the judgements or the corpus.
+
+    Examples
+    --------
     >>> judged = [Judgement("q1", (("a",),)), Judgement("q2", (("b",),))]
     >>> score_run({"q1": ["a"]}, judged, Measure("Recall", 5))
     array([1., 0.])
     """
+    values = values_of(found, judgements, measure)
+    if measure.name not in ANSWER_MEASURES:
+        check_known(found, judgements, corpus)
+    return values
+
+
+def values_of(found: Mapping[str, Sequence[str]], judgements: Sequence[Judgement], measure: Measure) -> FloatArray:
+    """What :func:`score_run` gives, of ids that are known."""
     if measure.name not in _OWN:
         return _by_ir_measures(found, judgements, measure)
     scores = (measure(found.get(judgement.query, ()), judgement) for judgement in judgements)

@@ -7,7 +7,7 @@ ir-measures know no lines, and take a NaN or a repeated id as it comes.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
@@ -290,3 +290,28 @@ def check_judged(found: Mapping[str, Sequence[str]], judgements: Sequence[Judgem
         raise InvalidInputError(f"run {name!r} answers query {extra!r}, which has no judgement")
     for query, ids in found.items():
         check_ids(f"{name}, question {query!r}", ids)
+
+
+def check_known(
+    found: Mapping[str, Sequence[str]],
+    judgements: Sequence[Judgement],
+    corpus: Collection[str] | None = (),
+    name: str = "the run",
+) -> None:
+    """Refuse a run that returns ids of another scheme alone: it would be shown as a row of zeros.
+
+    Known is what is judged for some question, and the ids of the passages there are (`corpus`; None where the caller
+    takes none).
+    """
+    known = {passage for one in judgements for passage in (*one.passages, *one.grades, *one.sources)}.union(
+        corpus or ()
+    )
+    returned = dict.fromkeys(passage for ids in found.values() for passage in ids)
+    if returned and known.isdisjoint(returned):
+        where = "in the corpus or judged for any question" if corpus else "judged for any question"
+        advice = "; if it only finds nothing right, pass corpus=, the ids there are"
+        raise InvalidInputError(
+            f"none of the {len(returned)} ids of {name} is {where}; it gives {next(iter(returned))!r:.60}, "
+            f"known is {min(known, default='nothing')!r:.60}. Give the ids that the judgements use (id_key= "
+            f"of evaluate, --id-key on the command line){'' if corpus or corpus is None else advice}"
+        )

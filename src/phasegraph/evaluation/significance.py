@@ -329,9 +329,9 @@ def mcnemar_exact(wins: int, losses: int) -> float:
     check_count("losses", losses)
     if wins == losses:
         return 1.0
-    from scipy import stats
+    from scipy.special import bdtr
 
-    return float(stats.binomtest(int(min(wins, losses)), int(wins + losses)).pvalue)
+    return min(1.0, 2.0 * float(bdtr(min(wins, losses), int(wins + losses), 0.5)))
 
 
 def wins_and_losses(system: FloatArray, baseline: FloatArray) -> tuple[int, int]:

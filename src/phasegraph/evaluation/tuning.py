@@ -20,7 +20,8 @@ from phasegraph.calibration import ListCalibrator
 from phasegraph.errors import InsufficientDataError, InvalidInputError, NotConvergedError, warn
 from phasegraph.evaluation.abstention import abstain_auc, calibration_errors
 from phasegraph.evaluation.datasets import Judgement, split_by_id
-from phasegraph.evaluation.measures import Measure, score_run
+from phasegraph.evaluation.measures import Measure, values_of
+from phasegraph.evaluation.runs import check_known
 from phasegraph.evaluation.significance import bootstrap_intervals, sign_flip
 from phasegraph.fusion.context import Context
 from phasegraph.fusion.fitting import fit_confidence, fit_min_agreement
@@ -409,7 +410,7 @@ class _Part:
             ).ids
             for row, (judgement, text) in enumerate(zip(self.judgements, self.texts, strict=True))
         }
-        return score_run(found, self.judgements, measure)
+        return values_of(found, self.judgements, measure)
 
 
 def _context(given: str | Context) -> Context:
@@ -467,7 +468,8 @@ def tune(
         If a part has fewer than 30 queries that the measure scores; the message says how many are needed.
     InvalidInputError
         If lengths differ, an id repeats, a row of `confirmation` is none, or `space` is empty or begins with one that
-        must be fitted; if a source's scores fall where relevance rises on the tuning part.
+        must be fitted; if no id of the rankings is judged for any query; if a source's scores fall where relevance
+        rises on the tuning part.
 
     Warns
     -----
@@ -490,6 +492,8 @@ def tune(
             raise InvalidInputError(f"{name} must hold one per judged query ({len(judgements)}); got {len(lists)}")
     if len(set(ids)) != len(ids):
         raise InvalidInputError("the ids of the judged queries must differ; one repeats")
+    listed = {query: [one for of in rankings.values() for one in of[row].ids] for row, query in enumerate(ids)}
+    check_known(listed, judgements, None, "rankings")
     whole = _Part(rankings, tuple(judgements), tuple(texts), tuple(keys))
     scored = {row for row, judgement in enumerate(judgements) if goal((), judgement) is not None}
     held = set((split_by_id(keys, "confirm") if confirmation is None else np.asarray(confirmation)).tolist())
