@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from phasegraph._shared import one_call
 from phasegraph._support.frozen import by_fields
 from phasegraph._validation import LONGEST_QUERY
 from phasegraph.acceptance import AcceptancePolicy, Threshold
@@ -160,12 +161,14 @@ class FusionEngine:
         If `read`, the hits are searched for the query's words even if only the confidence needs these.
         """
         call = self._call(query, sources, k, read)
-        return run(call.flow(), call.clock)
+        with one_call():
+            return run(call.flow(), call.clock)
 
     async def aretrieve(self, query: str, sources: Sources, *, k: int | None = None, read: bool = False) -> Answer:
         """As :meth:`retrieve`, on the caller's event loop."""
         call = self._call(query, sources, k, read)
-        return await arun(call.flow(), call.clock)
+        with one_call():
+            return await arun(call.flow(), call.clock)
 
     def _call(self, query: str, sources: Sources, k: int | None, read: bool) -> Call:
         clock = Clock(self.gatherer.timeout)
