@@ -21,8 +21,7 @@ from phasegraph._files import naming_full_disk, replace_file
 from phasegraph._support.apart import run_apart
 from phasegraph.embedding.identity import EmbeddingModel
 from phasegraph.graph import GraphIndex
-from phasegraph.graph.corpus import STATE, Corpus, Folder, opened
-from phasegraph.serialization import MANIFEST, read_bundle, read_document, write_bundle, write_document
+from phasegraph.graph.corpus.corpus import STATE, Corpus, Folder, opened
 
 
 def _passage(name: str, text: str = "Ada met Bo.") -> dict[str, Any]:
@@ -453,7 +452,7 @@ def test_a_copy_of_a_change_is_left_out_with_a_warning(folder: Path, name: str) 
 
 def test_a_copy_of_a_change_is_in_nobodys_way(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(folder / "changes" / "00000001", folder / "changes" / "00000001 (copy)")
-    monkeypatch.setattr("phasegraph.graph.corpus.FEWEST_CHANGED", 0)
+    monkeypatch.setattr("phasegraph.graph.corpus.corpus.FEWEST_CHANGED", 0)
     with pytest.warns(PhasegraphWarning, match="is not a change"):
         corpus = _open(folder)
     with pytest.warns(PhasegraphWarning, match="is not a change"):
@@ -515,7 +514,7 @@ import hashlib, json, os, sys, time
 from pathlib import Path
 import numpy as np
 from phasegraph.graph import GraphIndex, GraphSource
-from phasegraph.serialization import MANIFEST, _opened, _state, read_bundle, write_bundle
+from phasegraph._support.serialization import MANIFEST, _opened, _state, read_bundle, write_bundle
 
 where, notes = Path(sys.argv[1]), Path(os.environ["XDG_CACHE_HOME"]) / "phasegraph" / "checked"
 rows = [{"id": f"p{i}", "title": f"Ada {i}", "text": f"Ada {i} met Bo {i % 7}."} for i in range(300)]
@@ -567,7 +566,7 @@ def test_without_a_cache_of_the_user_nothing_is_noted(
 
 
 def test_the_oldest_notes_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("phasegraph.serialization._MOST_NOTES", 2)
+    monkeypatch.setattr("phasegraph._support.serialization._MOST_NOTES", 2)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     notes = tmp_path / "cache" / "phasegraph" / "checked"
     kept: list[set[str]] = []

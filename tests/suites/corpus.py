@@ -220,7 +220,7 @@ class CorpusSuite:
             assert self.answers(again) == self.answers(retriever)
 
     def test_many_changes_are_taken_into_the_index(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("phasegraph.graph.corpus.FEWEST_CHANGED", 3)
+        monkeypatch.setattr("phasegraph.graph.corpus.corpus.FEWEST_CHANGED", 3)
         path = tmp_path / "corpus"
         retriever = self.made(self.documents(range(8)), path)
         for number in range(8, 16):
@@ -741,7 +741,10 @@ class CorpusSuite:
         def full(*arguments: Any) -> None:
             raise OSError("no space left")
 
-        for place in ("phasegraph.graph.chroma.ChromaVectors.write", "phasegraph.serialization.write_document"):
+        for place in (
+            "phasegraph.graph.corpus.chroma.ChromaVectors.write",
+            "phasegraph._support.serialization.write_document",
+        ):
             monkeypatch.setattr(place, full)
             with pytest.raises(StoreError, match=r"nothing was changed.*no space left"):
                 retriever.reembed(self.model("other", 24))
@@ -883,7 +886,7 @@ class CorpusSuite:
         def full(*arguments: Any) -> None:
             raise OSError("no space left")
 
-        monkeypatch.setattr("phasegraph.serialization.write_document", full)
+        monkeypatch.setattr("phasegraph._support.serialization.write_document", full)
         with pytest.raises(StoreError, match=r"nothing was changed.*no space left"):
             retriever.sync(self.pages(a=["New words."]), full=True)
         monkeypatch.undo()
@@ -1023,7 +1026,7 @@ class CorpusSuite:
         def full(*arguments: Any) -> None:
             raise OSError("no space left")
 
-        monkeypatch.setattr("phasegraph.serialization.write_document", full)
+        monkeypatch.setattr("phasegraph._support.serialization.write_document", full)
         with pytest.raises(StoreError, match=r"nothing was changed.*no space left"):
             self.add(retriever, self.documents([9]))
         with pytest.raises(StoreError, match="no space left"):
@@ -1081,7 +1084,7 @@ class CorpusSuite:
 
         def meanwhile(directory: Path) -> Change:
             monkeypatch.undo()
-            monkeypatch.setattr("phasegraph.graph.corpus.FEWEST_CHANGED", 0)
+            monkeypatch.setattr("phasegraph.graph.corpus.corpus.FEWEST_CHANGED", 0)
             self.add(first, self.documents([8]))
             first._corpus.settle()
             return read(directory)
