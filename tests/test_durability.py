@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 from phasegraph import IntegrityError, InvalidInputError, PhasegraphWarning, StoreError
-from phasegraph._files import naming_full_disk, replace_file
 from phasegraph._support.apart import run_apart
+from phasegraph._support.files import naming_full_disk, replace_file
 from phasegraph.embedding.identity import EmbeddingModel
 from phasegraph.graph import GraphIndex
 from phasegraph.graph.corpus.corpus import STATE, Corpus, Folder, opened
@@ -74,7 +74,7 @@ def test_a_change_that_was_kept_and_not_noted_counts(folder: Path) -> None:
 
 
 def test_changes_that_the_index_holds_may_be_gone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("phasegraph.graph.corpus.FEWEST_CHANGED", 0)
+    monkeypatch.setattr("phasegraph.graph.corpus.corpus.FEWEST_CHANGED", 0)
     corpus = _open(folder)
     corpus.replace([], [_passage("d")])
     corpus.settle()
@@ -223,21 +223,21 @@ def test_a_disk_that_is_full_at_any_write_of_a_merge_leaves_the_folder_as_it_was
 
 
 def test_a_merge_that_fails_is_said_and_tried_again_later(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("phasegraph.graph.corpus.FEWEST_CHANGED", 1)
+    monkeypatch.setattr("phasegraph.graph.corpus.corpus.FEWEST_CHANGED", 1)
     asked: list[list[str]] = []
 
     def refused(module: str, function: str, arguments: list[str], seconds: float) -> str:
         asked.append(arguments)
         return "OSError: [Errno 28] No space left on device"
 
-    monkeypatch.setattr("phasegraph.graph.corpus.run_apart", refused)
+    monkeypatch.setattr("phasegraph.graph.corpus.corpus.run_apart", refused)
     corpus = _open(folder)
     with pytest.warns(PhasegraphWarning, match=r"3 changed passages could not be merged.*after 1 more.*No space left"):
         _changed_and_merged(corpus, "d")
     corpus.replace([], [_passage("e")])  # 4 are not more than 3 and 1 more
     corpus.settle()
     assert [number for _, number in asked] == ["3"]
-    monkeypatch.setattr("phasegraph.graph.corpus.run_apart", run_apart)
+    monkeypatch.setattr("phasegraph.graph.corpus.corpus.run_apart", run_apart)
     corpus.replace([], [_passage("f")])
     corpus.settle()
     assert not list((folder / "changes").iterdir())
@@ -247,7 +247,7 @@ def test_a_merge_that_fails_is_said_and_tried_again_later(folder: Path, monkeypa
 def test_a_folder_is_merged_without_another_process_where_none_can_be_started(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("phasegraph.graph.corpus.FEWEST_CHANGED", 0)
+    monkeypatch.setattr("phasegraph.graph.corpus.corpus.FEWEST_CHANGED", 0)
 
     def refused(*arguments: Any, **options: Any) -> None:
         raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
@@ -282,7 +282,7 @@ def test_a_merge_of_a_folder_that_was_restored_meanwhile_is_given_up(
 
 
 def test_two_processes_do_not_merge_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("phasegraph.graph.corpus.FEWEST_CHANGED", 0)
+    monkeypatch.setattr("phasegraph.graph.corpus.corpus.FEWEST_CHANGED", 0)
     corpus = _open(folder)
     with Folder(folder).held(name=".merging"):
         with pytest.raises(StoreError, match="is writing to it"):
@@ -330,7 +330,7 @@ def test_a_change_of_a_corpus_that_is_behind_is_made_of_the_folder_as_it_is(fold
 
 
 def test_a_search_sees_what_another_process_changed_within_seconds(folder: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("phasegraph.graph.corpus.LOOKING", 0.0)
+    monkeypatch.setattr("phasegraph.graph.corpus.corpus.LOOKING", 0.0)
     reader = _open(folder)
     source = reader.source("lexical")
     assert source.search("Where did Cy sing?", 5, {}).ids == ()
@@ -340,7 +340,7 @@ def test_a_search_sees_what_another_process_changed_within_seconds(folder: Path,
     reader.settle()
     assert source.search("Where did Cy sing?", 5, {}).ids == ("d",)
     _open(folder).replace(["d"])
-    monkeypatch.setattr("phasegraph.graph.corpus.AWAITED", 60.0)
+    monkeypatch.setattr("phasegraph.graph.corpus.corpus.AWAITED", 60.0)
     reader._next_look = 0.0  # as after a long time
     assert source.search("Where did Cy sing?", 5, {}).ids == ()
 

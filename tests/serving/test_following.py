@@ -14,10 +14,10 @@ import pytest
 from tests.serving.conftest import TOKENS, corpus, embed, running
 
 from phasegraph import PhasegraphWarning
+from phasegraph.apps.server.following import Served
 from phasegraph.embedding.identity import EmbeddingModel
 from phasegraph.graph import GraphIndex
-from phasegraph.graph.corpus import Corpus, Folder
-from phasegraph.serving.following import Served
+from phasegraph.graph.corpus.corpus import Corpus, Folder
 
 NEW = {"id": "red-new", "title": "Red Nairobi", "text": "Nairobi is where Red Keeper met Zoe.", "metadata": {}}
 

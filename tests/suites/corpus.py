@@ -31,11 +31,11 @@ from phasegraph.errors import (
     PhasegraphWarning,
     StoreError,
 )
-from phasegraph.graph.chroma import ChromaVectors, open_folder
-from phasegraph.graph.corpus import Change, Folder
-from phasegraph.graph.entity_graph import EntityGraph
+from phasegraph.graph.corpus.chroma import ChromaVectors, open_folder
+from phasegraph.graph.corpus.corpus import Change, Folder
 from phasegraph.graph.flat import VectorSource
-from phasegraph.graph.source import GraphSource
+from phasegraph.graph.model.entity_graph import EntityGraph
+from phasegraph.graph.walk.source import GraphSource
 
 FOLDERS = Path(__file__).parents[1] / "folders"
 """Folders that versions up to this one wrote; ``tests/folders/write.py`` writes another."""
@@ -404,7 +404,7 @@ class CorpusSuite:
     def test_answers_follow_what_another_changed_without_being_told(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("phasegraph.graph.corpus.LOOKING", 0.0)
+        monkeypatch.setattr("phasegraph.graph.corpus.corpus.LOOKING", 0.0)
         path = tmp_path / "corpus"
         first = self.made(self.documents(range(6)), path, k=20)
         self.ask(first, QUESTIONS[0])
@@ -471,7 +471,9 @@ class CorpusSuite:
         def refused(*arguments: Any) -> None:
             raise OSError(errno.EROFS, "Read-only file system")
 
-        monkeypatch.setattr("phasegraph._files._lock", refused)  # a superuser may write where the bits forbid it
+        monkeypatch.setattr(
+            "phasegraph._support.files._lock", refused
+        )  # a superuser may write where the bits forbid it
         monkeypatch.setattr(os, "access", lambda place, mode: mode != os.W_OK)
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
@@ -1046,7 +1048,7 @@ class CorpusSuite:
         def full(*arguments: Any) -> None:
             raise OSError("no space left")
 
-        monkeypatch.setattr("phasegraph.graph.corpus.write_document", full)
+        monkeypatch.setattr("phasegraph.graph.corpus.corpus.write_document", full)
         with pytest.warns(PhasegraphWarning, match=r"is made and kept.*no space left"):
             self.add(retriever, self.documents([9]))
         monkeypatch.undo()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from phasegraph._support.numbers import all_true
-from phasegraph._typing import Float32Array, FloatArray, IntArray
+from phasegraph._support.typing import Float32Array, FloatArray, IntArray
 
 _STRIDES = 64
 

@@ -3,13 +3,9 @@
 What is imported as itself serves the integrations, which import nothing deeper.
 """
 
-from phasegraph.graph.building import build_graph, read_openie
-from phasegraph.graph.building import check_title_key as check_title_key
-from phasegraph.graph.building import graph_of_documents as graph_of_documents
-from phasegraph.graph.chroma import check_store as check_store
-from phasegraph.graph.chroma import open_folder as open_folder
 from phasegraph.graph.chunk_graph import ChunkGraph, ChunkGraphSource, build_chunk_graph
 from phasegraph.graph.corpus.chroma import ChromaVectors as ChromaVectors
+from phasegraph.graph.corpus.chroma import check_store as check_store
 from phasegraph.graph.corpus.chroma import open_folder as open_folder
 from phasegraph.graph.corpus.corpus import Corpus as Corpus
 from phasegraph.graph.corpus.corpus import CorpusLookup as CorpusLookup

@@ -10,8 +10,8 @@ import numpy as np
 
 from phasegraph._support.frozen import by_fields
 from phasegraph._support.ordering import possibly_best
-from phasegraph._typing import Float32Array, FloatArray, IntArray
-from phasegraph._validation import check_count, check_query
+from phasegraph._support.typing import Float32Array, FloatArray, IntArray
+from phasegraph._support.validation import check_count, check_query
 from phasegraph.errors import InvalidInputError
 from phasegraph.graph.model.entity_graph import EntityGraph
 from phasegraph.graph.walk.listed import COMPARED, WORDS_LISTED

@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from phasegraph._shared import one_call
 from phasegraph._support.frozen import by_fields
+from phasegraph._support.shared import one_call
 from phasegraph._support.validation import LONGEST_QUERY
 from phasegraph.acceptance import AcceptancePolicy, Threshold
 from phasegraph.acceptance.confidence import LEAST_QUERIES, Confidence

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from phasegraph._support.ordering import possibly_best
-from phasegraph._typing import BoolArray, Float32Array, IntArray
+from phasegraph._support.typing import BoolArray, Float32Array, IntArray
 
 
 class Nearest:

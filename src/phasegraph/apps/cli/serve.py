@@ -10,14 +10,14 @@ from typing import Annotated, Any
 
 import typer
 
-from phasegraph.cli.output import Embedder, IndexFolder, file_option, load_embedder
+from phasegraph.apps.cli.output import Embedder, IndexFolder, file_option, load_embedder
+from phasegraph.apps.server.agents import mcp_server
+from phasegraph.apps.server.connections import MOST_CONNECTIONS, Door, listening, run_server
+from phasegraph.apps.server.following import FollowingView, Served
+from phasegraph.apps.server.view import Filter, check_filter
+from phasegraph.apps.server.web import LOOPBACK, MOST_REQUESTS, check_token, read_tenants, web_app
 from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.retrieval import PIPELINE
-from phasegraph.serving.agents import mcp_server
-from phasegraph.serving.connections import MOST_CONNECTIONS, Door, listening, run_server
-from phasegraph.serving.following import FollowingView, Served
-from phasegraph.serving.view import Filter, check_filter
-from phasegraph.serving.web import LOOPBACK, MOST_REQUESTS, check_token, read_tenants, web_app
 
 
 def serve(

@@ -9,10 +9,8 @@ from types import MappingProxyType
 from typing import Any
 
 from phasegraph._support.serialization import deeper
-from phasegraph.apps.server.view import View, aside
+from phasegraph.apps.server.view import Answers, aside
 from phasegraph.errors import InvalidInputError, InvalidTypeError, needed
-from phasegraph.serialization import deeper
-from phasegraph.serving.view import Answers, aside
 
 INSTRUCTIONS = (
     "Passages of a fixed collection. search finds the best for a question; explain says besides why; passages gives "

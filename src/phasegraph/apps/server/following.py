@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from phasegraph.apps.server.view import Filter, PassingIds, View
 from phasegraph.errors import InvalidInputError, PhasegraphError, warn
 from phasegraph.fusion.pipeline import FusionPipeline
-from phasegraph.graph.corpus import LOOKING, FollowedIndex
-from phasegraph.graph.index import GraphIndex
-from phasegraph.serving.view import Filter, PassingIds, View
+from phasegraph.graph.corpus.corpus import LOOKING, FollowedIndex
+from phasegraph.graph.index.graph_index import GraphIndex
 
 
 class FollowingView:

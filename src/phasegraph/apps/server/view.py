@@ -15,10 +15,10 @@ from phasegraph._support.validation import check_count, check_names, check_query
 from phasegraph.errors import InvalidInputError, PhasegraphError, StoreError
 from phasegraph.fusion.context import Context
 from phasegraph.fusion.pipeline import FusionPipeline
-from phasegraph.graph.corpus import Corpus
-from phasegraph.graph.index import GraphIndex
-from phasegraph.graph.paths import WalkPath
-from phasegraph.graph.records import PassageRecord, PassageRecords
+from phasegraph.graph.corpus.corpus import Corpus
+from phasegraph.graph.index.graph_index import GraphIndex
+from phasegraph.graph.index.records import PassageRecord, PassageRecords
+from phasegraph.graph.walk.paths import WalkPath
 from phasegraph.lexical import read_hits
 from phasegraph.result import WHY_EMPTY, Evidence, Result
 from phasegraph.retrieval.access import LONGEST_TEXT

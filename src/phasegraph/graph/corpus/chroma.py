@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from phasegraph._support.progress import with_progress
-from phasegraph._typing import Float32Array
+from phasegraph._support.typing import Float32Array
 from phasegraph.errors import InvalidInputError, MissingDependencyError, StoreError, warn
-from phasegraph.graph.corpus import CHROMA, FLAT, OPENING, STORE_KEY, STORES, VECTORS, Corpus, Folder
-from phasegraph.graph.records import PassageRecord
-from phasegraph.graph.walker import Embedder
+from phasegraph.graph.corpus.corpus import CHROMA, FLAT, OPENING, STORE_KEY, STORES, VECTORS, Corpus, Folder
+from phasegraph.graph.index.records import PassageRecord
+from phasegraph.graph.walk.walker import Embedder
 
 CHROMA_FOLDER = "vectors"
 """Where a folder holds its Chroma collections."""

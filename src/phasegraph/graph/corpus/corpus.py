@@ -25,36 +25,11 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
-from phasegraph._files import LOCK, make_folder, one_writer, sync_folder
-from phasegraph._shared import fork_safe_lock, of_call
 from phasegraph._support.apart import run_apart
 from phasegraph._support.background import Background
+from phasegraph._support.files import LOCK, make_folder, one_writer, sync_folder
 from phasegraph._support.recent import Recent
-from phasegraph._typing import Float32Array
-from phasegraph._validation import check_names
-from phasegraph.embedding.identity import EmbeddingModel, ModelIdentity
-from phasegraph.errors import (
-    IntegrityError,
-    InvalidInputError,
-    InvalidTypeError,
-    PhasegraphError,
-    StoreError,
-    warn,
-)
-from phasegraph.graph.building import Triples, by_passage, nearest_key, read_passages
-from phasegraph.graph.chunk_graph import KIND as CHUNKS
-from phasegraph.graph.chunk_graph import ChunkGraph
-from phasegraph.graph.embedded import check_model
-from phasegraph.graph.entity_graph import EntityGraph, Extraction
-from phasegraph.graph.flat import LexicalSource, VectorSource
-from phasegraph.graph.index import GraphIndex
-from phasegraph.graph.records import PassageRecord, check_plain
-from phasegraph.graph.source import GraphSource
-from phasegraph.graph.storage import KIND as INDEX
-from phasegraph.graph.storage import packed, unpacked
-from phasegraph.graph.walker import Embedder
-from phasegraph.ranking import Ranking
-from phasegraph.serialization import (
+from phasegraph._support.serialization import (
     MANIFEST,
     MISFITS,
     bundle_kind,
@@ -64,11 +39,18 @@ from phasegraph.serialization import (
     write_bundle,
     write_document,
 )
-from phasegraph._support.shared import fork_safe_lock
+from phasegraph._support.shared import fork_safe_lock, of_call
 from phasegraph._support.typing import Float32Array
 from phasegraph._support.validation import check_names
 from phasegraph.embedding.identity import EmbeddingModel, ModelIdentity
-from phasegraph.errors import IntegrityError, InvalidInputError, InvalidTypeError, StoreError, warn
+from phasegraph.errors import (
+    IntegrityError,
+    InvalidInputError,
+    InvalidTypeError,
+    PhasegraphError,
+    StoreError,
+    warn,
+)
 from phasegraph.graph.chunk_graph import KIND as CHUNKS
 from phasegraph.graph.chunk_graph import ChunkGraph
 from phasegraph.graph.corpus.embedded import check_model

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from phasegraph._support.frozen import by_fields
-from phasegraph._typing import BoolArray, Float32Array
-from phasegraph._validation import check_names, check_rows
+from phasegraph._support.typing import BoolArray, Float32Array
+from phasegraph._support.validation import check_names, check_rows
 from phasegraph.errors import IntegrityError, InvalidInputError, InvalidTypeError
 from phasegraph.graph.index.deltas import ChangeLog, LoggedGraph
 from phasegraph.graph.index.records import PassageRecord, PassageRecords

@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from phasegraph._support.serialization import MISFITS, check_mapped, mapped_in
+from phasegraph._support.serialization import MISFITS, StreamedArray, check_mapped, mapped_in
 from phasegraph.errors import IntegrityError, InvalidInputError, InvalidTypeError
-from phasegraph.graph.building import texts_of
-from phasegraph.graph.entity_graph import Extraction
-from phasegraph.graph.storage import offsets
-from phasegraph.serialization import MISFITS, StreamedArray, check_mapped, mapped_in
+from phasegraph.graph.model.building import texts_of
+from phasegraph.graph.model.entity_graph import Extraction
+from phasegraph.graph.model.storage import offsets
 
 _RUN = 4 * 1024**2
 """Bytes of records that are written in one piece."""

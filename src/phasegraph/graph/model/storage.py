@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from phasegraph._packed import PackedTexts, ascend, ascending_order
-from phasegraph._typing import IntArray
+from phasegraph._support.packed import PackedTexts, ascend, ascending_order
+from phasegraph._support.serialization import MISFITS, Bundle, StreamedArray, Verify, open_bundle, write_bundle
+from phasegraph._support.typing import IntArray
 from phasegraph.errors import IntegrityError, InvalidInputError
 from phasegraph.graph.model.entity_graph import EdgeWeights, EntityGraph, check_kind, stored_graph
 from phasegraph.lexical import TOKENIZERS, WITHOUT_PARTS, LexicalIndex, Tokenizer, tokenizer_of
 from phasegraph.pagerank import WalkOperator
-from phasegraph.serialization import MISFITS, Bundle, StreamedArray, Verify, open_bundle, write_bundle
 
 KIND, VERSION = "entity-graph", 1
 _MATRICES: dict[str, type[np.generic]] = {
