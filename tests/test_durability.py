@@ -7,16 +7,19 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from phasegraph import IntegrityError, PhasegraphWarning, StoreError
+from phasegraph import IntegrityError, InvalidInputError, PhasegraphWarning, StoreError
+from phasegraph._support.apart import run_apart
 from phasegraph._support.files import naming_full_disk, replace_file
-from phasegraph._support.serialization import MANIFEST, read_bundle, read_document, write_bundle, write_document
+from phasegraph.embedding.identity import EmbeddingModel
 from phasegraph.graph import GraphIndex
 from phasegraph.graph.corpus.corpus import STATE, Corpus, Folder, opened
 
@@ -33,6 +36,11 @@ def _create(path: Path, *names: str) -> Corpus:
 def _open(path: Path) -> Corpus:
     folder = Folder(path)
     return Corpus(folder.load()[0], folder=folder)
+
+
+def _changed_and_merged(corpus: Corpus, name: str) -> None:
+    corpus.replace([], [_passage(name)])
+    corpus.settle()
 
 
 @pytest.fixture
@@ -67,7 +75,9 @@ def test_a_change_that_was_kept_and_not_noted_counts(folder: Path) -> None:
 
 def test_changes_that_the_index_holds_may_be_gone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("phasegraph.graph.corpus.corpus.FEWEST_CHANGED", 0)
-    _open(folder).replace([], [_passage("d")])
+    corpus = _open(folder)
+    corpus.replace([], [_passage("d")])
+    corpus.settle()
     assert not list((folder / "changes").iterdir())
     assert set(_open(folder).index.records) == {"b", "c", "d"}
 
@@ -162,12 +172,9 @@ class FullDisk:
         monkeypatch.setattr(os, "fsync", syncing)
 
 
-@pytest.mark.parametrize("merged", [False, True])
 def test_a_disk_that_is_full_at_any_write_of_a_change_leaves_the_old_corpus_or_the_new(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, merged: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if merged:
-        monkeypatch.setattr("phasegraph.graph.corpus.corpus.FEWEST_CHANGED", 0)
     states = set()
     for writes in range(200):
         path = tmp_path / str(writes)
@@ -190,6 +197,175 @@ def test_a_disk_that_is_full_at_any_write_of_a_change_leaves_the_old_corpus_or_t
             break
     assert not disk.refused
     assert states == {False, True}
+
+
+def test_a_disk_that_is_full_at_any_write_of_a_merge_leaves_the_folder_as_it_was(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = {one.name for one in (folder / "graph").iterdir()}
+    for writes in range(200):
+        with monkeypatch.context() as patch:
+            disk = FullDisk(patch, writes)
+            try:
+                Folder(folder).merge(2)
+            except (OSError, StoreError):
+                assert disk.refused
+                if not list((folder / "changes").iterdir()):
+                    break
+                assert set(_open(folder).index.records) == {"b", "c"}, writes
+                if Folder(folder)._base() == 0:
+                    assert {one.name for one in (folder / "graph").iterdir()} == before, writes
+                continue
+        break
+    assert not disk.refused
+    assert not list((folder / "changes").iterdir())
+    assert set(_open(folder).index.records) == {"b", "c"}
+
+
+def test_a_merge_that_fails_is_said_and_tried_again_later(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("phasegraph.graph.corpus.corpus.FEWEST_CHANGED", 1)
+    asked: list[list[str]] = []
+
+    def refused(module: str, function: str, arguments: list[str], seconds: float) -> str:
+        asked.append(arguments)
+        return "OSError: [Errno 28] No space left on device"
+
+    monkeypatch.setattr("phasegraph.graph.corpus.corpus.run_apart", refused)
+    corpus = _open(folder)
+    with pytest.warns(PhasegraphWarning, match=r"3 changed passages could not be merged.*after 1 more.*No space left"):
+        _changed_and_merged(corpus, "d")
+    corpus.replace([], [_passage("e")])  # 4 are not more than 3 and 1 more
+    corpus.settle()
+    assert [number for _, number in asked] == ["3"]
+    monkeypatch.setattr("phasegraph.graph.corpus.corpus.run_apart", run_apart)
+    corpus.replace([], [_passage("f")])
+    corpus.settle()
+    assert not list((folder / "changes").iterdir())
+    assert set(_open(folder).index.records) == {"b", "c", "d", "e", "f"}
+
+
+def test_a_folder_is_merged_without_another_process_where_none_can_be_started(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("phasegraph.graph.corpus.corpus.FEWEST_CHANGED", 0)
+
+    def refused(*arguments: Any, **options: Any) -> None:
+        raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(subprocess, "run", refused)
+    corpus = _open(folder)
+    corpus.replace([], [_passage("d")])
+    corpus.settle()
+    assert not list((folder / "changes").iterdir())
+    assert corpus._folder is not None
+    assert corpus._folder.pending == 0
+
+
+def test_a_merge_of_a_folder_that_was_restored_meanwhile_is_given_up(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backup, save = tmp_path / "backup", GraphIndex.save
+    shutil.copytree(folder, backup)
+    _open(folder).replace([], [_passage("d")])
+
+    def slowly(index: GraphIndex, *given: Any, **options: Any) -> None:
+        monkeypatch.undo()
+        shutil.rmtree(folder / "changes")
+        shutil.copytree(backup / "changes", folder / "changes")
+        shutil.copy(backup / STATE, folder / STATE)
+        save(index, *given, **options)
+
+    monkeypatch.setattr(GraphIndex, "save", slowly)
+    with pytest.raises(StoreError, match="restored or made anew while it was merged"):
+        Folder(folder).merge(3)
+    assert set(_open(folder).index.records) == {"b", "c"}
+
+
+def test_two_processes_do_not_merge_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("phasegraph.graph.corpus.corpus.FEWEST_CHANGED", 0)
+    corpus = _open(folder)
+    with Folder(folder).held(name=".merging"):
+        with pytest.raises(StoreError, match="is writing to it"):
+            Folder(folder).merge(2)
+        corpus.replace([], [_passage("d")])
+        corpus.settle()
+    assert len(list((folder / "changes").iterdir())) == 3
+
+
+# Another process changes an open folder
+
+
+def test_a_corpus_follows_the_changes_and_merges_of_others(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, writer = _open(folder), _open(folder)
+    assert not reader.refresh()
+    before = reader.state
+    writer.replace(["b"], [_passage("d", "Ada met Cy.")])
+    writer.replace(["d"], [_passage("e", "Cy met Di.")])
+    assert reader.refresh()
+    assert list(reader.index.records) == list(writer.index.records) == ["c", "e"]
+    assert list(before.index.records) == ["b", "c"]
+    assert reader.state.version == before.version + 1
+    read: list[Path] = []
+    monkeypatch.setattr(GraphIndex, "load", lambda path: read.append(path) or GraphIndex.load(path))
+    writer.replace([], [_passage("f")])
+    reader.refresh()
+    assert not read  # only the change was
+    monkeypatch.undo()
+    Folder(folder).merge(5)
+    version = reader.state.version
+    assert reader.refresh()
+    assert reader.state.version == version
+    assert reader._folder is not None
+    assert (reader._folder.pending, list(reader.index.records)) == (0, ["c", "e", "f"])
+
+
+def test_a_change_of_a_corpus_that_is_behind_is_made_of_the_folder_as_it_is(folder: Path) -> None:
+    one, other = _open(folder), _open(folder)
+    planned = one.state
+    other.replace([], [_passage("d")])
+    with pytest.raises(StoreError, match="while this change was prepared; nothing was changed"):
+        one.replace(["b"], planned=planned)
+    one.replace(["b"])
+    assert set(one.index.records) == set(_open(folder).index.records) == {"c", "d"}
+
+
+def test_a_search_sees_what_another_process_changed_within_seconds(folder: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr("phasegraph.graph.corpus.corpus.LOOKING", 0.0)
+    reader = _open(folder)
+    source = reader.source("lexical")
+    assert source.search("Where did Cy sing?", 5, {}).ids == ()
+    _open(folder).replace([], [_passage("d", "Cy sang.")])
+    reader._next_look = time.monotonic()  # as after another search
+    source.search("Where did Cy sing?", 5, {})
+    reader.settle()
+    assert source.search("Where did Cy sing?", 5, {}).ids == ("d",)
+    _open(folder).replace(["d"])
+    monkeypatch.setattr("phasegraph.graph.corpus.corpus.AWAITED", 60.0)
+    reader._next_look = 0.0  # as after a long time
+    assert source.search("Where did Cy sing?", 5, {}).ids == ()
+
+
+def test_a_folder_that_was_embedded_anew_by_another_model_is_not_taken_over(tmp_path: Path) -> None:
+    def model(name: str) -> EmbeddingModel:
+        return EmbeddingModel(
+            SimpleNamespace(model_name=name), lambda query: [1.0, 0.0], lambda records: [[1.0, 0.0] for _ in records]
+        )
+
+    index = GraphIndex.build([_passage("a"), _passage("b")], embeddings=[[1.0, 0.0], [0.0, 1.0]])
+    Corpus(index, made_by=model("one").identity).save(tmp_path / "folder", {"vectors": True, "vector_store": "flat"})
+    readers = [Corpus(Folder(tmp_path / "folder").load()[0], model("one"), folder=Folder(tmp_path / "folder"))]
+    for one in readers:
+        assert one._folder is not None
+        one._folder.load()
+    other = _open(tmp_path / "folder")
+    other.reembed(model("two"), [[0.0, 1.0], [1.0, 0.0]])
+    with pytest.raises(StoreError, match="embedded anew with SimpleNamespace two: load it with that model"):
+        readers[0].refresh()
+    with pytest.warns(PhasegraphWarning, match="searches go on without the changes.*SimpleNamespace two"):
+        readers[0].follow()
+    readers[0].follow()  # said once
+    assert readers[0].index.graph.embeddings is not None
+    assert readers[0].index.graph.embeddings.tolist() == [[1.0, 0.0], [0.0, 1.0]]
 
 
 def test_a_disk_that_is_full_at_any_write_of_a_bundle_leaves_the_old_one_or_the_new(
@@ -279,7 +455,8 @@ def test_a_copy_of_a_change_is_in_nobodys_way(folder: Path, monkeypatch: pytest.
     monkeypatch.setattr("phasegraph.graph.corpus.corpus.FEWEST_CHANGED", 0)
     with pytest.warns(PhasegraphWarning, match="is not a change"):
         corpus = _open(folder)
-    corpus.replace([], [_passage("d")])
+    with pytest.warns(PhasegraphWarning, match="is not a change"):
+        _changed_and_merged(corpus, "d")
     assert [one.name for one in (folder / "changes").iterdir()] == ["00000001 (copy)"]
     assert set(corpus.index.records) == {"b", "c", "d"}
 
@@ -287,7 +464,7 @@ def test_a_copy_of_a_change_is_in_nobodys_way(folder: Path, monkeypatch: pytest.
 # Another folder stands at the path
 
 
-def test_a_corpus_that_was_open_during_a_restore_changes_nothing(tmp_path: Path) -> None:
+def test_a_corpus_that_was_open_during_a_restore_follows_what_was_restored(tmp_path: Path) -> None:
     path, backup = tmp_path / "folder", tmp_path / "backup"
     corpus = _create(path)
     corpus.replace([], [_passage("c")])
@@ -296,9 +473,9 @@ def test_a_corpus_that_was_open_during_a_restore_changes_nothing(tmp_path: Path)
     shutil.rmtree(path)
     shutil.copytree(backup, path)
     _open(path).replace([], [_passage("e")])  # as many changes as the first corpus has seen, but others
-    with pytest.raises(StoreError, match="load it again"):
+    with pytest.raises(InvalidInputError, match="'d' is not in the index"):
         corpus.replace(["d"])
-    assert set(_open(path).index.records) == {"a", "b", "c", "e"}
+    assert set(_open(path).index.records) == set(corpus.index.records) == {"a", "b", "c", "e"}
 
 
 def test_a_folder_that_was_made_anew_is_not_the_one_that_was_opened(tmp_path: Path) -> None:

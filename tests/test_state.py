@@ -89,6 +89,7 @@ def _write_folder(path: Path, turn: int) -> None:
             corpus.replace(["p40"])
         else:
             corpus.replace((), [other])
+        corpus.settle()
 
 
 def _read_folder(path: Path) -> int:

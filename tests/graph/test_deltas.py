@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import importlib
 import os
 import pickle
 import random
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +45,13 @@ def _large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("phasegraph.pagerank.push.DENSE_SHARE", 1e9)
     monkeypatch.setattr("phasegraph.graph.model.storage.PACKED_BYTES", 0)
     monkeypatch.setattr("phasegraph._support.serialization.MAPPED_BYTES", 64)
+
+
+def here(module: str, function: str, arguments: list[str], seconds: float) -> str:
+    """Stands for another process, which would not know what a test sets; never in the thread of the change."""
+    assert threading.current_thread() is not threading.main_thread()
+    getattr(importlib.import_module(module), function)(*arguments)
+    return ""
 
 
 class World:
@@ -273,9 +282,10 @@ def test_extractions_that_name_titles_are_kept_apart_from_titles() -> None:
     assert found.compact().graph.entities == whole.graph.entities
 
 
-def test_a_folder_opens_with_its_log_and_merges_it_when_it_gets_long(
+def test_a_folder_opens_with_its_log_and_merges_it_in_the_background_when_it_gets_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("phasegraph.graph.corpus.corpus.run_apart", here)
     monkeypatch.setattr("phasegraph.graph.corpus.corpus.FEWEST_CHANGED", 12)
     monkeypatch.setattr("phasegraph.graph.corpus.corpus.MOST_CHANGED", 0.0)
     world = World(4, 40)
@@ -288,6 +298,7 @@ def test_a_folder_opens_with_its_log_and_merges_it_when_it_gets_long(
         fresh, _ = world.come(2)
         world.triples = {}
         corpus.replace(gone, [{**one, "metadata": {}} for one in fresh], vectors(fresh))
+        corpus.settle()
         lengths.append(len(list((tmp_path / "kept" / "changes").glob("0*"))))
         again, behind = Folder(tmp_path / "kept").load()
         assert list(again.records) == list(corpus.index.records)
@@ -311,11 +322,65 @@ def test_a_corpus_in_memory_merges_its_log_when_it_gets_long(monkeypatch: pytest
         gone = world.leave(2)
         fresh, _ = world.come(2)
         corpus.replace(gone, [{**one, "metadata": {}} for one in fresh], vectors(fresh))
+        corpus.settle()
         merged.append(corpus.index.log is None)
         assert corpus.graph.graph is corpus.index.graph
         assert list(corpus.index.records) == [one["id"] for one in world.passages]
     assert True in merged
     assert False in merged
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_changes_that_are_made_while_the_log_is_merged_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: bool
+) -> None:
+    monkeypatch.setattr("phasegraph.graph.corpus.corpus.FEWEST_CHANGED", 0)
+    monkeypatch.setattr("phasegraph.graph.corpus.corpus.MOST_CHANGED", 0.0)
+    begun, go_on, compact = threading.Event(), threading.Event(), GraphIndex.compact
+
+    def waited() -> None:
+        if threading.current_thread() is not threading.main_thread():
+            begun.set()
+            assert go_on.wait(60)
+
+    def merged(module: str, function: str, arguments: list[str], seconds: float) -> str:
+        waited()
+        return here(module, function, arguments, seconds)
+
+    def compacted(index: GraphIndex) -> GraphIndex:
+        waited()
+        return compact(index)
+
+    monkeypatch.setattr("phasegraph.graph.corpus.corpus.run_apart", merged)
+    world = World(4, 40)
+    world.triples = {}
+    folder = Folder.create(tmp_path / "kept", world.index(), {}) if kept else None
+    corpus = Corpus(folder.load()[0] if folder else world.index(), lambda _: np.ones(8), folder=folder)
+
+    def change() -> None:
+        gone = world.leave(2)
+        fresh, _ = world.come(2)
+        world.triples = {}
+        corpus.replace(gone, [{**one, "metadata": {}} for one in fresh], vectors(fresh))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(GraphIndex, "compact", compacted)
+        change()
+        assert begun.wait(60)
+        before = corpus.state
+        found = before.graph.search(QUESTIONS[0], 5, {}).ids
+        for _ in range(2):
+            change()  # neither waits for the merge nor is lost
+        go_on.set()
+        corpus.settle()
+    assert corpus.state.version == before.version + 2
+    assert list(corpus.index.records) == [one["id"] for one in world.passages]
+    same(corpus.index.graph, world.index().graph)
+    assert before.graph.search(QUESTIONS[0], 5, {}).ids == found
+    if kept:
+        again = Folder(tmp_path / "kept").load()[0]
+        same(again.graph, world.index().graph)
+        assert again.log is None or len(again.log.came) <= 4
 
 
 def test_a_file_that_is_cut_off_is_said_and_not_looked_into(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ from phasegraph.errors import (
 )
 from phasegraph.graph.corpus.chroma import ChromaVectors, open_folder
 from phasegraph.graph.corpus.corpus import Change, Folder
+from phasegraph.graph.flat import VectorSource
 from phasegraph.graph.model.entity_graph import EntityGraph
 from phasegraph.graph.walk.source import GraphSource
 
@@ -274,6 +275,10 @@ class CorpusSuite:
         for number in range(8, 16):
             self.add(retriever, self.documents([number]))
             retriever.delete([f"d{number - 8}"])
+        retriever._corpus.settle()
+        self.add(retriever, self.documents([16]))
+        retriever.delete(["d16"])
+        retriever._corpus.settle()
         assert len(list((path / "changes").iterdir())) <= 3
         same_graph(self.opened(path)._corpus.index.graph, self.made(self.documents(range(8, 16)))._corpus.index.graph)
 
@@ -411,14 +416,56 @@ class CorpusSuite:
         (torn / ".passages_text.1.partial").write_bytes(b"half")
         assert self.opened(path)._corpus.index.graph.passages == ("d0", "d1", "d2", "d3", "d5")
 
-    def test_a_folder_that_another_changed_is_to_be_loaded_again(self, tmp_path: Path) -> None:
+    def test_a_retriever_follows_what_another_changed_in_its_folder(self, tmp_path: Path) -> None:
         path = tmp_path / "corpus"
         first = self.made(self.documents(range(4)), path)
         second = self.opened(path)
         second.delete(["d1"])
-        with pytest.raises(StoreError, match="load it again"):
-            first.delete(["d2"])
-        assert self.opened(path)._corpus.index.graph.passages == ("d0", "d2", "d3")
+        assert first.ids() == ["d0", "d2", "d3"]
+        first.delete(["d2"])
+        self.add(second, self.documents([5]))
+        assert first.documents() == second.documents() == {"": 3}
+        for one in (first, second, self.opened(path)):
+            assert one.ids() == ["d0", "d3", "d5"]
+            same_graph(one._corpus.index.graph, self.made(self.documents([0, 3, 5]))._corpus.index.graph)
+            assert {name for name, _, _ in self.ask(one, QUESTIONS[0])} == {"d0", "d3", "d5"}
+
+    def test_an_answer_comes_entirely_from_before_a_change_within_its_call(
+        self, place: Path | None, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        retriever = self.made(self.documents(range(6)), place, k=20)
+        before, plain = retriever.explain(QUESTIONS[0]), VectorSource.search
+
+        def search(source: VectorSource, *given: Any, **more: Any) -> Any:
+            found = plain(source, *given, **more)
+            monkeypatch.undo()
+            retriever.delete(["d1"])
+            self.add(retriever, [self.document("d2", "Other words."), *self.documents([7])])
+            return found
+
+        monkeypatch.setattr(VectorSource, "search", search)
+        during, after = retriever.explain(QUESTIONS[0]), retriever.explain(QUESTIONS[0])
+        assert during.ids == before.ids
+        assert during.scores.tolist() == before.scores.tolist()
+        assert set(after.ids) == {"d0", "d2", "d3", "d4", "d5", "d7"}
+
+    def test_answers_follow_what_another_changed_without_being_told(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("phasegraph.graph.corpus.corpus.LOOKING", 0.0)
+        path = tmp_path / "corpus"
+        first = self.made(self.documents(range(6)), path, k=20)
+        self.ask(first, QUESTIONS[0])
+        other = self.opened(path)
+        other.delete(["d1"])
+        self.add(other, self.documents([7, 9]))
+        for only in ({}, {"team": "red"}):
+            self.ask(first, QUESTIONS[0], **only)  # notices the change
+            first._corpus.settle()
+            found = {name for name, _, _ in self.ask(first, QUESTIONS[0], **only)}
+            assert found == {name for name, _, _ in self.ask(other, QUESTIONS[0], **only)}
+            assert "d1" not in found
+            assert {"d7", "d9"} <= found
 
     def test_a_damaged_folder_says_which_file(self, tmp_path: Path) -> None:
         path = tmp_path / "corpus"
@@ -1091,6 +1138,7 @@ class CorpusSuite:
             monkeypatch.undo()
             monkeypatch.setattr("phasegraph.graph.corpus.corpus.FEWEST_CHANGED", 0)
             self.add(first, self.documents([8]))
+            first._corpus.settle()
             return read(directory)
 
         monkeypatch.setattr(Change, "read", meanwhile)
@@ -1109,8 +1157,8 @@ class CorpusSuite:
             self.add(other, self.documents([9]))
             assert "d9" not in one._corpus
             assert "d9" in opened(one._corpus._folder.path)._corpus
-            with pytest.raises(StoreError, match="load it again"):
-                one.delete(["d1"])
+            one.delete(["d1"])
+            assert one.ids() == other.ids() == ["d0", "d2", "d3", "d9"]
 
     def test_a_folder_that_another_process_changed_is_loaded_as_it_is_now(
         self, tmp_path: Path, other_process: OtherProcess

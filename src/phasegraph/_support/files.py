@@ -130,15 +130,17 @@ def _umask() -> int:
 
 
 @contextmanager
-def one_writer(folder: Path, *, patience: float | None = None) -> Iterator[None]:
+def one_writer(folder: Path, *, patience: float | None = None, name: str = LOCK) -> Iterator[None]:
     """Hold a folder, so that no other process and no other thread writes to it.
 
     Parameters
     ----------
     folder : Path
-        Gets a file ``.lock``, which stays there.
+        Gets a file of that `name`, which stays there.
     patience : float, optional
         Seconds to wait for whoever holds it; ``PATIENCE`` unless given.
+    name : str, default ".lock"
+        Writers with different names do not wait for each other.
 
     Raises
     ------
@@ -148,7 +150,7 @@ def one_writer(folder: Path, *, patience: float | None = None) -> Iterator[None]
         If the folder cannot be written to.
     """
     end = time.monotonic() + (PATIENCE if patience is None else patience)
-    with (folder / LOCK).open("a+b") as handle:
+    with (folder / name).open("a+b") as handle:
         while (got := _lock(handle.fileno())) is False:
             if time.monotonic() >= end:
                 raise StoreError(

@@ -14,7 +14,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from io import BufferedReader, BufferedWriter
 from pathlib import Path
@@ -183,6 +183,7 @@ def write_bundle(
     arrays: Mapping[str, NDArray[np.generic] | StreamedArray],
     *,
     readers: Sequence[str] = (),
+    committing: AbstractContextManager[object] | None = None,
 ) -> None:
     """Save a body and its arrays in a directory, atomically.
 
@@ -198,6 +199,8 @@ def write_bundle(
     readers : sequence of str
         Readers that need not check these files, as :meth:`Bundle.passed` notes it: the checksums are those of what
         was just written, and what was written fits together. Until a file changes, they open it without reading it.
+    committing : context manager, optional
+        Entered while the new bundle takes the place of the old one. An error on entering leaves the old bundle.
 
     Raises
     ------
@@ -220,7 +223,8 @@ def write_bundle(
                     entries[name] = _write_array(target, name, array)
                 written[name] = _times((target / str(entries[name]["file"])).stat())
             sync_folder(target)
-            write_document(target / MANIFEST, kind, version, {"arrays": entries, "content": dict(body)})
+            with committing or nullcontext():
+                write_document(target / MANIFEST, kind, version, {"arrays": entries, "content": dict(body)})
         except Exception:
             named = (target / MANIFEST).read_bytes() if (target / MANIFEST).is_file() else b""
             for begun in target.glob("*.npy"):  # a disk may be full of them; the manifest may name them already

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cached_property, lru_cache, partial, wraps
 from types import BuiltinMethodType, MethodType
@@ -84,6 +85,35 @@ if hasattr(os, "register_at_fork"):
 
 OVER: ContextVar[Sequence[bool]] = ContextVar("phasegraph_over", default=())
 """Of the work at hand: not empty once nobody waits for it any more."""
+
+_CALL: ContextVar[dict[object, object] | None] = ContextVar("phasegraph_call", default=None)
+T = TypeVar("T")
+
+
+@contextmanager
+def one_call() -> Iterator[None]:
+    """Make everything within, in other threads too, see the same version of what changes: see :func:`of_call`."""
+    if _CALL.get() is not None:  # within another call
+        yield
+        return
+    token = _CALL.set({})
+    try:
+        yield
+    finally:
+        _CALL.reset(token)
+
+
+def of_call(owner: object, current: T) -> T:
+    """The value of `owner` when the call at hand first asked for it; outside of a call the `current` value.
+
+    >>> with one_call():
+    ...     print(of_call("corpus", 1), of_call("corpus", 2))
+    1 1
+    >>> of_call("corpus", 2)
+    2
+    """
+    call = _CALL.get()
+    return current if call is None else cast("T", call.setdefault(owner, current))
 
 
 def go_on() -> None:

@@ -15,6 +15,7 @@ import numpy as np
 
 from phasegraph._support.clock import Deadline
 from phasegraph._support.frozen import by_fields
+from phasegraph._support.shared import one_call
 from phasegraph._support.validation import LONGEST_QUERY
 from phasegraph.acceptance import AcceptancePolicy, Threshold
 from phasegraph.acceptance.confidence import LEAST_QUERIES, Confidence
@@ -161,12 +162,14 @@ class FusionEngine:
         If `read`, the hits are searched for the query's words even if only the confidence needs these.
         """
         call = self._call(query, sources, k, read)
-        return run(call.flow(), call.deadline)
+        with one_call():
+            return run(call.flow(), call.deadline)
 
     async def aretrieve(self, query: str, sources: Sources, *, k: int | None = None, read: bool = False) -> Answer:
         """As :meth:`retrieve`, on the caller's event loop."""
         call = self._call(query, sources, k, read)
-        return await arun(call.flow(), call.deadline)
+        with one_call():
+            return await arun(call.flow(), call.deadline)
 
     def _call(self, query: str, sources: Sources, k: int | None, read: bool) -> Call:
         deadline = Deadline.after(self.gatherer.clock, self.gatherer.timeout)

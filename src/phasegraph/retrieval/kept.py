@@ -74,10 +74,9 @@ class KeptPassages:
             if not ids:
                 warn(f"delete: {where!r:.200} lets no passage through; 0 deleted", stacklevel=2)
                 return 0
-        before = len(corpus)
         corpus.replace(ids)
         self._changed(corpus)
-        return before - len(corpus)
+        return len(frozenset(ids))
 
     async def adelete(self, ids: Sequence[str] | None = None, *, where: Any = None) -> int:
         """As :meth:`delete`, without blocking the event loop."""
@@ -146,8 +145,8 @@ class KeptPassages:
                 "lets it"
             )
         given = [self._given(row, one, key) for row, one in enumerate(contents)]
-        index = corpus.index
-        there = self._table(key).of(index)
+        state = corpus.state
+        there = self._table(key).of(state.index)
         plan = plan_sync(there, given, full=full)
         counts = plan.counts
         if plan.removed or plan.rows:
@@ -155,7 +154,7 @@ class KeptPassages:
             came = self._passages(items)
             ids = free_ids(there, plan.removed, [given[row] for row in plan.rows], [one["id"] for one in came])
             came = [{**one, "id": name} for one, name in zip(came, ids, strict=True)]
-            embedded = self._replace(corpus, plan.removed, came, items, progress)
+            embedded = self._replace(corpus, plan.removed, came, items, progress, state)
             counts = replace(counts, embedded=embedded)
         _logger.info("sync: %s", counts)
         return counts
@@ -196,9 +195,15 @@ class KeptPassages:
         raise NotImplementedError
 
     def _replace(
-        self, corpus: Any, removed: Sequence[str], came: Sequence[dict[str, Any]], items: Sequence[Any], progress: bool
+        self,
+        corpus: Any,
+        removed: Sequence[str],
+        came: Sequence[dict[str, Any]],
+        items: Sequence[Any],
+        progress: bool,
+        planned: Any = None,
     ) -> int:
-        """Let passages leave and others come, in one step; how many were embedded."""
+        """Let passages leave and others come, in one step, as `planned` for a state; how many were embedded."""
         corpus.check(came)
         view, vectors, rows = corpus.index.graph.view, None, []
         if came and view.embeddings is not None:
@@ -210,7 +215,7 @@ class KeptPassages:
             fresh = embedded(self._embeds, [items[row] for row in rows], progress) if rows else []
             made = dict(zip(rows, fresh, strict=True))
             vectors = [made[row] if row in made else view.embeddings[same[one["text"]]] for row, one in enumerate(came)]
-        corpus.replace(removed, came, vectors)
+        corpus.replace(removed, came, vectors, planned=planned)
         self._changed(corpus)
         return len(rows)
 
@@ -292,4 +297,5 @@ class KeptPassages:
                 f"this {type(self).__name__} was made of sources of yours: change those. One made of documents, over a "
                 "store, or by load changes its own"
             )
+        corpus.follow()
         return corpus

@@ -13,12 +13,10 @@ import typer
 from phasegraph.apps.cli.output import Embedder, IndexFolder, file_option, load_embedder
 from phasegraph.apps.server.agents import mcp_server
 from phasegraph.apps.server.connections import MOST_CONNECTIONS, Door, listening, run_server
-from phasegraph.apps.server.view import View, check_filter
+from phasegraph.apps.server.following import FollowingView, Served
+from phasegraph.apps.server.view import Filter, check_filter
 from phasegraph.apps.server.web import LOOPBACK, MOST_REQUESTS, check_token, read_tenants, web_app
-from phasegraph.errors import InvalidInputError
 from phasegraph.fusion.pipeline import FusionPipeline
-from phasegraph.graph.corpus.corpus import opened
-from phasegraph.graph.index.graph_index import GraphIndex
 from phasegraph.retrieval import PIPELINE
 
 
@@ -57,8 +55,8 @@ def serve(
 ) -> None:
     """Serve a folder's passages: search, explain, and passages by id.
 
-    Only --filter or --tenants decide which passages a client may see; a request cannot widen this. Later changes of
-    the folder are not served.
+    Only --filter or --tenants decide which passages a client may see; a request cannot widen this. Changes of the
+    folder are served within seconds.
     """  # fmt: skip
     if transport not in ("stdio", "http"):
         raise typer.BadParameter(f"--transport must be stdio or http; got {transport!r}")
@@ -74,24 +72,26 @@ def serve(
     local = host in ("127.0.0.1", "localhost", "::1")
     if transport == "http" and not local and not named:
         raise typer.BadParameter(f"--host {host} is not loopback: give --token-file FILE or --tenants FILE")
-    index = opened(folder)
-    if not isinstance(index, GraphIndex):
-        raise InvalidInputError(f"{folder}: it holds a graph of chunks, which keeps no texts; serve an entity graph")
-    embed = load_embedder(embedder)
     saved = folder / PIPELINE
-    shared: dict[str, Any] = {
-        "pipeline": FusionPipeline.load(saved) if saved.is_file() else None,
-        "timeout": timeout,
-    }
-    views: dict[str, View] = {}
+    names: dict[str, str] = {}
+    filters: dict[str, Filter | None] = {}
     if tenants is not None:
         for name, (token, its) in read_tenants(tenants).items():
-            views[token] = View(index, embed, only=its, **shared)
-            _say_how_many(name, views[token], index)
+            names[token], filters[token] = name, its
     else:
         token = "" if token_file is None else check_token(str(token_file), token_file.read_text("utf-8").strip())
-        views[token] = View(index, embed, only=_filter(only), **shared)
-        _say_how_many("all", views[token], index)
+        names[token], filters[token] = "all", _filter(only)
+    served = Served(
+        folder,
+        load_embedder(embedder),
+        filters=filters,
+        pipeline=FusionPipeline.load(saved) if saved.is_file() else None,
+        timeout=timeout,
+    )
+    for token, view in served.views.items():
+        _say_how_many(names[token], view, served)
+    served.follow()
+    views = served.views
     if transport == "stdio":
         asyncio.run(mcp_server(next(iter(views.values()))).run_stdio_async())
         return
@@ -119,9 +119,9 @@ def _filter(given: list[str] | None) -> dict[str, Any] | None:
     return wanted
 
 
-def _say_how_many(name: str, view: View, index: GraphIndex) -> None:
+def _say_how_many(name: str, view: FollowingView, served: Served) -> None:
     """Print to standard error: standard output belongs to the protocol."""
-    typer.echo(f"{name}: {len(view):,} of {len(index.records):,} passages", err=True)
+    typer.echo(f"{name}: {len(view):,} of {len(served):,} passages", err=True)
     if not len(view):
         typer.echo(f"warning: {name}: the filter lets no passage through", err=True)
 

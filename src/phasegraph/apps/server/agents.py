@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from phasegraph._support.serialization import deeper
-from phasegraph.apps.server.view import View, aside
+from phasegraph.apps.server.view import Answers, aside
 from phasegraph.errors import InvalidInputError, InvalidTypeError, needed
 
 INSTRUCTIONS = (
@@ -25,7 +25,7 @@ _DEEPEST, _LONGEST_ID = 50, 100
 NEEDED = "serving needs the MCP SDK; pip install 'phasegraph[serve]'"
 
 
-def mcp_server(view: View) -> Any:
+def mcp_server(view: Answers) -> Any:
     """Make a server of the official SDK (version 1 or 2) with the tools search, explain and passages."""
     server, errors = _sdk()
 
@@ -160,7 +160,7 @@ def _sdk() -> tuple[Any, Any]:
     return FastMCP, ToolError
 
 
-def streamable_app(view: View) -> Any:
+def streamable_app(view: Answers) -> Any:
     """Serve stateless streamable HTTP at ``/mcp``; the caller checks hosts and tokens."""
     from mcp.server.transport_security import TransportSecuritySettings
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import lru_cache
 from time import time
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from phasegraph.fusion.context import Context
 from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.graph.corpus.corpus import Corpus
 from phasegraph.graph.index.graph_index import GraphIndex
-from phasegraph.graph.index.records import PassageRecord
+from phasegraph.graph.index.records import PassageRecord, PassageRecords
 from phasegraph.graph.walk.paths import WalkPath
 from phasegraph.lexical import read_hits
 from phasegraph.result import WHY_EMPTY, Evidence, Result
@@ -66,12 +66,57 @@ def lets_through(only: Filter, metadata: Mapping[str, Any]) -> bool:
     )
 
 
+class Answers(Protocol):
+    """The answers to one caller's requests: :class:`View`, or another in its place."""
+
+    async def search(self, query: str, k: int = 5) -> dict[str, Any]:
+        """As :meth:`View.search`."""
+        ...
+
+    async def explain(self, query: str, k: int = 5) -> dict[str, Any]:
+        """As :meth:`View.explain`."""
+        ...
+
+    def passages(self, ids: Sequence[str]) -> dict[str, Any]:
+        """As :meth:`View.passages`."""
+        ...
+
+
+class PassingIds:
+    """Ids of the passages that filters let through; of a later version of the same passages, only changes are read."""
+
+    def __init__(self, filters: Sequence[Filter]) -> None:
+        self._filters = filters
+        self._base: Collection[str] = ()
+        self._packed: list[frozenset[str]] = []
+
+    def of(self, records: PassageRecords) -> list[frozenset[str]]:
+        """The ids that each filter lets through."""
+        held = records.held
+        if records.base is not self._base or not self._packed:
+            packed = ((name, records.content(name)[1]) for name in records.base)
+            self._base, self._packed = records.base, self._passing(packed)
+        changed = self._passing((name, one.metadata) for name, one in held.items())
+        return [
+            frozenset(name for name in base if name in records and name not in held) | more
+            for base, more in zip(self._packed, changed, strict=True)
+        ]
+
+    def _passing(self, passages: Iterable[tuple[str, Mapping[str, Any]]]) -> list[frozenset[str]]:
+        found: list[list[str]] = [[] for _ in self._filters]
+        for name, metadata in passages:
+            for only, names in zip(self._filters, found, strict=True):
+                if lets_through(only, metadata):
+                    names.append(name)
+        return [frozenset(names) for names in found]
+
+
 class View:
     """The passages of an index that one caller may see; hidden passages have no effect on any answer.
 
     `embed` is the function from text to vector of the model that embedded the passages; without it, the search uses
-    only names and words. `only` is the metadata that a passage must have (:func:`check_filter`). `timeout` is the time
-    limit of an answer in seconds.
+    only names and words. `only` is the metadata that a passage must have (:func:`check_filter`); `ids` are those that
+    have it, if they are known. `timeout` is the time limit of an answer in seconds.
     """
 
     def __init__(
@@ -80,6 +125,7 @@ class View:
         embed: Callable[[str], Any] | None = None,
         *,
         only: Filter | None = None,
+        ids: Collection[str] | None = None,
         pipeline: FusionPipeline | None = None,
         timeout: float | None = 10.0,
     ) -> None:
@@ -88,7 +134,7 @@ class View:
         self._records: Mapping[str, PassageRecord] = index.records
         self._ids: Collection[str] = index.records
         if only is not None:
-            self._ids = frozenset(name for name, one in index.records.items() if lets_through(only, one.metadata))
+            self._ids = PassingIds([only]).of(index.records)[0] if ids is None else ids
         corpus = Corpus(index, None if embed is None else _once(embed))
         sources: dict[str, Any] = {"graph": corpus.graph}
         if index.graph.view.lexical is not None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from phasegraph.apps.server.agents import FIELDS, NEEDED, SoundMessages, streamable_app, unknown_fields
 from phasegraph.apps.server.turns import BusyError, Turns
-from phasegraph.apps.server.view import Filter, View, aside, check_filter
+from phasegraph.apps.server.view import Answers, Filter, aside, check_filter
 from phasegraph.errors import InvalidInputError, InvalidTypeError, needed
 
 LARGEST_BODY = 256 * 1024
@@ -205,7 +205,9 @@ async def _say(send: Send, status: int, said: str | Mapping[str, Any]) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-def web_app(views: Mapping[str, View], *, hosts: Collection[str] | None = LOOPBACK, most: int = MOST_REQUESTS) -> Any:
+def web_app(
+    views: Mapping[str, Answers], *, hosts: Collection[str] | None = LOOPBACK, most: int = MOST_REQUESTS
+) -> Any:
     """The ASGI application of a server: `views` by token ("" without tokens); other parameters as in :class:`Gate`.
 
     ``POST /search``, ``/explain`` (``{"query": …, "k": 5}``), ``/passages`` (``{"ids": […]}``), ``GET /health``, and
@@ -240,7 +242,7 @@ def web_app(views: Mapping[str, View], *, hosts: Collection[str] | None = LOOPBA
     return Starlette(routes=[Mount("/", Gate(apps, hosts=hosts, most=most))], lifespan=running)
 
 
-def _routes(view: View) -> list[Any]:
+def _routes(view: Answers) -> list[Any]:
     from starlette.routing import Route
 
     async def search(asked: Mapping[str, Any]) -> dict[str, Any]:

@@ -55,6 +55,10 @@ class ChromaVectors:
     def __reduce__(self) -> tuple[Any, ...]:
         return ChromaVectors, (self._path, self.name)
 
+    def reopened(self, name: str) -> ChromaVectors:
+        """The collection of this name in the same folder, as another process left it."""
+        return ChromaVectors(self._path, name, progress=self._progress)
+
     def beside(self, name: str) -> ChromaVectors:
         """An empty collection of this name in the same folder."""
         made = ChromaVectors(self._path, name, progress=self._progress)

@@ -7,6 +7,9 @@ A folder holds the index with its vectors as a bundle (``graph``), and the chang
 
 from __future__ import annotations
 
+import copy
+import hashlib
+import itertools
 import json
 import os
 import re
@@ -16,11 +19,14 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from time import monotonic
 from types import MappingProxyType
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
+from phasegraph._support.apart import run_apart
+from phasegraph._support.background import Background
 from phasegraph._support.files import LOCK, make_folder, one_writer, sync_folder
 from phasegraph._support.recent import Recent
 from phasegraph._support.serialization import (
@@ -33,11 +39,18 @@ from phasegraph._support.serialization import (
     write_bundle,
     write_document,
 )
-from phasegraph._support.shared import fork_safe_lock
+from phasegraph._support.shared import fork_safe_lock, of_call
 from phasegraph._support.typing import Float32Array
 from phasegraph._support.validation import check_names
 from phasegraph.embedding.identity import EmbeddingModel, ModelIdentity
-from phasegraph.errors import IntegrityError, InvalidInputError, InvalidTypeError, StoreError, warn
+from phasegraph.errors import (
+    IntegrityError,
+    InvalidInputError,
+    InvalidTypeError,
+    PhasegraphError,
+    StoreError,
+    warn,
+)
 from phasegraph.graph.chunk_graph import KIND as CHUNKS
 from phasegraph.graph.chunk_graph import ChunkGraph
 from phasegraph.graph.corpus.embedded import check_model
@@ -59,13 +72,24 @@ STATE, INSIDE, VECTORS = "folder.json", "graph", "passages"
 FLAT, CHROMA = STORES = ("flat", "chroma")
 """Where the vectors of a folder are searched: in its index, all compared; or in a Chroma collection beside it."""
 STORE_KEY = "vector_store"
+_FOLDER_ID, _VECTORS_ID = "folder_id", "vectors_id"
+"""Settings that tell a folder, and the vectors of its model, from others."""
 _DOUBTFUL, _NUMBERED = "withdrawn-", re.compile(r"[0-9]{8,18}")
+_MERGING = ".merging"
+"""The lock of the one process that merges the changes of a folder."""
 MOST_CHANGED = 0.05
 """Passages in changes, as a share of the corpus, after which they are taken into the index's bundle."""
 FEWEST_CHANGED, MOST_LOGGED = 1000, 10_000
 """So many are never too many, or always."""
 OPENING = 600.0
 """Seconds for which one who opens a folder waits until another's change of it is made."""
+CHANGING = 10.0
+"""Seconds for which a change waits for another's, or for the moment in which a merge is taken over."""
+MERGING = 3600.0
+"""Seconds after which a merge is given up; the changes stay beside the index then."""
+LOOKING, IDLE, AWAITED = 1.0, 5.0, 0.5
+"""Seconds between looks at whether another process has changed a folder that is searched; seconds without a search
+after which one waits for the new version, and for how long at most."""
 _MOST_LOADS = 1000
 
 
@@ -94,6 +118,10 @@ class RenewableStore(VectorStore, Protocol):
     """A store that can be made anew beside itself, under another name."""
 
     name: str
+
+    def reopened(self, name: str, /) -> RenewableStore:
+        """The store of this name as another process left it."""
+        ...
 
     def beside(self, name: str, /) -> RenewableStore:
         """An empty store of this name at the same place."""
@@ -162,6 +190,44 @@ class Change:
             return cls(unpacked("removed", arrays), passages, vectors, dict(settings), reembedded)
         except MISFITS as error:
             raise IntegrityError(f"{directory.name}: the parts of the change do not fit: {error}") from error
+
+
+def joined(changes: Sequence[Change]) -> list[Change]:
+    """Changes that follow each other, as fewer of the same effect: one for each run that embeds nothing anew.
+
+    >>> first = Change((), ({"id": "a", "text": "Ada"}, {"id": "b", "text": "Bo"}))
+    >>> joined([first, Change(("a", "c"), ({"id": "c", "text": "Cy"},))])
+    [Change(removed=('c',), passages=({'id': 'b', 'text': 'Bo'}, {'id': 'c', 'text': 'Cy'}), embeddings=None, \
+settings={}, reembedded=False)]
+    """
+    out: list[Change] = []
+    run: list[Change] = []
+    for one in changes:
+        if one.reembedded:
+            out += [*_as_one(run), one]
+            run = []
+        else:
+            run.append(one)
+    return [*out, *_as_one(run)]
+
+
+def _as_one(changes: Sequence[Change]) -> list[Change]:
+    """Changes that embed nothing anew, as one change, or none."""
+    if len(changes) < 2:
+        return list(changes)
+    removed: dict[str, None] = {}
+    came: dict[str, tuple[Mapping[str, Any], Any]] = {}
+    settings: dict[str, object] = {}
+    for change in changes:
+        for name in change.removed:
+            if came.pop(name, None) is None:
+                removed[name] = None
+        vectors = itertools.repeat(None) if change.embeddings is None else change.embeddings
+        came |= {one["id"]: (one, vector) for one, vector in zip(change.passages, vectors, strict=False)}
+        settings |= change.settings
+    rows = [vector for _, vector in came.values()]
+    embeddings = np.array(rows, dtype=np.float32) if rows and rows[0] is not None else None
+    return [Change(tuple(removed), tuple(one for one, _ in came.values()), embeddings, settings)]
 
 
 def fields_of(given: Triples | None, known: Mapping[str, object]) -> dict[str, list[list[Any]]]:
@@ -236,13 +302,24 @@ def sample_corpus(embedder: Embedder | None) -> Corpus:
     return Corpus(GraphIndex.build([{"id": "sample", "text": "sample"}], embeddings=[[1.0]]), embedder)
 
 
+@dataclass(frozen=True, slots=True)
+class Version:
+    """What tells one content of a folder from another: digests of its index and of its last change, and its state."""
+
+    base: str
+    last: int
+    change: str
+    state_id: object
+
+
 class Folder:
     """Where a corpus is kept; one process at a time changes it."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path).absolute()  # wherever the process goes later
         self.last = self.pending = 0
-        self._state_id: object = None
+        self._version: Version | None = None
+        self._stamps: tuple[object, object] = (None, None)
         self._settings: dict[str, object] | None = None
 
     @classmethod
@@ -258,7 +335,9 @@ class Folder:
             check_new(folder.path)  # another process may have been first
             try:
                 index.save(folder.path / INSIDE)
-                folder._write_state(0, settings)
+                folder._version = Version(folder._digest(INSIDE), 0, "", None)
+                folder._stamps = folder._stamps_now()
+                folder._write_state(0, {_FOLDER_ID: uuid.uuid4().hex, **settings})
             except BaseException as error:
                 (folder.path / STATE).unlink(missing_ok=True)
                 shutil.rmtree(folder.path / INSIDE, ignore_errors=True)
@@ -291,56 +370,137 @@ class Folder:
         """The name of the collection of its vectors."""
         return str(self.settings.get("collection") or VECTORS)
 
-    def load(self) -> tuple[GraphIndex, frozenset[str]]:
-        """The index with all changes, and the ids of passages that the store may not have as they are."""
+    def load(self, known: GraphIndex | None = None, *, upto: int | None = None) -> tuple[GraphIndex, frozenset[str]]:
+        """Read the index with all changes.
+
+        Parameters
+        ----------
+        known : GraphIndex, optional
+            The index as this folder was read or changed last: only what came since is read, as far as that is possible.
+        upto : int, optional
+            The last change to read.
+
+        Returns
+        -------
+        index : GraphIndex
+        behind : frozenset of str
+            Ids of passages that the vector store may not have as they are.
+        """
         for _ in range(_MOST_LOADS):
             there = self._there()
             try:
-                loaded = self._load()
+                loaded = self._load(known, upto)
                 self._warn_of_strangers()
                 return loaded
             except (IntegrityError, OSError):
                 if self._there() == there:
-                    raise  # else another process made, withdrew or compacted changes: what was read may be gone
+                    raise  # else another process made, withdrew or merged changes: what was read may be gone
         raise StoreError(
             f"{self.path.name}: the folder changed at every attempt to read it; load it when its writers are done"
         )
+
+    def reread(self, known: GraphIndex, embedder: object) -> tuple[Folder, GraphIndex, frozenset[str]]:
+        """The folder as it is now, and what :meth:`load` gives for it.
+
+        StoreError where another folder stands at its path, or its passages were embedded anew and there is an
+        `embedder`, whose vectors would not be theirs.
+        """
+        fresh = copy.copy(self)
+        index, behind = fresh.load(known)
+        if fresh.settings.get(_VECTORS_ID) != self.settings.get(_VECTORS_ID) and embedder is not None:
+            made_by = ModelIdentity.from_json(fresh.settings.get("model"))
+            raise StoreError(
+                f"{self.path.name}: its passages were embedded anew with "
+                f"{'another model' if made_by is None else made_by.name}: load it with that model"
+            )
+        if fresh.settings.get(_FOLDER_ID) != self.settings.get(_FOLDER_ID):
+            raise StoreError(f"{self.path.name}: another folder stands at its path; load it again")
+        return fresh, index, behind
 
     def _there(self) -> tuple[object, ...]:
         """What tells one state of the folder from another."""
         return self._base(), self._changes(), self._doubtful(), self._state().get("applied")
 
-    def _load(self) -> tuple[GraphIndex, frozenset[str]]:
-        state = self._state()
+    def _load(self, known: GraphIndex | None, upto: int | None) -> tuple[GraphIndex, frozenset[str]]:
+        stamps, state = self._stamps_now(), self._state()
         applied, settings = _number(state.get("applied")), self._settings_in(state)
-        base = self._base()
-        index, self.last, self.pending = GraphIndex.load(self.path / INSIDE), base, 0
-        if self._base() != base:
+        base, digest = self._base(), self._digest(INSIDE)
+        if known is not None and self._goes_on(digest):
+            index, last, pending = known, self.last, self.pending
+        else:
+            index, last, pending = GraphIndex.load(self.path / INSIDE), base, 0
+        if self._digest(INSIDE) != digest:
             raise IntegrityError("the index was replaced while it was read")
         behind = frozenset(name for one in self._doubtful() for name in Change.read(one).touched)
+        since: list[Change] = []
+        first = last + 1
         for number, directory in self._changes():
-            if number <= self.last:
+            if number <= last or (upto is not None and number > upto):
                 continue
-            if number != self.last + 1:
-                raise IntegrityError(f"changes: change {self.last + 1} is missing; {number} follows")
+            if number != last + 1:
+                raise IntegrityError(f"changes: change {last + 1} is missing; {number} follows")
             change = Change.read(directory)
-            try:
-                fresh = change.made_in(index)
-            except MISFITS as error:
-                raise IntegrityError(f"changes: change {number} does not fit the index: {error}") from error
-            index, self.last, self.pending = fresh, number, self.pending + change.size
+            since.append(change)
+            last, pending = number, pending + change.size
             if number > applied:
                 behind |= change.touched
                 settings = {**settings, **change.settings}
+        for change in joined(since):
+            try:
+                index = change.made_in(index)
+            except MISFITS as error:
+                raise IntegrityError(f"changes: changes {first} to {last} do not fit the index: {error}") from error
         state = self._state()
         applied = _number(state.get("applied"))
-        if self.last < applied:
+        if last < applied and upto is None:
             raise IntegrityError(
-                f"changes: change {applied} is missing, the last one is {self.last}. Without it, passages that were "
+                f"changes: change {applied} is missing, the last one is {last}. Without it, passages that were "
                 "deleted would be back: restore the whole folder from a backup"
             )
-        self._state_id, self._settings = state.get("state_id"), settings
+        self.last, self.pending, self._settings, self._stamps = last, pending, settings, stamps
+        self._version = Version(digest, last, self._change_digest(last), state.get("state_id"))
         return index, behind
+
+    def _goes_on(self, digest: str) -> bool:
+        """Whether what the folder holds now begins with what was read or changed last."""
+        seen = self._version
+        return seen is not None and seen.base == digest and seen.change == self._change_digest(seen.last)
+
+    def _digest(self, bundle: str) -> str:
+        """A digest of what a bundle in the folder holds; "" where it is not there."""
+        try:
+            return hashlib.sha256((self.path / bundle / MANIFEST).read_bytes()).hexdigest()
+        except FileNotFoundError:
+            return ""
+
+    def _change_digest(self, number: int) -> str:
+        return self._digest(f"changes/{number:08d}")
+
+    def _stamps_now(self) -> tuple[object, object]:
+        """What the system says of the files that every change, and every merge, replaces."""
+        found: list[object] = []
+        for file in (self.path / STATE, self.path / INSIDE / MANIFEST):
+            try:
+                about = file.stat()
+                found.append((about.st_ino, about.st_size, about.st_mtime_ns))
+            except OSError:
+                found.append(None)
+        return found[0], found[1]
+
+    def moved(self) -> bool:
+        """Whether another process may have changed or merged it since it was read or changed last: two system calls."""
+        return self._stamps != self._stamps_now()
+
+    @property
+    def content(self) -> tuple[int, object]:
+        """What tells its passages, as they were read or changed last, from others; merging leaves it as it is."""
+        return self.last, None if self._version is None else self._version.state_id
+
+    def outdated(self) -> bool:
+        """Whether another process has changed it, restored it or made it anew; for one who holds it."""
+        seen = self._version
+        there = max((self._base(), *(number for number, _ in self._changes())))
+        return seen is None or there != self.last or self._state().get("state_id") != seen.state_id
 
     def append(self, change: Change) -> None:
         """Keep a change."""
@@ -353,7 +513,12 @@ class Folder:
             raise StoreError(
                 f"{self.path.name}: the folder refused the change; nothing was changed. {error}"
             ) from error
-        self.last, self.pending = number, self.pending + change.size
+        self._note_change(number, change.size)
+
+    def _note_change(self, number: int, size: int) -> None:
+        self.last, self.pending = number, self.pending + size
+        if self._version is not None:
+            self._version = replace(self._version, last=number, change=self._change_digest(number))
 
     def withdraw(self, change: Change, *, doubtful: bool = False) -> None:
         """Take the last change back; where it is `doubtful` what the store has, what it touched is written anew later.
@@ -366,7 +531,7 @@ class Folder:
             sync_folder(directory.parent)
         else:
             _forget(directory)
-        self.last, self.pending = self.last - 1, self.pending - change.size
+        self._note_change(self.last - 1, -change.size)
 
     def applied(self, settings: Mapping[str, object] = MappingProxyType({})) -> None:
         """Note that the store is in step with the last change."""
@@ -378,44 +543,38 @@ class Folder:
         """Changes that were taken back, of which the store may have something."""
         return [one for one in (self.path / "changes").glob(f"{_DOUBTFUL}*") if (one / MANIFEST).is_file()]
 
-    def compact(self, index: GraphIndex) -> GraphIndex:
-        """Take all changes into the bundle of the index, which has them, where they have become many.
+    def merge(self, upto: int) -> None:
+        """Take the changes up to a number into the bundle of the index, which takes as long as writing it.
 
-        Returns the index, merged where it was.
+        Only the moment in which the new index takes the place of the old one keeps others from changing the folder.
+        StoreError if another process merges, or if the folder is another one at that moment.
         """
-        if self.pending <= _most_changed(index):
-            return index
-        index = index.compact()
-        index.save(self.path / INSIDE, change=self.last)
-        for number, directory in self._numbered():  # those that were begun and never complete, too
-            if number <= self.last:
-                _forget(directory)
-        self.pending = 0
-        return index
+        with self.held(patience=0.0, name=_MERGING):
+            index, _ = self.load(upto=upto)
+            if self.last > self._base():
+                index.save(self.path / INSIDE, change=self.last, committing=self._as_read())
+            for number, directory in self._numbered():  # those that were begun and never complete, too
+                if number <= self.last:
+                    _forget(directory)
 
     @contextmanager
-    def changing(self) -> Iterator[None]:
-        """Hold the folder for a change; StoreError where another process does, or has changed or replaced it since."""
-        with self.held():
-            there = max((self._base(), *(number for number, _ in self._changes())))
-            if there != self.last or self._state().get("state_id") != self._state_id:
-                raise StoreError(
-                    f"{self.path.name}: the folder is not in the state in which it was loaded: another process has "
-                    "changed it, or it was restored or made anew; load it again"
-                )
+    def _as_read(self) -> Iterator[None]:
+        """Hold the folder while its index is what was read, and its changes begin with those that were read."""
+        seen = self._version
+        with self.held(patience=OPENING):
+            if seen is None or not self._goes_on(self._digest(INSIDE)):
+                raise StoreError(f"{self.path.name}: the folder was restored or made anew while it was merged")
             yield
 
     @contextmanager
-    def held(self, *, patience: float = 0.0) -> Iterator[None]:
+    def held(self, *, patience: float = 0.0, name: str = LOCK) -> Iterator[None]:
         """Hold the folder, so that no other process changes it; StoreError where one does for longer than `patience`.
 
         In seconds; the message names it.
         """
         with ExitStack() as stack:
-            try:
-                stack.enter_context(one_writer(self.path, patience=patience))
-            except OSError as error:
-                raise StoreError(f"{self.path.name}: the folder cannot be written to: {error}") from error
+            with _translated(self.path.name):
+                stack.enter_context(one_writer(self.path, patience=patience, name=name))
             yield
 
     def _changes(self) -> list[tuple[int, Path]]:
@@ -461,14 +620,34 @@ class Folder:
             write_document(self.path / STATE, KIND, VERSION, state)
         except OSError:
             with suppress(IntegrityError):  # which of both is there: a write may fail after the file is in its place
-                self._state_id = self._state().get("state_id")
+                self._note_state(self._state().get("state_id"))
             raise
-        self._state_id, self._settings = fresh, dict(settings)
+        self._note_state(fresh)
+        self._settings = dict(settings)
+
+    def _note_state(self, state_id: object) -> None:
+        self._stamps = self._stamps_now()[0], self._stamps[1]
+        if self._version is not None:
+            self._version = replace(self._version, state_id=state_id)
 
 
 def _most_changed(index: GraphIndex) -> float:
     """Passages in changes up to which they are not many."""
     return min(max(FEWEST_CHANGED, MOST_CHANGED * len(index.records)), MOST_LOGGED)
+
+
+@contextmanager
+def _translated(name: str) -> Iterator[None]:
+    """Turn an error of the operating system into one that names the folder."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(f"{name}: the folder cannot be written to: {error}") from error
+
+
+def merge_folder(path: str, upto: str) -> None:
+    """As :meth:`Folder.merge`, for a process of its own."""
+    Folder(path).merge(int(upto))
 
 
 def _number(value: object) -> int:
@@ -488,6 +667,37 @@ def check_new(path: Path) -> None:
         raise InvalidInputError(
             f"path must be a folder that is new or empty; {str(path)!r} holds files (load() opens one that was made)"
         )
+
+
+class FollowedIndex:
+    """The index in a folder (see :func:`opened`), read again when another process has changed it.
+
+    `embedder` is the model of the queries, if there is one: an index with vectors of another model does not take the
+    place of one with its own.
+    """
+
+    def __init__(self, folder: Path, embedder: object = None) -> None:
+        self._embedder = embedder
+        self._folder = Folder(folder) if (folder / STATE).is_file() else None
+        self._places = (folder, folder / INSIDE)
+        self._stamp = self._stamp_now()
+        self.index = opened(folder) if self._folder is None else self._folder.load()[0]
+
+    def _stamp_now(self) -> list[object]:
+        found = [one / MANIFEST for one in self._places]
+        return [(about.st_ino, about.st_mtime_ns) for about in (one.stat() for one in found if one.is_file())]
+
+    def refresh(self) -> bool:
+        """Read what changed; whether anything did. IntegrityError or StoreError leave the index as it was."""
+        before = self.index
+        if self._folder is None:
+            stamp = self._stamp_now()
+            if stamp == self._stamp:
+                return False
+            self.index, self._stamp = opened(self._places[0]), stamp
+        elif self._folder.moved() and isinstance(before, GraphIndex):
+            self._folder, self.index, _ = self._folder.reread(before, self._embedder)
+        return self.index is not before
 
 
 def opened(folder: Path) -> GraphIndex | ChunkGraph:
@@ -521,6 +731,8 @@ class CorpusState:
     graph: GraphSource
     embedder: Embedder | None = None
     store: VectorStore | None = None
+    version: int = 0
+    """Counts the changes of the passages; merging is none."""
 
 
 class Corpus:
@@ -552,6 +764,10 @@ class Corpus:
         self._said: set[str] = set()
         self.made_by = made_by if folder is None else ModelIdentity.from_json(folder.settings.get("model")) or made_by
         self._changing = fork_safe_lock()
+        self._merging, self._looking = Background("merge"), Background("look")
+        self._next_look = self._tried = 0.0
+        self._refused: object = None
+        self._since: list[Change] | None = None
         self.state = CorpusState(index, _walk(index, embedder), embedder, store)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -574,6 +790,11 @@ class Corpus:
     def settings(self) -> Mapping[str, object]:
         """What its folder was made with; empty without a folder."""
         return {} if self._folder is None else self._folder.settings
+
+    @property
+    def seen(self) -> CorpusState:
+        """Its state, the same for all sources within one call of a retriever."""
+        return of_call(self, self.state)
 
     @property
     def index(self) -> GraphIndex:
@@ -614,7 +835,7 @@ class Corpus:
 
     def records(self, ids: Iterable[str]) -> dict[str, PassageRecord]:
         """The passages that there are of these ids."""
-        records = self.index.records
+        records = self.seen.index.records
         found = ((name, records.held.get(name) or records.get(name)) for name in ids)
         return {name: one for name, one in found if one is not None}
 
@@ -658,40 +879,61 @@ class Corpus:
         if passages:
             check_passages(passages, kept=self._folder is not None)
 
-    def replace(self, ids: Iterable[str], passages: Iterable[Mapping[str, Any]] = (), embeddings: Any = None) -> None:
+    def replace(
+        self,
+        ids: Iterable[str],
+        passages: Iterable[Mapping[str, Any]] = (),
+        embeddings: Any = None,
+        *,
+        planned: CorpusState | None = None,
+    ) -> None:
         """Let passages leave and others come, in one step.
 
         Those that come, with ``id``, ``title``, ``text``, ``metadata`` and perhaps ``given`` (see :func:`fields_of`),
         take the place of any with their ids; `embeddings` are theirs, for an index with embeddings. Nothing is changed
         where an id that is to leave is not there, or as for :meth:`GraphIndex.add` (InvalidInputError), or where the
-        store, or another process, is in the way (StoreError).
+        store, or another process, is in the way, or passages changed since the state on which this was `planned`
+        (StoreError).
         """
         self._check_vectors()
         came, leaving = tuple(passages), check_names("ids", ids)
-        with self._changing:
-            taken = [one["id"] for one in came if one["id"] in self.index.records]
+        vectors = None if embeddings is None or not came else np.asarray(embeddings, dtype=np.float32)
+        with self._changing, self._held() as folder:
+            index = self.index
+            if planned is not None and planned.version != self.state.version:
+                raise StoreError("passages came or went while this change was prepared; nothing was changed: try again")
+            taken = [one["id"] for one in came if one["id"] in index.records]
             removed = tuple(dict.fromkeys([*leaving, *taken]))
-            vectors = None if embeddings is None or not came else np.asarray(embeddings, dtype=np.float32)
             if not removed and not came:
                 return
             change = Change(removed, came, vectors)
-            fresh = change.made_in(self.index)
-            if self._folder is None:
+            fresh = change.made_in(index)
+            if folder is None:
                 self._follow(change, fresh)
                 self._become(fresh)
-                log = fresh.log  # every change goes through all of it
-                if log is not None and len(log.gone) + len(log.came) + len(log.again) > _most_changed(fresh):
-                    self._become(fresh.compact())
-            else:
-                with self._folder.changing():
-                    self._folder.append(change)
-                    try:
-                        self._follow(change, fresh)
-                    except BaseException as error:
-                        self._folder.withdraw(change, doubtful=isinstance(error, _DoubtError))
-                        raise
-                    self._become(fresh)
-                    self._note(self._folder, fresh)
+                if self._since is not None:
+                    self._since.append(change)
+                self._merge_log()
+                return
+            folder.append(change)
+            try:
+                self._follow(change, fresh)
+            except BaseException as error:
+                folder.withdraw(change, doubtful=isinstance(error, _DoubtError))
+                raise
+            self._become(fresh)
+            self._note(folder)
+
+    @contextmanager
+    def _held(self) -> Iterator[Folder | None]:
+        """Hold the folder, if there is one, as it is now; StoreError where another process does for too long."""
+        if self._folder is None:
+            yield None
+            return
+        with self._folder.held(patience=CHANGING):
+            if self._folder.outdated():
+                self._take_over(self._folder)
+            yield self._folder
 
     def check_model(self) -> None:
         """Refuse a change where the model is known to be another than the one that embedded the passages there are."""
@@ -719,64 +961,182 @@ class Corpus:
         InvalidInputError where the vectors are in a store of the caller's, or do not fit; StoreError where the folder
         or its store refuses them.
         """
-        with self._changing:
-            state, folder = self.state, self._folder
+        with self._changing, self._held() as folder:
+            state = self.state
             self.check_renewable()
             if len(vectors) != len(state.index.records):
                 raise StoreError("passages came or went while all were embedded anew; nothing was changed: try again")
-            change = Change((), (), np.asarray(vectors, dtype=np.float32), {"model": model.identity.to_json()}, True)
+            settings: dict[str, object] = {"model": model.identity.to_json(), _VECTORS_ID: uuid.uuid4().hex}
+            change = Change((), (), np.asarray(vectors, dtype=np.float32), settings, True)
             fresh = change.made_in(state.index)
             if folder is None:
                 self._take(fresh, model, None)
                 return
-            with folder.changing():
-                old, store = state.store, None
-                if isinstance(old, RenewableStore):
-                    store = old.beside(f"{VECTORS}-{folder.last + 1}")
-                    change = replace(change, settings={**change.settings, "collection": store.name})
-                try:
-                    if store is not None:
-                        self._write(store, fresh, list(fresh.records))
-                    folder.append(change)
-                except BaseException as error:
-                    if store is not None:
-                        with suppress(Exception):  # it is forgotten when the folder is loaded
-                            store.drop()
-                    if isinstance(error, StoreError) or not isinstance(error, Exception):
-                        raise
-                    raise StoreError(
-                        "the vector store refused the new vectors; nothing was changed. "
-                        f"{type(error).__name__}: {error}"
-                    ) from error
-                self._take(fresh, model, store)
-                self._note(folder, fresh, change.settings)
+            old, store = state.store, None
+            if isinstance(old, RenewableStore):
+                store = old.beside(f"{VECTORS}-{folder.last + 1}")
+                change = replace(change, settings={**change.settings, "collection": store.name})
+            try:
+                if store is not None:
+                    self._write(store, fresh, list(fresh.records))
+                folder.append(change)
+            except BaseException as error:
+                if store is not None:
+                    with suppress(Exception):  # it is forgotten when the folder is loaded
+                        store.drop()
+                if isinstance(error, StoreError) or not isinstance(error, Exception):
+                    raise
+                raise StoreError(
+                    f"the vector store refused the new vectors; nothing was changed. {type(error).__name__}: {error}"
+                ) from error
+            self._take(fresh, model, store)
+            self._note(folder, change.settings)
 
     def _take(self, fresh: GraphIndex, model: EmbeddingModel, store: VectorStore | None) -> None:
         self.made_by, self._checked = model.identity, True
-        self.state = CorpusState(fresh, _walk(fresh, model), model, store)
+        self.state = CorpusState(fresh, _walk(fresh, model), model, store, self.state.version + 1)
 
-    def _note(self, folder: Folder, fresh: GraphIndex, settings: Mapping[str, object] = MappingProxyType({})) -> None:
-        """Note that a change is made, and take changes into the index where they have become many."""
+    def _note(self, folder: Folder, settings: Mapping[str, object] = MappingProxyType({})) -> None:
+        """Note that a change is made, and begin to merge changes where they have become many."""
         try:
             known = {} if self.made_by is None else {"model": self.made_by.to_json()}
             folder.applied({**known, **settings})
-            merged = folder.compact(fresh)
-            if merged is not fresh:
-                self._become(merged)
         except OSError as error:
             warn(
-                f"{folder.path.name}: the change is made and kept, but changes could not be taken "
-                f"into the index, which is tried again with the next: {error}",
+                f"{folder.path.name}: the change is made and kept, but the state of the folder could not be written, "
+                f"which is tried again with the next change: {error}",
                 cause=error,
                 stacklevel=4,
             )
+            return
+        if folder.pending > max(_most_changed(self.index), self._tried):
+            upto = folder.last
+            self._merging.start(lambda: self._merge(folder, upto))
 
-    def _become(self, index: GraphIndex) -> None:
-        self.state = replace(self.state, index=index, graph=_walk(index, self.state.embedder))
+    def _become(self, index: GraphIndex, *, merged: bool = False) -> None:
+        state = self.state
+        self.state = replace(
+            state, index=index, graph=_walk(index, state.embedder), version=state.version + (not merged)
+        )
+
+    def _merge(self, folder: Folder, upto: int) -> None:
+        """Merge the changes of the folder in another process, and take over the merged index."""
+        try:
+            with folder.held(name=_MERGING):  # no other process merges
+                pass
+        except StoreError:
+            return
+        reason = _merged_apart(folder.path, upto)
+        if reason:
+            self._tried = folder.pending + _most_changed(self.index)
+            warn(
+                f"{folder.path.name}: {folder.pending} changed passages could not be merged into the index; they stay "
+                f"beside it, and merging is tried again after {self._tried - folder.pending:.0f} more: {reason}"
+            )
+            return
+        self._tried = 0.0
+        self.refresh()
+
+    def _merge_log(self) -> None:
+        """Begin to merge the log of an index in memory, if it is long: every change goes through all of it."""
+        log = self.index.log
+        if log is None or self._since is not None:
+            return
+        if len(log.gone) + len(log.came) + len(log.again) > _most_changed(self.index):
+            index, self._since = self.index, []
+            if not self._merging.start(lambda: self._merge_in_memory(index)):
+                self._since = None
+
+    def _merge_in_memory(self, index: GraphIndex) -> None:
+        merged = None
+        try:
+            merged = index.compact()
+        finally:
+            with self._changing:
+                since, self._since = self._since or [], None
+                if merged is not None:
+                    for change in joined(since):
+                        merged = change.made_in(merged)
+                    self._become(merged, merged=True)
+
+    def refresh(self) -> bool:
+        """Take over what other processes changed in the folder, or merged.
+
+        Searches under way go on with what they began with.
+
+        Returns
+        -------
+        bool
+            Whether there was anything.
+
+        Raises
+        ------
+        StoreError
+            If the passages were embedded anew by another model. The corpus stays as it was then.
+        """
+        if self._folder is None or not self._folder.moved():
+            return False
+        with self._changing, ExitStack() as stack:
+            folder = self._folder  # another thread may have taken it over meanwhile
+            if self._store is not None:
+                stack.enter_context(folder.held(patience=OPENING))
+            return folder.moved() and self._take_over(folder)
+
+    def _take_over(self, folder: Folder) -> bool:
+        """The index of the folder as it is now; for one who holds the lock of changes."""
+        state = self.state
+        fresh, index, behind = folder.reread(state.index, state.embedder)
+        changed = fresh.content != folder.content
+        self._folder = fresh
+        if not changed and index is state.index:
+            return False
+        store = state.store
+        if changed and isinstance(store, RenewableStore):
+            store = store.reopened(fresh.collection)
+        self.state = CorpusState(
+            index, _walk(index, state.embedder), state.embedder, store, state.version + bool(changed)
+        )
+        if changed and store is not None:
+            self.keep_in(store, behind)
+        return True
+
+    def look(self) -> None:
+        """Take over in the background what other processes changed, looking at most once a second.
+
+        The first search after some seconds without any waits for it a little, as it would find what may be long gone.
+        """
+        now, due = monotonic(), self._next_look
+        if self._folder is None or now < due:
+            return
+        self._next_look = now + LOOKING
+        if self._folder.moved():
+            self._looking.start(self.follow)
+            if now > due + IDLE:
+                self._looking.wait(AWAITED)
+
+    def follow(self) -> None:
+        """As :meth:`refresh`; a warning says it, once, where the folder cannot be read or its model is another."""
+        folder = self._folder
+        try:
+            self.refresh()
+        except (PhasegraphError, OSError) as error:
+            said = str(error)
+            if folder is not None and self._refused != said:
+                self._refused = said
+                warn(
+                    f"{folder.path.name}: the folder changed, and searches go on without the changes: {said}",
+                    cause=error,
+                    stacklevel=2,
+                )
+
+    def settle(self, timeout: float | None = None) -> None:
+        """Wait until nothing is merged or taken over in the background, at most for so many seconds."""
+        self._looking.wait(timeout)
+        self._merging.wait(timeout)
 
     def save(self, path: str | os.PathLike[str], settings: Mapping[str, object]) -> Folder:
         """Write the corpus to a folder that is new or empty."""
-        known = {} if self.made_by is None else {"model": self.made_by.to_json()}
+        known: dict[str, object] = {} if self.made_by is None else {"model": self.made_by.to_json()}
         return Folder.create(path, self.index, {**known, **self.keys.to_json(), **settings})
 
     def _check_vectors(self) -> None:
@@ -834,6 +1194,19 @@ def _corpus_of(
     return Corpus(index, embedder, folder=folder, store=store, made_by=made_by, checked=checked, keys=keys)
 
 
+def _merged_apart(path: Path, upto: int) -> str:
+    """Merge a folder in another process, or in this thread where none can be started; the reason where that failed."""
+    try:
+        return run_apart(__name__, "merge_folder", [str(path), str(upto)], MERGING)
+    except OSError:
+        pass
+    try:
+        Folder(path).merge(upto)
+    except (PhasegraphError, OSError, MemoryError) as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
 def _walk(index: GraphIndex, embedder: Embedder | None) -> GraphSource:
     return GraphSource(index.graph, embedder=embedder if index.graph.view.embeddings is not None else None).prepare()
 
@@ -847,12 +1220,13 @@ class LiveSource:
 
     @property
     def _now(self) -> Any:
-        return getattr(self.corpus, self.name)
+        self.corpus.look()
+        return self.corpus.in_state(self.corpus.seen, self.name)
 
     @property
     def graph(self) -> EntityGraph:
         """The graph of the passages there are."""
-        return self.corpus.index.graph
+        return self.corpus.seen.index.graph
 
     def passage_ids(self) -> Sequence[str]:
         """Ids of the passages there are."""
@@ -915,7 +1289,8 @@ class CorpusLookup:
         metadata keys that it asks for: one that no passage has is said once. Passages that change meanwhile change
         neither what passes nor what is searched.
         """
-        state = self.corpus.state
+        self.corpus.look()
+        state = self.corpus.seen
         if isinstance(source, LiveSource) and source.corpus is self.corpus:
             source = self.corpus.in_state(state, source.name)
         return source.within(self._matching_in(state.index, key, passes, names))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from itertools import chain, compress
 from pathlib import Path
@@ -16,7 +17,7 @@ from phasegraph._support.frozen import by_fields
 from phasegraph._support.packed import NameRows
 from phasegraph._support.serialization import MISFITS, Verify, check_mapped, mapped_in, open_bundle, write_bundle
 from phasegraph._support.shared import lazy_property
-from phasegraph._support.typing import Float32Array
+from phasegraph._support.typing import BoolArray, Float32Array
 from phasegraph._support.validation import check_names, check_rows
 from phasegraph.errors import IntegrityError, InvalidInputError, InvalidTypeError
 from phasegraph.graph.index.change_log import ChangeLog
@@ -39,6 +40,7 @@ from phasegraph.graph.model.storage import (
     graph_from_parts,
     graph_parts,
     packed_words,
+    streamed_rows,
     taken_as_is,
     unpacked_words,
 )
@@ -225,12 +227,13 @@ class GraphIndex:
         again: Mapping[str, PassageRecord],
         embeddings: Float32Array | None,
         name_embeddings: NameVectors | None = None,
+        *,
+        with_vectors: bool = True,
     ) -> GraphIndex:
         """The index with a change, in new arrays; `again` are passages that were read again."""
-        stays = np.ones(len(self.graph.passages), dtype=np.bool_)
-        stays[[self.graph.passage_rows[name] for name in gone]] = False
+        stays = self._stays(gone)
         kept = np.flatnonzero(stays)
-        vectors = self.graph.embeddings
+        vectors = self.graph.embeddings if with_vectors else None
         if vectors is not None:
             vectors = vectors if len(kept) == len(vectors) else vectors[kept]
             vectors = vectors if embeddings is None else np.concatenate([vectors, embeddings])
@@ -253,6 +256,12 @@ class GraphIndex:
             {len(kept) + place: one.text for place, one in enumerate(came.values())},
         )
         return GraphIndex(self.records.replaced(graph.passage_rows, after), self.gazetteer, graph, words, synonyms)
+
+    def _stays(self, gone: Iterable[str]) -> BoolArray:
+        """(n,) bool: which of its passages do not leave."""
+        stays = np.ones(len(self.graph.passages), dtype=np.bool_)
+        stays[[self.graph.passage_rows[name] for name in gone]] = False
+        return stays
 
     def _known(self) -> ChangeLog | _Titles:
         """What a change asks about the passages there are: the log that it goes into, or arrays."""
@@ -305,16 +314,43 @@ class GraphIndex:
         made: GraphIndex = base._arrayed(log.gone, log.came, log.again, log.vectors if log.came else None)
         return made
 
-    def save(self, directory: str | os.PathLike[str], *, change: int = 0) -> None:
+    def save(
+        self,
+        directory: str | os.PathLike[str],
+        *,
+        change: int = 0,
+        committing: AbstractContextManager[object] | None = None,
+    ) -> None:
         """Save graph, passages and records in one step; :func:`~phasegraph.graph.load_graph` reads the graph of it.
 
-        `change` is the number of the last change it holds, where changes are numbered. A log is merged before.
+        `change` is the number of the last change it holds, where changes are numbered; `committing` is entered while
+        the new index takes the place of an old one. A log is merged before, without the vectors and the records of the
+        passages in memory.
         """
-        if self.log is not None:
-            self.compact().save(directory, change=change)
-            return
+        log, base = self.log, vars(self).get("_base")
+        more: dict[str, Any] = {}
+        made = self
+        if log is not None and base is not None:
+            base._check_files()
+            made = base._arrayed(log.gone, log.came, log.again, None, with_vectors=False)
+            if base.graph.embeddings is not None:
+                kept = np.flatnonzero(base._stays(log.gone))
+                more["embeddings"] = streamed_rows(base.graph.embeddings, kept, log.vectors)
+        made._write(directory, change, more, committing)
+
+    def _write(
+        self,
+        directory: str | os.PathLike[str],
+        change: int,
+        more: Mapping[str, Any],
+        committing: AbstractContextManager[object] | None,
+    ) -> None:
+        """Save it with `more` arrays."""
         self._check_files()
+        body: dict[str, object]
+        arrays: dict[str, Any]
         body, arrays = graph_parts(self.graph)
+        arrays |= more
         arrays |= self.records.packed() | packed_words("name_words", "name_word", self.name_words)
         body["gazetteer"] = sorted(self.gazetteer)
         body["change"] = change
@@ -322,7 +358,7 @@ class GraphIndex:
         if self.synonyms is not None:
             body["synonyms"], vectors = synonym_parts(self.synonyms)
             arrays |= vectors
-        write_bundle(directory, KIND, VERSION, body, arrays, readers=("graph", "index"))
+        write_bundle(directory, KIND, VERSION, body, arrays, readers=("graph", "index"), committing=committing)
 
     @classmethod
     def load(cls, directory: str | os.PathLike[str], *, mmap: bool = True, verify: Verify = True) -> GraphIndex:

@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from phasegraph._support.serialization import MISFITS, check_mapped, mapped_in
+from phasegraph._support.serialization import MISFITS, StreamedArray, check_mapped, mapped_in
 from phasegraph.errors import IntegrityError, InvalidInputError, InvalidTypeError
 from phasegraph.graph.model.building import texts_of
 from phasegraph.graph.model.entity_graph import Extraction
 from phasegraph.graph.model.storage import offsets
 
+_RUN = 4 * 1024**2
+"""Bytes of records that are written in one piece."""
 MOST_READ = 20_000
 """Packed records that are kept when they were read."""
 _PLAIN = frozenset({str, int, bool, NoneType})
@@ -140,6 +142,11 @@ class PassageRecords(Mapping[str, PassageRecord]):
     def __contains__(self, name: object) -> bool:
         return name in self._ids
 
+    @property
+    def base(self) -> Collection[str]:
+        """Ids of the packed records; the same object for as long as no others are packed."""
+        return () if self._packed is None else self._packed[2]
+
     def content(self, name: str) -> tuple[str, dict[str, Any]]:
         """Text and metadata of a passage that is packed: what was found in it is not read, and nothing is kept."""
         try:
@@ -154,13 +161,47 @@ class PassageRecords(Mapping[str, PassageRecord]):
         again = frozenset(name for name in self.retitled if name in ids and name not in changed)
         return PassageRecords(ids, {**kept, **changed}, self._packed, again | _retitled(changed.values()))
 
-    def packed(self) -> dict[str, NDArray[Any]]:
-        """The lines in one run, and where each of them ends."""
-        lines = [self._line(name) for name in self._ids]
+    def packed(self) -> dict[str, Any]:
+        """The lines in one run, and where each of them ends; lines that are packed are not copied into memory."""
+        sources = list(self._sources())
+        lengths = [one.stop - one.start if isinstance(one, slice) else len(one) for one in sources]
+        ends = np.cumsum(lengths, dtype=np.int64)
+        size = int(ends[-1]) if len(ends) else 0
         return {
-            "records_text": np.frombuffer(b"".join(lines), dtype=np.uint8),
-            "records_ends": np.cumsum([len(line) for line in lines], dtype=np.int64),
+            "records_text": StreamedArray(np.dtype(np.uint8), (size,), lambda: self._runs(sources)),
+            "records_ends": ends,
         }
+
+    def _sources(self) -> Iterator[slice | bytes]:
+        """Where each line is in the packed ones, or the line itself."""
+        check_mapped(self._mapped)
+        rows = _RowsInOrder(self._packed[2]) if self._packed is not None else None
+        ends: list[int] = [] if self._packed is None else [0, *self._packed[1].tolist()]
+        for name in self._ids:
+            held = self.held.get(name)
+            if held is not None:
+                yield held.line()
+                continue
+            if rows is None:
+                raise KeyError(name)
+            row = rows[name]
+            yield slice(ends[row], ends[row + 1])
+
+    def _runs(self, sources: Iterable[slice | bytes]) -> Iterator[NDArray[Any]]:
+        """The lines, those that follow each other in the packed ones in one piece of some megabytes."""
+        text: Any = None if self._packed is None else self._packed[0]
+        run = slice(0, 0)
+        for one in sources:
+            joins = isinstance(one, slice) and one.start == run.stop and run.stop - run.start < _RUN
+            if not joins and run.stop > run.start:
+                yield text[run]
+            if isinstance(one, slice):
+                run = slice(run.start if joins else one.start, one.stop)
+            else:
+                run = slice(0, 0)
+                yield np.frombuffer(one, dtype=np.uint8)
+        if run.stop > run.start:
+            yield text[run]
 
     @classmethod
     def unpacked(
@@ -178,10 +219,6 @@ class PassageRecords(Mapping[str, PassageRecord]):
             return cls(rows, {}, packed, frozenset(map(str, retitled)))
         return cls(rows, {}, packed, _retitled(cls(rows, {}, packed).values()))  # saved by an older version
 
-    def _line(self, name: str) -> bytes:
-        held = self.held.get(name)
-        return self._packed_line(name) if held is None else held.line()
-
     def _packed_line(self, name: str) -> bytes:
         if self._packed is None:
             raise KeyError(name)
@@ -198,6 +235,24 @@ class PassageRecords(Mapping[str, PassageRecord]):
         if record.id != name:
             raise IntegrityError(f"the record of passage {name!r} in the saved index is that of {record.id!r}")
         return record
+
+
+class _RowsInOrder:
+    """The row of each name, where the names are in the order of the rows: found without a search.
+
+    >>> rows = _RowsInOrder({"a": 0, "b": 1, "c": 2})
+    >>> rows["a"], rows["c"], rows["b"]
+    (0, 2, 1)
+    """
+
+    def __init__(self, rows: Mapping[str, int]) -> None:
+        self._rows, self._next = rows, enumerate(rows)
+
+    def __getitem__(self, name: str) -> int:
+        for row, other in self._next:
+            if other == name:
+                return row
+        return self._rows[name]
 
 
 def _retitled(records: Iterable[PassageRecord]) -> frozenset[str]:

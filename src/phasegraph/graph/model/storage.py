@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from phasegraph._support.packed import PackedTexts, ascend, ascending_order
-from phasegraph._support.serialization import MISFITS, Bundle, Verify, open_bundle, write_bundle
+from phasegraph._support.serialization import MISFITS, Bundle, StreamedArray, Verify, open_bundle, write_bundle
+from phasegraph._support.typing import IntArray
 from phasegraph.errors import IntegrityError, InvalidInputError
 from phasegraph.graph.model.entity_graph import EdgeWeights, EntityGraph, check_kind, stored_graph
 from phasegraph.lexical import TOKENIZERS, WITHOUT_PARTS, LexicalIndex, Tokenizer, tokenizer_of
@@ -171,6 +172,22 @@ def _take_over(graph: EntityGraph, arrays: Mapping[str, NDArray[Any]], sound: bo
             if not sound and not (same and np.array_equal(found, getattr(graph, name))):
                 raise InvalidInputError(f"{name} does not follow from the mentions and homes")
             vars(graph)[name] = found.view(dtype)
+
+
+_AT_ONCE = 4096
+"""Rows that are copied together."""
+
+
+def streamed_rows(array: Any, rows: IntArray, more: Any) -> StreamedArray:
+    """Some rows of an array, then those of another; a part at a time is in memory."""
+
+    def parts() -> Iterator[NDArray[Any]]:
+        for first in range(0, len(rows), _AT_ONCE):
+            yield array[rows[first : first + _AT_ONCE]]
+        if len(more):
+            yield np.asarray(more, dtype=array.dtype)
+
+    return StreamedArray(array.dtype, (len(rows) + len(more), *array.shape[1:]), parts)
 
 
 def packed(name: str, texts: Sequence[str]) -> dict[str, NDArray[Any]]:

@@ -1,0 +1,65 @@
+"""Run a function in a process of its own, which takes only time and memory that are free."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+
+_PROGRAM = """\
+import os, sys
+from importlib import import_module
+if hasattr(os, "nice"):
+    os.nice(10)
+getattr(import_module(sys.argv[1]), sys.argv[2])(*sys.argv[3:])
+"""
+_ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+_BELOW_NORMAL = 0x4000
+"""The priority of Windows that comes closest to a nice value."""
+
+
+def run_apart(module: str, function: str, arguments: Sequence[str], seconds: float) -> str:
+    """Call a function of an installed module with texts, at low priority, and wait for the end.
+
+    The interpreter starts anew: no thread, lock or array of this process is in the other. What the other process
+    used is free when it ends.
+
+    Parameters
+    ----------
+    module, function : str
+    arguments : sequence of str
+    seconds : float
+        The process is killed after this time.
+
+    Returns
+    -------
+    str
+        Why the function did not end well; "" where it did.
+
+    Raises
+    ------
+    OSError
+        If no process can be started.
+
+    Examples
+    --------
+    >>> run_apart("os", "stat", ["."], 60.0)
+    ''
+    >>> run_apart("os", "stat", ["missing"], 60.0)
+    "FileNotFoundError: [Errno 2] No such file or directory: 'missing'"
+    """
+    path = os.pathsep.join(one for one in sys.path if one)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", _PROGRAM, module, function, *arguments],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False, timeout=seconds,
+            env={**os.environ, **_ONE_THREAD, "PYTHONPATH": path},
+            creationflags=_BELOW_NORMAL if sys.platform == "win32" else 0,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return f"it took longer than {seconds:g} seconds"
+    if done.returncode < 0:
+        return f"its process was ended by signal {-done.returncode}"
+    said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+    return "" if not done.returncode else (said[-1] if said else f"its process ended with {done.returncode}")
