@@ -19,6 +19,7 @@ import pytest
 from phasegraph import IntegrityError, InvalidInputError, PhasegraphWarning, StoreError
 from phasegraph._support.apart import run_apart
 from phasegraph._support.files import naming_full_disk, replace_file
+from phasegraph._support.serialization import MANIFEST, read_bundle, read_document, write_bundle, write_document
 from phasegraph.embedding.identity import EmbeddingModel
 from phasegraph.graph import GraphIndex
 from phasegraph.graph.corpus.corpus import STATE, Corpus, Folder, opened
