@@ -93,10 +93,12 @@ class DeadlineSuite:
     framework: FrameworkSuite
 
     @pytest.fixture(autouse=True, scope="class")
-    def warm(self) -> None:
+    @classmethod
+    def warm(cls) -> None:
         """What a framework loads at its first call is no matter of ours."""
+        suite = cls()
         for awaited in (False, True):
-            self.found(self.five(timeout=None), awaited)
+            suite.found(suite.five(timeout=None), awaited)
 
     @pytest.fixture
     def free(self) -> Iterator[threading.Event]:
