@@ -7,6 +7,9 @@ DOCS := .venv-docs
 COMPARE := .venv-compare
 DISTRIBUTED := .venv-distributed
 GRAPHRAG := .venv-graphrag
+NEWEST := .venv-newest
+LOWEST := .venv-lowest
+LOWEST_PINS := .cache/lowest-constraints.txt
 DRIVER6_PINS := .cache/driver6-constraints.txt
 DISTRIBUTED_PINS := .cache/distributed-constraints.txt
 GRAPHRAG_PINS := .cache/graphrag-constraints.txt
@@ -19,13 +22,13 @@ SOURCES := pyproject.toml constraints.txt Makefile integrations/langchain-phaseg
 help:  ## What there is
 	@grep -E '^[a-z0-9-]+:.*##' Makefile | sed 's/:.*## /\t/'
 
-# $(1): environment, $(2): constraints, $(3): what goes in. uv where it is on the machine, else venv and pip.
+# $(1): environment, $(2): constraints, $(3): what goes in, $(4): its Python. uv where it is on the machine, else venv and pip.
 define install_into
-	@test -x $(1)/bin/python || if command -v uv >/dev/null 2>&1; then uv venv -q $(1); else python3 -m venv $(1); fi
+	@test -x $(1)/bin/python || if command -v uv >/dev/null 2>&1; then uv venv -q $(if $(4),-p $(4)) $(1); else $(or $(4),python3) -m venv $(1); fi
 	@if command -v uv >/dev/null 2>&1; then \
 		VIRTUAL_ENV=$(CURDIR)/$(1) uv pip install -q -c $(2) $(3); \
 	else \
-		$(1)/bin/python -m pip install -q -c $(2) pip && $(1)/bin/python -m pip install -q -c $(2) $(3); \
+		$(1)/bin/python -m pip install -q -c $(2) --upgrade pip && $(1)/bin/python -m pip install -q -c $(2) $(3); \
 	fi
 endef
 
@@ -83,6 +86,29 @@ coverage: $(VENV)/.ready-test  ## test-all with the share of branches that the t
 $(COMPARE)/.ready: $(SOURCES)
 	$(call install_into,$(COMPARE),constraints.txt,$(PACKAGES) --group compare)
 	@touch $@
+
+# $(1): the last parts of versions of Python 3. The first of them that the machine has, on the PATH or among pyenv's.
+python = $(or $(shell for minor in $(1); do \
+	for one in python3.$$minor $(HOME)/.pyenv/versions/3.$$minor.*/bin/python; do \
+	$$one -c "import ensurepip" 2>/dev/null && echo $$one && exit; done; done),$(error this needs Python 3.$(lastword $(1))))
+SERVERLESS := -m "not servers and not tools and not wheels"
+
+# Made anew at each run: what is newest changes. LlamaIndex's BM25 retriever admits no PyStemmer 3, but works with it.
+test-newest:  ## The tests without a server, and MCP, with the newest versions that the bounds allow, on Python 3.12 or later
+	rm -rf $(NEWEST)
+	$(call install_into,$(NEWEST),/dev/null,$(PACKAGES) --group newest,$(call python,14 13 12))
+	$(call install_into,$(NEWEST),/dev/null,--no-deps --upgrade PyStemmer llama-index-retrievers-bm25)
+	$(NEWEST)/bin/python -m pytest $(PARALLEL) $(SERVERLESS)
+	$(NEWEST)/bin/python -m pytest tests/serving
+
+# Old libraries use what newer ones of others deprecate.
+$(LOWEST)/.ready: $(SOURCES) tools/bounds.py
+	@mkdir -p $(dir $(LOWEST_PINS)) && python3 tools/bounds.py > $(LOWEST_PINS)
+	$(call install_into,$(LOWEST),$(LOWEST_PINS),$(PACKAGES) --group lowest,$(call python,11))
+	@touch $@
+
+test-lowest: $(LOWEST)/.ready  ## The tests without a server with the lowest versions that the bounds allow, on Python 3.11
+	$(LOWEST)/bin/python -m pytest $(PARALLEL) $(SERVERLESS) -W default::DeprecationWarning -W default::PendingDeprecationWarning
 
 # LlamaIndex's Neo4j store admits no driver 6 beside it; it goes in without its dependencies, to write the graphs that
 # are read here.
@@ -176,4 +202,4 @@ compare: $(COMPARE)/.ready  ## The laws over LangChain, LlamaIndex, Haystack, ra
 	$(call reliability,$(COMPARE),compare)
 
 clean:  ## Remove the environment and everything made
-	rm -rf $(VENV) $(DRIVER6) $(DOCS) $(COMPARE) $(DISTRIBUTED) $(GRAPHRAG) .pytest_cache .mypy_cache .ruff_cache .hypothesis artifacts
+	rm -rf $(VENV) $(NEWEST) $(LOWEST) $(DRIVER6) $(DOCS) $(COMPARE) $(DISTRIBUTED) $(GRAPHRAG) .pytest_cache .mypy_cache .ruff_cache .hypothesis artifacts

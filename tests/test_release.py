@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 from packaging.requirements import Requirement
+from packaging.version import Version
 
 ROOT = Path(__file__).resolve().parents[1]
 RELEASE = ROOT / "tools" / "release.py"
@@ -41,6 +42,32 @@ def test_the_three_distributions_have_one_version_and_admit_each_other():
     assert len(wanted) == 4
     assert all(one.specifier.contains(version) for one in wanted)
     assert len({one["requires-python"].split(",")[0] for one in PROJECTS}) == 1
+
+
+def names_of(group: str) -> set[str]:
+    """The packages of a dependency group, with those of the groups that it includes."""
+    found: set[str] = set()
+    for one in project(ROOT)["dependency-groups"][group]:
+        found |= names_of(one["include-group"]) if isinstance(one, dict) else {Requirement(one).name}
+    return found
+
+
+def test_every_requirement_is_tested_at_its_lowest_version_and_at_its_newest_or_a_highest():
+    done = subprocess.run([sys.executable, ROOT / "tools" / "bounds.py"], capture_output=True, text=True, check=True)
+    lowest = dict(line.split("==") for line in done.stdout.splitlines())
+    wanted = [Requirement(text) for one in PROJECTS for text in one["dependencies"]]
+    wanted += [
+        Requirement(text) for one in PROJECTS for extra in one["optional-dependencies"].values() for text in extra
+    ]
+    others = [one for one in wanted if "phasegraph" not in one.name]
+    assert len(others) > 40
+    for one in others:
+        lower, upper = (
+            {Version(part.version) for part in one.specifier if part.operator == operator} for operator in (">=", "<")
+        )
+        assert max(lower) <= Version(lowest[one.name]), one
+        assert upper or one.name in names_of("newest") or one.name in {"numpy", "scipy"}, one
+    assert {one.name for one in others} == set(lowest)
 
 
 def test_a_tag_of_another_version_is_refused_and_says_which_differ():

@@ -212,6 +212,7 @@ def langsmith():
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield server
     server.shutdown()
+    server.server_close()
 
 
 def test_langsmith_gets_runs_of_its_retriever_shape(langsmith):

@@ -37,7 +37,7 @@ PACKAGES = {
     "llama_index_retrievers_phasegraph": PROJECTS["llama_index_retrievers_phasegraph"] / "llama_index",
 }
 MODULES = ("phasegraph", "langchain_phasegraph", "llama_index.retrievers.phasegraph")
-VERSIONS = ("3.11", "3.12", "3.13")
+VERSIONS = ("3.11", "3.12", "3.13", "3.14")
 RUNNING = f"{sys.version_info.major}.{sys.version_info.minor}"
 SECONDS = 900
 

@@ -8,13 +8,15 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.language_models import FakeListChatModel, FakeListLLM
 from langchain_core.stores import InMemoryStore
 from langchain_core.vectorstores import InMemoryVectorStore
-from langchain_neo4j.graphs.graph_document import GraphDocument, Node, Relationship
 from langchain_stores import Fixed, ids_of
 from langchain_tests.integration_tests import RetrieversIntegrationTests
 
 from langchain_phasegraph import EntityGraphRetriever, PhaseGraphRetriever, extractions_of, text_model
 from phasegraph import InvalidInputError
 from phasegraph.graph import FactIndex, FlowParameters, GraphSource, SemFlowSource, build_graph
+
+documents = pytest.importorskip("langchain_neo4j.graphs.graph_document")
+GraphDocument, Node, Relationship = documents.GraphDocument, documents.Node, documents.Relationship
 
 PASSAGES = [
     Document("Vertigo is a film by Alfred Hitchcock.", id="film", metadata={"title": "Vertigo"}),
