@@ -84,14 +84,23 @@ def way_of(path: Sequence[Sequence[str]], labels: Sequence[str]) -> list[str]:
     return [] if [one.casefold() for one in steps] == [one.casefold() for one in labels[-1:]] else steps
 
 
+def standings(ranks: Mapping[str, float | None]) -> list[str]:
+    """The rank in each source that has one, best first.
+
+    >>> standings({"vector": 16.0, "graph": 2.0, "bm25": None})
+    ['graph 2nd', 'vector 16th']
+    """
+    known = sorted((rank, name) for name, rank in ranks.items() if rank is not None)
+    return [f"{name} {ordinal(rank)}" for rank, name in known]
+
+
 def line_of(position: int, label: str, ranks: Mapping[str, float | None], way: Sequence[str]) -> str:
     """A passage of an answer in one line.
 
     >>> line_of(2, "Victoria Falls", {"vector": 16.0, "graph": 2.0, "bm25": None}, ["Bubye River", "Zimbabwe"])
     '2 Victoria Falls: graph 2nd, vector 16th, by Bubye River → Zimbabwe'
     """
-    known = sorted((rank, name) for name, rank in ranks.items() if rank is not None)
-    said = [f"{name} {ordinal(rank)}" for rank, name in known] or ["no source ranks it"]
+    said = standings(ranks) or ["no source ranks it"]
     said += [f"by {' → '.join(way)}"] if way else []
     return legible(f"{position} {label}: {', '.join(said)}")
 

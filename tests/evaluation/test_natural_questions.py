@@ -1,4 +1,4 @@
-"""Questions that a person could ask: whole sentences, of names and things that their passages hold, a few of each kind."""
+"""Questions that a person could ask: whole sentences, of things that their passages hold, a few of each kind."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ To keep the index of your files, add the option. `index.remove` deletes passages
 If you want to read a scan, use OCR first. If you are in doubt, ask."""
 FILMS = [
     Passage("film", "Vertigo (film)", "Vertigo is a film directed by Alfred Hitchcock in 1958."),
-    Passage("man", "Alfred Hitchcock", "Alfred Hitchcock was an English director. Alfred Hitchcock was born in Leytonstone."),
+    Passage(
+        "man", "Alfred Hitchcock", "Alfred Hitchcock was an English director. Alfred Hitchcock was born in Leytonstone."
+    ),
     Passage("hall", "Inlow Hall", "Inlow Hall was built in 1929. Inlow Hall is in La Grande."),
 ]
 

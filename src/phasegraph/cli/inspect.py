@@ -112,7 +112,7 @@ def inspect(
         raise InvalidInputError("--ask and --export go together: --export page.html --ask QUESTION")
     check_outputs(export=export)
     index = opened(folder)
-    passages = _passages_of(index, corpus) if judged is not None or isinstance(index, ChunkGraph) else ()
+    passages = () if judged is None and corpus is None else _passages_of(index, corpus)
     kept = folder / PIPELINE
     inspector = Inspector(
         index,

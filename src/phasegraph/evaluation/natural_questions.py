@@ -1,4 +1,4 @@
-"""Natural questions made from a corpus by rules: of its headings and sentences, and of two passages that a name joins."""
+"""Natural questions made from a corpus by rules: from headings, from sentences, and from passages that a name joins."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ _TO = re.compile(
     r"|specify|say) "
 )
 _ASKS = re.compile(r"(?:What|Which|Who|How|Why|When|Where|Do|Does|Is|Are|Can|Should|May|Must|Will) [^:]+\?")
-_NAME = re.compile(r"(?!The |An |[IVX]+ )[A-Z][a-z]+(?: (?:of|de|and|the)? ?[A-Z][\w'-]*[a-z]){1,3}|[A-Z][a-z]+[A-Z]\w*[a-z]")
+_NAME = re.compile(
+    r"(?!The |An |[IVX]+ )[A-Z][a-z]+(?: (?:of|de|and|the)? ?[A-Z][\w'-]*[a-z]){1,3}|[A-Z][a-z]+[A-Z]\w*[a-z]"
+)
 """A name of two to four words, or an identifier such as GraphSource."""
 _CODE = re.compile(r"`([^`\s]{3,40})` (" + "|".join((
     "returns", "writes", "reads", "takes", "prints", "shows", "makes", "needs", "means", "uses", "contains", "gives",
@@ -67,9 +69,13 @@ _MAKERS = MappingProxyType(
     }
 )  # fmt: skip
 _MADE_BY = re.compile(rf"\b({'|'.join(_MAKERS)}) by (?=[A-Z])")
-_BORN = re.compile(r"\bborn (?:on |in )?(\d|January|February|March|April|May|June|July|August|September|October|Nov|Dec)?")
+_BORN = re.compile(
+    r"\bborn (?:on |in )?(\d|January|February|March|April|May|June|July|August|September|October|Nov|Dec)?"
+)
 _LIES = re.compile(r" (?:is|lies|was) (?:located |situated )?in (?:the )?[A-Z]")
-_DONE = re.compile(r"\b(founded|built|established|released|published|opened|completed|launched) (?:in|on) [^.]{0,12}\d{4}")
+_DONE = re.compile(
+    r"\b(founded|built|established|released|published|opened|completed|launched) (?:in|on) [^.]{0,12}\d{4}"
+)
 _IS = re.compile(r" (?:is|was) (?:a|an|the|one of) ")
 _WAS_PERSON = re.compile(rf" (is|was) (?:a|an|the) [^.,;]{{0,60}}\b(?:{_PERSON})\b")
 

@@ -1,4 +1,4 @@
-"""What the inspector looks at: passages and a graph over them, of entities or of chunks, with its relations in words."""
+"""What the inspector looks at: passages, the graph over them (of entities or of chunks), and its relations in words."""
 
 from __future__ import annotations
 

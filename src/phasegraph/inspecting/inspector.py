@@ -31,7 +31,7 @@ from phasegraph.ranking import Ranking
 from phasegraph.reports import SourceReport
 from phasegraph.result import Result, view_of
 from phasegraph.retrieval.payloads import Payloads
-from phasegraph.sentences import label_of, path_labels, tell
+from phasegraph.sentences import label_of, path_labels, standings, tell
 from phasegraph.serialization import encode_document
 from phasegraph.sources.gatherer import Gatherer
 from phasegraph.sources.settings import SourceSettings
@@ -130,9 +130,7 @@ class Inspector:
         named = {OWN: own} | ({} if compared is None else {OTHER: compared})
         for one in named.values():
             self._check(one)
-        self.pipelines = named | {
-            preset: one for preset in PRESETS if self._fits(one := FusionPipeline.named(preset))
-        }
+        self.pipelines = named | {preset: one for preset in PRESETS if self._fits(one := FusionPipeline.named(preset))}
         self._gatherer = Gatherer(
             {one: SourceSettings(limit=LIMIT, depends_on=self._seeding * (one == "graph")) for one in self.sources},
             timeout=None,
@@ -289,7 +287,8 @@ class Inspector:
                 title, text = self.collection.read(name)
                 why = f"No source has it among its first {LIMIT}."
                 if name in places:
-                    why = f"{rows[places[name] - 1]['why']} It is number {places[name]} of {len(rows)} candidates."
+                    ranks = {source: one["rank"] for source, one in rows[places[name] - 1]["sources"].items()}
+                    why = f"Number {places[name]} of {len(rows)} candidates: {', '.join(standings(ranks))}."
                 missed.append({"id": name, "label": label_of(name, title, text), "text": text, "why": why})
         return {
             "gold": [{"passages": list(hop), "found": not answer.isdisjoint(hop)} for hop in hops],
