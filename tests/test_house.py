@@ -29,7 +29,7 @@ INTEGRATIONS = [
 # for one file of a room; modules of one line may import each other's names as long as no circle forms.
 FLOORS = [
     "_support.typing", "_support.shared", "_support.text", "errors", "_support.packed", "_support.files",
-    "_support.validation", "_support", "_support.markup", "_support.serialization", "embedding", "sentences", "ranking",
+    "_support.validation", "_support", "sentences", "_support.markup", "_support.serialization", "embedding", "ranking",
     "candidates", "reports", "lexical", "calibration", "fusion", "acceptance", "selection", "result",
     "fusion.settings", "fusion.adjustments", "fusion.decide", "fusion.pipeline", "fusion.fitting",
     "sources", "pagerank", "graph", "neo4j",

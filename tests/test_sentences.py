@@ -72,8 +72,10 @@ def test_text_of_others_steers_no_terminal() -> None:
     ("ranks", "parts", "said"),
     [
         ({"bm25": 1.0}, {"bm25": 1.0}, "Words found this."),
-        ({"graph": 3.0, "vector": 1.0}, {"graph": 0.2, "vector": 0.9}, "Vectors found this; the graph agrees by Bo."),
+        ({"graph": 3.0, "vector": 1.0}, {"graph": 0.2, "vector": 0.9}, "Vectors found this; the graph (by Bo) agrees."),
         ({"graph": 12.0}, {"graph": 2.0}, "No source has this in its first 10; the graph ranks it 12th."),
+        ({"graph": 3.0, "vector": 16.0, "bm25": 12.0}, {"graph": 1.0},
+         "The graph found this by Bo; vectors rank it 16th and words 12th."),
         ({"graph": 12.0, "vector": 9.0}, {"graph": 2.0}, "Vectors found this; the graph ranks it 12th."),
         ({"mine": 1.0, "yours": None}, {}, "Mine found this; yours did not return it."),
         ({"graph": None}, {}, "No source ranks this passage."),

@@ -352,7 +352,7 @@ def view_of(
         ``agreement`` ([source, other, share]); ``sources`` with their reports, weights (None: not fused) and ``ids``;
         ``rows``, a candidate each, results first, then by fused value: ``id``, ``position`` (from 1, or None),
         ``verdict``, ``score``, ``fused``, ``bonus``, ``prior``, ``walk`` and per source what it says of it;
-        ``passages``: title and text by id. What is not known is None.
+        ``passages``: title and text by id, also of the passages on a walk's path. What is not known is None.
 
     Examples
     --------
@@ -373,6 +373,9 @@ def view_of(
     ids = dict.fromkeys([*result.ids, *whole.ids, *(name for one in shown for name in one.ids)])
     weights = dict(zip(result.candidates.sources, result.weights.tolist(), strict=True))
     listed = {one.source: list(one.ids) for one in shown}
+    rows = [_row(name, result, known.get(name), shown, verdicts.get(name, "not fused")) for name in ids]
+    steps = [name for row in rows if row["walk"] for kind, name in row["walk"]["path"] if kind == "passage"]
+    held = {name: (read or _reader(shown))(name) for name in dict.fromkeys([*ids, *steps])}
     return {
         "question": question,
         "reason": result.reason,
@@ -390,10 +393,8 @@ def view_of(
             }
             for one in result.reports
         ],
-        "rows": [
-            _row(name, result, known.get(name), shown, verdicts.get(name, "not fused")) for name in ids
-        ],
-        "passages": {name: dict(zip(("title", "text"), (read or _reader(shown))(name), strict=True)) for name in ids},
+        "rows": rows,
+        "passages": {name: {"title": title, "text": text} for name, (title, text) in held.items()},
     }  # fmt: skip
 
 

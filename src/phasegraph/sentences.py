@@ -84,14 +84,23 @@ def way_of(path: Sequence[Sequence[str]], labels: Sequence[str]) -> list[str]:
     return [] if [one.casefold() for one in steps] == [one.casefold() for one in labels[-1:]] else steps
 
 
+def standings(ranks: Mapping[str, float | None]) -> list[str]:
+    """The rank in each source that has one, best first.
+
+    >>> standings({"vector": 16.0, "graph": 2.0, "bm25": None})
+    ['graph 2nd', 'vector 16th']
+    """
+    known = sorted((rank, name) for name, rank in ranks.items() if rank is not None)
+    return [f"{name} {ordinal(rank)}" for rank, name in known]
+
+
 def line_of(position: int, label: str, ranks: Mapping[str, float | None], way: Sequence[str]) -> str:
     """A passage of an answer in one line.
 
     >>> line_of(2, "Victoria Falls", {"vector": 16.0, "graph": 2.0, "bm25": None}, ["Bubye River", "Zimbabwe"])
     '2 Victoria Falls: graph 2nd, vector 16th, by Bubye River → Zimbabwe'
     """
-    known = sorted((rank, name) for name, rank in ranks.items() if rank is not None)
-    said = [f"{name} {ordinal(rank)}" for rank, name in known] or ["no source ranks it"]
+    said = standings(ranks) or ["no source ranks it"]
     said += [f"by {' → '.join(way)}"] if way else []
     return legible(f"{position} {label}: {', '.join(said)}")
 
@@ -117,15 +126,17 @@ def why(ranks: Mapping[str, float | None], contributions: Mapping[str, float | N
     else:
         nearest = f"{spoken[lead]} {_verb('rank', lead)} it {ordinal(known[lead])}"
         parts = [f"no source has this in its first {AGREES}; {nearest}"]
-    agree = [name for name in ranks if name != lead and known.get(name, AGREES + 1) <= AGREES]
+    others = [name for name in ranks if name != lead]
+    agree = [name for name in others if known.get(name, AGREES + 1) <= AGREES]
     if agree:
-        verb = "agree" if len(agree) > 1 else _verb("agree", agree[0])
-        parts.append(f"{' and '.join(spoken[name] for name in agree)} {verb}{by * ('graph' in agree)}")
-    for name in (one for one in ranks if one != lead and one not in agree):
-        if name in known:
-            parts.append(f"{spoken[name]} {_verb('rank', name)} it {ordinal(known[name])}")
-        else:
-            parts.append(f"{spoken[name]} {_ABSENT.get(spoken[name], 'did not return it')}")
+        sides = [f"{spoken[name]}{f' ({by[1:]})' * bool(by and name == 'graph')}" for name in agree]
+        parts.append(f"{' and '.join(sides)} {'agree' if len(agree) > 1 else _verb('agree', agree[0])}")
+    far = [name for name in others if name in known and name not in agree]
+    if far:
+        ranked = [f"{spoken[name]} {ordinal(known[name])}" for name in far[1:]]
+        nearest = f"{spoken[far[0]]} {_verb('rank', far[0])} it {ordinal(known[far[0]])}"
+        parts.append(" and ".join([nearest, *ranked]))
+    parts += [f"{spoken[one]} {_ABSENT.get(spoken[one], 'did not return it')}" for one in others if one not in known]
     text = "; ".join(parts)
     return f"{text[0].upper()}{text[1:]}."
 

@@ -134,7 +134,7 @@ def test_a_retriever_that_finds_everything_is_told_to_stay(tmp_path, monkeypatch
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["asked.jsonl"], 2, "need --compare MODULE:OBJECT"),
+        (["asked.jsonl"], 1, "asked.jsonl:1: a question needs one of"),
         (["--compare", "my_own_rag:retriever", "--ask", "Who?"], 2, "--ask must be left out with --compare"),
         (["--compare", "my_own_rag:nope"], 2, "the module 'my_own_rag' has no 'nope'"),
         (["--compare", "my_own_rag:elsewhere"], 1, "none has an id or a text of these files"),

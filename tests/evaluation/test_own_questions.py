@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from phasegraph.evaluation.datasets import Passage
-from phasegraph.evaluation.own_questions import known_item, known_items, read_questions, starters, two_part
+from phasegraph.evaluation.own_questions import known_item, known_items, read_questions, two_part
 from phasegraph.graph import build_graph
 from phasegraph.lexical import TOKENIZERS
 
@@ -69,20 +69,8 @@ def test_a_two_part_question_has_words_of_two_passages_that_share_a_name(passage
         assert any(not set(name.split()) & set(words) for name in shared)
 
 
-def test_the_questions_to_begin_with_name_what_the_corpus_says(passages) -> None:
-    graph = build_graph(passages)
-    made = starters(passages, graph, 6)
-    assert len(made) == len(set(made)) == 6
-    assert any(question.startswith("What is Lake ") for question in made)
-    contents = " ".join(passage.content for passage in passages)
-    for question in made:
-        named = question.removeprefix("What is ").removeprefix("What has ").removesuffix("?")
-        assert all(part in contents for part in named.split(" to do with "))
-
-
-def test_a_corpus_without_names_makes_no_question_of_names() -> None:
+def test_a_corpus_without_names_makes_no_two_part_question() -> None:
     passages = [Passage("a", "", "nothing here is named"), Passage("b", "", "nor is it there")]
-    assert starters(passages, build_graph(passages)) == []
     assert two_part(passages, build_graph(passages), 5) == []
 
 

@@ -53,23 +53,35 @@ def inspector() -> Inspector:
     return Inspector(indexed(HOSTILE), "tiny <b>", embedder=embed, judged=judged())
 
 
+class Server:
+    """The application of some arguments behind a port, in a thread of its own."""
+
+    def __init__(self, *arguments, port: int = 0, **more) -> None:
+        listening = socket.create_server(("127.0.0.1", port))
+        self.port = listening.getsockname()[1]
+        self.address = f"http://127.0.0.1:{self.port}/"
+        config = uvicorn.Config(make_app(*arguments, **more), log_level="warning", access_log=False)
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [listening]}, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._server.should_exit = True
+        self._thread.join(10)
+
+
 @pytest.fixture(scope="session")
 def served() -> Iterator[Callable[..., str]]:
     """A function from the arguments of the application to its address, on a free port."""
     running = []
 
     def serve(*arguments, **more) -> str:
-        listening = socket.create_server(("127.0.0.1", 0))
-        server = uvicorn.Server(uvicorn.Config(make_app(*arguments, **more), log_level="warning", access_log=False))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
-        thread.start()
-        running.append((server, thread))
-        return f"http://127.0.0.1:{listening.getsockname()[1]}/"
+        running.append(Server(*arguments, **more))
+        return running[-1].address
 
     yield serve
-    for server, thread in running:
-        server.should_exit = True
-        thread.join(10)
+    for server in running:
+        server.stop()
 
 
 @pytest.fixture(scope="module")  # it holds an event loop: no longer than the module that uses it

@@ -9,7 +9,7 @@ import sys
 import pytest
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
-from tiny import PASSAGES, write_dataset
+from tiny import PASSAGES, write_dataset, write_jsonl
 
 from inspecting.conftest import embed, indexed, judged
 from langchain_phasegraph import PhaseGraphRetriever
@@ -70,6 +70,37 @@ def test_a_folder_of_from_documents_answers_as_its_retriever_does(index, tmp_pat
     FusionPipeline(k=3).save(tmp_path / "kept" / "pipeline.json")
     data = exported(capsys, tmp_path / "kept", "--embedder", "my_inspected:model")
     assert sum(row["position"] is not None for row in data["view"]["rows"]) == 3
+
+
+def test_judged_questions_of_a_folder_are_starred_by_ids_and_by_quotes(index, tmp_path, capsys) -> None:
+    lines = [{"question": QUESTION, "quotes": ["who died at Missolonghi"]}, {"question": "Who?", "relevant": ["p00"]}]
+    write_jsonl(tmp_path / "asked.jsonl", lines)
+    data = exported(capsys, index, "--judged", tmp_path / "asked.jsonl")
+    assert data["view"]["gold"] == [{"passages": ["p01"], "found": True}]
+    assert data["about"]["judged"] == 2
+    data = exported(capsys, index, "--judged", tmp_path / "tiny")
+    assert [hop["passages"] for hop in data["view"]["gold"]] == [["p00"], ["p01"]]
+
+
+def test_a_graph_of_chunks_takes_its_texts_from_the_corpus(index, tmp_path, capsys) -> None:
+    corpus = tmp_path / "tiny" / "corpus.jsonl"
+    assert main(["index", str(corpus), "--chunks", "--out", "chunks"]) == 0
+    data = exported(capsys, "chunks", "--corpus", corpus)
+    assert [one["name"] for one in data["about"]["sources"]] == ["graph", "lexical"]
+    assert data["view"]["rows"][0]["label"] == "Ada Lovelace"
+    assert main(["inspect", "chunks"]) == 1
+    assert "a graph of chunks needs --embedder or --corpus" in capsys.readouterr().err
+    assert main(["inspect", str(index), "--corpus", str(corpus)]) == 1
+    assert "--corpus must be left out" in capsys.readouterr().err
+
+
+def test_the_page_knows_the_command_that_serves_it(index, monkeypatch) -> None:
+    served = []
+    monkeypatch.setattr("phasegraph.apps.cli.inspect.serve", lambda inspector, *_: served.append(inspector.command))
+    assert main(["inspect", "g", "--port", "0", "--no-open"]) == 0
+    monkeypatch.setenv("PHASEGRAPH_INSPECT_TOKEN", "a-long-token")
+    assert main(["inspect", "g", "--host", "0.0.0.0"]) == 0
+    assert served == ["phasegraph inspect g --port 0 --no-open", ""]
 
 
 @pytest.mark.parametrize(

@@ -10,14 +10,17 @@ import urllib.request
 
 import pytest
 from starlette.testclient import TestClient
+from tiny import PASSAGES
 
-from inspecting.conftest import EVIL, HOSTILE, QUESTION
+from inspecting.conftest import EVIL, HOSTILE, QUESTION, embed
 from phasegraph import FusionPipeline, InvalidInputError, MissingDependencyError
 from phasegraph._support.serialization import decode_document
 from phasegraph.apps.inspector import server
+from phasegraph.apps.inspector.collection import Collection
 from phasegraph.apps.inspector.inspector import Inspector
 from phasegraph.apps.inspector.server import embedded_json, exported, make_app, offline_page
-from phasegraph.graph import GraphIndex
+from phasegraph.evaluation.datasets import Passage
+from phasegraph.graph import GraphIndex, build_chunk_graph
 
 JSON = {"content-type": "application/json"}
 ASK = {"question": QUESTION, "settings": {}}
@@ -172,12 +175,90 @@ def test_a_passage_is_found_and_ranked_among_all(client, inspector) -> None:
     assert client.post("/api/find", json={"needle": " "}).status_code == 400
     got = client.post("/api/why-not", json=ASK | {"settings": {"k": 2}, "id": "p11"}).json()
     assert got["sources"]["lexical"]["said"] == "the passage has no word of the question"
-    assert got["sources"]["vector"]["of"] == len(inspector.index.records)
+    assert got["sources"]["vector"]["of"] == len(inspector.collection.records)
     place = 1 + inspector.sources["vector"].search(QUESTION, None, {}).positions["p11"]
     assert got["sources"]["vector"]["rank"] == place
     assert "ada" in got["lacking"]
     assert got["said"][0].startswith("It is at place")
     assert client.post("/api/why-not", json=ASK | {"id": "nowhere"}).json()["error"] == "there is no passage 'nowhere'"
+
+
+def test_a_judged_question_has_its_gold_and_the_place_of_what_was_missed(inspector) -> None:
+    query = inspector.judged[0]
+    whole = inspector.view(query.text, {})
+    assert [hop["passages"] for hop in whole["gold"]] == [list(hop) for hop in query.judgement.hops]
+    assert all(hop["found"] for hop in whole["gold"])
+    assert whole["missed"] == []
+    less = inspector.view(query.text, {"k": 2})
+    (missed,) = less["missed"]
+    lost = next(hop["passages"] for hop in less["gold"] if not hop["found"])
+    assert missed["id"] in lost
+    place = next(number for number, row in enumerate(less["rows"], 1) if row["id"] == missed["id"])
+    assert missed["why"].startswith(f"Number {place} of 15 candidates: ")
+    assert inspector.view("Who is Ada?", {})["gold"] == []
+
+
+def test_an_answer_is_unlikely_below_a_confidence(inspector) -> None:
+    for question, unlikely in ((QUESTION, False), ("Who cooks ramen in Osaka?", True)):
+        view = inspector.view(question, {})
+        assert view["unlikely"] is unlikely
+        assert (view["confidence"] < 0.2) is unlikely
+
+
+def test_each_step_of_a_walk_names_its_relation() -> None:
+    rows = [
+        {"id": "a", "title": "Ada", "text": "Ada met Bo."},
+        {"id": "b", "title": "Bo", "text": "Bo and Cy."},
+        {"id": "c", "title": "", "text": "Cyrus sang with Cy."},
+    ]
+    index = GraphIndex.build(rows, triples={"a": [("Ada", "met", "Bo")]})
+    found = Collection.of(index)
+    steps = [
+        ("entity", "ada"),
+        ("entity", "bo"),
+        ("entity", "ada"),
+        ("passage", "a"),
+        ("entity", "bo"),
+        ("passage", "b"),
+    ]
+    assert found.relations(steps) == [
+        "met", "is the object of “met”", "is the topic of", "mentions", "is the topic of"
+    ]  # fmt: skip
+    assert found.relations([("passage", "b"), ("entity", "bo")]) == ["is about"]
+    assert found.relations([("entity", "cy"), ("passage", "b")]) == ["is mentioned in"]
+    assert found.relations([("entity", "cy"), ("entity", "cyrus")]) == ["is written like"]
+
+
+def test_a_graph_of_chunks_is_shown_with_and_without_its_texts() -> None:
+    rows = [Passage(name, title, text) for name, title, text in PASSAGES]
+    chunks = build_chunk_graph(rows, documents=["a"] * 6 + ["b"] * 6, embeddings=[embed(one.text) for one in rows])
+    plain = Inspector(chunks, "chunks", embedder=embed)
+    assert set(plain.sources) == {"graph", "vector"}
+    view = plain.view(QUESTION, {})
+    assert view["confidence"] is None
+    assert not view["unlikely"]
+    assert view["rows"][0]["label"] == view["rows"][0]["id"]
+    assert plain.why_not(QUESTION, {}, "p11")["words"] == []
+    told = Inspector(chunks, "chunks", passages=rows)
+    assert set(told.sources) == {"graph", "lexical"}
+    view = told.view(QUESTION, {})
+    assert view["rows"][0]["label"] == "Ada Lovelace"
+    walked = next(row["walk"] for row in view["rows"] if row["walk"] and len(row["walk"]["path"]) > 1)
+    assert "stands next to" in walked["relations"][0]
+    with pytest.raises(InvalidInputError, match="needs --embedder or --corpus"):
+        Inspector(chunks, "chunks")
+    with pytest.raises(InvalidInputError, match="must hold every chunk of the graph; 'p11' is not in it"):
+        Inspector(chunks, "chunks", passages=rows[:-1])
+
+
+def test_an_exported_page_does_not_tell_the_command_or_other_questions(inspector) -> None:
+    inspector.command, kept = "phasegraph inspect /home/ada/secret", inspector.command
+    try:
+        page = exported(inspector, "Who is Ada?", {})
+    finally:
+        inspector.command = kept
+    assert "secret" not in page
+    assert inspector.judged[1].text not in page
 
 
 def test_flips_are_those_of_the_two_answers(client, inspector) -> None:

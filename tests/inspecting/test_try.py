@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import signal
+import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -52,7 +57,13 @@ def test_a_folder_is_read_counted_and_opened_on_questions(files, opened, capsys)
     ((inspector, ask),) = opened
     assert ask is None
     assert set(inspector.sources) == {"graph", "lexical"}
-    assert inspector.about()["questions"]
+    offered = inspector.about()["questions"]
+    assert offered
+    assert not any(one["judged"] for one in offered)
+    made = inspector.view(offered[0]["text"], {})
+    assert made["made"]
+    assert any(hop["found"] for hop in made["gold"])
+    assert inspector.command == f"phasegraph try {files}"
     view = inspector.view("Where did Lord Byron, father of Ada Lovelace, die?", {})
     answered = {view["passages"][row["id"]]["title"] for row in view["rows"] if row["position"] and row["position"] < 4}
     assert answered >= {"Ada Lovelace", "Lord Byron"}
@@ -72,6 +83,17 @@ def test_a_model_of_the_user_adds_vectors_and_the_index_can_be_kept(files, opene
     assert "Ada Lovelace" in capsys.readouterr().out
 
 
+def test_judged_questions_of_the_user_are_starred(files, opened, tmp_path) -> None:
+    lines = [{"question": "Where did Byron die?", "quotes": ["died at Missolonghi"]}]
+    (tmp_path / "asked.jsonl").write_text("".join(map(json.dumps, lines)), encoding="utf-8")
+    assert main(["try", str(files), str(tmp_path / "asked.jsonl")]) == 0
+    ((inspector, _),) = opened
+    assert inspector.about()["questions"][0] == {"text": "Where did Byron die?", "judged": True}
+    (hop,) = inspector.view("Where did Byron die?", {})["gold"]
+    assert hop["found"]
+    assert [inspector.collection.read(name)[0] for name in hop["passages"]] == ["Lord Byron"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
@@ -88,27 +110,63 @@ def test_what_cannot_be_tried_is_told_before_any_work(files, opened, capsys, arg
     assert opened == []
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no chromium on the PATH")
+@pytest.fixture(scope="module")
+def tried() -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The command itself, serving the documentation, and the address that it printed."""
+    if CHROMIUM is None and not os.environ.get("PHASEGRAPH_REQUIRE_CHROMIUM"):
+        pytest.skip("no chromium on the PATH")
+    command = [str(Path(sys.executable).parent / "phasegraph"), "try", str(ROOT / "docs"), "--no-open"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"}
+    ) as run:
+        assert run.stdout is not None
+        for line in run.stdout:
+            if found := re.match(r"(http://127\.0\.0\.1:\d+/)  \(Ctrl-C stops it\)", line):
+                break
+        else:
+            pytest.fail("the command printed no address")
+        yield run, found[1]
+        run.send_signal(signal.SIGINT)
+        run.wait(30)
+
+
 @pytest.mark.parametrize("width", [1280, 400])
-def test_the_documentation_is_tried_up_to_an_explained_answer(watch, served, monkeypatch, capsys, width) -> None:
+def test_the_documentation_is_tried_up_to_an_explained_answer(watch, tried, width) -> None:
     from playwright.sync_api import expect
 
-    inspectors: list[Inspector] = []
-    monkeypatch.setattr(try_out, "show_page", lambda inspector, *_: inspectors.append(inspector))
-    assert main(["try", str(ROOT / "docs")]) == 0
     watched = watch(width)
-    page = watched.open(served(inspectors[0]))
+    page = watched.open(tried[1])
+    expect(page.locator("#starters")).to_contain_text("Made from the passages")
     first = page.locator("#starters button").first
-    expect(first).to_be_visible()
     question = first.inner_text()
+    assert not question.startswith("What is A ")
     first.click()
     expect(page.get_by_label("Question", exact=True)).to_have_value(question)
     expect(page.locator("#answers li")).to_have_count(10)
-    expect(page.locator("#paths")).to_contain_text("→")
+    expect(page.locator("#gold")).to_contain_text("made from")
     expect(page.locator("#start-card")).to_be_hidden()
+    expect(page.locator("#answers .why").first).to_have_text(re.compile(r"^(The graph|Words|No source) .*\.$"))
     page.locator("#answers button.passage").first.click()
     expect(page.locator("#answers li.on table")).to_contain_text("contribution")
+    if width == 400:
+        page.get_by_role("tab", name="Walk").click()
+    expect(page.locator("#paths")).to_contain_text("→")
     assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+
+
+def test_a_stopped_command_is_named_on_the_page_with_its_port(watch, tried) -> None:
+    from playwright.sync_api import expect
+
+    run, address = tried
+    watched = watch()
+    page = watched.open(address)
+    expect(page.locator("#starters button").first).to_be_visible()
+    run.send_signal(signal.SIGINT)
+    run.wait(30)
+    page.locator("#starters button").first.click()
+    port = address.rstrip("/").rsplit(":", 1)[1]
+    expect(page.locator("#command")).to_have_text(f"phasegraph try {ROOT / 'docs'} --no-open --port {port}")
+    watched.wrong = [line for line in watched.wrong if "ERR_CONNECTION_REFUSED" not in line]  # the browser's own note
 
 
 def test_the_address_holds_the_question_to_open(watch, served, inspector) -> None:
@@ -129,7 +187,7 @@ def test_the_demo_opens_on_an_answer_that_vectors_rank_far_below(monkeypatch, ca
     assert main(["demo"]) == 0
     ((inspector, ask),) = shown
     assert ask == "What is the name of the waterfall in the country where the Bubye River is found?"
-    assert inspector.about()["questions"][0] == ask
+    assert inspector.about()["questions"][0] == {"text": ask, "judged": True}
     view = inspector.view(ask, {})
     row = next(row for row in view["rows"] if view["passages"][row["id"]]["title"] == "Victoria Falls")
     assert row["position"] == 2

@@ -76,21 +76,13 @@ LISTED: Mapping[str, Mapping[str, str]] = {
         ),
         **dict.fromkeys(("source", "of"), SETTING),
     },
-    "Evidence": dict.fromkeys(
-        (
-            "id",
-            "position",
-            "score",
-            "fused",
-            "bonus",
-            "prior",
-            "sources",
-            "energy",
-            "entropy",
-            "set_entropy",
+    "Evidence": {
+        **dict.fromkeys(
+            ("id", "position", "score", "fused", "bonus", "prior", "sources", "energy", "entropy", "set_entropy"),
+            "evidence",
         ),
-        "evidence",
-    ),
+        "headline": "reprs",
+    },
     "SourceEvidence": {
         **dict.fromkeys(("rank", "raw", "score", "calibrated", "weight", "contribution", "payload"), "evidence"),
         "source": SETTING,
@@ -253,7 +245,7 @@ LISTED: Mapping[str, Mapping[str, str]] = {
             ),
             "reports",
         ),
-        **dict.fromkeys(("phasegraph/markup", "phasegraph/retrieval/representation"), "reprs"),
+        **dict.fromkeys(("phasegraph/markup", "phasegraph/sentences", "phasegraph/retrieval/representation"), "reprs"),
         "phasegraph/sources/steps": "reports",
         "phasegraph/errors": "exceptions",
         **dict.fromkeys(("phasegraph/retrieval/engine", "phasegraph/retrieval/surface"), "hooks"),

@@ -299,8 +299,9 @@ class World:
                 said["reports"].append(without(query, repr(result.reports)))
                 said["verdicts"].append(without(query, of_verdicts(result)))
                 said["evidence"].append(without(query, repr([result.evidence(one) for one in result.ids])))
+                said["reprs"].append(without(query, "\n".join(str(result.evidence(one)) for one in result.ids)))
                 said["reprs"].append(
-                    without(query, f"{result!r}{self.retriever!r}{self.retriever!s}{result.reports!s}")
+                    without(query, f"{result!r}{result!s}{self.retriever!r}{self.retriever!s}{result.reports!s}")
                 )
                 held = pickle.dumps(result).decode("latin-1")
                 for word in dict.fromkeys(re.findall(r"\w+", query.lower())):  # it keeps the words that were asked for

@@ -136,6 +136,8 @@ class Comparison:
     def flips(self, ours: str, count: int = 3) -> list[Flip]:
         """The questions that differ most: questions won and lost by turns, the largest change of rank first.
 
+        Two or more flips include a lost question, if the table counts one.
+
         Parameters
         ----------
         ours : str
@@ -147,13 +149,16 @@ class Comparison:
         list of Flip
         """
         found, own = self.table.found[ours], self.table.found[self.table.baseline]
-        flips = [
-            flip
-            for query in self.queries
-            if (flip := _flip_of(query, found.get(query.id, ()), own.get(query.id, ()), self.measure.k)) is not None
-        ]
-        flips.sort(key=lambda flip: -abs(_place(flip.rank) - _place(flip.own_rank)))
-        won, lost = ([flip for flip in flips if flip.won is wanted] for wanted in (True, False))
+        won: list[Flip] = []
+        lost: list[Flip] = []
+        for query in self.queries:
+            flips = _flips_of(query, found.get(query.id, ()), own.get(query.id, ()), self.measure.k)
+            gains = sum(flip.won for flip in flips)
+            for wanted, into in ((True, won), (False, lost)):
+                if (gains > len(flips) - gains) is wanted and 2 * gains != len(flips):
+                    into.append(max((flip for flip in flips if flip.won is wanted), key=_change))
+        won.sort(key=_change, reverse=True)
+        lost.sort(key=_change, reverse=True)
         turns = [flip for pair in zip(won, lost, strict=False) for flip in pair]
         return [*turns, *won[len(lost) :], *lost[len(won) :]][:count]
 
@@ -165,15 +170,19 @@ def _place(rank: int | None) -> int:
     return _BEYOND if rank is None else rank
 
 
-def _flip_of(query: Query, found: Sequence[str], own: Sequence[str], k: int) -> Flip | None:
-    """The judged passage whose rank changes most, of those that one answer alone has among its first k."""
+def _change(flip: Flip) -> int:
+    return abs(_place(flip.rank) - _place(flip.own_rank))
+
+
+def _flips_of(query: Query, found: Sequence[str], own: Sequence[str], k: int) -> list[Flip]:
+    """For each hop that one answer alone has among its first k: the judged passage and its ranks."""
     flips = []
     for hop in query.judgement.hops:
         rank, own_rank = (next((at for at, one in enumerate(ids, 1) if one in hop), None) for ids in (found, own))
         if (_place(rank) <= k) != (_place(own_rank) <= k):
             ids, at = (found, rank) if rank is not None else (own, own_rank)
             flips.append(Flip(query, hop[0] if at is None else ids[at - 1], rank, own_rank))
-    return max(flips, key=lambda flip: abs(_place(flip.rank) - _place(flip.own_rank)), default=None)
+    return flips
 
 
 def compare_own(

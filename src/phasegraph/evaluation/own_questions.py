@@ -11,7 +11,6 @@ import numpy as np
 from phasegraph.evaluation.datasets import Judgement, Passage, Query, id_list, objects_of, queries_of, wrong
 from phasegraph.graph.model.entity_graph import EntityGraph
 from phasegraph.lexical import TOKENIZERS
-from phasegraph.sentences import written
 
 WORDS, CHARACTERS = 6, 18
 """Words of a known-item question; characters where a passage is Chinese or Japanese."""
@@ -84,11 +83,11 @@ def two_part(passages: Sequence[Passage], graph: EntityGraph, count: int, seed: 
     """
     rng, made, used = np.random.default_rng(seed), list[Query](), set[str]()
     by_id = {passage.id: passage for passage in passages}
-    for column in _rare(graph, rng):
+    for column in rare_names(graph, rng):
         if len(made) == count:
             break
-        holders = (by_id[graph.passages[row]] for row in _holders(graph, column))
-        pair = _apart([passage for passage in holders if passage.id not in used])
+        held = (by_id[graph.passages[row]] for row in holders(graph, column))
+        pair = apart([passage for passage in held if passage.id not in used])
         if len(pair) < 2:
             continue
         hidden = set(graph.entities[column].split())
@@ -97,43 +96,6 @@ def two_part(passages: Sequence[Passage], graph: EntityGraph, count: int, seed: 
             used.update(passage.id for passage in pair)
             text = " ".join(word for half in halves for word in half)
             made.append(_query(f"two-part-{len(made) + 1}", text, "two-part", [passage.id for passage in pair]))
-    return made
-
-
-def starters(passages: Sequence[Passage], graph: EntityGraph, count: int = 8, seed: int = 0) -> list[str]:
-    """Readable questions to begin with: about a name, and about two names that a third one connects.
-
-    They have no judged answer.
-
-    Parameters
-    ----------
-    passages : sequence of Passage
-    graph : EntityGraph
-        The entity graph of the passages.
-    count : int, default 8
-    seed : int, default 0
-
-    Returns
-    -------
-    list of str
-    """
-    rng = np.random.default_rng(seed)
-    by_id = {passage.id: passage for passage in passages}
-    seen, made = set[str](), list[str]()
-    for column in _rare(graph, rng):
-        if len(made) >= count:
-            break
-        pair = _apart([by_id[graph.passages[row]] for row in _holders(graph, column)])
-        one = _name_beside(graph, pair[0], pair[1], seen)
-        other = _name_beside(graph, pair[1], pair[0], seen)
-        if one and other and len(made) % 2 == 0:
-            made.append(f"What has {one} to do with {other}?")
-            seen.update((one.lower(), other.lower()))
-            continue
-        name = _spelt(graph.entities[column], pair[0].content)
-        if name and name.lower() not in seen:
-            made.append(f"What is {name}?")
-            seen.add(name.lower())
     return made
 
 
@@ -213,7 +175,7 @@ def _counts(graph: EntityGraph) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     return np.bincount(graph.mentions.indices, minlength=len(graph.entities))
 
 
-def _rare(graph: EntityGraph, rng: np.random.Generator) -> list[int]:
+def rare_names(graph: EntityGraph, rng: np.random.Generator) -> list[int]:
     """Columns of names in at least two passages and not in many, in random order; names of several words first."""
     counts = _counts(graph)
     rows = np.flatnonzero((counts >= 2) & (counts <= max(5, _COMMON * len(graph.passages))))
@@ -223,7 +185,7 @@ def _rare(graph: EntityGraph, rng: np.random.Generator) -> list[int]:
     return [int(row) for row in rows[order]]
 
 
-def _holders(graph: EntityGraph, column: int) -> list[int]:
+def holders(graph: EntityGraph, column: int) -> list[int]:
     """Rows of the passages that mention an entity."""
     return [int(row) for row in np.unique(graph.mentions[:, [column]].tocoo().row)]
 
@@ -236,24 +198,8 @@ def _words(text: str, hidden: set[str], rng: np.random.Generator) -> list[str]:
     return [words[place] for place in np.sort(rng.choice(len(words), WORDS // 2, replace=False)).tolist()]
 
 
-def _apart(passages: list[Passage]) -> list[Passage]:
+def apart(passages: list[Passage]) -> list[Passage]:
     """Two of the passages, of different documents where there are such; fewer where there are fewer."""
     first = passages[0].extra.get("source") if passages else None
     other = next((one for one in passages[1:] if one.extra.get("source") != first), None)
     return [*passages[:1], other] if other is not None else passages[:2]
-
-
-def _name_beside(graph: EntityGraph, passage: Passage, other: Passage, seen: set[str]) -> str:
-    """A name of several words that one passage mentions and the other does not, as the text writes it; else ""."""
-    own, theirs = (set(graph.mentions[[graph.passage_rows[one.id]]].indices.tolist()) for one in (passage, other))
-    for column in sorted(own - theirs):
-        written = _spelt(graph.entities[column], passage.content)
-        if " " in written and written.lower() not in seen:
-            return written
-    return ""
-
-
-def _spelt(name: str, text: str) -> str:
-    """A normalised name as a text writes it; "" if the text does not write it so, or it is too short to ask about."""
-    found = written(name, text)
-    return found if len(found) > 3 else ""

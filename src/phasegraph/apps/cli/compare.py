@@ -69,7 +69,7 @@ def compare_and_print(
 ) -> None:
     """Compare the retriever with the other ways, and print tables, three flips explained and a recommendation."""
     to = console()
-    queries, lines = questions_for(path, passages, inspector.index.graph)
+    queries, lines = questions_for(path, passages, inspector.collection.graph)
     for line in lines:
         to.print(line)
     ways = answers_of(inspector, queries)
@@ -125,7 +125,7 @@ def _won_lost(found: Comparison) -> tuple[list[str], list[list[str]]]:
 
 def explained(number: int, flip: Flip, found: Comparison, inspector: Inspector) -> list[str]:
     """A flip in four lines: the question, the passage, its ranks on both sides, and why."""
-    title, text = inspector.read(flip.passage)
+    title, text = inspector.collection.read(flip.passage)
     view = inspector.view(flip.query.text, {})
     row: Mapping[str, Any] = next((one for one in view["rows"] if one["id"] == flip.passage), {"sources": {}})
     ranks = {name: row["sources"].get(name, {}).get("rank") for name in _SOURCES if name in inspector.sources}

@@ -31,8 +31,8 @@ class DemoInspector(Inspector):
     def __init__(self, index: GraphIndex, data: Dataset) -> None:
         self._known = {query.text: vector for query, vector in zip(data.queries, data.query_vectors, strict=True)}
         self._model = lru_cache(maxsize=1)(_installed_model)
-        self._by_words = Inspector(index, "demo")
-        super().__init__(index, "demo", embedder=self._embed, judged=data.queries, questions=tuple(self._known))
+        self._by_words = Inspector(index, "demo", judged=data.queries)
+        super().__init__(index, "demo", embedder=self._embed, judged=data.queries, command="phasegraph demo")
 
     def ask(self, question: object) -> Asked:
         """Ask the sources a question; the bundled questions have stored vectors."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +16,9 @@ from phasegraph.apps.cli.output import (
     OpenPage,
     Port,
     check_outputs,
+    command_of,
     console,
+    file_option,
     load_embedder,
     open_page,
     progress,
@@ -23,9 +26,12 @@ from phasegraph.apps.cli.output import (
 from phasegraph.apps.inspector.inspector import OTHER, OWN, Inspector
 from phasegraph.apps.inspector.server import LOOPBACK, exported, serve
 from phasegraph.errors import InvalidInputError
+from phasegraph.evaluation.datasets import Passage, Query, read_corpus
+from phasegraph.evaluation.own_questions import read_questions
 from phasegraph.evaluation.retrievers import read_judged
 from phasegraph.evaluation.runs import write_text
 from phasegraph.fusion.pipeline import PIPELINE_NAMES, FusionPipeline
+from phasegraph.graph.chunk_graph import ChunkGraph
 from phasegraph.graph.corpus.corpus import opened
 from phasegraph.graph.index.graph_index import GraphIndex
 from phasegraph.retrieval import PIPELINE
@@ -46,9 +52,32 @@ def _pipeline_of(given: str | None, option: str) -> FusionPipeline | None:
     return FusionPipeline.load(given)
 
 
+def _judged_in(path: Path, passages: Sequence[Passage]) -> tuple[Query, ...]:
+    """The judged questions of a file, or of a folder of data; quotes and files need the texts of the passages."""
+    if not passages:
+        return read_judged(path)[0]
+    return read_questions(path / "queries.jsonl" if path.is_dir() else path, passages)
+
+
+def _passages_of(index: GraphIndex | ChunkGraph, corpus: Path | None) -> Sequence[Passage]:
+    """The passages of an index with their texts; a graph of chunks takes them from its corpus, if given."""
+    if isinstance(index, ChunkGraph):
+        return () if corpus is None else read_corpus(corpus)
+    if corpus is not None:
+        raise InvalidInputError("--corpus must be left out: this index has the texts of its passages")
+    return [
+        Passage(one.id, one.title, one.text, {"source": one.metadata.get("source", "")})
+        for one in index.records.values()
+    ]
+
+
 def inspect(
+    context: typer.Context,
     folder: IndexFolder,
     embedder: Embedder = None,
+    corpus: Annotated[
+        Path | None, file_option("The corpus of a graph of chunks, which keeps ids only.", metavar="CORPUS.jsonl")
+    ] = None,
     pipeline: Annotated[
         str | None,
         typer.Option(
@@ -59,7 +88,9 @@ def inspect(
     judged: Annotated[
         Path | None,
         typer.Option(
-            help="Judged questions (JSONL, or a folder with queries.jsonl), to show which of them a setting gains."
+            exists=True,
+            help="Judged questions (JSONL, or a folder with queries.jsonl): the page stars the passages that answer "
+            "them, and shows which questions a setting gains.",
         ),
     ] = None,
     ask: Annotated[str | None, typer.Option(metavar="QUESTION", help="With --export: the question to answer.")] = None,
@@ -81,16 +112,17 @@ def inspect(
         raise InvalidInputError("--ask and --export go together: --export page.html --ask QUESTION")
     check_outputs(export=export)
     index = opened(folder)
-    if not isinstance(index, GraphIndex):
-        raise InvalidInputError(f"{folder}: inspect shows indexes with an entity graph; this one is a graph of chunks")
+    passages = () if judged is None and corpus is None else _passages_of(index, corpus)
     kept = folder / PIPELINE
     inspector = Inspector(
         index,
         folder.resolve().name,
         embedder=load_embedder(embedder),
+        passages=passages,
         pipeline=_pipeline_of(pipeline or (str(kept) if kept.is_file() else None), "--pipeline"),
         compared=_pipeline_of(compare, "--compare"),
-        judged=() if judged is None else read_judged(judged)[0],
+        judged=() if judged is None else _judged_in(judged, passages),
+        command=command_of(context) if host in LOOPBACK else "",
     )
     to = console()
     if export is not None:

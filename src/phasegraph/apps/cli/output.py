@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import shlex
 import sys
 import webbrowser
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -196,6 +197,22 @@ def check_heeded(context: typer.Context, option: str, heeded: Collection[str]) -
         source = context.get_parameter_source(name)
         if name not in heeded and source is not None and source.name == "COMMANDLINE":
             raise typer.BadParameter(f"{parameter.opts[0]} must be left out with {option}")
+
+
+def command_of(context: typer.Context) -> str:
+    """The command line that runs this command again, as a shell reads it."""
+    parts = ["phasegraph", str(context.info_name)]
+    for parameter in context.command.params:
+        source, value = context.get_parameter_source(parameter.name or ""), context.params.get(parameter.name or "")
+        if source is None or source.name != "COMMANDLINE" or value is None:
+            continue
+        if parameter.param_type_name == "argument":
+            parts.append(str(value))
+        elif isinstance(value, bool):
+            parts.append(parameter.opts[0] if value else parameter.secondary_opts[0])
+        else:
+            parts += [parameter.opts[0], str(value)]
+    return shlex.join(parts)
 
 
 def show_table(

@@ -15,6 +15,7 @@ from phasegraph.apps.cli.output import (
     OpenPage,
     Port,
     check_heeded,
+    command_of,
     console,
     embed_with,
     load_model,
@@ -25,7 +26,8 @@ from phasegraph.apps.cli.output import (
 from phasegraph.apps.cli.reading import ReadableFiles, embedded, read_and_tell
 from phasegraph.apps.inspector.inspector import Inspector
 from phasegraph.apps.inspector.server import check_installed, serve
-from phasegraph.evaluation.own_questions import starters
+from phasegraph.evaluation.natural_questions import natural_questions
+from phasegraph.evaluation.own_questions import read_questions
 from phasegraph.graph.index.graph_index import GraphIndex
 
 WITHOUT_MODEL = "without --embedder, answers come from words and the graph; --embedder minilm adds vectors"
@@ -37,7 +39,7 @@ Questions = Annotated[
         metavar="QUESTIONS.jsonl",
         exists=True,
         dir_okay=False,
-        help="With --compare: your judged questions. Default: questions made from the files.",
+        help="Your judged questions. Default: questions made from the files.",
         show_default=False,
     ),
 ]
@@ -68,14 +70,13 @@ def try_out(
 ) -> None:
     """Read your files, build a graph over them, and explain the answers to your questions on a local page.
 
-    No model and no network is needed. With --embedder, passages are also found by their vectors.
+    No model and no network is needed. With --embedder, passages are also found by their vectors. With judged questions,
+    the page stars the passages that answer them.
 
     With --compare, no page opens: the command says whether phasegraph finds more than your retriever does.
     """
     if compare is not None:
         check_heeded(context, "--compare", {"files", "questions", "compare", "embedder", "out"})
-    elif questions is not None:
-        raise typer.BadParameter(f"the questions {questions} need --compare MODULE:OBJECT")
     else:
         check_installed()
     retriever = None if compare is None else load_object(compare, "--compare")
@@ -96,7 +97,9 @@ def try_out(
         index,
         files.resolve().name,
         embedder=None if model is None else embed_with(model),
-        questions=starters(passages, index.graph) if compare is None else (),
+        judged=read_questions(questions, passages) if questions is not None and compare is None else (),
+        made=natural_questions(passages, index.graph) if compare is None else (),
+        command=command_of(context),
     )
     if compare is not None:
         compare_and_print(compare, retriever, questions, passages, inspector)

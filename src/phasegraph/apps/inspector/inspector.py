@@ -18,19 +18,21 @@ from phasegraph._support.serialization import encode_document
 from phasegraph._support.validation import check_keys, check_query
 from phasegraph.acceptance import AcceptancePolicy
 from phasegraph.acceptance.confidence import Confidence
+from phasegraph.apps.inspector.collection import Collection
 from phasegraph.errors import InvalidInputError, InvalidTypeError
-from phasegraph.evaluation.datasets import Query
+from phasegraph.evaluation.datasets import Passage, Query
 from phasegraph.fusion.context import Context
 from phasegraph.fusion.pipeline import KIND, VERSION, FusionPipeline
+from phasegraph.graph.chunk_graph import ChunkGraph
 from phasegraph.graph.flat import LexicalSource, VectorSource
 from phasegraph.graph.index.graph_index import GraphIndex
-from phasegraph.graph.walk.source import GraphSource
 from phasegraph.graph.walk.walker import Embedder
 from phasegraph.lexical import read_hits, tokenizer_of
 from phasegraph.ranking import Ranking
 from phasegraph.reports import SourceReport
 from phasegraph.result import Result, view_of
 from phasegraph.retrieval.payloads import Payloads
+from phasegraph.sentences import label_of, path_labels, standings, tell
 from phasegraph.sources.gatherer import Gatherer
 from phasegraph.sources.settings import SourceSettings
 
@@ -44,6 +46,10 @@ LONGEST = 4000
 """Maximum length of a question, in characters."""
 MOST_FOUND = 20
 """Maximum number of passages that a search by text returns."""
+MOST_OFFERED = 8
+"""Questions that the start page offers."""
+UNLIKELY = 0.2
+"""Below this confidence, the page says that the answer is probably not in the collection."""
 _SETTINGS = ("pipeline", "weights", "thresholds", "final", "common", "confidence", "k")
 
 
@@ -62,46 +68,60 @@ class Inspector:
 
     Parameters
     ----------
-    index : GraphIndex
+    index : GraphIndex or ChunkGraph
         Its sources are ``graph``, ``lexical`` if it has an index of words, and ``vector`` if there is an `embedder`.
     name : str
         Title of the page.
     embedder : callable, optional
         Function from question to vector. Without it, the walk starts from names and words.
+    passages : sequence of Passage
+        The texts of a graph of chunks, which keeps ids only.
     pipeline : FusionPipeline, optional
         Default: the default pipeline. Sources that its weights do not name are shown but not fused.
     compared : FusionPipeline, optional
         A second pipeline to choose on the page.
     judged : sequence of Query
-        Questions for :meth:`flips`.
-    questions : sequence of str
-        Example questions of the start page.
+        Questions for the start page and for :meth:`flips`; their passages are starred in answers.
+    made : sequence of Query
+        Questions made from the passages, for the start page after the judged questions.
+    command : str
+        The command to run again if the page loses its server; "" if the page must not know.
 
     Raises
     ------
     InvalidInputError
-        If there is an embedder and the index has no embeddings, or a pipeline's weights name no source of the index.
+        If there is an embedder and the index has no embeddings, or a graph of chunks with neither embedder nor
+        passages, or a pipeline's weights name no source of the index.
     """
 
     def __init__(
         self,
-        index: GraphIndex,
+        index: GraphIndex | ChunkGraph,
         name: str,
         *,
         embedder: Embedder | None = None,
+        passages: Sequence[Passage] = (),
         pipeline: FusionPipeline | None = None,
         compared: FusionPipeline | None = None,
         judged: Sequence[Query] = (),
-        questions: Sequence[str] = (),
+        made: Sequence[Query] = (),
+        command: str = "",
     ) -> None:
-        graph = index.graph
+        self.collection = Collection.of(index, passages)
+        graph = self.collection.graph
         if embedder is not None and graph.embeddings is None:
             raise InvalidInputError(
                 "--embedder needs an index with embeddings (phasegraph index --embeddings); this one has none"
             )
+        if isinstance(index, ChunkGraph) and embedder is None and graph.lexical is None:
+            raise InvalidInputError(
+                "a graph of chunks needs --embedder or --corpus, because the walk starts from the nearest chunks"
+            )
         once = None if embedder is None else lru_cache(maxsize=256)(embedder)
-        self.index, self.name, self.judged, self.questions = index, name, tuple(judged), tuple(questions)
-        self.sources: dict[str, Any] = {"graph": GraphSource(graph, embedder=once).prepare()}
+        self.name, self.judged, self.made, self.command = name, tuple(judged), tuple(made), command
+        self._gold = {query.text.strip(): query for query in (*self.made, *self.judged)}
+        self._seeding = ("vector",) * (once is not None) + ("lexical",) * (isinstance(index, ChunkGraph) and not once)
+        self.sources: dict[str, Any] = {"graph": self.collection.walker(once, self._seeding)}
         if graph.lexical is not None:
             self.sources["lexical"] = LexicalSource(graph)
         if once is not None:
@@ -110,11 +130,9 @@ class Inspector:
         named = {OWN: own} | ({} if compared is None else {OTHER: compared})
         for one in named.values():
             self._check(one)
-        self.pipelines = named | {
-            preset: made for preset in PRESETS if self._fits(made := FusionPipeline.named(preset))
-        }
+        self.pipelines = named | {preset: one for preset in PRESETS if self._fits(one := FusionPipeline.named(preset))}
         self._gatherer = Gatherer(
-            {one: SourceSettings(limit=LIMIT, depends_on=("vector",) * self._waits(one)) for one in self.sources},
+            {one: SourceSettings(limit=LIMIT, depends_on=self._seeding * (one == "graph")) for one in self.sources},
             timeout=None,
         )
         self._asked: OrderedDict[str, Asked] = OrderedDict()
@@ -122,9 +140,6 @@ class Inspector:
         self._all: tuple[str, dict[str, Ranking]] = ("", {})
         self._turn, self._judging = Lock(), Lock()
         self._tokenize = tokenizer_of("english" if graph.lexical is None else graph.lexical.tokenizer)
-
-    def _waits(self, name: str) -> bool:
-        return name == "graph" and "vector" in self.sources
 
     def _fits(self, pipeline: FusionPipeline) -> bool:
         return pipeline.weights is None or any(pipeline.weights.get(name, 0) > 0 for name in self.sources)
@@ -140,17 +155,18 @@ class Inspector:
     # Data of the start page.
 
     def about(self) -> dict[str, Any]:
-        """Describe the index: passages, sources with colours, pipelines with settings, and judged questions."""
+        """Describe the index: its size, sources with colours, pipelines with settings, and questions to begin with."""
+        offered = [*((one, True) for one in self.judged), *((one, False) for one in self.made)]
         return {
             "name": self.name,
-            "passages": len(self.index.graph.passages),
-            "entities": len(self.index.graph.entities),
+            "size": self.collection.size,
             "sources": [{"name": one, "colour": colour} for one, colour in source_colours(self.sources).items()],
-            "no_vectors": self.index.graph.embeddings is not None and "vector" not in self.sources,
+            "no_vectors": self.collection.graph.embeddings is not None and "vector" not in self.sources,
             "limit": LIMIT,
             "pipelines": {name: _settings_of(one) for name, one in self.pipelines.items()},
             "judged": len(self.judged),
-            "questions": list(self.questions),
+            "questions": [{"text": one.text, "judged": judged} for one, judged in offered[:MOST_OFFERED]],
+            "command": self.command,
         }
 
     # Asking and deciding.
@@ -172,7 +188,7 @@ class Inspector:
     def _gather(self, question: str, *, paths: bool = True) -> Asked:
         found = self._gatherer.gather(self.sources, question)
         rankings = tuple(self._with_records(one, paths) for one in found.rankings)
-        words = read_hits(question, rankings, self._content)
+        words = read_hits(question, rankings, self.collection.content)
         context = Context(
             query=question, now=time.time(), words=words, embeddings=self._embeddings,
             metadata_of=lambda record: {"title": record.title, **record.metadata}, text_of=lambda record: record.text,
@@ -181,20 +197,11 @@ class Inspector:
 
     def _with_records(self, ranking: Ranking, paths: bool) -> Ranking:
         """Add the passages as payloads; compute the paths now, because a lazy path keeps the whole walk in memory."""
-        records = [self.index.records.get(name) for name in ranking.ids]
+        records = [self.collection.records.get(name) for name in ranking.ids]
         return replace(ranking, payloads=Payloads(ranking.ids, records, dict(ranking.payloads) if paths else {}))
 
-    def _content(self, name: str) -> str:
-        record = self.index.records.get(name)
-        return "" if record is None else record.content
-
-    def read(self, name: str) -> tuple[str, str]:
-        """Title and text of a passage; "" for an unknown id."""
-        record = self.index.records.get(name)
-        return ("", "") if record is None else (record.title, record.text)
-
     def _embeddings(self, ids: Sequence[str]) -> Any:
-        graph = self.index.graph
+        graph = self.collection.graph
         if graph.embeddings is None:
             raise InvalidInputError("selection by redundancy needs an index with embeddings")
         return np.asarray(graph.embeddings[[graph.passage_rows[name] for name in ids]], dtype=np.float64)
@@ -245,14 +252,48 @@ class Inspector:
         return result, plain.decide(given, asked.context, reports=asked.reports, k=len(result.candidates))
 
     def view(self, question: object, settings: object) -> dict[str, Any]:
-        """Like :func:`phasegraph.result.view_of`, with ``pipeline``, ``settings`` and the reason for the weights."""
+        """Like :func:`phasegraph.result.view_of`, told in sentences, with what only the inspector knows.
+
+        ``pipeline``, ``settings``, ``why_weights``; ``unlikely``, whether the answer is probably not in the collection;
+        ``gold``, if the question is judged: for each hop its ``passages`` and whether it is ``found``; ``missed``: a
+        passage of each other hop, with ``label``, ``text`` and ``why``. Walks also have ``relations``.
+        """
         pipeline, asked = self.settled(settings), self.ask(question)
         result, everything = self.decide(asked, pipeline)
-        found = view_of(result, asked.question, everything=everything, rankings=asked.rankings, read=self.read)
+        read = self.collection.read
+        found = tell(view_of(result, asked.question, everything=everything, rankings=asked.rankings, read=read))
+        for row in found["rows"]:
+            if row["walk"] is not None:
+                row["walk"]["relations"] = self.collection.relations(row["walk"]["path"])
+        confidence = found["confidence"]
         return found | {
             "pipeline": dict(settings).get("pipeline", OWN) if isinstance(settings, Mapping) else OWN,
             "settings": _settings_of(pipeline),
             "why_weights": _why_weights(pipeline, result),
+            "unlikely": confidence is not None and confidence < UNLIKELY,
+            **self._judgement(asked.question, found["rows"]),
+        }
+
+    def _judgement(self, question: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Which hops of a judged question the answer has, and where a passage of each other hop is."""
+        query = self._gold.get(question)
+        hops = [] if query is None else query.judgement.hops
+        answer = {row["id"] for row in rows if row["position"]}
+        places = {row["id"]: place for place, row in enumerate(rows, start=1)}
+        missed = []
+        for hop in hops:
+            if answer.isdisjoint(hop):
+                name = min(hop, key=lambda one: places.get(one, len(places) + 1))
+                title, text = self.collection.read(name)
+                why = f"No source has it among its first {LIMIT}."
+                if name in places:
+                    ranks = {source: one["rank"] for source, one in rows[places[name] - 1]["sources"].items()}
+                    why = f"Number {places[name]} of {len(rows)} candidates: {', '.join(standings(ranks))}."
+                missed.append({"id": name, "label": label_of(name, title, text), "text": text, "why": why})
+        return {
+            "gold": [{"passages": list(hop), "found": not answer.isdisjoint(hop)} for hop in hops],
+            "made": query is not None and query not in self.judged,
+            "missed": missed,
         }
 
     # Why not this passage?
@@ -262,8 +303,8 @@ class Inspector:
         if not isinstance(needle, str) or not needle.strip():
             raise InvalidInputError("give the id of a passage, or words of its title or text")
         text = needle.strip()
-        records = self.index.records
-        if text in records:
+        records = self.collection.records
+        if text in self.collection.graph.passage_rows:
             return [self._named(text)]
         low, found = text.lower(), []
         for record in records.values():
@@ -274,19 +315,20 @@ class Inspector:
         return found
 
     def _named(self, name: str) -> dict[str, str]:
-        title, text = self.read(name)
-        return {"id": name, "title": title, "text": text}
+        title, text = self.collection.read(name)
+        return {"id": name, "title": title, "text": text, "label": label_of(name, title, text)}
 
     def why_not(self, question: object, settings: object, name: object) -> dict[str, Any]:
         """Explain a passage's place: its rank in each source among all passages, its fused value, and what it lacks."""
-        if not isinstance(name, str) or name not in self.index.records:
+        if not isinstance(name, str) or name not in self.collection.graph.passage_rows:
             raise InvalidInputError(f"there is no passage {name!r:.80}")
         pipeline, asked = self.settled(settings), self.ask(question)
         result, everything = self.decide(asked, pipeline)
         there = {one.source: one for one in asked.rankings}
         sources = {one: self._standing(asked, one, there.get(one), name) for one in self.sources}
         words = list(dict.fromkeys(self._tokenize(asked.question)))
-        held = set(self._tokenize(self._content(name)))
+        words = words if name in self.collection.records else []
+        held = set(self._tokenize(self.collection.content(name)))
         lines = _verdict(name, result, everything)
         return self._named(name) | {
             "sources": sources,
@@ -307,7 +349,8 @@ class Inspector:
         if source == "graph":
             steps = whole.payloads.get(name)
             path = getattr(steps, "path", ())
-            state["walk"] = [[one.kind, one.name] for one in path] if row is not None else []
+            steps = [[one.kind, one.name] for one in path] if row is not None else []
+            state["walk"] = path_labels(steps, self.collection.read)
         if row is None:
             why = {"lexical": "the passage has no word of the question", "graph": "the walk does not reach it"}
             return state | {"said": why.get(source, whole.reason or "the source does not rank it")}
@@ -355,7 +398,7 @@ class Inspector:
             totals = [totals[0] + len(gold), totals[1] + len(had), totals[2] + len(has)]
             for names, where in ((has - had, gained), (had - has, lost)):
                 if names:
-                    told = [{"id": name, "title": self.read(name)[0]} for name in sorted(names)]
+                    told = [{"id": name, "title": self.collection.read(name)[0]} for name in sorted(names)]
                     where.append({"id": query.id, "question": query.text, "passages": told})
         return {
             "questions": len(self.judged), "k": new.k, "k_before": old.k, "gold": totals[0],

@@ -272,7 +272,7 @@ def _app(inspector: Inspector) -> Starlette:
 def exported(inspector: Inspector, question: object, settings: object, other: object = None) -> str:
     """The answer to one question as one offline page; `other` are settings to compare with."""
     data = {
-        "about": inspector.about(),
+        "about": inspector.about() | {"command": "", "questions": []},
         "view": inspector.view(question, settings),
         "other": None if other is None else inspector.view(question, other),
     }

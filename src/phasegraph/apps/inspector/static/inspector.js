@@ -5,9 +5,10 @@
   const offline = held ? JSON.parse(held.textContent) : null;
   const at = (id) => document.getElementById(id);
   const state = {
-    about: null, question: "", view: null, other: null, otherName: "", selected: null, open: new Set(),
-    settings: { pipeline: "own" }, flipped: false, graph: null, round: 0,
+    about: null, question: "", view: null, other: null, base: null, otherName: "", selected: null, open: new Set(),
+    details: new Set(), settings: { pipeline: "own" }, flipped: false, graph: null, round: 0, tab: null, pushed: 0,
   };
+  const narrow = () => matchMedia("(max-width:900px)").matches;
 
   // Characters that are not seen, or turn the direction of others, are named.
   const HIDDEN = /[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Zl}\p{Zp}]/gu;
@@ -33,6 +34,14 @@
     value === null || value === undefined ? "–" : Number(value.toPrecision(digits + 1)).toString();
   const signed = (value) => (value === null || value === undefined ? "–" : (value < 0 ? "−" : "+") + Math.abs(value).toFixed(3));
   const percent = (share) => `${Math.round(100 * share)} %`;
+  function shares(values) { // whole per cents that add to 100: the largest remainders are rounded up
+    const total = values.reduce((sum, one) => sum + one, 0);
+    const exact = values.map((one) => (total ? (100 * one) / total : 0)), whole = exact.map(Math.floor);
+    const order = exact.map((one, place) => [whole[place] - one, place]).sort((one, two) => one[0] - two[0]);
+    const left = total ? 100 - whole.reduce((sum, one) => sum + one, 0) : 0;
+    for (const [, place] of order.slice(0, left)) whole[place] += 1;
+    return whole;
+  }
   const colour = (name) => (state.about.sources.find((one) => one.name === name) || { colour: "#6f6f6f" }).colour;
   const dot = (name) => h("span", { class: "dot", style: { background: colour(name) } });
 
@@ -44,24 +53,71 @@
     token = value;
     try { sessionStorage.setItem("phasegraph-token", value); } catch { /* kept for this page alone */ }
   }
-  const given = new Map([...location.hash.matchAll(/[#&](token|question)=([^&]*)/g)].map(([, name, text]) => {
-    let said = text;
-    try { said = decodeURIComponent(said); } catch { /* it stands there as it is */ }
-    return [name, said];
-  }));
-  if (given.has("token")) {
-    keepToken(given.get("token"));
+  function addressed() { // what the part after # says: it stays in the browser
+    return new Map([...location.hash.matchAll(/[#&](token|question|settings|other)=([^&]*)/g)].map(([, name, text]) => {
+      let said = text;
+      try { said = decodeURIComponent(said); } catch { /* it stands there as it is */ }
+      return [name, said];
+    }));
+  }
+  function address() {
+    const parts = [["question", state.question]];
+    if (edited()) parts.push(["settings", JSON.stringify(state.settings)]);
+    else if (state.settings.pipeline !== "own") parts.push(["settings", JSON.stringify({ pipeline: state.settings.pipeline })]);
+    if (state.otherName) parts.push(["other", state.otherName]);
+    return `#${parts.map(([name, value]) => `${name}=${encodeURIComponent(value)}`).join("&")}`;
+  }
+  const edited = () => Object.keys(state.settings).length > 1;
+  function note(fresh) { // a step that the back button takes back; quick moves of one slider are one step
+    if (offline || !state.question || location.hash === address()) return;
+    const soon = !fresh && performance.now() - state.pushed < 1500;
+    history[soon ? "replaceState" : "pushState"](null, "", address());
+    state.pushed = fresh ? -9999 : performance.now();
+  }
+  async function restore() { // what the address says is shown
+    const given = addressed(), question = given.get("question");
+    let settings = { pipeline: "own" };
+    try { if (given.has("settings")) settings = { ...settings, ...JSON.parse(given.get("settings")) }; } catch { say("The settings in the address cannot be read.", true); }
+    Object.assign(state, { settings, otherName: given.get("other") || "" });
+    if (!question) { home(); return; }
+    fill("weights");
+    await ask(question, false);
+  }
+  function home() {
+    Object.assign(state, { question: "", view: null, other: null, base: null, selected: null, why: null, settings: { pipeline: "own" }, otherName: "" });
+    at("main").hidden = true;
+    at("question").value = "";
+    showStart();
+  }
+  const first = addressed();
+  if (first.has("token")) {
+    keepToken(first.get("token"));
     history.replaceState(null, "", location.pathname);
+  }
+  const recentKey = () => `phasegraph-recent:${state.about.name}`;
+  function recent() {
+    try { return JSON.parse(localStorage.getItem(recentKey()) || "[]").filter((one) => typeof one === "string"); } catch { return []; }
+  }
+  function remember(question) {
+    try { localStorage.setItem(recentKey(), JSON.stringify([question, ...recent().filter((one) => one !== question)].slice(0, 8))); } catch { /* it is not kept */ }
+    fill("recent-list", recent().map((one) => h("option", { value: one })));
   }
   async function call(path, body) {
     const headers = token ? { Authorization: `Bearer ${token}` } : {};
     const options = body === undefined ? { headers }
       : { method: "POST", headers: { ...headers, "Content-Type": "application/json" }, body: JSON.stringify(body) };
-    const response = await fetch(`api/${path}`, options);
+    let response;
+    try { response = await fetch(`api/${path}`, options); } catch { lost(); throw new Error("The server does not answer."); }
+    at("lost").hidden = true;
     if (response.ok) return response;
     const said = await response.json().catch(() => ({ error: `the server answered ${response.status}` }));
     if (response.status === 401) { at("token-form").hidden = false; at("token").focus(); }
     throw new Error(said.error);
+  }
+  function lost() { // what to run again, on the port of this page
+    const command = (state.about && state.about.command) || "phasegraph inspect FOLDER";
+    at("command").textContent = visible(/ --port[ =]/.test(command) || !location.port ? command : `${command} --port ${location.port}`);
+    at("lost").hidden = false;
   }
   const json = async (path, body) => (await call(path, body)).json();
   const told = (task) => task.catch((error) => say(error.message, true));
@@ -70,28 +126,33 @@
     if (!state.otherName) return null;
     return { pipeline: state.otherName, ...(state.settings.k === undefined ? {} : { k: state.settings.k }) };
   }
-  async function ask(question) {
-    const round = ++state.round, fresh = question !== state.question;
+  async function ask(question, push = true) {
+    const round = ++state.round, fresh = question !== state.question || !state.view;
     if (fresh) say("Asking…");
-    const other = compared();
-    const [view, beside] = await Promise.all([
-      json("ask", { question, settings: state.settings }), other ? json("ask", { question, settings: other }) : null]);
+    const other = compared(), plain = { pipeline: state.settings.pipeline };
+    const known = state.base && state.base.question === question && state.base.pipeline === plain.pipeline ? state.base : null;
+    const [view, beside, base] = await Promise.all([json("ask", { question, settings: state.settings }),
+      other ? json("ask", { question, settings: other }) : null,
+      edited() ? known || json("ask", { question, settings: plain }) : null]);
     if (round !== state.round) return; // a later one is under way
-    Object.assign(state, { question, view, other: beside });
+    Object.assign(state, { question, view, other: beside, base: edited() ? base : view });
     if (fresh) {
       state.selected = null;
       state.open.clear();
+      state.details.clear();
       fill("found"); fill("why");
       at("question").value = question;
+      remember(question);
     }
+    if (push) note(fresh);
     show(fresh);
     if (!fresh && state.why) await told(whyNot(state.why));
   }
   let waiting = 0;
-  function decideAgain() { // while a slider moves, once in a while
+  function decideAgain(push = true) { // while a slider moves, once in a while
     clearTimeout(waiting);
     waiting = setTimeout(() => {
-      told(ask(state.question));
+      told(ask(state.question, push));
       if (state.flipped) told(flip());
     }, 60);
   }
@@ -105,40 +166,61 @@
     say("");
     if (fresh || !at("weights").querySelector("input")) showSettings();
     followSettings();
-    showSummary(); showAnswers(); showLists(); showWalk(fresh);
+    showSummary(); showAnswers(); showLists();
+    if (state.tab === null && !narrow()) openTab("walk"); else showWalk();
     if (key) {
       const again = [...document.querySelectorAll("[data-key]")].find((one) => one.dataset.key === key);
       if (again) again.focus({ preventScroll: true });
     }
   }
+  function showStart() {
+    const about = state.about, listed = (title, questions, more) => (questions.length ? [h("h3", null, title),
+      h("ul", null, questions.map((question) => h("li", null, h("button", { type: "button", class: "passage", on: { click: () => told(ask(question)) } }, h("bdi", null, question))))), more] : []);
+    const offered = (judged) => about.questions.filter((one) => one.judged === judged).map((one) => one.text);
+    const forget = h("button", { type: "button", class: "small", on: { click: () => { try { localStorage.removeItem(recentKey()); } catch { /* nothing was kept */ } showStart(); } } }, "Forget them");
+    fill("starters", listed("Judged questions", offered(true)), listed("Made from the passages", offered(false)), listed("Asked before in this browser", recent(), forget));
+    fill("recent-list", recent().map((one) => h("option", { value: one })));
+    at("start-card").hidden = Boolean(state.view);
+  }
 
-  const titleOf = (id) => (state.view.passages[id] || (state.other && state.other.passages[id]) || { title: "" }).title || id;
-  const textOf = (id) => (state.view.passages[id] || (state.other && state.other.passages[id]) || { text: "" }).text;
+  const rowOf = (id) => state.view.rows.find((row) => row.id === id) || (state.other && state.other.rows.find((row) => row.id === id));
+  const texts = (id) => state.view.passages[id] || (state.other && state.other.passages[id]) || { title: "", text: "" };
+  const labelOf = (id) => { const row = rowOf(id); return row ? row.label : texts(id).title || id; };
+  const textOf = (id) => texts(id).text;
+  const isGold = (id) => state.view.gold.some((hop) => hop.passages.includes(id));
+  const star = (id) => (isGold(id) ? h("span", { class: "star", title: state.view.made ? "the question was made from this passage" : "judged to answer the question" }, "★ ", h("span", { class: "unseen" }, "gold: ")) : null);
 
   function passage(id, where) {
-    const title = titleOf(id);
-    return h("span", null,
+    const label = labelOf(id);
+    return h("span", null, star(id),
       h("button", { type: "button", class: "passage", "aria-pressed": String(state.selected === id),
-        data: { key: `${where}:${id}` }, on: { click: () => select(id) } }, h("bdi", null, title)),
-      title === id ? null : [" ", h("span", { class: "id" }, h("bdi", null, id))]);
+        data: { key: `${where}:${id}` }, on: { click: () => select(id) } }, h("bdi", null, label)),
+      label === id ? null : [" ", h("span", { class: "id" }, h("bdi", null, id))]);
   }
   function select(id) { state.selected = state.selected === id ? null : id; show(false); }
 
   function showSummary() {
     const view = state.view, count = view.rows.filter((row) => row.position).length;
+    const found = view.gold.filter((hop) => hop.found).length;
+    at("gold").hidden = !view.gold.length;
+    at("gold").textContent = view.gold.length ? `★ ${view.made ? "made from" : "gold"} ${found} of ${view.gold.length}` : "";
+    at("edited").hidden = !edited();
+    at("edited").textContent = visible(`${nameOf(state.settings.pipeline)}, edited`);
+    at("banner").hidden = !view.unlikely;
+    if (view.unlikely) {
+      fill("banner", h("b", null, "Probably not in this collection"),
+        `The confidence that these passages hold an answer is ${view.confidence.toFixed(2)}. They are only the nearest passages.`);
+    }
     const facts = [h("span", null, h("b", null, count), ` of ${view.rows.length} candidates`)];
     if (view.confidence !== null) {
       facts.push(h("span", { title: view.confidence_said }, "confidence ",
         h("meter", { min: 0, max: 1, value: view.confidence, "aria-label": "confidence" }), " ",
         h("b", null, view.confidence.toFixed(2))));
     }
-    facts.push(h("span", null, "rule ", h("b", null, view.settings.rule)));
-    const fused = view.sources.filter((one) => one.weight !== null);
-    fill("summary", h("div", { class: "facts" }, facts),
+    const fused = view.sources.filter((one) => one.weight !== null), parts = shares(fused.map((one) => one.weight));
+    fill("summary", h("div", { class: "facts" }, facts, fused.map((one, place) => h("span", null, dot(one.name), `${one.name} ${parts[place]} %`))),
       view.warnings.map((line) => h("p", { class: "warn" }, `Warning: ${line}`)),
-      count ? null : h("p", { class: "warn" }, `No passage: ${view.why_empty}.`),
-      h("div", { class: "legend" }, fused.map((one) => h("span", null, dot(one.name), `${one.name} × ${one.weight.toFixed(3)}`)),
-        h("span", null, "faded: takes away")));
+      count ? null : h("p", { class: "warn" }, `No passage: ${view.why_empty}.`));
   }
 
   function bars(rows, names) {
@@ -170,18 +252,27 @@
     const names = view.sources.filter((one) => one.weight !== null).map((one) => one.name);
     const bar = bars(rows, names);
     const before = against && new Map(against.rows.map((row) => [row.id, row.position]));
-    return h("ol", { class: "answers" }, rows.map((row) => {
-      const was = before && before.get(row.id);
-      const moved = !before ? null : !was ? h("span", { class: "move up" }, "new")
-        : was > row.position ? h("span", { class: "move up" }, `▲ ${was - row.position}`)
-        : was < row.position ? h("span", { class: "move down" }, `▼ ${row.position - was}`) : null;
-      const on = state.selected === row.id;
-      return h("li", { class: on && "on" },
-        h("span", { class: "place" }, String(row.position), moved),
-        h("div", null, passage(row.id, where), h("p", { class: "text" }, h("bdi", null, textOf(row.id))), bar(row)),
-        h("span", { class: "score" }, row.score.toFixed(4), h("small", { title: "the rule's value" }, number(row.fused))),
-        on ? detail(view, row, names) : null);
-    }));
+    const mark = (row) => {
+      if (!before) return null;
+      const was = before.get(row.id);
+      if (!was) return h("span", { class: "move up" }, "▲ new");
+      if (was === row.position) return null;
+      return h("span", { class: `move ${was > row.position ? "up" : "down"}`, title: `was ${was}` }, `${was > row.position ? "▲" : "▼"} ${Math.abs(was - row.position)}`);
+    };
+    const listed = rows.map((row) => {
+      const on = state.selected === row.id, key = `${where}:${row.id}`;
+      const more = h("details", { class: "more", open: on || state.details.has(key) },
+        h("summary", { data: { key: `more:${key}` } }, "Details"), detail(view, row, names));
+      more.addEventListener("toggle", () => { if (more.open && !on) state.details.add(key); if (!more.open) state.details.delete(key); });
+      return h("li", { class: [on ? "on" : "", isGold(row.id) ? "gold" : ""].join(" ").trim() || null },
+        h("span", { class: "place" }, String(row.position), mark(row)),
+        h("div", null, passage(row.id, where), h("p", { class: "why" }, row.why), h("p", { class: "text" }, h("bdi", null, textOf(row.id))), bar(row), more));
+    });
+    const ghosts = view.missed.map((one) => h("li", { class: "ghost" }, h("span", { class: "place star" }, "☆"), h("div", null,
+      h("span", null, h("b", null, h("bdi", null, one.label)), " ", h("span", { class: "id" }, h("bdi", null, one.id)), " ", h("span", { class: "tag" }, "missed")),
+      h("p", { class: "why" }, one.why), h("p", { class: "text" }, h("bdi", null, one.text)),
+      h("button", { type: "button", class: "small", on: { click: () => { openTab("why"); told(whyNot(one.id)); } } }, "Why not?"))));
+    return h("ol", { class: view.unlikely ? "answers unlikely" : "answers" }, listed, ghosts);
   }
 
   function detail(view, row, names) {
@@ -191,19 +282,24 @@
       return h("tr", null, h("td", { class: "l" }, dot(name), name), h("td", { title: one.rank === null ? "not returned" : null }, one.rank === null ? "–" : number(one.rank)),
         h("td", null, number(one.raw), h("small", null, number(one.calibrated))), h("td", null, weight.toFixed(3)), h("td", null, signed(one.contribution)));
     });
-    const further = row.bonus || row.prior !== 1 ? h("p", { class: "hint" }, `Bonus ${signed(row.bonus)}, priors multiply by ${number(row.prior)}.`) : null;
-    return h("div", { class: "scroll detail" }, h("table", null, head("source", "rank", ["raw", h("br"), "calibrated"], "weight", "contribution"), h("tbody", null, lines)), further);
+    const further = row.bonus || row.prior !== 1 ? ` Bonus ${signed(row.bonus)}, priors multiply by ${number(row.prior)}.` : "";
+    return h("div", { class: "scroll" }, h("p", { class: "hint" }, `Score ${row.score === null ? "–" : row.score.toFixed(4)}, from the fused value ${number(row.fused)} (rule ${view.settings.rule}).${further}`),
+      h("table", null, head("source", "rank", ["raw", h("br"), "calibrated"], "weight", "contribution"), h("tbody", null, lines)));
   }
   const head = (first, ...names) => h("thead", null, h("tr", null, h("th", { class: "l" }, first), names.map((name) => h("th", null, name))));
 
   function showAnswers() {
-    if (!state.other) { fill("answers", answers(state.view, null, "answer")); return; }
+    if (!state.other) {
+      fill("answers", edited() && state.base ? h("p", { class: "hint" }, `▲ ▼ against ${nameOf(state.settings.pipeline)}`) : null,
+        answers(state.view, edited() ? state.base : null, "answer"));
+      return;
+    }
     const gone = (one, two) => one.rows.filter((row) => row.position && !two.rows.some((other) => other.id === row.id && other.position)).length;
     const named = (view) => `${nameOf(view.pipeline)}, rule ${view.settings.rule}`;
-    fill("answers", h("p", { class: "hint" }, `Only in the one shown: ${gone(state.view, state.other)}; only in the other: ${gone(state.other, state.view)}. Arrows: against the other.`),
+    fill("answers", h("p", { class: "hint" }, `Only in the one shown: ${gone(state.view, state.other)}; only in the other: ${gone(state.other, state.view)}. ▲ ▼ against the other.`),
       h("div", { class: "columns" },
-        h("div", null, h("h3", null, `Shown: ${named(state.view)}`), answers(state.view, state.other, "answer")),
-        h("div", null, h("h3", null, `Compared: ${named(state.other)}`), answers(state.other, state.view, "other"))));
+        h("div", null, h("h3", null, `Shown: ${named(state.view)}${edited() ? ", edited" : ""}`), answers(state.view, state.other, "answer")),
+        h("div", null, h("h3", null, `Compared: ${named(state.other)}`), answers({ ...state.other, missed: [] }, state.view, "other"))));
   }
 
   function showLists() {
@@ -213,6 +309,7 @@
       .map(([one, two, part]) => `${one} and ${two} ${percent(part)} / ${percent(share.get(`${two}\u0000${one}`))}`);
     at("weights-why").textContent = visible(`Weights: ${view.why_weights}.${agreed.length
       ? ` Agreement (share of the one's first 10 in the other's first 50, and the other way): ${agreed.join("; ")}.` : ""}`);
+    at("lists-said").textContent = visible(view.sources.map((one) => `${one.name} ${one.hits}`).join(" · "));
     fill("lists", view.sources.map((source) => {
       const all = state.open.has(source.name), shown = all ? source.ids : source.ids.slice(0, 10);
       const said = [source.status, source.reason, `${source.hits} hits`, source.weight === null ? "not fused" : `weight ${source.weight.toFixed(3)}`,
@@ -237,37 +334,40 @@
 
   // The walk.
 
-  function showWalk(fresh) {
+  function showWalk() {
+    if (state.tab !== "walk" || !state.view) return;
     const rows = state.view.rows.filter((row) => row.walk && row.walk.path.length && (row.position || row.id === state.selected))
       .sort((one, two) => (one.position || 99) - (two.position || 99)).slice(0, 25);
-    at("walk-card").hidden = !rows.length;
-    if (!rows.length) return;
-    const chosen = rows.find((row) => row.id === state.selected);
-    at("walk-hint").textContent = "To each passage of the answer, from where the walk restarts (ringed), the edges that brought the most. Boxes are passages, round ones names. Choose a passage to see its path alone.";
+    for (const id of ["walk", "whole-label"]) at(id).hidden = !rows.length;
+    if (!rows.length) { at("walk-hint").textContent = "The walk reached no passage of this answer."; fill("paths"); return; }
+    const picked = rows.find((row) => row.id === state.selected);
+    const chosen = picked || rows.find((row) => row.walk.path.length > 2) || rows[0], whole = at("whole").checked;
+    at("walk-hint").textContent = "From where the walk starts (ringed) to the passage, by the edges that brought the most. Boxes are passages, round shapes are names. Choose a passage to see its path.";
     fill("paths", rows.map((row) => h("li", { class: row === chosen && "on" }, row.position ? `${row.position}. ` : "", passage(row.id, "path"),
-      h("div", { class: "steps" }, row.walk.path.flatMap(([kind, name], place) =>
-        [place ? " → " : "", kind === "passage" ? h("b", null, h("bdi", null, titleOf(name))) : h("bdi", null, name)]),
-        row.walk.words.length ? ` · has ${row.walk.words.join(", ")}` : ""))));
+      h("div", { class: "steps" }, row.walk.path.flatMap(([kind], place) => {
+        const label = h("bdi", null, row.walk.labels[place]);
+        return [place ? ` —${row.walk.relations[place - 1] || ""}→ ` : "", kind === "passage" ? h("b", null, label) : label];
+      }), row.walk.words.length ? ` · has ${row.walk.words.join(", ")}` : ""))));
     const nodes = new Map(), edges = new Map(), key = ([kind, name]) => `${kind}\u0000${name}`;
     const names = new Map(), short = (id) => { if (!names.has(id)) names.set(id, `n${names.size}`); return names.get(id); };
-    for (const row of rows) {
+    for (const row of whole ? rows : [chosen]) {
       const seeds = new Set(row.walk.seeds.map(key));
       row.walk.path.forEach((step, place) => {
-        const id = short(key(step)), on = !chosen || row === chosen;
+        const id = short(key(step)), on = !picked || row === picked;
         const node = nodes.get(id) || { id, kind: step[0], name: step[1], seed: false, on: false, goal: false, label: "" };
-        const label = visible(step[0] === "passage" ? titleOf(step[1]) : step[1]);
-        node.label = label.length > 30 ? `${label.slice(0, 29)}…` : label;
+        const label = visible(row.walk.labels[place]);
+        node.label = label.length > 34 ? `${label.slice(0, 33)}…` : label;
         node.seed = node.seed || seeds.has(key(step));
         node.on = node.on || on;
         node.goal = node.goal || (step[0] === "passage" && step[1] === row.id);
         nodes.set(id, node);
         if (place) {
           const before = short(key(row.walk.path[place - 1])), edge = `${before}-${id}`;
-          edges.set(edge, { id: edge, source: before, target: id, on: on || (edges.get(edge) || {}).on });
+          edges.set(edge, { id: edge, source: before, target: id, label: visible(row.walk.relations[place - 1] || ""), on: on || (edges.get(edge) || {}).on });
         }
       });
     }
-    draw([...nodes.values()], [...edges.values()], fresh);
+    draw([...nodes.values()], [...edges.values()]);
   }
 
   function layers(nodes, edges) { // each node as far from the start of a path as it ever is; those of a layer side by side
@@ -289,27 +389,28 @@
   function draw(nodes, edges) {
     const css = getComputedStyle(document.documentElement), ink = (name) => css.getPropertyValue(name).trim();
     const flag = (one) => [one.on ? "on" : "off", one.seed && "seed", one.goal && "goal", one.kind].filter(Boolean).join(" ");
-    const box = at("walk"), upright = box.clientWidth < 640, placed = layers(nodes, edges);
+    const box = at("walk"), placed = layers(nodes, edges);
     const count = (layer) => [...placed.values()].filter((one) => one.layer === layer).length;
-    const most = Math.max(...[...placed.values()].map((one) => one.row)) + 1, deep = Math.max(...[...placed.values()].map((one) => one.layer)) + 1;
+    const deep = Math.max(...[...placed.values()].map((one) => one.layer)) + 1;
     const where = (id) => {
-      const { layer, row } = placed.get(id), side = row - (count(layer) - 1) / 2;
-      return upright ? { x: side * 116, y: layer * 66 } : { x: layer * 134, y: side * 52 };
+      const { layer, row } = placed.get(id);
+      return { x: (row - (count(layer) - 1) / 2) * 168, y: layer * 82 };
     };
-    box.style.height = `${Math.min(520, Math.max(150, (upright ? deep * 66 : most * 52) + 40))}px`;
+    box.style.height = `${Math.min(narrow() ? 260 : 460, Math.max(90, deep * 82 + 12))}px`;
     if (state.graph) state.graph.destroy();
     state.graph = cytoscape({
       container: box, userZoomingEnabled: false, boxSelectionEnabled: false, autoungrabify: true,
       elements: [...nodes.map((one) => ({ data: one, classes: flag(one) })), ...edges.map((one) => ({ data: one, classes: one.on ? "on" : "off" }))],
       layout: { name: "preset", positions: (node) => where(node.id()), fit: false },
       style: [
-        { selector: "node", style: { label: "data(label)", color: ink("--ink"), "font-size": 11.5, "text-valign": "center", "text-halign": "center", "text-wrap": "wrap", "text-max-width": 98,
-          width: 108, height: 42, "background-color": ink("--paper"), "border-width": 1, "border-color": ink("--soft") } },
+        { selector: "node", style: { label: "data(label)", color: ink("--ink"), "font-size": 11.5, "text-valign": "center", "text-halign": "center", "text-wrap": "wrap", "text-max-width": 146,
+          width: 158, height: 42, "background-color": ink("--paper"), "border-width": 1, "border-color": ink("--soft") } },
         { selector: "node.entity", style: { shape: "round-rectangle", "corner-radius": 19 } },
         { selector: "node.passage", style: { shape: "rectangle" } },
         { selector: "node.goal", style: { "background-color": ink("--mark") } },
         { selector: "node.seed", style: { "border-width": 3, "border-color": colour("graph") } },
-        { selector: "edge", style: { width: 1.6, "line-color": ink("--soft"), "target-arrow-color": ink("--soft"), "target-arrow-shape": "triangle", "curve-style": "bezier", "arrow-scale": 0.8 } },
+        { selector: "edge", style: { width: 1.6, "line-color": ink("--soft"), "target-arrow-color": ink("--soft"), "target-arrow-shape": "triangle", "curve-style": "bezier", "arrow-scale": 0.8,
+          label: "data(label)", color: ink("--soft"), "font-size": 11, "text-background-color": ink("--card"), "text-background-opacity": 0.9, "text-background-padding": 1 } },
         { selector: "edge.on", style: { "line-color": colour("graph"), "target-arrow-color": colour("graph") } },
         { selector: ".off", style: { opacity: 0.22 } },
       ],
@@ -322,11 +423,35 @@
     graph.on("tap", "node.passage", (event) => { if (state.view.passages[event.target.data("name")]) select(event.target.data("name")); });
   }
 
+  // Tabs: on a narrow screen the open tab is a sheet above the answers, and its button closes it again.
+
+  const TABS = { walk: "walk-card", settings: "settings-card", why: "why-card", flips: "flips-card" };
+  function openTab(name) {
+    state.tab = name;
+    for (const [tab, card] of Object.entries(TABS)) {
+      at(card).hidden = tab !== name;
+      at(`tab-${tab}`).setAttribute("aria-selected", String(tab === name));
+      at(`tab-${tab}`).tabIndex = tab === (name || "walk") ? 0 : -1;
+    }
+    showWalk();
+  }
+  for (const tab of Object.keys(TABS)) {
+    at(`tab-${tab}`).addEventListener("click", () => openTab(state.tab === tab && narrow() ? "" : tab));
+    at(`tab-${tab}`).addEventListener("keydown", (event) => {
+      const shown = Object.keys(TABS).filter((one) => !at(`tab-${one}`).hidden), step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+      if (!step) return;
+      const next = shown[(shown.indexOf(tab) + step + shown.length) % shown.length];
+      openTab(next);
+      at(`tab-${next}`).focus();
+    });
+  }
+
   // Settings.
 
   const nameOf = (name) => (name === "own" ? "as opened" : name === "compared" ? "--compare" : name);
   function options(id, names, chosen) {
-    fill(id, names.map((name) => h("option", { value: name, selected: name === chosen }, name ? nameOf(name) : "nothing")));
+    const now = (name) => (!name ? "nothing" : id === "pipeline" && name === chosen && edited() ? `${nameOf(name)}, edited` : nameOf(name));
+    fill(id, names.map((name) => h("option", { value: name, selected: name === chosen }, now(name))));
   }
   function slider(id, name, least, most, value, move, mark) {
     const input = h("input", { type: "range", id, min: least, max: most, step: (most - least) / 200 || 1, disabled: Boolean(offline) });
@@ -336,15 +461,15 @@
   }
   function showSettings() {
     const view = state.view, base = view.settings;
-    options("pipeline", Object.keys(state.about.pipelines), state.settings.pipeline);
     options("other", ["", ...Object.keys(state.about.pipelines)], state.otherName);
     const names = state.about.sources.map((one) => one.name);
-    const weightOf = (name) => (view.sources.find((one) => one.name === name) || {}).weight || 0;
-    fill("weights", h("legend", null, "Weights"), names.map((name, place) =>
-      slider(`weight-${place}`, name, 0, 1, base.weights ? shareOf(base.weights, name) : weightOf(name), () => {
-        state.settings.weights = Object.fromEntries(names.map((one, row) => [one, Number(at(`weight-${row}`).value)]));
-        decideAgain();
-      }, dot(name))));
+    fill("weights", h("legend", null, "Weights, per cent"), names.map((name, place) => slider(`weight-${place}`, name, 0, 100, 0, (value) => {
+      const now = names.map((_, row) => (row === place ? 0 : Number(at(`weight-${row}`).value))), rest = now.reduce((sum, one) => sum + one, 0);
+      const next = shares(now.map((one, row) => (row === place ? value : rest ? (one * (100 - value)) / rest : (100 - value) / (names.length - 1 || 1))));
+      next.forEach((one, row) => { at(`weight-${row}`).value = one; });
+      state.settings.weights = Object.fromEntries(names.map((one, row) => [one, next[row] / 100]));
+      decideAgain();
+    }, dot(name))));
     const put = (key, value) => { state.settings[key] = value; decideAgain(); };
     const scores = (name) => view.rows.map((row) => (row.sources[name] || {}).score).filter((one) => one !== null && one !== undefined);
     fill("thresholds", h("legend", null, "Thresholds"),
@@ -362,21 +487,21 @@
       slider("final", "score", 0, 1, base.final || 0, (value) => put("final", value || null)),
       slider("common", "calibrated", -4, 8, base.common === null ? -4 : base.common, (value) => put("common", value <= -4 ? null : value)),
       slider("confidence", "confidence", 0, 1, base.confidence || 0, (value) => put("confidence", value || null)));
-    at("k").value = base.k;
   }
-  const shareOf = (weights, name) => (weights[name] || 0) / (Object.values(weights).reduce((sum, one) => sum + one, 0) || 1);
   function followSettings() { // what the server made of it, beside the sliders
-    const view = state.view, now = view.settings, own = state.settings.weights === undefined;
+    const view = state.view, now = view.settings;
+    options("pipeline", Object.keys(state.about.pipelines), state.settings.pipeline);
+    const weightOf = (name) => (now.weights ? now.weights[name] : (view.sources.find((one) => one.name === name) || {}).weight) || 0;
+    const parts = shares(state.about.sources.map(({ name }) => weightOf(name)));
     state.about.sources.forEach(({ name }, place) => {
-      const weight = (view.sources.find((one) => one.name === name) || {}).weight;
-      const input = at(`weight-${place}`);
-      if (own) input.value = weight || 0;
-      at(`weight-${place}-said`).textContent = weight === null || weight === undefined ? "–" : weight.toFixed(3);
+      at(`weight-${place}`).value = parts[place];
+      at(`weight-${place}-said`).textContent = `${parts[place]} %`;
       const least = at(`least-${place}-said`), value = now.thresholds[name];
       if (least) least.textContent = value === undefined || value === null ? "off" : `≥ ${number(value, 2)}`;
     });
     for (const key of ["final", "common", "confidence"]) at(`${key}-said`).textContent = now[key] === null ? "off" : `≥ ${now[key].toFixed(2)}`;
-    at("reset").disabled = Boolean(offline) || Object.keys(state.settings).length < 2;
+    at("k").value = now.k;
+    at("reset").disabled = Boolean(offline) || !edited();
   }
 
   // Why not this passage?
@@ -388,12 +513,12 @@
     if (!found.length) { fill("found", h("p", { class: "hint" }, "There is no such passage.")); return; }
     if (found.length === 1) { fill("found"); await whyNot(found[0].id); return; }
     fill("found", h("p", { class: "hint" }, `${found.length} passages hold it:`), h("ul", null, found.map((one) => h("li", null,
-      h("button", { type: "button", class: "passage", on: { click: () => told(whyNot(one.id)) } }, h("bdi", null, one.title || one.id)), " ",
+      h("button", { type: "button", class: "passage", on: { click: () => told(whyNot(one.id)) } }, h("bdi", null, one.label)), " ",
       h("span", { class: "id" }, h("bdi", null, one.id))))));
   }
   function within(needle) {
     const low = needle.trim().toLowerCase();
-    return Object.entries(state.view.passages).map(([id, one]) => ({ id, ...one }))
+    return Object.entries(state.view.passages).map(([id, one]) => ({ id, label: labelOf(id), ...one }))
       .filter((one) => [one.id, one.title, one.text].some((text) => text.toLowerCase().includes(low))).slice(0, 20);
   }
   async function whyNot(id) {
@@ -402,19 +527,19 @@
     state.why = id;
     const lines = Object.entries(one.sources).map(([name, said]) => h("tr", null, h("td", { class: "l" }, dot(name), name),
       h("td", null, said.rank === null ? "–" : `${said.rank} of ${said.of}`), h("td", null, number(said.score)), h("td", { class: "l" }, said.said)));
-    fill("why", h("h3", null, h("bdi", null, one.title || one.id)), h("p", { class: "text" }, h("bdi", null, one.text)),
+    fill("why", h("h3", null, h("bdi", null, one.label)), h("p", { class: "text" }, h("bdi", null, one.text)),
       one.said.map((line) => h("p", null, line)),
       h("div", { class: "scroll" }, h("table", null, h("thead", null, h("tr", null, ["source", "rank", "score", ""].map((name, place) => h("th", { class: place % 3 ? null : "l" }, name)))), h("tbody", null, lines))),
-      h("p", null, "Words of the question it has: ", one.words.length ? one.words.map((word) => h("span", { class: "tag word" }, word)) : "none",
+      one.words.length + one.lacking.length === 0 ? null : h("p", null, "Words of the question it has: ", one.words.length ? one.words.map((word) => h("span", { class: "tag word" }, word)) : "none",
         one.lacking.length ? [h("br"), "It lacks: ", one.lacking.map((word) => h("span", { class: "tag no word" }, word))] : null),
-      one.walk.length ? h("p", { class: "steps" }, "The walk comes there by ", one.walk.map(([kind, name]) => (kind === "passage" ? `[${name}]` : name)).join(" → ")) : null);
+      one.walk.length ? h("p", { class: "steps" }, "The walk comes there by ", one.walk.join(" → ")) : null);
   }
   function whyOffline(id) {
     const row = state.view.rows.find((one) => one.id === id);
     const names = state.view.sources.filter((one) => one.weight !== null).map((one) => one.name);
-    fill("why", h("h3", null, h("bdi", null, titleOf(id))), h("p", { class: "text" }, h("bdi", null, textOf(id))),
+    fill("why", h("h3", null, h("bdi", null, labelOf(id))), h("p", { class: "text" }, h("bdi", null, textOf(id))),
       h("p", null, row.position ? `It is in the answer, at place ${row.position}.` : `It is not in the answer: ${row.verdict === "accepted" ? "others come before it" : row.verdict}.`),
-      row.fused === null ? null : detail(state.view, row, names));
+      h("p", null, row.why), row.fused === null ? null : detail(state.view, row, names));
   }
 
   // Judged questions.
@@ -444,42 +569,64 @@
   at("ask").addEventListener("submit", (event) => { event.preventDefault(); state.why = null; told(ask(at("question").value.trim())); });
   at("find").addEventListener("submit", (event) => { event.preventDefault(); told(look(at("needle").value)); });
   at("token-form").addEventListener("submit", (event) => { event.preventDefault(); keepToken(at("token").value); at("token").value = ""; told(start()); });
-  at("pipeline").addEventListener("change", () => { state.settings = { pipeline: at("pipeline").value }; fill("weights"); decideAgain(); });
+  at("again").addEventListener("click", () => told(state.about ? restore() : start()));
+  at("pipeline").addEventListener("change", () => { state.settings = { pipeline: at("pipeline").value }; decideAgain(); });
   at("other").addEventListener("change", () => { state.otherName = at("other").value; decideAgain(); });
   at("k").addEventListener("change", () => { state.settings.k = Number(at("k").value); decideAgain(); });
   at("reset").addEventListener("click", () => { state.settings = { pipeline: at("pipeline").value }; fill("weights"); decideAgain(); });
   at("flip").addEventListener("click", () => told(flip()));
+  at("whole").addEventListener("change", showWalk);
   at("save-pipeline").addEventListener("click", () => told(save("pipeline", { settings: state.settings }, "pipeline.json")));
   at("save-page").addEventListener("click", () => told(save("export",
     { question: state.question, settings: state.settings, other: compared() }, "answer.html")));
+  at("skip").addEventListener("click", (event) => { // the part after # is the question
+    event.preventDefault();
+    const to = state.view ? at("answer-card") : at("question");
+    to.focus();
+    to.scrollIntoView({ block: "start" });
+  });
+  at("home").addEventListener("click", (event) => {
+    event.preventDefault();
+    if (offline) return;
+    history.pushState(null, "", location.pathname);
+    home();
+  });
+  addEventListener("popstate", () => { if (!offline && state.about && !addressed().has("token")) told(restore()); });
   document.addEventListener("keydown", (event) => {
-    if (event.key === "/" && !/INPUT|SELECT|TEXTAREA/.test(event.target.tagName)) { event.preventDefault(); at("question").focus(); at("question").select(); }
+    if (/INPUT|SELECT|TEXTAREA/.test(event.target.tagName) || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === "/") { event.preventDefault(); at("question").focus(); at("question").select(); }
+    const step = { j: 1, k: -1 }[event.key];
+    if (!step || !state.view) return;
+    const ids = state.view.rows.filter((row) => row.position).sort((one, two) => one.position - two.position).map((row) => row.id);
+    const next = ids[Math.max(0, Math.min(ids.length - 1, ids.indexOf(state.selected) + (state.selected === null && step < 0 ? 0 : step)))];
+    if (!next || next === state.selected) return;
+    select(next);
+    const button = [...document.querySelectorAll("#answers [data-key]")].find((one) => one.dataset.key === `answer:${next}`);
+    if (button) { button.focus({ preventScroll: true }); button.closest("li").scrollIntoView({ block: "nearest" }); }
   });
 
   async function start() {
     state.about = offline ? offline.about : await json("about");
     at("token-form").hidden = true;
     const about = state.about;
-    at("about").textContent = visible(`${about.name} · ${about.passages} passages · ${about.entities} names`);
+    at("about").textContent = visible(`${about.name} · ${about.size}`);
     say(about.no_vectors ? "Answered by names and words: --embedder MODULE:OBJECT takes the index's embeddings in." : "");
-    at("flips-hint").textContent = about.judged ? `${about.judged} judged questions, each with the settings as moved and with the pipeline as opened.`
-      : "Start with --judged QUESTIONS.jsonl to see which questions gain or lose their gold passage by a moved setting.";
-    at("flip").hidden = !about.judged;
+    at("flips-hint").textContent = about.judged ? `${about.judged} judged questions, each with the settings as moved and with the pipeline as opened.` : "";
+    at("tab-flips").hidden = !about.judged || Boolean(offline);
     if (offline) return;
-    fill("starters", about.questions.map((question) => h("li", null,
-      h("button", { type: "button", class: "passage", on: { click: () => told(ask(question)) } }, h("bdi", null, question)))));
-    at("start-card").hidden = !about.questions.length || Boolean(state.view);
-    if (given.has("question") && !state.view) await ask(given.get("question"));
+    if (addressed().get("question") && !addressed().has("token")) await restore();
+    else if (first.get("question") && !state.view) await ask(first.get("question"));
+    else showStart();
   }
   if (offline) {
     start();
-    Object.assign(state, { view: offline.view, other: offline.other, question: offline.view.question });
+    Object.assign(state, { view: offline.view, other: offline.other, base: offline.view, question: offline.view.question });
     state.settings.pipeline = offline.view.pipeline;
     state.otherName = offline.other ? offline.other.pipeline : "";
-    for (const id of ["ask", "flips-card"]) at(id).hidden = true;
+    at("ask").hidden = true;
     show(true);
     for (const one of at("settings-card").querySelectorAll("input,select,button")) one.disabled = true;
     at("settings-card").querySelector(".hint").textContent = "A saved page: its settings are shown, and cannot be moved.";
-    at("about").after(h("h2", { id: "asked" }, state.question));
+    at("about").before(h("h2", { id: "asked" }, state.question));
   } else told(start());
 })();

@@ -1,0 +1,247 @@
+"""Natural questions made from a corpus by rules: from headings, from sentences, and from passages that a name joins."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from types import MappingProxyType
+
+import numpy as np
+
+from phasegraph.evaluation.datasets import Judgement, Passage, Query
+from phasegraph.evaluation.own_questions import apart, holders, rare_names
+from phasegraph.graph.model.entity_graph import EntityGraph
+from phasegraph.sentences import written
+
+MOST_WORDS = 14
+"""Words of a question; a longer one is left out."""
+MOST_READ = 5_000
+"""Passages that are read for questions, drawn at random."""
+_VAGUE = re.compile(
+    r"\b(it|its|they|them|their|this|that|these|those|he|she|his|her|here|there|then|such|above|below|both|other|others"
+    r"|another|same|former|latter|one|ones|we|us|our|you|yourself|earlier|later|also|too|instead|already|otherwise|following)\b",
+    re.IGNORECASE,
+)
+"""Words that point to another sentence: a question with one of them is understood by nobody."""
+_MARKED = re.compile(r"[|<>{}\[\]=\\#*_~]|https?:|\.\.\.|…|--? |:\s*$")
+_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\"'(])|\n+")
+_IF = re.compile(r"If (?!not |you (?:want|need|wish|would|are|do not|don))([^,;:.()]{12,80}), ")
+_TO = re.compile(
+    r"(?:To|If you (?:want|need|wish|would like) to) ([a-z]+ [^,;:.()]{4,70}), (?:you|please|first|simply|just|use|add"
+    r"|run|set|give|call|see|type|write|make|pass|put|start|install|create|click|select|open|do|try|choose|enter"
+    r"|specify|say) "
+)
+_ASKS = re.compile(r"(?:What|Which|Who|How|Why|When|Where|Do|Does|Is|Are|Can|Should|May|Must|Will) [^:]+\?")
+_NAME = re.compile(
+    r"(?!The |An |[IVX]+ )[A-Z][a-z]+(?: (?:of|de|and|the)? ?[A-Z][\w'-]*[a-z]){1,3}|[A-Z][a-z]+[A-Z]\w*[a-z]"
+)
+"""A name of two to four words, or an identifier such as GraphSource."""
+_CODE = re.compile(r"`([^`\s]{3,40})` (" + "|".join((
+    "returns", "writes", "reads", "takes", "prints", "shows", "makes", "needs", "means", "uses", "contains", "gives",
+    "removes", "adds", "sets", "counts", "keeps", "measures", "compares", "lists", "deletes", "opens", "starts",
+    "creates", "checks", "changes", "holds", "asks", "saves", "loads", "replaces", "names", "stops", "allows",
+)) + r")s? (?!to |by |in |on |for )\w")  # fmt: skip
+_BASE = MappingProxyType(
+    {
+        "adding": "add", "building": "build", "calibrating": "calibrate", "changing": "change", "choosing": "choose",
+        "configuring": "configure", "connecting": "connect", "converting": "convert", "creating": "create",
+        "debugging": "debug", "deleting": "delete", "deploying": "deploy", "exporting": "export", "getting": "get",
+        "handling": "handle", "importing": "import", "installing": "install", "loading": "load", "managing": "manage",
+        "measuring": "measure", "merging": "merge", "moving": "move", "publishing": "publish", "reading": "read",
+        "removing": "remove", "running": "run", "saving": "save", "searching": "search", "serving": "serve",
+        "setting": "set", "sharing": "share", "starting": "start", "stopping": "stop", "testing": "test",
+        "updating": "update", "upgrading": "upgrade", "using": "use", "writing": "write",
+    }
+)  # fmt: skip
+_PERSON = (
+    "actor actress architect artist author businessman composer director economist explorer footballer inventor "
+    "journalist king lawyer mathematician musician novelist painter philosopher photographer physicist player poet "
+    "politician producer queen rapper scientist sculptor singer songwriter writer"
+).replace(" ", "|")
+_MAKERS = MappingProxyType(
+    {
+        "directed": ("directed", "director"), "written": ("wrote", "author"), "founded": ("founded", "founder"),
+        "composed": ("composed", "composer"), "produced": ("produced", "producer"),
+        "designed": ("designed", "designer"), "invented": ("invented", "inventor"), "painted": ("painted", "painter"),
+        "discovered": ("discovered", "discoverer"), "created": ("created", "creator"),
+    }
+)  # fmt: skip
+_MADE_BY = re.compile(rf"\b({'|'.join(_MAKERS)}) by (?=[A-Z])")
+_BORN = re.compile(
+    r"\bborn (?:on |in )?(\d|January|February|March|April|May|June|July|August|September|October|Nov|Dec)?"
+)
+_LIES = re.compile(r" (?:is|lies|was) (?:located |situated )?in (?:the )?[A-Z]")
+_DONE = re.compile(
+    r"\b(founded|built|established|released|published|opened|completed|launched) (?:in|on) [^.]{0,12}\d{4}"
+)
+_IS = re.compile(r" (?:is|was) (?:a|an|the|one of) ")
+_WAS_PERSON = re.compile(rf" (is|was) (?:a|an|the) [^.,;]{{0,60}}\b(?:{_PERSON})\b")
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A question, how it was made, and the passages that it was made from; `about` is the name that it asks about."""
+
+    text: str
+    kind: str
+    passages: tuple[str, ...]
+    about: str = ""
+
+
+def natural_questions(passages: Sequence[Passage], graph: EntityGraph, count: int = 8, seed: int = 0) -> list[Query]:
+    """Questions that a person could ask of a corpus, a few of each kind, and of each document one at most.
+
+    Parameters
+    ----------
+    passages : sequence of Passage
+    graph : EntityGraph
+        The entity graph of the passages.
+    count : int, default 8
+    seed : int, default 0
+
+    Returns
+    -------
+    list of Query
+        Each is judged by the passages that it was made from, although others may answer it, too. Under ``extra``:
+        ``kind``, such as ``"two-step"``. English sentences only; a corpus without them gives questions about names.
+
+    Examples
+    --------
+    >>> from phasegraph.graph import build_graph
+    >>> rows = [Passage("a", "Vertigo", "Vertigo is a film directed by Alfred Hitchcock.")]
+    >>> rows.append(Passage("b", "Alfred Hitchcock", "Alfred Hitchcock was born in Leytonstone."))
+    >>> [query.text for query in natural_questions(rows, build_graph(rows), 3)]
+    ['Where was the director of Vertigo born?', 'Who directed Vertigo?', 'Where was Alfred Hitchcock born?']
+    """
+    rng = np.random.default_rng(seed)
+    order = [passages[row] for row in rng.permutation(len(passages))[:MOST_READ].tolist()]
+    known = [made for passage in order for made in _of_passage(passage)]
+    kinds = {kind: [made for made in known if made.kind == kind] for kind in ("asked", "how", "fact", "command", "if")}
+    related = list(islice(_related(passages, graph), count // 4))
+    documents = {passage.id: _document(passage) for passage in passages}
+    chosen = _by_turns([list(_two_step(order, known)), *kinds.values(), related], count, documents)
+    return [
+        Query(f"made-{number}", made.text, _judged(f"made-{number}", made.passages), {"kind": made.kind})
+        for number, made in enumerate(chosen, start=1)
+    ]
+
+
+def _judged(name: str, passages: Sequence[str]) -> Judgement:
+    return Judgement(name, tuple((one,) for one in passages), last_hop_known=False)
+
+
+def _document(passage: Passage) -> str:
+    return str(passage.extra.get("source", passage.id))
+
+
+def _by_turns(kinds: Sequence[Sequence[_Made]], count: int, documents: dict[str, str]) -> list[_Made]:
+    """A question of each kind by turns; a document or a text twice only where there are too few others."""
+    chosen: list[_Made] = []
+    for most in (1, 2, count):
+        places = [0] * len(kinds)
+        while len(chosen) < count and any(place < len(kind) for place, kind in zip(places, kinds, strict=True)):
+            for row, kind in enumerate(kinds):
+                while places[row] < len(kind) and len(chosen) < count:
+                    made = kind[places[row]]
+                    places[row] += 1
+                    used = [documents[name] for one in chosen for name in one.passages]
+                    fresh = all(used.count(documents[name]) < most for name in made.passages)
+                    if fresh and made.text.lower() not in {one.text.lower() for one in chosen}:
+                        chosen.append(made)
+                        break
+    return chosen
+
+
+def _of_passage(passage: Passage) -> Iterator[_Made]:
+    """The questions of one passage: its headings that ask, its headings that tell how, and its sentences."""
+    lines = passage.text.split("\n", 1)
+    headings = [passage.title] + ([lines[0]] if len(lines) > 1 and not lines[0].endswith((".", ":")) else [])
+    for heading in headings:
+        first, _, rest = heading.partition(" ")
+        if _ASKS.fullmatch(heading) and len(re.findall(r" [A-Z]", heading)) < 2:  # and no title of a work
+            yield from _fit(heading, "asked", passage)
+        elif first.lower() in _BASE and rest and not re.search(r"[,:;?()]", rest):
+            yield from _fit(f"How do I {_BASE[first.lower()]} {rest}?", "how", passage)
+    name = passage.title.split(" (")[0]
+    for sentence in _SENTENCE.split(passage.text):
+        if found := _CODE.match(sentence):
+            yield from _fit(f"What does {found[1]} {found[2].removesuffix('s')}?", "command", passage)
+        sentence = sentence.replace("`", "")
+        if _MARKED.search(sentence):
+            continue
+        if found := _IF.match(sentence):
+            yield from _fit(f"What happens if {found[1]}?", "if", passage)
+        elif found := _TO.match(sentence):
+            yield from _fit(f"How do I {found[1]}?", "how", passage)
+        if name[:1].isupper() and len(name.split()) <= 5 and sentence.startswith(name):
+            yield from _of_fact(name, sentence[len(name) :], passage)
+
+
+def _of_fact(name: str, rest: str, passage: Passage) -> Iterator[_Made]:
+    """The questions of a sentence that begins with the name that its passage is about."""
+    if found := _BORN.search(rest):
+        yield from _fit(f"{'When' if found[1] else 'Where'} was {name} born?", "fact", passage, name)
+    if found := _MADE_BY.search(rest):
+        yield from _fit(f"Who {_MAKERS[found[1]][0]} {name}?", "fact", passage, name)
+    if found := _DONE.search(rest):
+        yield from _fit(f"When was {name} {found[1]}?", "fact", passage, name)
+    if found := _WAS_PERSON.match(rest):
+        yield from _fit(f"Who {found[1]} {name}?", "fact", passage, name)
+    elif _LIES.match(rest):
+        yield from _fit(f"Where is {name}?", "fact", passage, name)
+    elif _IS.match(rest) and not _MADE_BY.search(rest):
+        yield from _fit(f"What is {name}?", "fact", passage, name)
+
+
+def _fit(text: str, kind: str, passage: Passage, about: str = "") -> Iterator[_Made]:
+    """The question, if it is short and names all that it asks about; the reader's things become the asker's."""
+    text = re.sub(r"\b(if|that|what|when|where) you (?!are\b|were\b)", r"\1 I ", text)
+    text = re.sub(r"\byour\b", "my", text)
+    if len(text.split()) in range(3, MOST_WORDS + 1) and not _VAGUE.search(text) and not _MARKED.search(text):
+        yield _Made(text, kind, (passage.id,), about)
+
+
+def _two_step(passages: Sequence[Passage], known: Sequence[_Made]) -> Iterator[_Made]:
+    """Where and when questions about somebody who is named as the maker of what another passage is about."""
+    facts: dict[str, list[_Made]] = {}
+    for made in known:
+        if made.about and made.text.startswith(("Where", "When")):
+            facts.setdefault(made.about, []).append(made)
+    for passage in passages:
+        work = passage.title.split(" (")[0]
+        for found in _MADE_BY.finditer(passage.text) if work else ():
+            after = passage.text[found.end() :]
+            maker = next((name for name in facts if after.startswith(name) and name != work), None)
+            for made in facts.get(maker, ()) if maker else ():
+                text = made.text.replace(str(maker), f"the {_MAKERS[found[1]][1]} of {work}")
+                yield from (
+                    _Made(one.text, one.kind, (passage.id, *made.passages)) for one in _fit(text, "two-step", passage)
+                )
+
+
+def _related(passages: Sequence[Passage], graph: EntityGraph) -> Iterator[_Made]:
+    """Questions about two names, each of a passage of its own, which a third name in both passages joins."""
+    by_id = {passage.id: passage for passage in passages}
+    seen: set[str] = set()
+    for column in rare_names(graph, np.random.default_rng(len(passages))):
+        pair = apart([by_id[graph.passages[row]] for row in holders(graph, column)])
+        if len(pair) == 2 and _document(pair[0]) != _document(pair[1]):
+            one, other = _name_of(graph, pair[0], pair[1], seen), _name_of(graph, pair[1], pair[0], seen)
+            if one and other:
+                seen.update((one.lower(), other.lower()))
+                yield _Made(f"How are {one} and {other} related?", "related", (pair[0].id, pair[1].id))
+
+
+def _name_of(graph: EntityGraph, passage: Passage, other: Passage, seen: set[str]) -> str:
+    """The name that a passage is about, or that it mentions twice and the other passage does not; else ""."""
+    title = passage.title.split(" (")[0]
+    if _NAME.fullmatch(title) and title.lower() not in seen and title not in other.content:
+        return title
+    own, theirs = (set(graph.mentions[[graph.passage_rows[one.id]]].indices.tolist()) for one in (passage, other))
+    for column in sorted(own - theirs):
+        name = written(graph.entities[column], passage.content)
+        if _NAME.fullmatch(name) and name.lower() not in seen and passage.text.count(name) > 1:
+            return name
+    return ""
