@@ -270,9 +270,11 @@ SHOWN = 5
 _NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?")
 _STYLE = """
 :root{--ink:#222;--soft:#555;--line:#e3e3e3;--mark:#eef4fb;--paper:#fff;--accent:#2f5fa5;color-scheme:light dark}
-@media (prefers-color-scheme:dark){:root{--ink:#e6e9ee;--soft:#a3adba;--line:#333b47;--mark:#25324a;--paper:#14181e;--accent:#8ab4f0}
+@media (prefers-color-scheme:dark){:root{--ink:#e6e9ee;--soft:#a3adba;--line:#333b47;--mark:#25324a;--paper:#14181e;
+--accent:#8ab4f0}
 figure svg{filter:invert(.92) hue-rotate(180deg)}}
-body{font:15px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--paper);max-width:76rem;margin:0 auto;padding:1.5rem 1rem}
+body{font:15px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--paper);max-width:76rem;margin:0 auto;
+padding:1.5rem 1rem}
 h1{font-size:1.5rem;margin:0}h2{font-size:1.1rem;margin-top:2rem}a{color:var(--accent)}
 nav ul{display:flex;flex-wrap:wrap;gap:.2rem 1.2rem;list-style:none;padding:0;margin:.6rem 0;font-size:.86rem}
 .scroll{overflow-x:auto}table{border-collapse:collapse;font-size:.8rem}
@@ -280,10 +282,14 @@ th,td{padding:.25rem .45rem;text-align:right;border-bottom:1px solid var(--line)
 th:first-child,td:first-child{text-align:left}thead th{border-bottom:2px solid var(--soft)}
 tr.marked td{background:var(--mark);font-weight:600}tbody td:first-child{position:sticky;left:0;background:var(--paper)}
 tbody tr.marked td:first-child{background:var(--mark)}
-.fold{display:inline-block;margin:.5rem 0;font-size:.86rem;cursor:pointer}.fold:not(:has(:checked))~.scroll .rest{display:none}
+.fold{display:inline-block;margin:.5rem 0;font-size:.86rem;cursor:pointer}.fold:not(:has(:checked))
+~.scroll .rest{display:none}
 figure{margin:.5rem 0}figure svg{max-width:100%;height:auto}figcaption,.note{color:var(--soft);font-size:.86rem}
-dl{display:grid;grid-template-columns:max-content minmax(0,1fr);gap:.15rem 1rem;font-size:.86rem}dt{font-weight:600}dd{margin:0}
-@media (max-width:600px){figure{overflow-x:auto}figure svg{max-width:none;width:38rem}dl{grid-template-columns:minmax(0,1fr)}dd{margin-bottom:.3rem}}
+dl{display:grid;grid-template-columns:max-content minmax(0,1fr);gap:.15rem 1rem;font-size:.86rem}dt{font-weight:600}
+dd{margin:0}
+@media (max-width:600px){figure{overflow-x:auto}figure svg{max-width:none;
+width:38rem}dl{grid-template-columns:minmax(0,1fr)}
+dd{margin-bottom:.3rem}}
 """.replace("\n", "")
 
 
