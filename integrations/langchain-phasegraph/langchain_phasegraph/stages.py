@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain_core.cross_encoders import BaseCrossEncoder
 from langchain_core.documents import BaseDocumentCompressor, Document
-from langchain_core.language_models import BaseChatModel, BaseLanguageModel, BaseLLM
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import ensure_config, var_child_runnable_config
 
 from phasegraph import InvalidTypeError, Ranking
 from phasegraph.retrieval import ModelFunction, Passage, StageAdapter, read_kept
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseLanguageModel
+
+    LanguageModel: TypeAlias = BaseLanguageModel[Any]
+else:  # loaded with the first stage: it takes longer than all of this package
+    LanguageModel = Any
 
 _ROW = "phasegraph_row"
 
@@ -33,7 +39,7 @@ def inherited(config: RunnableConfig) -> Iterator[None]:
         var_child_runnable_config.reset(token)
 
 
-def text_model(model: BaseLanguageModel[Any]) -> Callable[[str], str]:
+def text_model(model: LanguageModel) -> Callable[[str], str]:
     """A LangChain language model as a function from prompt to text, for the core's model-based extractor.
 
     Parameters
@@ -57,6 +63,8 @@ def text_model(model: BaseLanguageModel[Any]) -> Callable[[str], str]:
     >>> text_model(FakeListChatModel(responses=["[]"]))("Which entities?")
     '[]'
     """
+    from langchain_core.language_models import BaseLanguageModel
+
     if not isinstance(model, BaseLanguageModel):
         raise InvalidTypeError(f"model must be a LangChain language model; got {type(model).__name__}")
 
@@ -66,7 +74,9 @@ def text_model(model: BaseLanguageModel[Any]) -> Callable[[str], str]:
 class TextModel(ModelFunction):
     """A language model as a function."""
 
-    def __init__(self, model: BaseLanguageModel[Any]) -> None:
+    def __init__(self, model: LanguageModel) -> None:
+        from langchain_core.language_models import BaseChatModel, BaseLLM
+
         bases = (BaseChatModel, BaseLLM)
         inherits = any(isinstance(model, base) and type(model)._agenerate is base._agenerate for base in bases)
         super().__init__(model, awaits=not inherits)
@@ -160,6 +170,8 @@ class LangChainStages(StageAdapter):
 
     def is_model(self, given: Any) -> bool:
         """Whether it is a chat model or a text model, or None, which stands for one in an offline cache."""
+        from langchain_core.language_models import BaseLanguageModel
+
         return given is None or isinstance(given, BaseLanguageModel)
 
     def text_model(self, given: Any) -> Any:

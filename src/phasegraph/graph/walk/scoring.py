@@ -113,11 +113,13 @@ def fiftieth(logs: FloatArray) -> float:
     >>> fiftieth(np.array([-1.0, -3.0]))
     -3.0
     """
-    return float(foremost(logs)[0])
+    return float(foremost(logs).min())
 
 
 def foremost(values: FloatArray) -> FloatArray:
-    """The 50 best values, ascending, so that sums of them are the same on every processor."""
+    """The 50 best values, ascending, so that sums of them are the same on every processor; fewer as they are."""
+    if len(values) <= DEPTH:
+        return values
     bound = reached_by(values, DEPTH)
     best = values if bound is None else values[values >= bound]
     if len(best) > _MANY:
@@ -133,7 +135,7 @@ def deviations(values: FloatArray) -> FloatArray:
     """
     best = foremost(values)
     spread = float(best.std())
-    return np.maximum(values - best[0], 0.0) / spread if spread > NO_SPREAD else np.zeros(len(values))
+    return np.maximum(values - best.min(), 0.0) / spread if spread > NO_SPREAD else np.zeros(len(values))
 
 
 def part_worths(parts: FloatArray, logs: FloatArray, trust: float) -> FloatArray:
