@@ -96,7 +96,7 @@ def running(*arguments: str) -> Iterator[str]:
         yield f"http://127.0.0.1:{port}"
     finally:
         process.terminate()
-        process.wait(20)
+        process.communicate(timeout=20)
 
 
 @pytest.fixture(scope="session")
