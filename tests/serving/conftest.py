@@ -115,7 +115,7 @@ def running(*arguments: str) -> Iterator[str]:
         yield f"http://127.0.0.1:{port}"
     finally:
         process.terminate()
-        process.wait(PATIENCE)
+        process.communicate(timeout=PATIENCE)
 
 
 @pytest.fixture(scope="session")

@@ -113,8 +113,9 @@ def test_it_says_where_it_listens_and_ends_when_it_is_told_to(folder):
     assert address
     assert httpx.get(f"{address[0]}/health", timeout=30).status_code == 200
     process.send_signal(signal.SIGINT)
-    assert process.wait(60) == 0
-    assert "Traceback" not in process.stderr.read()
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert "Traceback" not in said
 
 
 def test_a_port_that_is_taken_is_said_in_a_sentence(folder, narrow):

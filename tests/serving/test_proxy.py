@@ -65,7 +65,7 @@ def proxy(folder: Path, tenants: Path, tmp_path_factory: pytest.TempPathFactory)
             yield port
         finally:
             process.terminate()
-            process.wait(20)
+            process.communicate(timeout=20)
 
 
 def spoken(port: int, request: bytes, name: str = NAME) -> bytes:
