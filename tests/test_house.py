@@ -29,7 +29,7 @@ INTEGRATIONS = [
 # for one file of a room; modules of one line may import each other's names as long as no circle forms.
 FLOORS = [
     "_typing", "_shared", "_text", "errors", "_packed", "_files",
-    "_validation", "_support", "embedding", "markup", "sentences", "ranking", "candidates", "reports", "lexical",
+    "_validation", "_support", "embedding", "sentences", "markup", "ranking", "candidates", "reports", "lexical",
     "calibration", "fusion",
     "confidence", "acceptance", "selection", "serialization", "result",
     "fusion.settings", "fusion.adjustments", "fusion.decide", "fusion.pipeline", "fusion.fitting",

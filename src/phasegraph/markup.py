@@ -8,6 +8,8 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from phasegraph.sentences import tell
+
 COLOURS = ("#3b6fb6", "#d1702f", "#4d9a5b", "#8c5fa8", "#b8455a", "#6f6f6f", "#2a9d9d", "#b59b2c")
 # The same source has the same colour in every picture; others take what these leave, in the order of their names.
 _OF_SOURCE = {"vector": COLOURS[0], "graph": COLOURS[1], "bm25": COLOURS[2], "lexical": COLOURS[2]}
@@ -60,26 +62,30 @@ def cut(text: str, length: int) -> str:
     return line if len(line) <= length else f"{line[: length - 1]}…"
 
 
+# Colours of the page around it, so that it fits a light and a dark notebook: greys are see-through.
 _STYLE = """
-.pg-answer{font:14px/1.45 system-ui,sans-serif;color:#222;background:#fff;padding:.6rem;text-align:left;overflow-x:auto}
+.pg-answer{font:14px/1.45 system-ui,sans-serif;padding:.6rem;text-align:left;overflow-x:auto}
 .pg-answer table{border-collapse:collapse;margin:0;font-size:12.5px}.pg-answer h4{margin:.2rem 0;font-size:15px}
-.pg-answer th,.pg-answer td{padding:.2rem .45rem;border-bottom:1px solid #e3e3e3;text-align:right;vertical-align:top}
-.pg-answer td{white-space:nowrap}.pg-answer th{font-weight:600;color:#555}
+.pg-answer th,.pg-answer td{padding:.2rem .45rem;border-bottom:1px solid #8884;text-align:right;vertical-align:top}
+.pg-answer th,.pg-answer td,.pg-answer tr{background:none;color:inherit}
+.pg-answer td{white-space:nowrap}.pg-answer th{font-weight:600;opacity:.75}
 .pg-answer .pg-l{text-align:left}.pg-answer td.pg-l{white-space:normal;max-width:34rem;overflow-wrap:anywhere}
-.pg-answer .pg-id{color:#666;font-family:ui-monospace,monospace;font-size:11.5px}.pg-answer .pg-text{color:#444}
-.pg-answer .pg-bar{display:inline-block;height:.7em}.pg-answer .pg-no{color:#777;text-decoration:line-through}
+.pg-answer .pg-id{opacity:.7;font-family:ui-monospace,monospace;font-size:11.5px}.pg-answer .pg-text{opacity:.8}
+.pg-answer .pg-bar{display:inline-block;height:.7em}.pg-answer .pg-no{opacity:.6;text-decoration:line-through}
 .pg-answer .pg-lists{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(250px,100%),1fr));gap:1rem}
-.pg-answer .pg-lists{margin-top:.8rem}.pg-lists>div{min-width:0;overflow-x:auto}.pg-answer .pg-warn{color:#8a3b00}
+.pg-answer .pg-lists{margin-top:.8rem}.pg-lists>div{min-width:0;overflow-x:auto}
+.pg-answer .pg-warn{border-left:3px solid #d9691e;padding-left:.5em;margin:.2rem 0}
 .pg-lists td .pg-text{display:-webkit-box;-webkit-line-clamp:2;-webkit-box-orient:vertical;overflow:hidden}
 .pg-lists td br:has(+.pg-text){display:none}
 .pg-answer .pg-lists table{width:100%}.pg-answer .pg-lists th,.pg-answer .pg-lists td{padding:.2rem .25rem}
 .pg-answer .pg-dot{display:inline-block;width:.7em;height:.7em;border-radius:50%;margin-right:.35em}
-.pg-answer summary{cursor:pointer;color:#555;font-size:12.5px}.pg-answer .pg-lists td.pg-l{max-width:15rem;width:99%}
+.pg-answer summary{cursor:pointer;opacity:.8;font-size:12.5px}.pg-answer .pg-lists td.pg-l{max-width:15rem;width:99%}
 """.replace("\n", "")
 
 
 def answer_html(view: Mapping[str, Any]) -> str:
     """What ``Result.view`` says as a piece of HTML: no script, no request, everything escaped."""
+    view = tell(view)
     sources, rows = view["sources"], {row["id"]: row for row in view["rows"]}
     colours = source_colours(one["name"] for one in sources)
     chosen = sorted((row for row in rows.values() if row["position"]), key=lambda row: int(row["position"]))
@@ -126,7 +132,7 @@ def _answer_table(view: Mapping[str, Any], chosen: Sequence[Mapping[str, Any]], 
         if row["bonus"] or row["prior"] != 1.0:
             further = f"<br>bonus {row['bonus']:+.3f}, prior × {row['prior']:.3f}"
         body.append(
-            f'<tr><td>{row["position"]}</td><td class="pg-l">{_passage(view, row, SNIPPET)}{_path(row)}</td>'
+            f'<tr><td>{row["position"]}</td><td class="pg-l">{_passage(view, row, SNIPPET, row["why"])}</td>'
             f"<td>{row['score']:.4f}{further}</td><td class='pg-l'>{bars}</td>{cells}</tr>"
         )
     return (
@@ -169,19 +175,12 @@ def _list_row(view: Mapping[str, Any], row: Mapping[str, Any], name: str) -> str
     )
 
 
-def _passage(view: Mapping[str, Any], row: Mapping[str, Any], length: int) -> str:
+def _passage(view: Mapping[str, Any], row: Mapping[str, Any], length: int, why: str = "") -> str:
     held = view["passages"].get(row["id"], {"title": "", "text": ""})
     title = f"<b><bdi>{escaped(held['title'])}</bdi></b> " if held["title"] else ""
+    said = f"<br>{escaped(why)}" if why else ""
     text = f'<br><span class="pg-text"><bdi>{escaped(cut(held["text"], length))}</bdi></span>' if held["text"] else ""
-    return f'{title}<span class="pg-id"><bdi>{escaped(row["id"])}</bdi></span>{text}'
-
-
-def _path(row: Mapping[str, Any]) -> str:
-    steps = [] if row["walk"] is None else row["walk"]["path"]
-    if not steps:
-        return ""
-    said = (f"[{escaped(name)}]" if kind == "passage" else escaped(name) for kind, name in steps)
-    return f'<br><span class="pg-id">walk: {" → ".join(said)}</span>'
+    return f'{title}<span class="pg-id"><bdi>{escaped(row["id"])}</bdi></span>{said}{text}'
 
 
 def _part(row: Mapping[str, Any], name: str) -> float:

@@ -73,6 +73,36 @@ def test_the_page_loads_nothing_and_escapes_what_it_is_given(tmp_path: Path) -> 
     assert not re.findall(r'(?:src|href)="(?!#)[^"]', re.sub(r"<svg.*?>", "", text))
 
 
+def test_five_rows_stand_open_the_best_first_and_the_others_are_folded(tmp_path: Path) -> None:
+    columns = ["system", "LastHop@10", "Recall@5 (p)"]
+    rows = [[f"s{row}", str(row), f"{90 - row}.5 (0.01)"] for row in range(7)] + [["none", "", ""]]
+
+    def order(sort_by: str) -> list[str]:
+        page = write_report(tmp_path, title="t", lead="l", columns=columns, rows=rows, marked=["s0"], sort_by=sort_by)
+        text = page.read_text(encoding="utf-8")
+        assert text.count('"rest"') + text.count('"marked rest"') == 3
+        assert ("all 8 rows, the best in" in text) is bool(sort_by)
+        return re.findall(r"<td>(s\d|none)</td>", text)
+
+    assert order("LastHop@10") == ["s6", "s5", "s4", "s3", "s2", "s1", "s0", "none"]
+    assert order("Recall@5") == order("") == ["s0", "s1", "s2", "s3", "s4", "s5", "s6", "none"]
+    with pytest.raises(InvalidInputError, match="sort_by must be what a column starts with; got 'MRR'"):
+        order("MRR")
+    short = write_report(tmp_path, title="t", lead="l", columns=columns, rows=rows[:5])
+    assert "checkbox" not in short.read_text(encoding="utf-8")
+
+
+def test_the_page_has_landmarks_and_links_to_its_parts(tmp_path: Path) -> None:
+    page = write_report(
+        tmp_path, title="t", lead="l", columns=COLUMNS, rows=ROWS, pictures=_pictures(), terms={"W/L": "won and lost"}
+    ).read_text(encoding="utf-8")
+    for landmark in ("<header>", "<main>", '<nav aria-label="Parts of this page">'):
+        assert page.count(landmark) == 1
+    links = re.findall(r'<li><a href="#([^"]+)">', page)
+    assert len(links) == 6
+    assert all(page.count(f'<section id="{name}">') == 1 for name in links)
+
+
 def test_the_ids_of_several_drawings_do_not_mix(tmp_path: Path) -> None:
     page = write_report(tmp_path, title="t", lead="l", columns=COLUMNS, rows=ROWS, pictures=_pictures())
     ids = re.findall(r'\bid="([^"]+)"', page.read_text(encoding="utf-8"))
@@ -175,4 +205,4 @@ def test_the_names_are_explained_at_the_end(tmp_path: Path) -> None:
     page = write_report(
         tmp_path, title="t", lead="l", columns=COLUMNS, rows=ROWS, terms={"<i>W/L": "won & lost"}
     ).read_text(encoding="utf-8")
-    assert page.endswith("<dt>&lt;i&gt;W/L</dt><dd>won &amp; lost</dd></dl></body></html>\n")
+    assert page.endswith("<dt>&lt;i&gt;W/L</dt><dd>won &amp; lost</dd></dl></section></main></body></html>\n")

@@ -67,7 +67,7 @@ from phasegraph.evaluation.recommendation import (
     gain_of,
     recommendation_of,
 )
-from phasegraph.evaluation.report import conclusion, evaluation_pictures, write_report
+from phasegraph.evaluation.report import conclusion, evaluation_pictures, measure_to_show, write_report
 from phasegraph.evaluation.runs import read_predictions
 from phasegraph.evaluation.significance import p_text
 from phasegraph.evaluation.source_runs import DEFAULT_LIMIT, ExperimentInput, graph_of, search_sources
@@ -109,6 +109,7 @@ def write_pictures(
         pictures=pictures,
         notes=[*(f"left out: {line}" for line in table.left_out), *table.notes],
         terms=terms,
+        sort_by=str(measure_to_show(table)),
     )
 
 
