@@ -280,16 +280,16 @@ nav ul{display:flex;flex-wrap:wrap;gap:.2rem 1.2rem;list-style:none;padding:0;ma
 .scroll{overflow-x:auto}table{border-collapse:collapse;font-size:.8rem}
 th,td{padding:.25rem .45rem;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap}
 th:first-child,td:first-child{text-align:left}thead th{border-bottom:2px solid var(--soft)}
-tr.marked td{background:var(--mark);font-weight:600}tbody td:first-child{position:sticky;left:0;background:var(--paper)}
+tr.marked td{background:var(--mark);font-weight:600}tbody td:first-child{position:sticky;left:0;
+background:var(--paper)}
 tbody tr.marked td:first-child{background:var(--mark)}
-.fold{display:inline-block;margin:.5rem 0;font-size:.86rem;cursor:pointer}.fold:not(:has(:checked))
-~.scroll .rest{display:none}
+.fold{display:inline-block;margin:.5rem 0;font-size:.86rem;cursor:pointer}
+.fold:not(:has(:checked))~.scroll .rest{display:none}
 figure{margin:.5rem 0}figure svg{max-width:100%;height:auto}figcaption,.note{color:var(--soft);font-size:.86rem}
 dl{display:grid;grid-template-columns:max-content minmax(0,1fr);gap:.15rem 1rem;font-size:.86rem}dt{font-weight:600}
 dd{margin:0}
-@media (max-width:600px){figure{overflow-x:auto}figure svg{max-width:none;
-width:38rem}dl{grid-template-columns:minmax(0,1fr)}
-dd{margin-bottom:.3rem}}
+@media (max-width:600px){figure{overflow-x:auto}figure svg{max-width:none;width:38rem}
+dl{grid-template-columns:minmax(0,1fr)}dd{margin-bottom:.3rem}}
 """.replace("\n", "")
 
 
