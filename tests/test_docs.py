@@ -242,6 +242,29 @@ def test_the_index_of_the_reference_leads_to_every_page_with_names() -> None:
     assert {page for page, _ in REFERENCE.values()} <= set(re.findall(r"\(([\w-]+\.md)", index))
 
 
+PICTURES = sorted((DOCS / "pictures").glob("*.svg"))
+
+
+@pytest.mark.parametrize("picture", PICTURES, ids=named)
+def test_a_picture_is_readable_on_a_telephone_and_on_a_dark_page(picture: Path) -> None:
+    text = picture.read_text(encoding="utf-8")
+    light, _, dark = text.partition("@media (prefers-color-scheme: dark)")
+    names = set(re.findall(r"var\(--(\w+)\)", text))
+    for half in (light, dark.partition("}}")[0]):
+        assert names <= set(re.findall(r"--(\w+):#[0-9a-f]{6};", half))
+    # Every shape takes its colour from the two lists above.
+    assert not re.findall(r'(?:fill|stroke)="(?!none)[^"]*"', text)
+    assert 'role="img" aria-label="' in text
+    smallest = min(map(float, re.findall(r'font-size="([\d.]+)"', text)))
+    width = float(re.findall(r'width="([\d.]+)"', text)[0])
+    assert smallest * 368 / width >= 8  # pixels on a screen of 400
+    assert picture.name in (DOCS / "understand" / "how-it-works.md").read_text(encoding="utf-8")
+
+
+def test_the_pictures_are_those_of_the_page() -> None:
+    assert [picture.stem for picture in PICTURES] == ["calibration", "call", "contributions", "walk"]
+
+
 def test_the_commands_that_are_named_exist() -> None:
     text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
     commands = set(re.findall(r"(?:`|^    )phasegraph ([a-z]+)\b", text, re.MULTILINE))
