@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from tests.test_house import PUBLIC
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -149,6 +150,27 @@ def test_the_readme_leads_to_every_part_and_a_part_to_each_of_its_pages() -> Non
     for part, overview in overviews.items():
         assert {page for page in (DOCS / part).glob("*.md") if page != overview} <= links(overview), part
     assert set((DOCS / "understand").glob("*.md")) <= links(README)
+
+
+ADDRESS = "https://phasegraph.github.io/phasegraph/"
+OF_THE_SITE = {"", "llms.txt", "llms-full.txt", "skill/SKILL.md"}
+
+
+def test_every_address_of_the_site_that_a_page_names_is_there(site: Any) -> None:
+    text = "".join(page.read_text(encoding="utf-8") for page in LINKED)
+    named = {one.rstrip(".") for one in re.findall(rf"{re.escape(ADDRESS)}([\w/.-]*)", text)}
+    assert len(named) > 5
+    assert named - OF_THE_SITE <= set(site.page_paths())
+
+
+def test_the_skill_for_agents_has_the_form_that_agents_read() -> None:
+    _, head, body = SKILL.read_text(encoding="utf-8").split("---\n", 2)
+    fields = yaml.safe_load(head)
+    assert set(fields) == {"name", "description"}
+    assert fields["name"] == SKILL.parent.name
+    assert re.fullmatch(r"[a-z0-9-]{1,64}", fields["name"])
+    assert len(fields["description"]) <= 1024
+    assert body.count("\n") < 500
 
 
 @pytest.mark.parametrize("page", sorted({README, *ROOT.glob("integrations/*/README.md")}), ids=named)
