@@ -13,7 +13,7 @@ import numpy as np
 from drawing import WIDTH, Drawing
 
 from phasegraph import FusionPipeline, Result
-from phasegraph._typing import BoolArray, FloatArray
+from phasegraph._support.typing import BoolArray, FloatArray
 from phasegraph.evaluation.report import calibrated_scores, gold_hits
 
 ROOT = Path(__file__).resolve().parents[2]
