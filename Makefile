@@ -173,7 +173,7 @@ $(DOCS)/.ready: $(SOURCES)
 	@touch $@
 
 site: $(DOCS)/.ready  ## The documentation in artifacts/site; a warning is an error
-	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --quiet
+	$(DOCS)/bin/python tools/docs/build.py
 
 docs: site $(VENV)/.ready-test  ## The site, and every program, command and link of its pages
 	$(BIN)/python -m pytest tests/test_docs.py

@@ -1,7 +1,7 @@
 """Stages around the decision in LangChain, one at a time: rewriting, routing, reranking, correction.
 
-The embedding model, the reranker and the chat model are stand-ins, written for this question; put your own in their
-place. The question names neither the film nor its director. Without a stage, the first three passages hold no answer.
+The embedding model, the reranker and the chat model are stand-ins, written for these questions: they count words and
+answer by rule. Put your own models in their place. Each stage prints the first passages without it and with it.
 Run: pip install langchain-phasegraph; python langchain_stages.py
 """
 
@@ -31,8 +31,20 @@ from langchain_phasegraph import (
     step_back,
 )
 
-QUESTION = "Where was the maker of the thriller about heights born?"
+VAGUE = "Where was the maker of the thriller about heights born?"
 NAMED = "Where was the director of Vertigo born?"
+ROLE = "Who plays in the thriller about heights?"
+PRICE = "How much is a ticket for Vertigo?"
+MAY = "What starts in May?"
+TALK = "Which director talks to the audience?"
+ANSWER = {
+    VAGUE: "Alfred Hitchcock",
+    NAMED: "Alfred Hitchcock",
+    ROLE: "Vertigo",
+    PRICE: "Tickets",
+    MAY: "Fellini season",
+    TALK: "Talk",
+}
 PASSAGES = {
     "Vertigo": "Vertigo is a film with Kim Novak. Its director is Alfred Hitchcock.",
     "Alfred Hitchcock": "Alfred Hitchcock was born in Leytonstone and went to Hollywood in 1939.",
@@ -42,13 +54,32 @@ PASSAGES = {
     "Orson Welles": "The director Orson Welles was born in Kenosha.",
     "Hollywood": "Hollywood is a part of Los Angeles.",
 }
-MEANS = {"maker": "director", "thriller": "film", "heights": "vertigo"}
+DESK = {
+    "Showtimes": "Vertigo runs on Friday at 20:00 and on Sunday at 17:00.",
+    "Tickets": "A ticket for Vertigo costs nine pounds.",
+    "Fellini season": "The season of films by Federico Fellini starts in May.",
+    "Talk": "A director talks to the audience after the film on Friday.",
+    "Way": "The cinema is in Mill Lane, behind the station.",
+    "Birthdays": "Children born in May come in free.",
+}
+MEANS = {"maker": "director", "thriller": "film", "heights": "vertigo", "plays": "kim", "much": "costs"}
+SKIPPED = {"the", "a", "in", "of", "is", "was", "and", "where", "to", "who", "what", "how", "for", "about", "on", "by"}
+GUESS = "The thriller is Vertigo by Alfred Hitchcock, who was born in Dover."
+REPLIES = {  # by how the prompt of a stage begins
+    "Write two or three paragraphs": GUESS,
+    "Write a paragraph of prose": GUESS,
+    "Write the source code": "birthplace(director('Vertigo'))",
+    "Write a small table": "director | born in\nAlfred Hitchcock | Dover",
+    "Rewrite the question as a more general": "What is known of Alfred Hitchcock, the director of Vertigo?",
+    "Rewrite the question so that": NAMED,
+    "Write 3 different versions": f"{NAMED}\nWho made Vertigo?\nWhere was Alfred Hitchcock born?",
+}
 
 
 def terms(text):
     """The words of a text that carry meaning, in lower case."""
     plain = "".join(letter if letter.isalnum() else " " for letter in text.lower())
-    return [word for word in plain.split() if word not in {"the", "a", "in", "of", "is", "was", "and", "where", "to"}]
+    return [word for word in plain.split() if word not in SKIPPED]
 
 
 def count(text):
@@ -69,6 +100,19 @@ class Words(Embeddings):
         return count(text)
 
 
+def written(prompt):
+    """What the stand-in for a model writes: its guess has a wrong town, which HyDE does not mind."""
+    for begins, reply in REPLIES.items():
+        if begins in prompt:
+            return reply
+    if prompt.startswith("Rate"):
+        return "90" if "Vertigo" in prompt else "20"
+    if prompt.startswith("Choose"):
+        return "desk" if "ticket" in prompt else "vector, graph"
+    sentences = [one for one in prompt.replace("\n", ". ").split(". ") if " born in " in one and "Hitchcock" in one]
+    return f"{sentences[0].removesuffix('.')}." if sentences else "The passages do not say."
+
+
 class StandIn(BaseChatModel):
     """Stands for a chat model: answers by rule, and counts its calls."""
 
@@ -80,68 +124,67 @@ class StandIn(BaseChatModel):
 
     def _generate(self, messages, stop=None, run_manager=None, **kwargs):
         self.calls += 1
-        prompt = messages[-1].content
-        text = "Vertigo is by Alfred Hitchcock, who was born in Leytonstone."
-        if prompt.startswith("Rate"):
-            text = "20"
-        elif prompt.startswith("Choose"):
-            text = "vector, graph"
-        return ChatResult(generations=[ChatGeneration(message=AIMessage(text))])
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(written(messages[-1].content)))])
 
 
 def overlap(query, texts):
-    """Stands for a cross-encoder: counts the words that query and text share, and knows three synonyms."""
+    """Stands for a cross-encoder: counts the words that query and text share, and knows five synonyms."""
     asked = {MEANS.get(word, word) for word in terms(query)}
     return [float(len(asked & set(terms(text)))) for text in texts]
 
 
-def show(title, retriever, question=QUESTION):
-    """Print the first passages, the sources that were asked, the state of each stage, and the calls of the model."""
+def show(title, retriever, question=VAGUE, without=None):
+    """Print the first passages without and with a stage, a star where the answer is, and what the stage cost."""
     model.calls = 0
     result = retriever.explain(question)
+    stages = ", ".join(f"{one.stage} {one.status}" for one in result.extras.get("stages", ())) or "no stage"
     asked = ", ".join(one.source for one in result.reports if one.status != "skipped")
-    stages = ", ".join(f"{one.stage} {one.status}" for one in result.extras.get("stages", ())) or "none"
-    print(f"{title}: {', '.join(result.ids)} (asked: {asked}; stages: {stages}; model calls: {model.calls})")
+    print(f"\n{title}: {question}\n  ({stages}; sources: {asked}; model calls: {model.calls})")
+    for label, ids in (("without", (without or made()).explain(question).ids), ("with", result.ids)):
+        print(f"  {label:8}", ", ".join(f"{one} *" if one == ANSWER[question] else one for one in ids))
 
 
 model = StandIn()
 documents = [Document(text, id=title, metadata={"title": title}) for title, text in PASSAGES.items()]
 store = InMemoryVectorStore.from_documents(documents, Words())
 graph = EntityGraphRetriever.from_documents(documents)
+notices = [Document(text, id=title, metadata={"title": title}) for title, text in DESK.items()]
 
 
-def words(query):
-    """A source that counts shared words: on this question it finds the wrong directors."""
-    shared = [len(set(terms(query)) & set(terms(document.page_content))) for document in documents]
-    return sorted(zip(documents, shared, strict=True), key=lambda pair: -pair[1])
+def desk(query):
+    """A source of other passages: the notices of the ticket desk, by shared words."""
+    shared = [len(set(terms(query)) & set(terms(notice.page_content))) for notice in notices]
+    return sorted(zip(notices, shared, strict=True), key=lambda pair: -pair[1])
 
 
-def made(rewrite=None, **stages):
-    return PhaseGraphRetriever(vector=SourceSpec(retriever=store, limit=3, rewrite=rewrite), graph=graph, k=3, **stages)
+def made(rewrite=None, limit=3, **stages):
+    return PhaseGraphRetriever(
+        vector=SourceSpec(retriever=store, limit=limit, rewrite=rewrite), graph=graph, k=3, **stages
+    )
 
 
-show("no stage", made())
+print("The models are stand-ins: they count words and answer by rule. * marks the passage with the answer.")
 show("HyDE", made(hyde(model)))
 show("step back", made(step_back(model)))
 show("HyDE per modality", made(modality_hyde(model)))
 show("several queries", made(multi_query(model, 3)))
 show("DPHF", PhaseGraphRetriever(**dphf(store, hyde(model)), k=3))
-show("a third source, no route", made(retrievers={"words": words}))
-show(
-    "keyword route",
-    made(retrievers={"words": words}, route=keyword_router({"maker": ["vector", "graph"]}, default="words")),
-)
-show(
-    "entropy route",
-    made(retrievers={"words": words}, route=neighbour_entropy_router("vector", ["vector", "graph"], "words")),
-)
-show("chat model routes", made(retrievers={"words": words}, route=model))
-show("reranker", made(rerank=overlap))
-show("reranker, film named", made(rerank=overlap), NAMED)
-show("reranker of paths, film named", made(rerank=Rerank(overlap, depth=20, of="path")), NAMED)
+
+three = {"desk": desk}
+show("a third source", made(limit=8, retrievers=three), MAY, made(limit=8))
+unrouted = made(limit=8, retrievers=three)
+by_word = keyword_router({"ticket": "desk"}, default=["vector", "graph"])
+show("keyword route", made(limit=8, retrievers=three, route=by_word), PRICE, unrouted)
+show("chat model routes", made(limit=8, retrievers=three, route=model), PRICE, unrouted)
+by_entropy = neighbour_entropy_router("vector", "desk", "desk", low=1.5)  # no passage stands out: ask the desk
+show("entropy route", made(limit=8, retrievers=three, route=by_entropy), TALK, unrouted)
+
+show("reranker", made(limit=8, rerank=overlap), ROLE, made(limit=8))
+show("reranker of paths", made(rerank=Rerank(overlap, depth=20, of="path")), NAMED, made(rerank=overlap))
 show("correction", made(corrective=Corrective(model, model)))
 
-# Inside a chain as any retriever.
+# Inside a chain as any retriever. The model alone guesses the wrong town.
 prompt = ChatPromptTemplate.from_template("Answer from:\n{context}\n\n{question}")
-chain = {"context": made(hyde(model), rerank=overlap), "question": RunnablePassthrough()} | prompt | model
-print("chain:", chain.invoke(QUESTION).text)
+context = made(hyde(model)) | (lambda found: "\n".join(one.page_content for one in found))
+chain = {"context": context, "question": RunnablePassthrough()} | prompt | model
+print(f"\nthe model alone: {GUESS}\nin a chain: {chain.invoke(VAGUE).text}")

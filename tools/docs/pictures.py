@@ -1,4 +1,4 @@
-"""Draw the pictures of docs/guide/concepts.md from the bundled data, and the diagram of a call.
+"""Draw the pictures of docs/understand/how-it-works.md: two diagrams, and two from the bundled data.
 
 Run: python tools/docs/pictures.py    (docs/pictures/*.svg; a minute)
 """
@@ -6,20 +6,15 @@ Run: python tools/docs/pictures.py    (docs/pictures/*.svg; a minute)
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from drawing import WIDTH, Drawing
 
-from phasegraph import FusionPipeline
-from phasegraph._support.markup import source_colours
-from phasegraph.evaluation.report import (
-    calibrated_scores,
-    contribution_bars,
-    gold_hits,
-    new_figure,
-    score_distributions,
-)
+from phasegraph import FusionPipeline, Result
+from phasegraph._support.typing import BoolArray, FloatArray
+from phasegraph.evaluation.report import calibrated_scores, gold_hits
 
 ROOT = Path(__file__).resolve().parents[2]
 TO = ROOT / "docs" / "pictures"
@@ -27,90 +22,137 @@ sys.path.insert(0, str(ROOT / "examples"))
 
 import demo  # noqa: E402
 
-
-def call() -> Any:
-    """What happens in a call, from the sources to the answer."""
-    figure, (axes,) = new_figure(10.5, 3.2)
-    axes.set_axis_off()
-    axes.set_xlim(0, 100)
-    axes.set_ylim(0, 34)
-    colours = source_colours(["vector", "graph", "bm25"])
-
-    def box(x: float, y: float, width: float, text: str, colour: str = "#5b6575") -> None:
-        axes.text(
-            x + width / 2, y, text, ha="center", va="center", fontsize=9, color="white", linespacing=1.4,
-            bbox={"boxstyle": "round,pad=0.5", "facecolor": colour, "edgecolor": "none"},
-        )  # fmt: skip
-
-    def arrow(x: float, y: float, to_x: float, to_y: float) -> None:
-        axes.annotate("", (to_x, to_y), (x, y), arrowprops={"arrowstyle": "->", "color": "#888888", "lw": 1.2})
-
-    for name, y in (("vector", 28), ("graph", 17), ("bm25", 6)):
-        box(9, y, 8, name, colours[name])
-        arrow(17, y, 23, y)
-        box(25, y, 12, "calibrated", colours[name])
-        arrow(38, y, 45, 17)
-    arrow(6.5, 17, 9, 17)
-    arrow(6.5, 18, 9, 27)
-    arrow(6.5, 16, 9, 7)
-    axes.text(3, 17, "query", ha="center", va="center", fontsize=10)
-    for x, text in ((46, "weighed\nand added"), (63, "accepted\nor not"), (80, "a set\nchosen")):
-        box(x, 17, 10, text)
-    arrow(57, 17, 62.5, 17)
-    arrow(73.5, 17, 79.5, 17)
-    arrow(90.5, 17, 94, 17)
-    axes.text(97, 17, "answer", ha="center", va="center", fontsize=10)
-    for x, text in (
-        (13, "concurrently, each with\na timeout and a breaker"),
-        (31, "deviations above\nits background"),
-        (51, "by how far\nthey agree"),
-        (68, "thresholds,\nconfidence"),
-        (85, "diversity, budget\n(off by default)"),
-    ):
-        axes.text(x, -1.5 if x < 40 else 9, text, ha="center", va="center", fontsize=8, color="#555555")
-    return figure
+SOURCES = ("vector", "graph", "bm25")
+BINS = 60
 
 
-def walk() -> Any:
-    """Passages, the names between them, and where a walk from the question goes."""
-    figure, (axes,) = new_figure(10.5, 3.4)
-    axes.set_axis_off()
-    axes.set_xlim(0, 100)
-    axes.set_ylim(0, 40)
-    orange, grey = source_colours(["graph"])["graph"], "#9aa3ad"
-
-    def passage(x: float, y: float, title: str, text: str, mass: float) -> None:
-        axes.text(
-            x, y, f"{title}\n{text}", ha="center", va="center", fontsize=8.5, linespacing=1.5,
-            bbox={"boxstyle": "round,pad=0.6", "facecolor": "white", "edgecolor": orange, "lw": 0.6 + 4 * mass},
-        )  # fmt: skip
-
-    def name(x: float, y: float, text: str, colour: str = grey) -> None:
-        axes.text(
-            x, y, text, ha="center", va="center", fontsize=8.5, color="white",
-            bbox={"boxstyle": "round4,pad=0.4", "facecolor": colour, "edgecolor": "none"},
-        )  # fmt: skip
-
-    for points in (
-        ((10, 20), (27, 31)),
-        ((27, 31), (45, 20)),
-        ((45, 20), (63, 31)),
-        ((63, 31), (81, 20)),
-        ((45, 20), (63, 8)),
-    ):
-        axes.plot(*zip(*points, strict=True), color=orange if points[1][1] != 8 else grey, lw=1.6, zorder=0)
-    axes.text(10, 37, "Where was the director of Vertigo born?", fontsize=9.5, ha="left")
-    axes.annotate("", (10, 24), (14, 35.5), arrowprops={"arrowstyle": "->", "color": orange, "lw": 1.4})
-    name(10, 20, "Vertigo", orange)
-    passage(27, 31, "Vertigo", "A film by Alfred Hitchcock.", 0.7)
-    name(45, 20, "Alfred Hitchcock", orange)
-    passage(63, 31, "Alfred Hitchcock", "A director, born in Leytonstone.", 1.0)
-    name(81, 20, "Leytonstone")
-    passage(63, 8, "Psycho", "A film of 1960 by Alfred Hitchcock.", 0.15)
-    axes.text(
-        81, 12, "the question's words and vector\nprefer the passage above", fontsize=8, color="#555555", ha="center"
+def call() -> Drawing:
+    """What happens in a call, from the question to the answer."""
+    drawing = Drawing(
+        "The sources answer, their scores are calibrated, weighed and added; passages are accepted and chosen", 545
     )
-    return figure
+    middle, columns = WIDTH / 2, (90, 260, 430)
+    drawing.text(middle, 28, "question", bold=True)
+    for x, name in zip(columns, SOURCES, strict=True):
+        drawing.line(middle, 44, x, 76, head=True)
+        drawing.label(x, 98, 140, name, name)
+        drawing.line(x, 118, x, 160, name)
+        drawing.box(x - 70, 160, 140, 38, fill="card", stroke=name)
+        drawing.text(x, 179, "calibrated")
+        drawing.line(x, 198, middle, 244, head=True)
+    drawing.box(middle - 165, 128, 330, 22, fill="paper")
+    drawing.text(middle, 139, "all at the same time, each with a time limit", size=14, colour="muted")
+    steps = (
+        ("weigh and add", "weights: how far the sources agree"),
+        ("accept or reject", "thresholds and confidence"),
+        ("choose a set", "diversity: off by default"),
+    )
+    for row, (name, said) in enumerate(steps):
+        y = 266 + 84 * row
+        drawing.label(middle, y, 180, name, "muted")
+        drawing.text(middle, y + 32, said, size=14, colour="muted")
+        drawing.line(middle, y + 42, middle, y + 62, head=True)
+    drawing.text(middle, 520, "answer, with its reasons", bold=True)
+    return drawing
+
+
+def walk() -> Drawing:
+    """Passages, the names between them, and where a walk from the question goes."""
+    drawing = Drawing(
+        "A walk from a name in the question to a passage, to the name in it, and to the passage about that name", 500
+    )
+
+    def passage(x: float, y: float, title: str, lines: tuple[str, ...], stroke: str, wide: float) -> None:
+        drawing.box(x - 118, y - 38, 236, 76, fill="card", stroke=stroke, wide=wide)
+        drawing.text(x, y - 20, title, bold=True)
+        for row, line in enumerate(lines):
+            drawing.text(x, y + 3 + 19 * row, line, size=14)
+
+    middle, left, right = WIDTH / 2, 130, 390
+    drawing.text(middle, 28, "Where was the director of Vertigo born?", bold=True)
+    drawing.line(middle, 44, middle, 70, "graph", 2, head=True)
+    drawing.label(middle, 92, 120, "Vertigo", "graph")
+    drawing.line(middle, 112, middle, 148, "graph", 2, head=True)
+    passage(middle, 188, "Vertigo", ("A film by", "Alfred Hitchcock."), "graph", 3)
+    drawing.line(middle, 227, middle, 260, "graph", 2, head=True)
+    drawing.label(middle, 282, 180, "Alfred Hitchcock", "graph")
+    drawing.line(middle - 40, 302, left, 340, "graph", 2, head=True)
+    drawing.line(middle + 40, 302, right, 340, "line", 1.5, head=True)
+    passage(left, 380, "Alfred Hitchcock", ("A director,", "born in Leytonstone."), "graph", 5)
+    passage(right, 380, "Psycho", ("A film of 1960 by", "Alfred Hitchcock."), "line", 1)
+    drawing.text(left, 436, "the answer: its words and its", size=14, colour="muted")
+    drawing.text(left, 455, "vector fit the question", size=14, colour="muted")
+    drawing.text(right, 436, "reached too,", size=14, colour="muted")
+    drawing.text(right, 455, "with less weight", size=14, colour="muted")
+    return drawing
+
+
+def calibration(
+    before: Mapping[str, FloatArray], after: Mapping[str, FloatArray], gold: Mapping[str, BoolArray]
+) -> Drawing:
+    """Histograms of the scores of each source in its own unit, and of the calibrated values on one axis."""
+    drawing = Drawing(
+        "Scores of three sources before and after calibration; colour: gold passages, grey: other passages", 640
+    )
+    left, right, high = 80, WIDTH - 20, 56
+    names = [name for name in SOURCES if name in before]
+    lowest, highest = 0.0, float(np.ceil(max(float(after[name].max()) for name in names)))
+    drawing.text(20, 26, "Before: each source in its own unit", anchor="start", bold=True)
+    drawing.text(20, 322, "After: one scale for all sources", anchor="start", bold=True)
+    for row, name in enumerate(names):
+        spans = ((before[name], 118 + 78 * row, None), (after[name], 420 + 90 * row, (lowest, highest)))
+        for values, ground, span in spans:
+            low, top = span or (float(values.min()), float(values.max()))
+            edges = np.linspace(low, top, BINS + 1)
+            step = (right - left) / BINS
+            drawing.text(20, ground - 24, name, anchor="start", colour=name, bold=True)
+            if span is not None:
+                medians = [float(np.median(values[part])) for part in (gold[name], ~gold[name])]
+                said = "medians: gold {:.1f}, others {:.1f}".format(*medians)
+                drawing.text(right, ground - high - 12, said, size=12, colour="muted", anchor="end")
+            for part, fill, opacity in ((~gold[name], "other", 1.0), (gold[name], name, 0.75)):
+                counts, _ = np.histogram(values[part], bins=edges)
+                for column, count in enumerate(counts.tolist()):
+                    if count:
+                        tall = high * count / counts.max()
+                        drawing.bar(left + step * column, ground - tall, step, tall, fill, opacity)
+            drawing.line(left, ground, right, ground)
+            if span is None:
+                drawing.text(left, ground + 11, f"{low:.3g}", size=12, colour="muted", anchor="start")
+                drawing.text(right, ground + 11, f"{top:.3g}", size=12, colour="muted", anchor="end")
+    for tick in range(0, int(highest) + 1, 2):
+        x = left + (right - left) * tick / highest
+        drawing.text(x, 614, str(tick), size=12, colour="muted")
+    drawing.text((left + right) / 2, 636, "deviations above the source's background", size=14, colour="muted")
+    drawing.bar(left, 656, 14, 14, "graph", 0.75)
+    drawing.text(left + 20, 663, "gold passages (in the source's colour)", size=14, anchor="start")
+    drawing.bar(left + 290, 656, 14, 14, "other")
+    drawing.text(left + 310, 663, "others", size=14, anchor="start")
+    return drawing
+
+
+def contributions(result: Result, titles: Mapping[str, str]) -> Drawing:
+    """What each source added to each passage of an answer."""
+    rows = len(result)
+    drawing = Drawing("The contribution of each source to each of ten passages", 96 + 34 * rows)
+    left, right = 190, WIDTH - 20
+    most = float(np.clip(result.contributions, 0, None).sum(axis=1).max())
+    drawing.text(20, 26, "Contribution of each source", anchor="start", bold=True)
+    start = 20
+    for name in result.candidates.sources:
+        drawing.bar(start, 48, 14, 14, name)
+        drawing.text(start + 20, 55, name, size=14, anchor="start")
+        start += 40 + 9 * len(name)
+    for row, name in enumerate(result.ids):
+        y, x = 84 + 34 * row, float(left)
+        title = titles[name]
+        drawing.text(left - 10, y, title if len(title) <= 22 else f"{title[:21]}…", size=14, anchor="end")
+        for column, source in enumerate(result.candidates.sources):
+            there = name in result.candidates.rankings[column].positions
+            long = max(float(result.contributions[row, column]), 0.0) * (right - left) / most
+            drawing.bar(x, y - 11, long, 22, source, 1.0 if there else 0.3)
+            x += long
+    return drawing
 
 
 def main() -> None:
@@ -118,16 +160,23 @@ def main() -> None:
     TO.mkdir(exist_ok=True)
     done = demo.run_demo(demo.BUNDLED)
     gold = gold_hits(done.rankings, done.dataset.judgements)
-    drawn = {"call": call(), "walk": walk()}
-    drawn["calibration"] = score_distributions(*calibrated_scores(done.rankings, FusionPipeline()), gold)
     titles = {passage.id: passage.title for passage in done.dataset.passages}
     shown = done.chosen if done.chosen is not None else 0
+    before, after = calibrated_scores(done.rankings, FusionPipeline())
+    drawn = {
+        "call": call(),
+        "walk": walk(),
+        "calibration": calibration(before, after, gold),
+        "contributions": contributions(done.results[shown], titles),
+    }
+    for name, drawing in drawn.items():
+        (TO / f"{name}.svg").write_text(drawing.svg(), encoding="utf-8")
     print("contributions of:", done.dataset.queries[shown].text)
-    drawn["contributions"] = contribution_bars(done.results[shown], titles)
-    for name, figure in drawn.items():
-        figure.savefig(TO / f"{name}.svg", metadata={"Date": None, "Creator": None})
-    values = {name: np.concatenate([r.scores for r in found]) for name, found in done.rankings.items()}
-    print({name: (f"{v.min():.3g}", f"{v.max():.3g}") for name, v in values.items()})
+    print("hits:", sum(len(one) for one in before.values()))
+    for name in SOURCES:
+        ends = [np.percentile(after[name][part], (5, 95)).round(1).tolist() for part in (gold[name], ~gold[name])]
+        print(f"{name}: scores {before[name].min():.3g} to {before[name].max():.3g}; calibrated, 5 % to 95 %: "
+              f"gold {ends[0]}, others {ends[1]}; highest {after[name].max():.1f}")  # fmt: skip
 
 
 if __name__ == "__main__":
