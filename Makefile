@@ -112,19 +112,21 @@ test-graphrag: $(GRAPHRAG)/.ready  ## LightRAG as a source, as the guide has it
 
 CODE := src tests integrations examples tools
 
-lint: $(VENV)/.ready-lint types  ## ruff, mypy --strict, deptry and codespell
+lint: $(VENV)/.ready-lint types  ## ruff, mypy --strict, deptry, codespell and the fragments of the changelog
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/python tools/changes.py check
 	$(BIN)/deptry src
 	cd integrations/langchain-phasegraph && ../../$(BIN)/deptry .
 	cd integrations/llama-index-retrievers-phasegraph && ../../$(BIN)/deptry .
-	$(BIN)/codespell $(CODE) docs Makefile pyproject.toml *.md
+	$(BIN)/codespell $(CODE) docs $(wildcard changes) Makefile pyproject.toml *.md
 
+INTEGRATIONS := integrations/langchain-phasegraph/langchain_phasegraph integrations/llama-index-retrievers-phasegraph/llama_index
+
+# The second run reads what the first wrote into the cache; the main modules of two programs do not go into one run.
 types: $(VENV)/.ready-lint  ## mypy --strict alone
-	$(BIN)/mypy src tools/reproduce examples/demo.py
+	$(BIN)/mypy --num-workers $(WORKERS) src $(INTEGRATIONS) tools/reproduce examples/demo.py
 	$(BIN)/mypy tools/figures
-	cd integrations/langchain-phasegraph && ../../$(BIN)/mypy --config-file ../../pyproject.toml langchain_phasegraph
-	cd integrations/llama-index-retrievers-phasegraph && ../../$(BIN)/mypy --config-file ../../pyproject.toml -p llama_index.retrievers.phasegraph
 
 format: $(VENV)/.ready-lint  ## Lay the code out
 	$(BIN)/ruff format $(CODE)

@@ -67,6 +67,13 @@ def test_a_version_has_notes_once_it_has_a_date(tmp_path: Path, monkeypatch: pyt
     assert dated.returncode == 0, dated.stderr
     assert dated.stdout.startswith("###")
     assert "## " + version not in dated.stdout
+    fragment = tmp_path / "changes" / "sync.md"
+    fragment.parent.mkdir()
+    fragment.write_text("* A folder is synced.\n", encoding="utf-8")
+    refused = released(f"{version} (2026-12-01)")
+    assert refused.returncode != 0
+    assert "changes/ still holds ['sync.md']" in refused.stderr
+    fragment.unlink()
     assert "unreleased" in released(f"{version} (unreleased)").stderr
     assert "no part" in released("0.0.0").stderr
 

@@ -36,11 +36,18 @@ def notes(version: str) -> str:
     raise SystemExit(f"CHANGELOG.md has no part {version!r}")
 
 
+def pending() -> list[str]:
+    """The fragments of the changelog that are not collected yet."""
+    return sorted(path.name for path in (ROOT / "changes").glob("*"))
+
+
 def main(tag: str, *options: str) -> None:
     """Check a tag, or print its notes."""
     version = tag.removeprefix("v")
     if others := {name: one for name, one in versions().items() if one != version}:
         raise SystemExit(f"the tag is {tag}, but these have another version: {others}")
+    if waiting := pending():
+        raise SystemExit(f"changes/ still holds {waiting}: run python tools/changes.py collect TITLE [FILE ...]")
     changes = notes(version)
     if options == ("--notes",):
         print(changes, end="")

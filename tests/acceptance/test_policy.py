@@ -200,7 +200,7 @@ def test_json_round_trip() -> None:
     text = json.dumps(policy.to_dict(), allow_nan=False)
     assert AcceptancePolicy.from_dict(json.loads(text)) == policy
     with pytest.raises(InvalidInputError, match="no field"):
-        AcceptancePolicy.from_dict({"tresholds": {}})
+        AcceptancePolicy.from_dict({"tresholds": {}})  # codespell:ignore tresholds
     with pytest.raises(InvalidTypeError, match="thresholds"):
         AcceptancePolicy.from_dict({"thresholds": [1]})
     with pytest.raises(InvalidInputError, match="callable"):

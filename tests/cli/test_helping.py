@@ -8,8 +8,8 @@ import pytest
 from rich.console import Console
 from tiny import write_dataset
 
-from phasegraph.cli import main
-from phasegraph.cli.output import show_table
+from phasegraph.apps.cli import main
+from phasegraph.apps.cli.output import show_table
 
 
 def said(capsys) -> str:
@@ -20,18 +20,18 @@ def said(capsys) -> str:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["serach", "folder", "Who?"], "No such command 'serach'; did you mean 'search'?"),
+        (["serach", "folder", "Who?"], "No such command 'serach'; did you mean 'search'?"),  # codespell:ignore serach
         (["evaluate", "tiny", "--systems", "vectr"], "--systems: there is no 'vectr'; did you mean 'vector'?"),
         (["evaluate", "tiny", "--systems", "usual,xyz"], "--systems: there is no 'xyz'; it must be one of usual, all,"),
         (["evaluate", "tiny", "--systems", ""], "--systems: there is no ''; it must be one of usual, all,"),
         (["evaluate", "tiny", "--baseline", "grph"], "--baseline: there is no 'grph'; did you mean 'graph'?"),
         (["evaluate", "tiny", "--systems", "tuned"], "--systems: 'tuned' needs --pipeline"),
         (["evaluate", "tiny", "--protocol", "x"], "--protocol: there is no 'x'; it must be one of hetdocqa"),
-        (["evaluate", "tiny", "--measures", "Recal@5"], "--measures: measure must be one of"),
+        (["evaluate", "tiny", "--measures", "Recoll@5"], "--measures: measure must be one of"),
         (["evaluate", "tiny", "--measures", "F1"], "--measures: F1 measures predicted answers"),
         (["evaluate", "tiny", "--retriever", "my_rag"], "--retriever must read MODULE:OBJECT"),
         (["evaluate", "tiny", "--embedder", "no_rag:x"], "--embedder: there is no module 'no_rag' here or installed"),
-        (["tune", "tiny", "--out", "t.json", "--measure", "Recal@5"], "--measure: measure must be one of"),
+        (["tune", "tiny", "--out", "t.json", "--measure", "Recoll@5"], "--measure: measure must be one of"),
         (["tune", "tiny", "--out", "t.json", "--sources", "x"], "--sources must be among"),
         (["fuse", "a.run", "b.run", "--out", "c.run", "--rule", "bordo"], "--rule: there is no 'bordo'; did you mean"),
         (["try", "tiny", "--embedder", "miniln"], "got 'miniln'; did you mean 'minilm'?"),

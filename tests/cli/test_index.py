@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from tiny import PASSAGES, write_dataset, write_jsonl
 
-from phasegraph.cli import main
-from phasegraph.graph.index import GraphIndex
-from phasegraph.graph.storage import load_graph
-from phasegraph.serving.view import View
+from phasegraph.apps.cli import main
+from phasegraph.apps.server.view import View
+from phasegraph.graph.index.graph_index import GraphIndex
+from phasegraph.graph.model.storage import load_graph
 
 TRIPLES = [
     {"id": "p00", "triples": [["Ada Lovelace", "daughter of", "Lord Byron"], ["Ada Lovelace", "worked"]]},
@@ -313,7 +313,7 @@ def test_synonyms_that_do_not_fit_are_named(folder, tmp_path, capsys):
 
 def test_the_tokenizer_is_kept_with_the_index_and_checked(tmp_path, capsys):
     out = tmp_path / "index"
-    line = '{"id": "a", "title": "Die Elbe", "text": "Die Elbe ist ein Fluss."}\n'
+    line = '{"id": "a", "title": "Die Elbe", "text": "Die Elbe ist ein Fluss."}\n'  # codespell:ignore ist
     (tmp_path / "corpus.jsonl").write_text(line, encoding="utf-8")
     assert _run(tmp_path, out, "--tokenizer", "german") == 0
     assert load_graph(out).lexical.vocabulary == ("elbe", "fluss")

@@ -11,8 +11,8 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from tiny import PASSAGES, write_dataset, write_jsonl
 
 from langchain_phasegraph import PhaseGraphRetriever
-from phasegraph.cli import main
-from phasegraph.cli.search import WIDTH, snippet_of
+from phasegraph.apps.cli import main
+from phasegraph.apps.cli.search import WIDTH, snippet_of
 from phasegraph.graph import GraphIndex, GraphSource, build_graph, save_graph
 
 QUESTION = "Where did the father of Ada Lovelace die?"
@@ -184,12 +184,13 @@ def test_a_graph_without_its_passages_is_named(tmp_path, capsys):
 def test_the_words_of_another_language_are_marked_as_the_index_splits_them(tmp_path, capsys):
     rows = [
         {"id": "a", "title": "東京", "text": "日本の首都は東京都です。"},
-        {"id": "b", "title": "Die Elbe", "text": "Die Elbe ist ein FLUSS in Sachsen."},
+        {"id": "b", "title": "Die Elbe", "text": "Die Elbe ist ein FLUSS in Sachsen."},  # codespell:ignore ist
     ]
     write_jsonl(tmp_path / "c.jsonl", rows)
     assert main(["index", str(tmp_path / "c.jsonl"), "--out", str(tmp_path / "g"), "--tokenizer", "german"]) == 0
     capsys.readouterr()
-    found = {one["id"]: one for one in asked(capsys, tmp_path / "g", "Wo ist der Fluss? 東京都")["passages"]}
+    question = "Wo ist der Fluss? 東京都"  # codespell:ignore ist
+    found = {one["id"]: one for one in asked(capsys, tmp_path / "g", question)["passages"]}
     marked = {name: [one["snippet"][start:end] for start, end in one["marks"]] for name, one in found.items()}
     assert marked == {"a": ["東京都"], "b": ["FLUSS"]}
 

@@ -54,7 +54,7 @@ def test_bad_fields_and_execution_are_errors_that_name_them(kind, arguments):
         (HitFields, "scores", "'scores'; did you mean 'score'"),
         (HitFields, "unknown", "'unknown'; known are fingerprint, higher_is_better, id, resolve, score, size"),
         (Execution, "onerror", "'onerror'; did you mean 'on_error'"),
-        (FusionPipeline, "weigths", "'weigths'; did you mean 'weights'"),
+        (FusionPipeline, "weigths", "'weigths'; did you mean 'weights'"),  # codespell:ignore weigths
         (FusionPipeline, "top_k", "'top_k'; did you mean 'k'"),
     ],
 )

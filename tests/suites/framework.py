@@ -124,8 +124,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"on_all_failed": "raise"}, "unexpected argument 'on_all_failed'"),
     ({"embed_model": "minilm"}, "unexpected argument 'embed_model'"),
     ({"correct": "again"}, "unexpected argument 'correct'"),
-    ({"weigths": 1}, "unexpected argument 'weigths'; did you mean 'weights'"),
-    ({"selektion": "mmr"}, "unexpected argument 'selektion'; did you mean 'selection'"),
+    ({"weigths": 1}, "unexpected argument 'weigths'; did you mean 'weights'"),  # codespell:ignore weigths
+    ({"selektion": "mmr"}, "unexpected argument 'selektion'; did you mean 'selection'"),  # codespell:ignore selektion
     ({"top_k": 3}, "unexpected argument 'top_k'; did you mean 'k'"),
     ({"provenance": False}, "unexpected argument 'provenance'; did you mean 'metadata_key'"),
     ({"retriever_weights": [1]}, "unexpected argument 'retriever_weights'; did you mean 'weights'"),
@@ -1433,7 +1433,7 @@ class FrameworkSuite:
 
     def test_a_title_key_that_matches_nothing_is_warned_about_with_the_nearest_key(self) -> None:
         with pytest.warns(PhasegraphWarning, match="'titel' is in no passage's metadata.*did you mean 'title'"):
-            self.graph(self.films(), title_key="titel")
+            self.graph(self.films(), title_key="titel")  # codespell:ignore titel
 
     def test_the_graphs_passages_come_from_lists_mappings_and_functions(self) -> None:
         films, graph = self.films(), self.entities()

@@ -6,16 +6,16 @@ Deciding runs them in this order and knows none of them by name. To add one, wri
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from phasegraph._support.numbers import all_true
-from phasegraph._typing import FloatArray
-from phasegraph._validation import check_range
+from phasegraph._support.typing import FloatArray, IntArray
+from phasegraph._support.validation import check_range
 from phasegraph.calibration import Calibrated, Calibrator, ListCalibrator
 from phasegraph.candidates import Candidates, pool
 from phasegraph.errors import InvalidInputError, warn
@@ -23,7 +23,7 @@ from phasegraph.fusion.context import Context
 from phasegraph.fusion.exact_match import EXACT_MATCH, ExactMatchBonus
 from phasegraph.fusion.fields import FieldReading
 from phasegraph.fusion.settings import FusionSettings
-from phasegraph.fusion.superposition import Superposition, SuperpositionPrior
+from phasegraph.fusion.superposition import SuperpositionPrior
 from phasegraph.ranking import RERANK, Ranking
 
 RESERVED = frozenset({EXACT_MATCH, RERANK})
@@ -49,9 +49,14 @@ class Adjusted:
         How many candidates held each field that was read.
     bonuses, factors : (n,) array of float, optional
         Added to, and multiplied with, the fused values.
-    superposition : Superposition, optional
+    extras : dict of str to callable
+        Entries of ``Result.extras`` by name, each made from the rows of the answer.
+    relevance : tuple of (n,) array and str, optional
+        Relevance for a selection in place of the fused values, and its name.
     opinion : (n,) array of float, optional
-        The opinion of a model on the scale of the fused values; its ranking is then the last column of `candidates`.
+        Values of the ranking in the last column of `candidates`, on the scale of the fused values.
+    opinion_share : float
+        Share of the opinion in the total, in [0, 1].
     blended : (n,) array of float, optional
         Fused values, bonuses and opinion in one.
     """
@@ -64,8 +69,10 @@ class Adjusted:
     readings: tuple[FieldReading, ...] = ()
     bonuses: FloatArray | None = None
     factors: FloatArray | None = None
-    superposition: Superposition | None = None
+    extras: dict[str, Callable[[IntArray], object]] = field(default_factory=dict)
+    relevance: tuple[FloatArray, str] | None = None
     opinion: FloatArray | None = None
+    opinion_share: float = 0.0
     blended: FloatArray | None = None
 
     @property
@@ -82,6 +89,27 @@ class Adjusted:
     def multiply(self, factors: FloatArray) -> None:
         """Multiply the fused values."""
         self.factors = factors if self.factors is None else self.factors * factors
+
+    def blend(self, opinion: FloatArray, share: float) -> None:
+        """Blend an opinion with the fused values and the bonuses."""
+        own = 1.0 - share
+        self.blended = own * self.total + share * opinion
+        self.opinion, self.opinion_share = opinion, share
+        if self.bonuses is not None:
+            self.bonuses = own * self.bonuses
+
+    def with_opinion(
+        self, weights: FloatArray, contributed: FloatArray, calibrated: FloatArray, rows: IntArray
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Weights, contributions and calibrated values of the answer, with a column for an opinion."""
+        if self.opinion is None:
+            return weights, contributed, calibrated
+        share, said = self.opinion_share, self.opinion[rows]
+        return (
+            np.append((1.0 - share) * weights, share),
+            np.column_stack([(1.0 - share) * contributed, share * said]),
+            np.column_stack([calibrated, said]),
+        )
 
 
 class Adjustment:
@@ -176,8 +204,10 @@ class PriorAdjustment(Adjustment):
         """Apply the prior."""
         prior, ids, context = self._prior, adjusted.candidates.ids, adjusted.context
         if isinstance(prior, SuperpositionPrior):
-            adjusted.superposition, read = prior.state(ids, context)
-            values = prior.multipliers(adjusted.superposition)
+            state, read = prior.state(ids, context)
+            values = prior.multipliers(state)
+            adjusted.extras["superposition"] = state.of
+            adjusted.relevance = state.relevance, "superposition"
         elif hasattr(prior, "weigh"):
             values, read = prior.weigh(ids, context)
         else:
@@ -206,12 +236,8 @@ class Reranking(Adjustment):
         adjusted.candidates = Candidates(
             candidates.ids, (*candidates.sources, RERANK), (*candidates.rankings, known), (*candidates.positions, rows)
         )
-        adjusted.opinion = opinion = self._opinion(known, rows, total)
-        blend = adjusted.context.blend
-        own = 1.0 - check_range("Context.blend", blend, 0.0, 1.0)
-        adjusted.blended = own * total + blend * opinion
-        if adjusted.bonuses is not None:
-            adjusted.bonuses = own * adjusted.bonuses
+        share = check_range("Context.blend", adjusted.context.blend, 0.0, 1.0)
+        adjusted.blend(self._opinion(known, rows, total), share)
 
     def _opinion(self, known: Ranking, rows: Any, fused: FloatArray) -> FloatArray:
         """(n,) values of all candidates on the scale of the `fused` values.

@@ -11,14 +11,14 @@ from operator import attrgetter
 import numpy as np
 from numpy.typing import ArrayLike
 
-from phasegraph._shared import kept_while_short
 from phasegraph._support.ordering import top_order
-from phasegraph._typing import BoolArray, FloatArray, IntArray
+from phasegraph._support.shared import kept_while_short
+from phasegraph._support.typing import BoolArray, FloatArray, IntArray
 from phasegraph.acceptance import AcceptanceOutcome
+from phasegraph.acceptance.confidence import ConfidenceEvidence
 from phasegraph.calibration import Calibrated
 from phasegraph.calibration.per_query import calibrate_all, calibrator_for
 from phasegraph.candidates import Candidates, apply_caps, pool
-from phasegraph.confidence import ConfidenceEvidence
 from phasegraph.errors import DegradedError, InvalidInputError, InvalidTypeError, PhasegraphError
 from phasegraph.fusion import FUSION_RULES
 from phasegraph.fusion.adjustments import RESERVED, Adjusted, Adjustment, adjustments_of
@@ -286,13 +286,8 @@ class Shortlist:
         """
         context = self.context if embeddings is None else replace(self.context, embeddings=embeddings)
         rows, extras, warned = self._selected(context)
-        contributed, calibrated = self._explained(rows)
-        weights, adjusted, candidates = self.weights, self.adjusted, self.adjusted.candidates
-        if adjusted.opinion is not None:
-            blend, said = context.blend, adjusted.opinion[rows]
-            weights = np.append((1.0 - blend) * weights, blend)
-            contributed = np.column_stack([(1.0 - blend) * contributed, blend * said])
-            calibrated = np.column_stack([calibrated, said])
+        adjusted, candidates = self.adjusted, self.adjusted.candidates
+        weights, contributed, calibrated = adjusted.with_opinion(self.weights, *self._explained(rows), rows)
         agreed = agreement(candidates.without(RESERVED).rankings)
         bonuses, factors = adjusted.bonuses, adjusted.factors
         return Result(
@@ -352,8 +347,7 @@ class Shortlist:
             warned += failed
         if self.pipeline.strict and warned:
             raise DegradedError(f"strict=True accepts no degradation; got {'; '.join(warned)}")
-        if self.adjusted.superposition is not None:
-            extras["superposition"] = self.adjusted.superposition.of(rows)
+        extras |= {name: entry_of(rows) for name, entry_of in self.adjusted.extras.items()}
         return rows, extras, (*warned, *(one.warning for one in self.adjusted.readings if one.warning))
 
     def _together(self, policy: SelectionPolicy, context: Context) -> tuple[SelectionResult, tuple[str, ...]]:
@@ -384,8 +378,9 @@ class Shortlist:
         fused = self.final[self.rows]
         if policy.method != "legacy_entropy":
             return scaled_relevance(fused), "fused, scaled"
-        if self.adjusted.superposition is not None:
-            return self.adjusted.superposition.relevance[self.rows], "superposition"
+        if self.adjusted.relevance is not None:
+            relevance, kind = self.adjusted.relevance
+            return relevance[self.rows], kind
         own = self.candidates.without(RESERVED)
         scores = own.scores[self.rows, 0]
         only = own.rankings[0]

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from phasegraph._text import composed
+from phasegraph._support.text import composed
 from phasegraph.errors import InvalidInputError, InvalidTypeError, needed
 
 CJK = "\u3005-\u3007\u3040-\u30fa\u30fc-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
@@ -34,12 +34,14 @@ _ENGLISH = """
 a an and are as at be but by for if in into is it no not of on or such that the their then there these they this to was
 will with
 """
+# codespell:ignore-begin
 _GERMAN = """
 aber alle als also am an auch auf aus bei beim bin bis bist da damit das dass dein dem den denn der des die dies diese
 diesem diesen dieser dieses doch dort du durch ein eine einem einen einer eines er es für hat hatte hatten habe haben
 ich ihm ihn ihr ihre im in ins ist ja kann kein keine man mein mit nach nicht noch nun nur ob oder ohne sehr sein seine
 sich sie sind so über um und uns unter vom von vor war waren was wenn wer werden wie wir wird wo wurde wurden zu zum zur
 """
+# codespell:ignore-end
 Tokenize: TypeAlias = Callable[[str], Sequence[str]]
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import phasegraph  # its rooms graph and neo4j are loaded when they are first named: they bring scipy.sparse
 from phasegraph._support.progress import with_progress
-from phasegraph._validation import known_arguments
+from phasegraph._support.validation import known_arguments
 from phasegraph.errors import InvalidTypeError
 from phasegraph.retrieval.framework import Framework
 from phasegraph.retrieval.graph_search import GraphSearch
