@@ -117,7 +117,9 @@ def words(query):
 
 
 def made(rewrite=None, **stages):
-    return PhaseGraphRetriever(vector=SourceSpec(retriever=store, limit=3, rewrite=rewrite), graph=graph, k=3, **stages)
+    return PhaseGraphRetriever(
+        vector=SourceSpec(retriever=store, fetch_k=3, rewrite=rewrite), graph=graph, k=3, **stages
+    )
 
 
 show("no stage", made())

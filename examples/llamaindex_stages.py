@@ -129,7 +129,7 @@ def words(query):
 
 
 def made(rewrite=None, **stages):
-    vector = SourceSpec(retriever=index, limit=3, rewrite=rewrite)
+    vector = SourceSpec(retriever=index, fetch_k=3, rewrite=rewrite)
     return CalibratedFusionRetriever(vector=vector, graph=graph, similarity_top_k=3, **stages)
 
 

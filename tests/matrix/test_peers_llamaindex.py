@@ -50,7 +50,7 @@ def test_the_embedding_of_one_source_is_not_searched_with_by_the_next(data):
     assert not set(right["a"]) & set(right["b"])
     theirs = ids(fused(list(legs.values()), similarity_top_k=20).retrieve(data.questions[0]))
     assert set(theirs) == set(right["a"]), "the second model's passages never come"
-    found = CalibratedFusionRetriever(retrievers=legs, limit=10).explain(data.questions[0]).candidates.rankings
+    found = CalibratedFusionRetriever(retrievers=legs, fetch_k=10).explain(data.questions[0]).candidates.rankings
     assert {one.source: list(one.ids) for one in found} == right
 
 

@@ -221,11 +221,11 @@ class DeadlineSuite:
         hits = [document] * many
         spec = SourceSpec(
             retriever=lambda query: [(hit, float(-row)) for row, hit in enumerate(hits)],
-            limit=None,
+            fetch_k=None,
             fields=HitFields(id=_Numbered(names)),
         )
         retriever = self.framework.retriever(
-            retrievers={"many": spec, "one": lambda query: self.framework.pairs(**FIVE)}, limit=None, timeout=TIMEOUT
+            retrievers={"many": spec, "one": lambda query: self.framework.pairs(**FIVE)}, fetch_k=None, timeout=TIMEOUT
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PhasegraphWarning)

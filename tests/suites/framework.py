@@ -112,8 +112,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     *each("weights", {}, [1], [1, 2], *({"vector": value} for value in (float("nan"), float("inf"), -1, True, 0))),
     ({"weights": {"vector": 1, "graph": 1}}, "weights.*graph"),
     ({"graph": nothing, "weights": {"vector": 1}}, "weights.*graph"),
-    *each("limit", 0, named="^limit must be >= 1; got 0"),
-    *each("limit", True, "many"),
+    *each("fetch_k", 0, named="^fetch_k must be >= 1; got 0"),
+    *each("fetch_k", True, "many"),
     *each("timeout", 0, -1.0, float("nan"), "soon"),
     *each("strict", 1, "yes"),
     *(bad for name in ("metadata_key", "on_result", "pipeline", "accept", "selection") for bad in each(name, 7)),
@@ -301,7 +301,7 @@ class FrameworkSuite:
     def notes(self, limit: int = 5, **fields: Any) -> Sequence[str]:
         found = self.pairs(**{f"p{row}": 9.0 - row for row in range(8)})
         spec = SourceSpec(retriever=lambda query: found, fields=HitFields(**fields))
-        notes: Sequence[str] = self.retriever(vector=spec, limit=limit).explain("q").reports[0].notes
+        notes: Sequence[str] = self.retriever(vector=spec, fetch_k=limit).explain("q").reports[0].notes
         return notes
 
     @pytest.mark.filterwarnings("ignore:source .* returns hits without a usable score")
@@ -502,7 +502,7 @@ class FrameworkSuite:
     def test_sources_that_agree_less_than_when_calibrated_are_warned_about(self) -> None:
         names = ["p0", "p1", "p2", "p3"]
         other = self.listed(lambda: self.pairs(**{name: 1.0 - i / 10 for i, name in enumerate(names)}))
-        retriever = self.retriever(vector=self.store(), retrievers={"lexical": other}, limit=4)
+        retriever = self.retriever(vector=self.store(), retrievers={"lexical": other}, fetch_k=4)
         retriever.calibrate(QUERIES)
         assert retriever.fitted_pipeline.min_agreement[("lexical", "vector")] == 1.0
         assert retriever.explain("who?").warnings == ()
@@ -1064,15 +1064,15 @@ class FrameworkSuite:
             return self.pairs(**{name: float(row) for row, name in enumerate(upstream["vector"].ids)})[:k]
 
         fields = HitFields(higher_is_better=True)
-        graph = SourceSpec(retriever=walk, depends_on=["vector"], limit=4, fields=fields)
-        retriever = self.retriever(vector=SourceSpec(retriever=dense, limit=6), graph=graph)
+        graph = SourceSpec(retriever=walk, depends_on=["vector"], fetch_k=4, fields=fields)
+        retriever = self.retriever(vector=SourceSpec(retriever=dense, fetch_k=6), graph=graph)
         reports = {report.source: report.hits for report in retriever.explain("q").reports}
         assert reports == {"graph": 4, "vector": 6}
         assert asyncio.run(retriever.aexplain("q")).ids == retriever.explain("q").ids
 
     def test_answers_longer_than_the_limit_are_cut_to_the_best(self) -> None:
         fields = HitFields(higher_is_better=False)
-        spec = SourceSpec(retriever=lambda query: self.pairs(c=1.0, b=2.0, a=3.0), limit=2, fields=fields)
+        spec = SourceSpec(retriever=lambda query: self.pairs(c=1.0, b=2.0, a=3.0), fetch_k=2, fields=fields)
         assert set(ids_of(self.ask(self.retriever(vector=spec)))) == {"b", "c"}
 
     def test_a_retriever_of_ours_as_a_source_keeps_its_scores_and_evidence(self) -> None:
@@ -1324,8 +1324,8 @@ class FrameworkSuite:
     @pytest.mark.parametrize(("limit", "expected"), [(50, 9), (6, 6), (None, 2)])
     def test_the_limit_replaces_the_retrievers_own_number_and_none_leaves_it(self, limit: Any, expected: int) -> None:
         own = self.searching(self.store(), 2)
-        assert len(self.ask(self.retriever(vector=own, limit=limit), "what?")) == expected
-        assert len(self.ask(self.retriever(vector=SourceSpec(retriever=own, limit=limit)), "what?")) == expected
+        assert len(self.ask(self.retriever(vector=own, fetch_k=limit), "what?")) == expected
+        assert len(self.ask(self.retriever(vector=SourceSpec(retriever=own, fetch_k=limit)), "what?")) == expected
         assert len(self.ask(own, "what?")) == 2
 
     # Lists that are already there.

@@ -12,7 +12,7 @@ from langchain_phasegraph.base import configured
 from langchain_phasegraph.conversion import ACCESS, ScoredDocuments, documents_of, ranking_of, reader_of, unpack
 from langchain_phasegraph.filters import filter_of, only_matching
 from phasegraph import FusionPipeline, Ranking, Result
-from phasegraph.retrieval import HitFields, HitReader, ListFuser, list_pipeline
+from phasegraph.retrieval import HitFields, HitReader, ListFuser, accepts_old_names, list_pipeline
 
 
 class ListFusion(RunnableLambda[Mapping[str, Any], list[Document]]):
@@ -55,6 +55,7 @@ def _filtered_ranking(reader: HitReader, documents: ScoredDocuments, notes: list
     return ranking_of(reader, documents if wanted is None else only_matching(documents, wanted), None, notes)
 
 
+@accepts_old_names
 def fuse_lists(
     *,
     k: int | None = None,

@@ -75,7 +75,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         The sources of these names.
     retrievers : mapping of str to the same, or a list of them, optional
         Further sources, by name or as ``source_1``, ``source_2`` and so on; each bare or as a :class:`SourceSpec` with
-        weight, limit, timeout, fields and execution of its own.
+        weight, fetch_k, timeout, fields and execution of its own.
     k : int, optional
         Documents returned, >= 0; also a keyword of ``invoke``. Changes neither scores nor order. Default: the
         pipeline's, 10.
@@ -98,7 +98,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
     require_filter : str, optional
         Metadata key of which every call must say the value, by any of these filters: one that does not fails. Not all
         of LangChain's own retrievers hand on what is ``configurable``.
-    limit : int or None, default 50
+    fetch_k : int or None, default 50
         Hits asked of each source, in place of its own ``k``; None leaves it alone.
     timeout : float or None, default 10.0
         Seconds for the whole call, `on_result` and the making of the answer's copies apart: what is late by then
@@ -155,7 +155,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
     selection: Any = None
     filter: Mapping[str, Any] | None = None
     require_filter: Key | None = None
-    limit: Any = 50
+    fetch_k: Any = 50
     timeout: Any = 10.0
     max_query_length: Any = LONGEST_QUERY
     strict: bool = Field(default=False, strict=True)
@@ -181,7 +181,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
             source.borrow(self._by_name)
         self._engine = FusionEngine.of(
             specs, k=self.k, weights=self.weights, accept=self.accept, selection=self.selection,
-            pipeline=self.pipeline, limit=self.limit, timeout=self.timeout, strict=self.strict,
+            pipeline=self.pipeline, fetch_k=self.fetch_k, timeout=self.timeout, strict=self.strict,
             max_query_length=self.max_query_length, access=access_of(self._by_name), route=self.route,
             rerank=self.rerank, corrective=self.corrective, adapter=LangChainStages(specs),
         )  # fmt: skip

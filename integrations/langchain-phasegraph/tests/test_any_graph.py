@@ -67,7 +67,7 @@ def test_a_chunk_graph_itself_is_refused_with_what_to_make_of_it(graph):
 
 @pytest.mark.parametrize("bare", [named("4", "3"), EntityGraphRetriever(graph=named("4", "3"))])
 async def test_a_bare_source_takes_its_texts_from_the_store_beside_it(store, bare):
-    vector = SourceSpec(retriever=store, limit=1)
+    vector = SourceSpec(retriever=store, fetch_k=1)
     retriever = PhaseGraphRetriever(vector=vector, graph=bare, k=3)
     for found in (retriever.invoke("See Table 2."), await retriever.ainvoke("See Table 2.")):
         assert {one.id: one.page_content for one in found} == {name: TEXTS[name] for name in ("1", "3", "4")}
@@ -79,7 +79,7 @@ def test_what_the_others_found_is_not_looked_up_again(store):
     inner = store.get_by_ids
     store.get_by_ids = lambda ids: asked.append(list(ids)) or inner(ids)
     spec = SourceSpec(retriever=named("4", "1"), depends_on=["vector"])
-    PhaseGraphRetriever(vector=SourceSpec(retriever=store, limit=1), graph=spec).invoke("See Table 2.")
+    PhaseGraphRetriever(vector=SourceSpec(retriever=store, fetch_k=1), graph=spec).invoke("See Table 2.")
     assert asked == [["4"]]
 
 
@@ -98,7 +98,7 @@ def test_a_store_whose_retriever_shows_a_part_of_it_gives_no_texts(store):
 
 def test_a_store_that_cannot_be_asked_is_noted(store):
     store.get_by_ids = lambda ids: 1 / 0
-    retriever = PhaseGraphRetriever(vector=SourceSpec(retriever=store, limit=1), graph=named("4"))
+    retriever = PhaseGraphRetriever(vector=SourceSpec(retriever=store, fetch_k=1), graph=named("4"))
     result = retriever.explain("See Table 2.")
     said = "source 'vector' could not be asked for the texts of passages (ZeroDivisionError)"
     assert said in result.reports[0].notes

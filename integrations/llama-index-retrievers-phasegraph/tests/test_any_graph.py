@@ -42,7 +42,7 @@ def named(*ids):
 
 
 def first(index):
-    return SourceSpec(retriever=index, limit=1)
+    return SourceSpec(retriever=index, fetch_k=1)
 
 
 def texts_of(hits):

@@ -77,7 +77,7 @@ def test_the_retriever_is_left_as_it_was(graph):
 
 def test_the_limit_replaces_the_number_of_triples(graph):
     own = synonyms(graph, include_text=False)
-    assert len(CalibratedFusionRetriever(graph=own, limit=1).retrieve("Ada?")) == 1
+    assert len(CalibratedFusionRetriever(graph=own, fetch_k=1).retrieve("Ada?")) == 1
 
 
 def test_constant_scores_of_a_graph_count_as_membership_only(graph):

@@ -136,7 +136,7 @@ def test_a_retriever_that_returns_all_it_holds_counts_by_membership_alone(kind):
     report = next(one for one in result.reports if one.source == "all")
     assert "membership only: its hits stand in no order" in report.notes
     assert [name for name in result.ids if name in ("c00", "c01", "c02")] == ["c02", "c01", "c00"]
-    alone = CalibratedFusionRetriever(retrievers={"all": SourceSpec(retriever=UNORDERED[kind](found), limit=2)})
+    alone = CalibratedFusionRetriever(retrievers={"all": SourceSpec(retriever=UNORDERED[kind](found), fetch_k=2)})
     with pytest.warns(PhasegraphWarning, match="in no order"):
         assert len(alone.retrieve("text 7")) <= 2
 

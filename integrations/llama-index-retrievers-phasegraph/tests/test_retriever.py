@@ -420,7 +420,7 @@ def test_the_in_memory_store_answers_as_by_itself_and_looks_at_few_nodes(monkeyp
     index = VectorStoreIndex(nodes, embed_model=Drawn())
     more = {"node_ids": [f"p{row}" for row in range(0, 400, 3)]} if narrow else {}
     own, asked = (VectorIndexRetriever(index, similarity_top_k=count, **more) for count in (20, 5))
-    ours = CalibratedFusionRetriever(vector=asked, limit=20, k=20)
+    ours = CalibratedFusionRetriever(vector=asked, fetch_k=20, k=20)
     for turn in range(9):
         if turn == 3:
             index.insert_nodes([TextNode(id_="new", text="new", embedding=[1.0] * 6)])

@@ -107,5 +107,5 @@ async def test_an_index_that_refuses_more_hits_than_it_holds_is_asked_again():
         result = await CalibratedFusionRetriever(vector=given).aexplain("what?")
         (report,) = result.reports
         assert (report.status, report.hits) == ("ok", 9)
-        assert "it refused 50 hits (ValueError) and was asked again for 9: limit=9 asks once" in report.notes
+        assert "it refused 50 hits (ValueError) and was asked again for 9: fetch_k=9 asks once" in report.notes
     assert CalibratedFusionRetriever(vector=function).explain("what?").reports[0].hits == 9

@@ -47,6 +47,7 @@ from phasegraph.retrieval import (
     SelectionPolicy,
     Sources,
     SourceSpec,
+    accepts_old_names,
     adapted,
     as_specs,
     build_corpus,
@@ -87,7 +88,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         The sources of these names.
     retrievers : mapping of str to the same, or a list of them, optional
         Further sources, by name or as ``source_1``, ``source_2`` and so on; each bare or as a :class:`SourceSpec` with
-        weight, limit, timeout, fields and execution of its own.
+        weight, fetch_k, timeout, fields and execution of its own.
     similarity_top_k : int, optional
         Nodes returned, >= 0. Changes neither scores nor order. Default: the pipeline's, 10.
     k : int, optional
@@ -109,7 +110,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
     require_filter : str, optional
         Metadata key of which every call must say the value, by any of these filters (equal, or one of a list): one
         that does not fails.
-    limit : int or None, default 50
+    fetch_k : int or None, default 50
         Hits asked of each source, in place of its own ``similarity_top_k``; None leaves it alone.
     timeout : float or None, default 10.0
         Seconds for the whole call, `on_result` and the making of the answer's copies apart: what is late by then
@@ -153,6 +154,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
     ['p', 'r']
     """
 
+    @accepts_old_names
     def __init__(
         self,
         vector: Any = None,
@@ -166,7 +168,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         selection: SelectionPolicy | str | None = None,
         filters: MetadataFilters | None = None,
         require_filter: str | None = None,
-        limit: int | None = 50,
+        fetch_k: int | None = 50,
         timeout: float | None = 10.0,
         max_query_length: int | None = LONGEST_QUERY,
         strict: bool = False,
@@ -194,7 +196,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         self._engine = FusionEngine.of(
             {name: _unlimited(spec) if self._by_name[name].unordered else spec for name, spec in specs.items()},
             k=_count("similarity_top_k", similarity_top_k) if k is None else _count("k", k),
-            weights=weights, accept=accept, selection=selection, pipeline=pipeline, limit=limit, timeout=timeout,
+            weights=weights, accept=accept, selection=selection, pipeline=pipeline, fetch_k=fetch_k, timeout=timeout,
             strict=strict, max_query_length=max_query_length,
             access=access_of(source.retriever for source in self._by_name.values()),
             route=route, rerank=rerank, corrective=corrective, adapter=LlamaIndexStages(specs),
@@ -517,7 +519,7 @@ def _count(name: str, value: int | None) -> int | None:
 
 def _unlimited(spec: SourceSpec) -> SourceSpec:
     """The source with all of its hits, unless the caller set its limit: of hits in no order none are the best."""
-    return replace(spec, limit=None) if spec.limit == "default" else spec
+    return replace(spec, fetch_k=None) if spec.fetch_k == "default" else spec
 
 
 def _with_nodes(spec: SourceSpec) -> SourceSpec:

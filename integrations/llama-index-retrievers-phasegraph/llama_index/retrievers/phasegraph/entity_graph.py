@@ -44,6 +44,7 @@ from phasegraph.retrieval import (
     Indexing,
     Payloads,
     SourceSpec,
+    accepts_old_names,
     check_count,
     check_query,
     in_thread,
@@ -110,6 +111,7 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
 
     walks = True
 
+    @accepts_old_names
     def __init__(
         self,
         graph: phasegraph.graph.EntityGraph | Source,

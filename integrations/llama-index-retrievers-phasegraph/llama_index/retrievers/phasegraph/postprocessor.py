@@ -11,7 +11,15 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from llama_index.retrievers.phasegraph.conversion import access_of, check_key, nodes_of, ranking_of, reader_of, unpack
 from phasegraph import FusionPipeline, InvalidInputError, InvalidTypeError, Ranking, Result
-from phasegraph.retrieval import HitFields, HitReader, ListFuser, check_count, list_pipeline, unexpected_argument
+from phasegraph.retrieval import (
+    HitFields,
+    HitReader,
+    ListFuser,
+    accepts_old_names,
+    check_count,
+    list_pipeline,
+    unexpected_argument,
+)
 
 
 class PhaseGraphPostprocessor(BaseNodePostprocessor):
@@ -53,6 +61,7 @@ class PhaseGraphPostprocessor(BaseNodePostprocessor):
     metadata_key: str | None
     _fuser: ListFuser = PrivateAttr()
 
+    @accepts_old_names
     def __init__(
         self,
         top_n: int | None = None,
