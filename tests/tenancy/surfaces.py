@@ -145,7 +145,7 @@ LISTED: Mapping[str, Mapping[str, str]] = {
         "metadata_key": "evidence",
         "score_key": "hits",
         "callback_manager": "traces",
-        **dict.fromkeys(("filter", "filters", "require_filter"), TENANT),
+        **dict.fromkeys(("filter", "filters", "required_filter_key"), TENANT),
         **dict.fromkeys(("vector", "graph", "retrievers", "documents", "nodes", "seeds"), "hits"),
         **dict.fromkeys(("object_map", "objects"), "hits"),
         **dict.fromkeys(("route", "rerank", "corrective"), "hits"),

@@ -217,7 +217,7 @@ class World:
             config: Any = {"configurable": {"phasegraph_filter": mine}, "callbacks": [Heard(told)]}
             heard: Any = {"callbacks": [Heard(told)]}
             inner = RunnableLambda(lambda query: one.invoke(query), lambda query: one.ainvoke(query))
-            own = self.fused(filter=mine, require_filter="tenant")
+            own = self.fused(filter=mine, required_filter_key="tenant")
             return {
                 "call": lambda query: one.invoke(query, heard, filter=mine),
                 "configured": lambda query: one.invoke(query, config),
@@ -228,7 +228,7 @@ class World:
             }
         view = one.within(mine)
         view.callback_manager = CallbackManager([Payloads(told)])
-        own = self.fused(filters=mine, require_filter="tenant")
+        own = self.fused(filters=mine, required_filter_key="tenant")
         engine = RetrieverQueryEngine.from_args(view, llm=MockLLM())
 
         def traced(ask: Callable[[str], Any]) -> Callable[[str], Any]:
@@ -352,7 +352,7 @@ class World:
             ({"retrievers": {"other": lambda query: self.everyone()}}, "red"),
             ({"retrievers": {"other": SourceSpec(retriever=careless, fields=HitFields(resolve=resolve))}}, "red"),
             ({"retrievers": {"careless": careless}, "strict": True}, "red"),
-            ({"require_filter": "other"}, "red"),
+            ({"required_filter_key": "other"}, "red"),
             ({"filter" if self.langchain else "filters": self.of("red")}, "green"),
         ]
         for query in QUERIES:

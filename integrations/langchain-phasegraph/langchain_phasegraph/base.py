@@ -33,7 +33,7 @@ Count = Annotated[int, BeforeValidator(lambda value: check_count("k", value))]
 
 def _check_key(value: object) -> object:
     if isinstance(value, str) and not value.isidentifier():
-        raise InvalidInputError(f"require_filter must be a metadata key, which is a plain name; got {value!r}")
+        raise InvalidInputError(f"required_filter_key must be a metadata key, which is a plain name; got {value!r}")
     return value
 
 

@@ -89,7 +89,7 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
         under ``configurable``, which narrow it further.
         Which documents of a store it lets through is remembered for a minute: one that is changed or deleted meanwhile
         is never returned, one that is added comes after it.
-    require_filter : str, optional
+    required_filter_key : str, optional
         As for :class:`~langchain_phasegraph.PhaseGraphRetriever`.
     max_query_length : int or None, default 20000
         Characters of the longest query, >= 1; a longer one is an InvalidInputError. None: of any length.
@@ -120,7 +120,7 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
     score_key: str | None = None
     metadata_key: str | None = None
     filter: Mapping[str, Any] | None = None
-    require_filter: Key | None = None
+    required_filter_key: Key | None = None
     max_query_length: Count | None = LONGEST_QUERY
 
     _search: GraphSearch = PrivateAttr()
@@ -270,8 +270,8 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
         config, every = configured(), None
         if config or self.filter is not None or narrower is not None:
             every = joined(check_filter(self.filter), check_filter(narrower), filter_of(config))
-        if self.require_filter is not None:
-            check_required(self.require_filter, every)
+        if self.required_filter_key is not None:
+            check_required(self.required_filter_key, every)
         ranking, held = self._search.search(query, wanted, seeds, None if every is None else DocumentFilter(every))
         documents = [held.get(one) for one in ranking.ids]
         found = ScoredDocuments(

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 _INNER = ("bound", "runnable", "base_retriever", "retriever", "vector", "graph")
 _DEEPEST = 8
 _SHOWN = frozenset(
-    {"k", "score_key", "metadata_key", "on_result", "filter", "require_filter", "name", "tags", "metadata"}
+    {"k", "score_key", "metadata_key", "on_result", "filter", "required_filter_key", "name", "tags", "metadata"}
 )
 """Fields whose change leaves the engine and the sources as they are."""
 
@@ -95,7 +95,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         the latter also from the run around a call that has no configuration. It reaches every source, the walk of a
         graph included, and what ``HitFields.resolve`` brings back; where a source cannot keep it the call fails. A
         filter that a source has already (``search_kwargs``) reaches the others, too, or the retriever cannot be made.
-    require_filter : str, optional
+    required_filter_key : str, optional
         Metadata key of which every call must say the value, by any of these filters: one that does not fails. Not all
         of LangChain's own retrievers hand on what is ``configurable``.
     fetch_k : int or None, default 50
@@ -154,7 +154,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
     accept: Any = None
     selection: Any = None
     filter: Mapping[str, Any] | None = None
-    require_filter: Key | None = None
+    required_filter_key: Key | None = None
     fetch_k: Any = 50
     timeout: Any = 10.0
     max_query_length: Any = LONGEST_QUERY
@@ -445,8 +445,8 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
     def _bound(self, config: RunnableConfig, narrower: Any = None, *, answers: bool = True) -> Sources:
         if config.get("configurable") or self.filter is not None or narrower is not None:
             config = with_filter(config, self.filter, narrower)
-        if answers and self.require_filter is not None:
-            check_required(self.require_filter, joined(filter_of(config), self.whole_filter()))
+        if answers and self.required_filter_key is not None:
+            check_required(self.required_filter_key, joined(filter_of(config), self.whole_filter()))
         own, by_name, asked = self._own_filters(), self._by_name, self._engine.asked
         if not own:
             return {name: by_name[name].bind(config) for name in asked}

@@ -266,9 +266,10 @@ def test_what_it_does_not_know_is_an_error_and_both_counts_too():
 
 def test_the_signature_names_every_argument():
     named = inspect.signature(CalibratedFusionRetriever).parameters
-    both = "vector graph retrievers k weights accept selection limit timeout strict pipeline on_result metadata_key"
+    both = "vector graph retrievers k weights accept selection fetch_k timeout strict pipeline on_result metadata_key"
     both += " route rerank corrective"
-    own = "max_query_length similarity_top_k filters require_filter callback_manager object_map objects verbose unknown"
+    own = "max_query_length similarity_top_k filters required_filter_key callback_manager object_map objects verbose"
+    own += " unknown"
     assert sorted(named) == sorted([*both.split(), *own.split()])
     assert PhaseGraphRetriever is CalibratedFusionRetriever
 

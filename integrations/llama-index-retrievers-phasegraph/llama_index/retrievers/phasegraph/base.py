@@ -107,7 +107,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         further. They reach every source, the walk of a graph included; InvalidInputError where a source cannot keep
         them. To ask often within the same filters, keep what :meth:`within` returns. Filters that a source has already
         (``index.as_retriever(filters=...)``) reach the others, too, or the retriever cannot be made.
-    require_filter : str, optional
+    required_filter_key : str, optional
         Metadata key of which every call must say the value, by any of these filters (equal, or one of a list): one
         that does not fails.
     fetch_k : int or None, default 50
@@ -167,7 +167,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         accept: Accept | None = None,
         selection: SelectionPolicy | str | None = None,
         filters: MetadataFilters | None = None,
-        require_filter: str | None = None,
+        required_filter_key: str | None = None,
         fetch_k: int | None = 50,
         timeout: float | None = 10.0,
         max_query_length: int | None = LONGEST_QUERY,
@@ -203,7 +203,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         )  # fmt: skip
         self._callback = ResultCallback(on_result)
         self._metadata_key = check_key("metadata_key", metadata_key)
-        self._require_filter = check_required_key(require_filter)
+        self._required_filter_key = check_required_key(required_filter_key)
         self._filters: MetadataFilters | None = None
         self._whole = self._by_name
         self._narrowed_at: Any = None
@@ -487,8 +487,8 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
 
     def _bound(self, bundle: QueryBundle, *, answers: bool = True) -> Sources:
         sources = self._now
-        if answers and self._require_filter is not None:
-            check_required(self._require_filter, self.whole_filters())
+        if answers and self._required_filter_key is not None:
+            check_required(self._required_filter_key, self.whole_filters())
         own = {name: found for name, one in sources.items() if (found := one.own_filters()) is not None}
         if not own or len(sources) < 2:
             return {name: sources[name].bind(bundle) for name in self._engine.asked}

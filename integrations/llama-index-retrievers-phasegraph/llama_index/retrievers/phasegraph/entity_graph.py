@@ -80,7 +80,7 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
         Embeds the query, so that passages nearer to it are entered more readily; for a graph with embeddings.
     seeds : retriever, optional
         Dense retriever whose best passages seed the walk where there is no other source that does.
-    require_filter : str, optional
+    required_filter_key : str, optional
         As for :class:`CalibratedFusionRetriever`.
     metadata_key : str, optional
         Metadata key for the evidence: score, rank, and the path on which most of the mass came. The key is among the
@@ -121,7 +121,7 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
         embed_model: BaseEmbedding | None = None,
         seeds: Any = None,
         metadata_key: str | None = None,
-        require_filter: str | None = None,
+        required_filter_key: str | None = None,
         max_query_length: int | None = LONGEST_QUERY,
         callback_manager: CallbackManager | None = None,
         **unknown: Any,
@@ -143,7 +143,7 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
         self._similarity_top_k = check_count("similarity_top_k", similarity_top_k)
         self._seeds = None if seeds is None else RetrieverSource("seeds", SourceSpec(retriever=seeds))
         self._metadata_key = check_key("metadata_key", metadata_key)
-        self._require_filter = check_required_key(require_filter)
+        self._required_filter_key = check_required_key(required_filter_key)
         if max_query_length is not None:
             check_count("max_query_length", max_query_length)
         self._max_query_length = max_query_length
@@ -261,8 +261,8 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         query, seeds = self._checked(query_bundle), None
-        if self._require_filter is not None:
-            check_required(self._require_filter, self.whole_filters())
+        if self._required_filter_key is not None:
+            check_required(self._required_filter_key, self.whole_filters())
         if self._seeds is not None and self._is_unseeded:
             bound: Any = self._seeds.bind(query_bundle)
             if hasattr(bound, "search"):
@@ -273,8 +273,8 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         query, seeds = self._checked(query_bundle), None
-        if self._require_filter is not None:
-            check_required(self._require_filter, self.whole_filters())
+        if self._required_filter_key is not None:
+            check_required(self._required_filter_key, self.whole_filters())
         if self._seeds is not None and self._is_unseeded:
             bound: Any = self._seeds.bind(query_bundle)
             if hasattr(bound, "asearch"):
