@@ -116,7 +116,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     *each("fetch_k", True, "many"),
     *each("timeout", 0, -1.0, float("nan"), "soon"),
     *each("strict", 1, "yes"),
-    *(bad for name in ("metadata_key", "on_result", "pipeline", "accept", "selection") for bad in each(name, 7)),
+    *(bad for name in ("evidence_key", "on_result", "pipeline", "accept", "selection") for bad in each(name, 7)),
     ({"pipeline": FusionPipeline(weights={"graph": 1})}, "weights"),
     ({"accept": {"grph": 0.5}}, "accept"),
     ({"accept": {"vector": float("nan")}}, "(?i)threshold"),
@@ -127,7 +127,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"weigths": 1}, "unexpected argument 'weigths'; did you mean 'weights'"),  # codespell:ignore weigths
     ({"selektion": "mmr"}, "unexpected argument 'selektion'; did you mean 'selection'"),  # codespell:ignore selektion
     ({"top_k": 3}, "unexpected argument 'top_k'; did you mean 'k'"),
-    ({"provenance": False}, "unexpected argument 'provenance'; did you mean 'metadata_key'"),
+    ({"provenance": False}, "unexpected argument 'provenance'; did you mean 'evidence_key'"),
     ({"retriever_weights": [1]}, "unexpected argument 'retriever_weights'; did you mean 'weights'"),
     ({"deadline": 1}, "unexpected argument 'deadline'; did you mean 'timeout'"),
     *((bad, "docs/guide/coming-from.md") for bad in ({"mode": "simple"}, {"num_queries": 1}, {"c": 60})),
@@ -583,7 +583,7 @@ class FrameworkSuite:
     @pytest.mark.parametrize("fault", FAULTS)
     def test_with_a_source_failed_the_answer_is_that_of_a_retriever_without_it(self, fault: str) -> None:
         broken, status, reason = self.fault(fault)
-        shown: dict[str, Any] = {**self.shown, "metadata_key": "phasegraph"}
+        shown: dict[str, Any] = {**self.shown, "evidence_key": "phasegraph"}
         whole, alone = (
             self.retriever(vector=self.good, **more, **shown) for more in ({"graph": broken}, dict[str, Any]())
         )
@@ -696,7 +696,7 @@ class FrameworkSuite:
         metadata: dict[str, Any] = {"list": [1], "bytes": b"x", "object": object()}
         metadata["again"] = metadata
         document = self.document("a", "text", **metadata)
-        retriever = self.retriever(vector=lambda query: [document], metadata_key="phasegraph")
+        retriever = self.retriever(vector=lambda query: [document], evidence_key="phasegraph")
         (found,) = self.ask(retriever)
         assert found.metadata["object"] is metadata["object"]
         assert "phasegraph" not in document.metadata
@@ -937,7 +937,7 @@ class FrameworkSuite:
         expected = FusionPipeline().decide(
             [Ranking.from_hits(name, list(of), list(of.values())) for name, of in given.items()]
         )
-        retriever = self.two(k=4, metadata_key="phasegraph")
+        retriever = self.two(k=4, evidence_key="phasegraph")
         found, result = self.ask(retriever), retriever.explain("q")
         assert isinstance(result, Result)
         assert ids_of(found) == list(result.ids) == list(expected.ids[:4])
@@ -978,7 +978,7 @@ class FrameworkSuite:
 
     def test_evidence_comes_on_request_alone(self) -> None:
         assert [hit.metadata for hit in self.ask(self.retriever(vector=self.good))] == [{}] * 5
-        shown = self.retriever(vector=self.good, metadata_key="phasegraph")
+        shown = self.retriever(vector=self.good, evidence_key="phasegraph")
         assert all(set(hit.metadata) == {"phasegraph"} for hit in self.ask(shown))
 
     def test_the_passage_of_the_heaviest_source_is_returned_and_another_text_is_warned_of(self) -> None:
@@ -1002,7 +1002,7 @@ class FrameworkSuite:
         for where in ("chunk", lambda hit: hit.metadata["chunk"]):
             fields = HitFields(id=where, resolve=lambda ids: {one: passage for one in ids})
             graph = SourceSpec(retriever=lambda query: [triple], fields=fields)
-            retriever = self.retriever(graph=graph, vector=lambda query: [passage], metadata_key="phasegraph")
+            retriever = self.retriever(graph=graph, vector=lambda query: [passage], evidence_key="phasegraph")
             (found,) = self.ask(retriever)
             assert (found.id, found.text) == ("c1", "Rome is its capital.")
             assert {one["rank"] for one in found.metadata["phasegraph"]["sources"].values()} == {1.0}
@@ -1076,9 +1076,9 @@ class FrameworkSuite:
         assert set(ids_of(self.ask(self.retriever(vector=spec)))) == {"b", "c"}
 
     def test_a_retriever_of_ours_as_a_source_keeps_its_scores_and_evidence(self) -> None:
-        inner = self.retriever(vector=self.listed(lambda: self.pairs(**FIRST)), k=3, metadata_key="inner")
+        inner = self.retriever(vector=self.listed(lambda: self.pairs(**FIRST)), k=3, evidence_key="inner")
         sources = {"inner": inner, "other": lambda query: self.pairs(**SECOND)}
-        outer = self.retriever(retrievers=sources, metadata_key="phasegraph", **self.shown)
+        outer = self.retriever(retrievers=sources, evidence_key="phasegraph", **self.shown)
         for found in self.both(outer):
             best = next(hit for hit in found if hit.id == "a")
             block = best.metadata["phasegraph"]
@@ -1175,8 +1175,8 @@ class FrameworkSuite:
 
     def test_nothing_of_the_query_is_in_what_is_compared(self) -> None:
         documents = [self.document(f"p{row}", f"text of p{row}", title=f"Page p{row}") for row in range(9)]
-        graph = self.graph(documents, metadata_key="phasegraph")
-        for retriever in (graph, self.retriever(vector=self.store(documents), graph=graph, metadata_key="phasegraph")):
+        graph = self.graph(documents, evidence_key="phasegraph")
+        for retriever in (graph, self.retriever(vector=self.store(documents), graph=graph, evidence_key="phasegraph")):
             first, second = (
                 {hit.id: hit for hit in self.ask(retriever, f"Page p1 and Page {p}")} for p in ("p2", "p3")
             )
@@ -1305,7 +1305,7 @@ class FrameworkSuite:
         assert all(type(hit.score) is float for hit in called)
 
     def test_raw_scores_are_the_stores_own_and_the_direction_is_reported(self, real_store: Any) -> None:
-        retriever = self.retriever(vector=real_store, k=9, metadata_key="phasegraph")
+        retriever = self.retriever(vector=real_store, k=9, evidence_key="phasegraph")
         own = {hit.id: hit.score for hit in self.plain(real_store)}
         for hit in self.ask(retriever, "what?"):
             assert hit.metadata["phasegraph"]["sources"]["vector"]["raw"] == pytest.approx(own[hit.id])
@@ -1337,14 +1337,14 @@ class FrameworkSuite:
         assert [hit.metadata for hit in bare] == [{}] * 8
         assert self.fuse(self.fuser(), {"a": [], "b": []}) == []
 
-    def test_weights_fields_and_the_metadata_key_of_lists_are_heeded(self) -> None:
+    def test_weights_fields_and_the_evidence_key_of_lists_are_heeded(self) -> None:
         lists = {"first": self.pairs(**FIRST), "second": self.pairs(**SECOND)}
         assert ids_of(self.fuse(self.fuser(weights={"first": 0, "second": 1}), lists)) == list(SECOND)
         with pytest.raises(InvalidInputError, match="weights"):
             self.fuse(self.fuser(weights={"first": 1}), lists)
         fields = {"d": HitFields(higher_is_better=True)}
         assert ids_of(self.fuse(self.fuser(fields=fields), {"d": self.pairs(a=0.1, b=0.9)})) == ["b", "a"]
-        for hit in self.fuse(self.fuser(metadata_key="phasegraph", **self.shown), lists):
+        for hit in self.fuse(self.fuser(evidence_key="phasegraph", **self.shown), lists):
             assert set(hit.metadata["phasegraph"]["sources"]) == {"first", "second"}
             assert hit.metadata["phasegraph"]["score"] == hit.score
         assert lists == {"first": self.pairs(**FIRST), "second": self.pairs(**SECOND)}
@@ -1398,7 +1398,7 @@ class FrameworkSuite:
         assert found == [self.ask(retriever, ABOUT) for retriever in sent]
 
     def test_results_hits_and_what_fuses_lists_survive_a_pickle(self) -> None:
-        retriever = self.two(metadata_key="phasegraph")
+        retriever = self.two(evidence_key="phasegraph")
         found, result = self.ask(retriever), retriever.explain("q")
         assert pickled(found) == found
         assert [dict(hit.metadata["phasegraph"]) for hit in pickled(found)] == [
@@ -1416,7 +1416,7 @@ class FrameworkSuite:
 
     def test_the_graph_finds_passages_that_share_no_word_with_the_question_and_says_how(self) -> None:
         films = self.films()
-        retriever = self.graph(films, metadata_key="phasegraph", **self.shown)
+        retriever = self.graph(films, evidence_key="phasegraph", **self.shown)
         called, awaited = self.both(retriever, ABOUT)
         assert called == awaited
         found = {hit.id: hit for hit in called}
@@ -1453,7 +1453,7 @@ class FrameworkSuite:
         def vector(query: str) -> Any:
             return [(document, 0.9 - row / 10) for row, document in enumerate(self.films())]
 
-        retriever = self.retriever(vector=vector, graph=self.over(self.entities()), metadata_key="phasegraph")
+        retriever = self.retriever(vector=vector, graph=self.over(self.entities()), evidence_key="phasegraph")
         reports = {report.source: report for report in retriever.explain(ABOUT).reports}
         assert (reports["graph"].calibration, reports["graph"].missing) == ("declared", ())
         for found in self.both(retriever, ABOUT):
@@ -1461,7 +1461,7 @@ class FrameworkSuite:
                 one = hit.metadata["phasegraph"]["sources"]["graph"]
                 assert one["rank"] is None or one["evidence"]["path"]
                 assert hit.text == FILMS[hit.id][1]
-        core = self.retriever(vector=vector, graph=GraphSource(self.entities()), metadata_key="phasegraph")
+        core = self.retriever(vector=vector, graph=GraphSource(self.entities()), evidence_key="phasegraph")
         assert self.ask(core, ABOUT) == self.ask(retriever, ABOUT)
 
     def test_without_its_seeds_the_walk_goes_on_and_the_report_says_so(self) -> None:

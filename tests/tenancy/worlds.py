@@ -196,7 +196,7 @@ class World:
         self.retriever = self.fused()
 
     def fused(self, **more: Any) -> Any:
-        made = {"k": 12, "metadata_key": "why", "on_result": self.hooked.append, "timeout": None, **self.legs(), **more}
+        made = {"k": 12, "evidence_key": "why", "on_result": self.hooked.append, "timeout": None, **self.legs(), **more}
         return self.module.PhaseGraphRetriever(**made)
 
     def of(self, tenant: str) -> Any:
@@ -429,7 +429,7 @@ def on_neo4j(framework: str, given: list[dict[str, Any]], connection: Any, corpu
     module: Any = langchain_phasegraph if framework == "langchain" else llama_phasegraph
     held = {"documents": documents(given)} if framework == "langchain" else {"nodes": nodes(given)}
     store = vectors(framework, given)
-    graph = module.EntityGraphRetriever.from_neo4j(connection, corpus, load=load, metadata_key="path", **held)
+    graph = module.EntityGraphRetriever.from_neo4j(connection, corpus, load=load, evidence_key="path", **held)
     return World(framework, lambda: {"vector": store, "graph": graph}, lambda: graph)
 
 

@@ -242,7 +242,7 @@ def stages(framework: Any, timeout: float, edges: int) -> Mapping[str, tuple[Any
             made(retrievers={"one": lambda query: [(framework.document(None, text), score) for text, score in [
                 (hit.text if hasattr(hit, "text") else hit.page_content, score) for hit, score in long]]}), far, 3,
         ),
-        f"the first evidence over {edges:,} edges": (made(retrievers={"graph": graph}, metadata_key="why"), far, 1),
+        f"the first evidence over {edges:,} edges": (made(retrievers={"graph": graph}, evidence_key="why"), far, 1),
     }  # fmt: skip
 
 

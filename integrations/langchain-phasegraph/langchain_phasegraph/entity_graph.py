@@ -81,7 +81,7 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
         Embeds the query, so that passages nearer to it are entered more readily; for a graph with embeddings.
     score_key : str, optional
         Metadata key for the score: positive, higher is better, of no fixed range.
-    metadata_key : str, optional
+    evidence_key : str, optional
         Metadata key for the evidence: score, rank, and the path on which most of the mass came.
     filter : mapping of str to value, optional
         Metadata that a document must have to be walked through or returned, as for
@@ -118,7 +118,7 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
     k: Count = 10
     embeddings: Embeddings | None = None
     score_key: str | None = None
-    metadata_key: str | None = None
+    evidence_key: str | None = None
     filter: Mapping[str, Any] | None = None
     required_filter_key: Key | None = None
     max_query_length: Count | None = LONGEST_QUERY
@@ -294,10 +294,10 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
     def _copy(self, document: Document, ranking: Ranking, row: int) -> Document:
         identifier, score = ranking.ids[row], float(ranking.scores[row])
         extra: dict[str, Any] = {}
-        if self.metadata_key is not None:
+        if self.evidence_key is not None:
             path = plain_evidence(ranking.payloads.get(identifier))
             block = {"score": score, "rank": row + 1, **(path if isinstance(path, dict) else {"evidence": path})}
-            extra[self.metadata_key] = EvidenceBlock(block)
+            extra[self.evidence_key] = EvidenceBlock(block)
         if self.score_key is not None and self.score_key not in document.metadata:
             extra[self.score_key] = score
         return copy_of(document, document.id or identifier, extra)

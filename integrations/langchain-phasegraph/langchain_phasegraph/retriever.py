@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 _INNER = ("bound", "runnable", "base_retriever", "retriever", "vector", "graph")
 _DEEPEST = 8
 _SHOWN = frozenset(
-    {"k", "score_key", "metadata_key", "on_result", "filter", "required_filter_key", "name", "tags", "metadata"}
+    {"k", "score_key", "evidence_key", "on_result", "filter", "required_filter_key", "name", "tags", "metadata"}
 )
 """Fields whose change leaves the engine and the sources as they are."""
 
@@ -123,7 +123,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
     score_key : str, optional
         Metadata key for the published score, in [0, 1]; a key that the document already has is kept. The same
         document of two queries is then not equal to itself: leave it out within retrievers that compare documents.
-    metadata_key : str, optional
+    evidence_key : str, optional
         Metadata key for the evidence: per source rank, raw score, calibrated value, weight and contribution.
         :meth:`explain` always has it.
 
@@ -165,7 +165,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
     corrective: Any = None
     on_result: Callable[[Result], Any] | None = None
     score_key: str | None = None
-    metadata_key: str | None = None
+    evidence_key: str | None = None
 
     _engine: FusionEngine = PrivateAttr()
     _corpus: Any = PrivateAttr(default=None)
@@ -435,9 +435,9 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
     def _documents(self, result: Result, hits: list[SelectedHit], for_ours: bool) -> list[Document]:
         """The documents; for another retriever of ours as they are, with their scores alongside."""
         if not for_ours:
-            return documents_of(result, hits, score_key=self.score_key, metadata_key=self.metadata_key)
-        found = ScoredDocuments(documents_of(result, hits, score_key=None, metadata_key=None))
-        if self.metadata_key is not None:
+            return documents_of(result, hits, score_key=self.score_key, evidence_key=self.evidence_key)
+        found = ScoredDocuments(documents_of(result, hits, score_key=None, evidence_key=None))
+        if self.evidence_key is not None:
             found.evidence = dict(zip(result.ids, evidence_blocks(result, hits), strict=True))
         found.scores, found.told = result.scores.tolist(), (True, "higher is better: a fused score")
         return found

@@ -37,7 +37,7 @@ def named(*ids):
 
 
 async def test_a_chunk_walk_answers_with_its_path(store, graph):
-    retriever = PhaseGraphRetriever(vector=store, graph=ChunkGraphSource(graph), metadata_key="why", k=4)
+    retriever = PhaseGraphRetriever(vector=store, graph=ChunkGraphSource(graph), evidence_key="why", k=4)
     for found in (retriever.invoke("prices?"), await retriever.ainvoke("prices?")):
         assert {one.id: one.page_content for one in found} == TEXTS
         for one in found:
@@ -49,7 +49,7 @@ async def test_a_chunk_walk_answers_with_its_path(store, graph):
 
 def test_a_chunk_walk_alone_starts_from_the_nearest_chunks(graph):
     source = ChunkGraphSource(graph, embedder=MODEL.embed_query)
-    walk = EntityGraphRetriever(graph=source, documents=documents(), metadata_key="why")
+    walk = EntityGraphRetriever(graph=source, documents=documents(), evidence_key="why")
     found = walk.invoke("Prices.")
     assert found[0].id == "2"
     assert found[0].metadata["why"]["path"] == [["passage", "2"]]
@@ -185,5 +185,5 @@ def test_a_payload_with_a_path_of_another_kind_is_evidence_all_the_same():
             return Ranking("graph", ["1"], [1.0], payloads={"1": type("File", (), {"path": "/tmp/x"})()})
 
     held = EntityGraphRetriever(graph=Source(), documents=documents())
-    (found,) = PhaseGraphRetriever(graph=held, metadata_key="why").invoke("q")
+    (found,) = PhaseGraphRetriever(graph=held, evidence_key="why").invoke("q")
     assert found.metadata["why"]["sources"]["graph"]["evidence"] == "File"

@@ -319,7 +319,7 @@ def resolving(found, **fields):
     spec = SourceSpec(
         retriever=InMemoryVectorStore.from_documents(documents(), EMBEDDINGS), fields=HitFields(resolve=found)
     )
-    return PhaseGraphRetriever(vector=spec, k=12, metadata_key="why", **fields)
+    return PhaseGraphRetriever(vector=spec, k=12, evidence_key="why", **fields)
 
 
 def parents(ids):
@@ -384,7 +384,7 @@ def test_of_passages_of_equal_id_only_the_own_one_is_shown(order):
         held = [Document(f"Ada met {name}{row}.", id=str(row), metadata={"tenant": name}) for row in range(6)]
         return InMemoryVectorStore.from_documents(held, EMBEDDINGS)
 
-    retriever = PhaseGraphRetriever(retrievers={name: store(name) for name in order}, k=12, metadata_key="why")
+    retriever = PhaseGraphRetriever(retrievers={name: store(name) for name in order}, k=12, evidence_key="why")
     found = retriever.invoke(QUERY, RED)
     assert len(found) == 6
     assert tenants(found) == {"red"}

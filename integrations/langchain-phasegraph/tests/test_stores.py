@@ -18,7 +18,7 @@ from phasegraph import PhasegraphWarning
 
 def test_bm25_and_vectors_meet_by_id():
     bm25 = BM25Retriever.from_documents(passages())
-    retriever = PhaseGraphRetriever(vector=in_memory(), retrievers={"bm25": bm25}, metadata_key="phasegraph")
+    retriever = PhaseGraphRetriever(vector=in_memory(), retrievers={"bm25": bm25}, evidence_key="phasegraph")
     first, *_ = retriever.invoke("text of p0")
     assert first.id == "p0"
     assert {name: one["rank"] for name, one in first.metadata["phasegraph"]["sources"].items()} == {

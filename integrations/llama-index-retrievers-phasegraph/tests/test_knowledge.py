@@ -45,7 +45,7 @@ def kinds(graph, include_text):
 @pytest.mark.parametrize("include_text", [True, False])
 @pytest.mark.parametrize("kind", ["synonyms", "contexts", "both"])
 def test_triples_come_back_as_the_passages_that_state_them(graph, kind, include_text):
-    retriever = CalibratedFusionRetriever(graph=kinds(graph, include_text)[kind], metadata_key="phasegraph")
+    retriever = CalibratedFusionRetriever(graph=kinds(graph, include_text)[kind], evidence_key="phasegraph")
     found = retriever.retrieve("Who was Ada?")
     assert set(ids_of(found)) == set(CHUNKS)
     for hit in found:
@@ -91,7 +91,7 @@ def test_agreement_between_vectors_and_graph_is_rewarded(graph):
         [NodeWithScore(node=TextNode(id_=c, text=CHUNKS[c]), score=s) for c, s in (("c2", 0.9), ("c1", 0.8))]
     )
     retriever = CalibratedFusionRetriever(
-        vector=vector, graph=synonyms(graph, include_text=False), metadata_key="phasegraph"
+        vector=vector, graph=synonyms(graph, include_text=False), evidence_key="phasegraph"
     )
     block = retriever.retrieve("Ada?")[0].metadata["phasegraph"]
     assert {name: one["rank"] is not None for name, one in block["sources"].items()} == {"graph": True, "vector": True}
@@ -182,7 +182,7 @@ async def test_seeds_may_be_asynchronous_and_never_hold_the_event_loop():
         expected = ids_of(await retriever.aretrieve("something else"))
         assert expected[0] == "other"
         assert ids_of(retriever.retrieve("something else")) == expected
-        fused = CalibratedFusionRetriever(graph=retriever, metadata_key="phasegraph")
+        fused = CalibratedFusionRetriever(graph=retriever, evidence_key="phasegraph")
         assert ids_of(await fused.aretrieve("something else")) == expected
         assert ids_of(fused.retrieve("something else")) == expected
     ticking.cancel()
@@ -197,7 +197,7 @@ def test_a_seed_that_fails_raises_its_own_error():
 
 def test_what_it_does_not_know_is_an_error_that_says_what_was_meant():
     graph, nodes = walked()
-    with pytest.raises(InvalidTypeError, match="unexpected argument 'provenance'; did you mean 'metadata_key'"):
+    with pytest.raises(InvalidTypeError, match="unexpected argument 'provenance'; did you mean 'evidence_key'"):
         EntityGraphRetriever(graph, nodes, provenance=False)
     assert EntityGraphRetriever(graph, nodes, similarity_top_k=0).retrieve("Vertigo?") == []
     assert all(hit.metadata.keys() == {"title"} for hit in EntityGraphRetriever(graph, nodes).retrieve("Vertigo?"))

@@ -119,7 +119,7 @@ def test_a_retriever_that_returns_all_it_holds_counts_by_membership_alone(kind):
         vector=Listed(hits(c02=0.9, c01=0.5, z=0.4, c00=0.3, y=0.2)),
         retrievers={"all": UNORDERED[kind](found)},
         k=99,
-        metadata_key="why",
+        evidence_key="why",
     )
     with pytest.warns(PhasegraphWarning, match="source 'all' returns its hits in no order: only membership counts"):
         answer = retriever.retrieve("text 7")

@@ -166,7 +166,7 @@ def check_keys(owner: str, data: object, known: Collection[str], *, required: It
 
 _HINTS = {
     "top_k": "k", "top_n": "k", "similarity_top_k": "k", "k": "similarity_top_k", "deadline": "timeout",
-    "retriever_weights": "weights", "provenance": "metadata_key", "needs": "depends_on", "in_worker": "in_thread",
+    "retriever_weights": "weights", "provenance": "evidence_key", "needs": "depends_on", "in_worker": "in_thread",
     **dict.fromkeys(("id", "id_fn", "id_key"), "fields=HitFields(id=...)"),
     **dict.fromkeys(("score", "score_fn", "score_key"), "fields=HitFields(score=...)"),
     **{name: f"fields=HitFields({name}=...)" for name in ("higher_is_better", "size", "resolve", "fingerprint")},

@@ -132,7 +132,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
     on_result : callable, optional
         Called with the core's ``Result`` of every query; a coroutine function is awaited in asynchronous calls.
         Its time is not part of `timeout`.
-    metadata_key : str, optional
+    evidence_key : str, optional
         Metadata key for the evidence: per source rank, raw score, calibrated value, weight and contribution. The key
         is among the node's excluded metadata keys: neither a prompt nor an embedding reads it. :meth:`explain` always
         has the evidence.
@@ -177,7 +177,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         rerank: Any = None,
         corrective: Corrective | None = None,
         on_result: Callable[[Result], Any] | None = None,
-        metadata_key: str | None = None,
+        evidence_key: str | None = None,
         callback_manager: CallbackManager | None = None,
         object_map: dict[str, Any] | None = None,
         objects: list[IndexNode] | None = None,
@@ -202,7 +202,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
             route=route, rerank=rerank, corrective=corrective, adapter=LlamaIndexStages(specs),
         )  # fmt: skip
         self._callback = ResultCallback(on_result)
-        self._metadata_key = check_key("metadata_key", metadata_key)
+        self._evidence_key = check_key("evidence_key", evidence_key)
         self._required_filter_key = check_required_key(required_filter_key)
         self._filters: MetadataFilters | None = None
         self._whole = self._by_name
@@ -478,9 +478,9 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
     def _nodes(self, result: Result, hits: list[SelectedHit]) -> list[NodeWithScore]:
         """The nodes; for another retriever of ours without a block, and with the evidence in the exchange."""
         if self.exchange is None:
-            return nodes_of(result, hits, self._metadata_key)
+            return nodes_of(result, hits, self._evidence_key)
         nodes = nodes_of(result, hits, None)
-        if self._metadata_key is not None:
+        if self._evidence_key is not None:
             blocks = zip(nodes, evidence_blocks(result, hits), strict=True)
             self.exchange.evidence = {hit.node.node_id: block for hit, block in blocks}
         return nodes

@@ -82,7 +82,7 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
         Dense retriever whose best passages seed the walk where there is no other source that does.
     required_filter_key : str, optional
         As for :class:`CalibratedFusionRetriever`.
-    metadata_key : str, optional
+    evidence_key : str, optional
         Metadata key for the evidence: score, rank, and the path on which most of the mass came. The key is among the
         node's excluded metadata keys: neither a prompt nor an embedding reads it.
     max_query_length : int or None, default 20000
@@ -120,7 +120,7 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
         similarity_top_k: int = 10,
         embed_model: BaseEmbedding | None = None,
         seeds: Any = None,
-        metadata_key: str | None = None,
+        evidence_key: str | None = None,
         required_filter_key: str | None = None,
         max_query_length: int | None = LONGEST_QUERY,
         callback_manager: CallbackManager | None = None,
@@ -142,7 +142,7 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
         self._filter: NodeFilter | None = None
         self._similarity_top_k = check_count("similarity_top_k", similarity_top_k)
         self._seeds = None if seeds is None else RetrieverSource("seeds", SourceSpec(retriever=seeds))
-        self._metadata_key = check_key("metadata_key", metadata_key)
+        self._evidence_key = check_key("evidence_key", evidence_key)
         self._required_filter_key = check_required_key(required_filter_key)
         if max_query_length is not None:
             check_count("max_query_length", max_query_length)
@@ -318,13 +318,13 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
             if node is None and not self._search.look_up.is_set:
                 node = TextNode(id_=identifier, text="")
             if node is not None and asked is None:
-                node = copy_of(node, node.id_, self._metadata_key, self._block(ranking, row, score))
+                node = copy_of(node, node.id_, self._evidence_key, self._block(ranking, row, score))
             if node is not None:
                 found.append(NodeWithScore(node=node, score=score))
         return found
 
     def _block(self, ranking: Ranking, row: int, score: float) -> EvidenceBlock | None:
-        if self._metadata_key is None:
+        if self._evidence_key is None:
             return None
         path = plain_evidence(ranking.payloads.get(ranking.ids[row]))
         return EvidenceBlock({"score": score, "rank": row + 1, **(path if isinstance(path, dict) else {"path": path})})

@@ -37,7 +37,7 @@ class PhaseGraphPostprocessor(BaseNodePostprocessor):
         How to fuse.
     fields : mapping of str to HitFields, optional
         How the ids and scores of a list are read, and its direction.
-    metadata_key : str, optional
+    evidence_key : str, optional
         As for :class:`CalibratedFusionRetriever`.
 
     Raises
@@ -58,7 +58,7 @@ class PhaseGraphPostprocessor(BaseNodePostprocessor):
 
     top_n: int
     group_by: str
-    metadata_key: str | None
+    evidence_key: str | None
     _fuser: ListFuser = PrivateAttr()
 
     @accepts_old_names
@@ -70,7 +70,7 @@ class PhaseGraphPostprocessor(BaseNodePostprocessor):
         weights: Mapping[str, float] | None = None,
         pipeline: FusionPipeline | None = None,
         fields: Mapping[str, HitFields] | None = None,
-        metadata_key: str | None = None,
+        evidence_key: str | None = None,
         **kwargs: Any,
     ) -> None:
         known = {*type(self).model_fields, "weights", "pipeline", "fields"}
@@ -82,7 +82,7 @@ class PhaseGraphPostprocessor(BaseNodePostprocessor):
         stated: dict[str, Any] = {
             "top_n": chosen.k,
             "group_by": group_by,
-            "metadata_key": check_key("metadata_key", metadata_key),
+            "evidence_key": check_key("evidence_key", evidence_key),
         }
         fuser = ListFuser(
             chosen, fields, access_of(), hits="nodes", unpack=unpack, reader_of=reader_of, ranking_of=_ranking
@@ -105,7 +105,7 @@ class PhaseGraphPostprocessor(BaseNodePostprocessor):
         query : str, optional
             For priors that read it.
         """
-        return nodes_of(*self._fuser.decide(lists, query), self.metadata_key)
+        return nodes_of(*self._fuser.decide(lists, query), self.evidence_key)
 
     def explain(self, lists: Mapping[str, Any], query: str | None = None) -> Result:
         """The whole answer; parameters as in :meth:`fuse`."""
