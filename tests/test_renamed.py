@@ -16,6 +16,7 @@ import pytest
 
 from phasegraph import InvalidInputError, InvalidTypeError
 from phasegraph._support.renamed import PARAMETERS, accepts_old_names, renamed_options
+from phasegraph.graph import GraphIndex, build_graph
 from phasegraph.retrieval import SourceSpec
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -88,7 +89,11 @@ def test_options_of_commands_follow_the_parameters(old: str) -> None:
 
 def test_nothing_of_ours_is_called_by_an_old_name() -> None:
     """Outside the functions whose own parameter has the name."""
-    calls = {"SourceSpec", "PhaseGraphRetriever", "CalibratedFusionRetriever", "EntityGraphRetriever", "fuse_lists"}
+    calls = {
+        "SourceSpec", "PhaseGraphRetriever", "CalibratedFusionRetriever", "EntityGraphRetriever", "fuse_lists", "build",
+        "build_graph", "build_index", "from_documents", "from_nodes", "from_vectorstore", "from_index", "add_documents",
+        "add_nodes",
+    }  # fmt: skip
     found = [
         f"{file.relative_to(ROOT)}:{node.lineno}"
         for folder in ("src", "integrations", "examples", "tools")
@@ -100,3 +105,14 @@ def test_nothing_of_ours_is_called_by_an_old_name() -> None:
         and {keyword.arg for keyword in node.keywords} & PARAMETERS.keys()
     ]
     assert found == []
+
+
+def test_the_functions_of_the_core_accept_old_names() -> None:
+    passages, names = [{"id": "a", "text": "She met the Committee of Public Safety."}], ["Committee of Public Safety"]
+    graph, seen = warned(lambda: build_graph(passages, gazetteer=names))
+    assert graph.entities == build_graph(passages, known_names=names).entities
+    assert "committee of public safety" in graph.entities
+    index, more = warned(lambda: GraphIndex.build(passages, gazetteer=names))
+    held, last = warned(lambda: index.gazetteer)
+    assert held == index.known_names == {"committee of public safety"}
+    assert [len(one) for one in (seen, more, last)] == [1, 1, 1]

@@ -167,7 +167,7 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
         vectors: Any = None,
         extractions: Iterable[phasegraph.graph.Extraction] | Mapping[str, Sequence[tuple[str, str, str]]] | None = None,
         extractor: Any = None,
-        gazetteer: Iterable[str] = (),
+        known_names: Iterable[str] = (),
         tokenizer: Any = "english",
         title_key: str = "title",
         source_key: str | None = None,
@@ -183,9 +183,9 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
             Embeds every passage (unless `vectors` are given) and each query.
         vectors : (P, d) array_like, optional
             The passages' embeddings.
-        extractions, extractor, gazetteer
-            ``triples``, ``extractor`` and ``gazetteer`` of :func:`phasegraph.graph.build_graph`; for LangChain's graph
-            documents see :func:`~langchain_phasegraph.extractions_of`. What an `extractor` of yours built is not
+        extractions, extractor, known_names
+            ``triples``, ``extractor`` and ``known_names`` of :func:`phasegraph.graph.build_graph`; for graph documents
+            of LangChain see :func:`~langchain_phasegraph.extractions_of`. What an `extractor` of yours built is not
             changed later.
         tokenizer : {"english", "german", "plain", "snowball:LANGUAGE"} or callable, default "english"
             Splits passages and queries into words, as for :func:`phasegraph.graph.build_graph`.
@@ -199,7 +199,7 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
         **fields
             The other fields of the retriever.
         """
-        how = Indexing(extractions, gazetteer, tokenizer, title_key, source_key, progress)
+        how = Indexing(extractions, known_names, tokenizer, title_key, source_key, progress)
         return cls._of_passages(documents, embeddings, how, vectors, extractor, fields)
 
     @classmethod

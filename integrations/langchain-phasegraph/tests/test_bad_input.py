@@ -53,7 +53,7 @@ def test_a_core_source_may_return_pairs_and_what_else_it_returns_is_named():
         (PhaseGraphRetriever.from_documents, "weight", "weights"),
         (PhaseGraphRetriever.from_vectorstore, "titlekey", "title_key"),
         (PhaseGraphRetriever.load, "acept", "accept"),  # codespell:ignore acept
-        (EntityGraphRetriever.from_documents, "gazeteer", "gazetteer"),
+        (EntityGraphRetriever.from_documents, "known_name", "known_names"),
         (EntityGraphRetriever.load, "embedings", "embeddings"),
     ],
 )

@@ -13,7 +13,12 @@ from typing import Any, TypeVar, cast
 from phasegraph.errors import InvalidInputError
 
 PARAMETERS: Mapping[str, str] = MappingProxyType(
-    {"limit": "fetch_k", "require_filter": "required_filter_key", "metadata_key": "evidence_key"}
+    {
+        "limit": "fetch_k",
+        "require_filter": "required_filter_key",
+        "metadata_key": "evidence_key",
+        "gazetteer": "known_names",
+    }
 )
 """Parameters of the retrievers and of what they take, by their old names."""
 _OURS = ("phasegraph", "langchain_phasegraph", "llama_index.retrievers.phasegraph")

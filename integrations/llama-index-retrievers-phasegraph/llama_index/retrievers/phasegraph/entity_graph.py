@@ -165,7 +165,7 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
         vectors: Any = None,
         extractions: Iterable[phasegraph.graph.Extraction] | Mapping[str, Sequence[tuple[str, str, str]]] | None = None,
         extractor: Any = None,
-        gazetteer: Iterable[str] = (),
+        known_names: Iterable[str] = (),
         tokenizer: Any = "english",
         title_key: str = "title",
         source_key: str | None = None,
@@ -181,8 +181,8 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
             Embeds every passage (unless `vectors` are given) and each query.
         vectors : (P, d) array_like, optional
             The passages' embeddings.
-        extractions, extractor, gazetteer
-            ``triples``, ``extractor`` and ``gazetteer`` of :func:`phasegraph.graph.build_graph`; for a property graph
+        extractions, extractor, known_names
+            ``triples``, ``extractor`` and ``known_names`` of :func:`phasegraph.graph.build_graph`; for a property graph
             of the framework see :func:`read_property_graph`. What an `extractor` of yours built is not changed later.
         tokenizer : {"english", "german", "plain", "snowball:LANGUAGE"} or callable, default "english"
             Splits passages and queries into words, as for :func:`phasegraph.graph.build_graph`.
@@ -196,7 +196,7 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
         **fields
             The other arguments of the retriever.
         """
-        how = Indexing(extractions, gazetteer, tokenizer, title_key, source_key, progress)
+        how = Indexing(extractions, known_names, tokenizer, title_key, source_key, progress)
         return cls._of_passages(nodes, embed_model, how, vectors, extractor, fields)
 
     @classmethod
