@@ -82,7 +82,7 @@ def langchain_side(dataset: Dataset, graph: EntityGraph) -> Side:
     walk = EntityGraphRetriever(graph=graph, documents=documents, embeddings=Bundled())
     side = Side("langchain", lambda query: tuple(str(document.id) for document in retriever.invoke(query)))
     retriever = PhaseGraphRetriever(
-        vector=store.as_retriever(), graph=walk, limit=LIMIT, timeout=60.0, on_result=side.results.append
+        vector=store.as_retriever(), graph=walk, fetch_k=LIMIT, timeout=60.0, on_result=side.results.append
     )
     return side
 
@@ -115,7 +115,7 @@ def llamaindex_side(dataset: Dataset, graph: EntityGraph) -> Side:
     walk = EntityGraphRetriever(graph, nodes=nodes, embed_model=Bundled())
     side = Side("llamaindex", lambda query: tuple(node.node_id for node in retriever.retrieve(query)))
     retriever = CalibratedFusionRetriever(
-        vector=index.as_retriever(), graph=walk, limit=LIMIT, timeout=60.0, on_result=side.results.append
+        vector=index.as_retriever(), graph=walk, fetch_k=LIMIT, timeout=60.0, on_result=side.results.append
     )
     return side
 

@@ -157,9 +157,9 @@ def desk(query):
     return sorted(zip(notices, shared, strict=True), key=lambda pair: -pair[1])
 
 
-def made(rewrite=None, limit=3, **stages):
+def made(rewrite=None, fetch_k=3, **stages):
     return PhaseGraphRetriever(
-        vector=SourceSpec(retriever=store, limit=limit, rewrite=rewrite), graph=graph, k=3, **stages
+        vector=SourceSpec(retriever=store, fetch_k=fetch_k, rewrite=rewrite), graph=graph, k=3, **stages
     )
 
 
@@ -171,15 +171,15 @@ show("several queries", made(multi_query(model, 3)))
 show("DPHF", PhaseGraphRetriever(**dphf(store, hyde(model)), k=3))
 
 three = {"desk": desk}
-show("a third source", made(limit=8, retrievers=three), MAY, made(limit=8))
-unrouted = made(limit=8, retrievers=three)
+show("a third source", made(fetch_k=8, retrievers=three), MAY, made(fetch_k=8))
+unrouted = made(fetch_k=8, retrievers=three)
 by_word = keyword_router({"ticket": "desk"}, default=["vector", "graph"])
-show("keyword route", made(limit=8, retrievers=three, route=by_word), PRICE, unrouted)
-show("chat model routes", made(limit=8, retrievers=three, route=model), PRICE, unrouted)
+show("keyword route", made(fetch_k=8, retrievers=three, route=by_word), PRICE, unrouted)
+show("chat model routes", made(fetch_k=8, retrievers=three, route=model), PRICE, unrouted)
 by_entropy = neighbour_entropy_router("vector", "desk", "desk", low=1.5)  # no passage stands out: ask the desk
-show("entropy route", made(limit=8, retrievers=three, route=by_entropy), TALK, unrouted)
+show("entropy route", made(fetch_k=8, retrievers=three, route=by_entropy), TALK, unrouted)
 
-show("reranker", made(limit=8, rerank=overlap), ROLE, made(limit=8))
+show("reranker", made(fetch_k=8, rerank=overlap), ROLE, made(fetch_k=8))
 show("reranker of paths", made(rerank=Rerank(overlap, depth=20, of="path")), NAMED, made(rerank=overlap))
 show("correction", made(corrective=Corrective(model, model)))
 

@@ -172,8 +172,8 @@ def desk(query):
     return sorted(zip(notices, shared, strict=True), key=lambda pair: -pair[1])
 
 
-def made(rewrite=None, limit=3, **stages):
-    vector = SourceSpec(retriever=index, limit=limit, rewrite=rewrite)
+def made(rewrite=None, fetch_k=3, **stages):
+    vector = SourceSpec(retriever=index, fetch_k=fetch_k, rewrite=rewrite)
     return CalibratedFusionRetriever(vector=vector, graph=graph, similarity_top_k=3, **stages)
 
 
@@ -186,17 +186,17 @@ show("several queries", made(multi_query(model, 3)))
 show("DPHF", CalibratedFusionRetriever(**dphf(index, hyde(model)), similarity_top_k=3))
 
 three = {"desk": desk}
-show("a third source", made(limit=8, retrievers=three), MAY, made(limit=8))
-unrouted = made(limit=8, retrievers=three)
+show("a third source", made(fetch_k=8, retrievers=three), MAY, made(fetch_k=8))
+unrouted = made(fetch_k=8, retrievers=three)
 by_word = keyword_router({"ticket": "desk"}, default=["vector", "graph"])
-show("keyword route", made(limit=8, retrievers=three, route=by_word), PRICE, unrouted)
+show("keyword route", made(fetch_k=8, retrievers=three, route=by_word), PRICE, unrouted)
 described = {"vector": "what films are about, and who made them", "desk": "prices and times of the cinema"}
 selector = selector_router(LLMSingleSelector.from_defaults(llm=model), described)
-show("selector routes", made(limit=8, retrievers=three, route=selector), PRICE, unrouted)
+show("selector routes", made(fetch_k=8, retrievers=three, route=selector), PRICE, unrouted)
 by_entropy = neighbour_entropy_router("vector", "desk", "desk", low=1.5)  # no passage stands out: ask the desk
-show("entropy route", made(limit=8, retrievers=three, route=by_entropy), TALK, unrouted)
+show("entropy route", made(fetch_k=8, retrievers=three, route=by_entropy), TALK, unrouted)
 
-show("reranker", made(limit=8, rerank=overlap), ROLE, made(limit=8))
+show("reranker", made(fetch_k=8, rerank=overlap), ROLE, made(fetch_k=8))
 show("reranker of the framework", made(rerank=LLMRerank(llm=model, top_n=2)), NAMED, made(rerank=overlap))
 show("reranker of paths", made(rerank=Rerank(overlap, depth=20, of="path")), NAMED, made(rerank=overlap))
 show("correction", made(corrective=Corrective(model, model)))

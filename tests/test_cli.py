@@ -166,7 +166,7 @@ def test_further_measures_and_rows_per_query(folder, tmp_path, capsys):
         ["nonsense"],
         ["evaluate", "{folder}", "--systems", "vector,other"],
         ["evaluate", "{folder}", "--systems", ","],
-        ["evaluate", "{folder}", "--limit", "0"],
+        ["evaluate", "{folder}", "--fetch-k", "0"],
         ["evaluate", "{folder}", "--baseline", "other"],
         ["evaluate", "{folder}", "--systems", "vector,calibrated"],
         ["evaluate", "{folder}", "--baseline", "tuned"],
@@ -446,6 +446,6 @@ def test_the_report_is_a_page_with_pictures(folder, tmp_path, capsys):
 @pytest.mark.parametrize("limit", ["1", "2", "500"])
 def test_any_list_length_gives_a_table(folder, limit, capsys):
     assert (
-        main(["evaluate", str(folder), "--limit", limit, "--systems", QUICK + ",fusion-distance", "--json", "-"]) == 0
+        main(["evaluate", str(folder), "--fetch-k", limit, "--systems", QUICK + ",fusion-distance", "--json", "-"]) == 0
     )
     assert json.loads(capsys.readouterr().out)["limit"] == int(limit)

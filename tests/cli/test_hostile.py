@@ -200,7 +200,7 @@ def test_a_byte_order_mark_is_no_part_of_what_is_read(tmp_path, capsys):
         triples = b'{"id": "p00", "triples": [["Ada Lovelace", "met", "Charles Babbage"]]}\n'
         (folder / "triples.jsonl").write_bytes(mark + triples)
         (folder / "names.txt").write_bytes(mark + b"Lord Byron\n")
-        options = ["--triples", str(folder / "triples.jsonl"), "--gazetteer", str(folder / "names.txt")]
+        options = ["--triples", str(folder / "triples.jsonl"), "--known-names", str(folder / "names.txt")]
         assert main(["index", str(data / "corpus.jsonl"), "--out", str(folder / "index"), *options]) == 0
         assert main(["evaluate", str(data), "--systems", "vector", "--json", str(folder / "table.json")]) == 0
     assert (plain / "out").read_bytes() == (marked / "out").read_bytes()

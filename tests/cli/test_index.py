@@ -61,10 +61,10 @@ def test_the_openie_format_gives_the_same_index(folder, tmp_path):
     _same(tmp_path / "one", tmp_path / "two")
 
 
-def test_a_gazetteer_adds_names_that_capitals_do_not_show(folder, tmp_path):
+def test_known_names_add_names_that_capitals_do_not_show(folder, tmp_path):
     (tmp_path / "names.txt").write_text("Poet Who\n\nMechanical Computer 7\nCounty of England\n", encoding="utf-8")
-    assert _run(folder, tmp_path / "g", "--gazetteer", tmp_path / "names.txt") == 0
-    assert GraphIndex.load(tmp_path / "g").gazetteer == {"poet who", "mechanical computer 7", "county of england"}
+    assert _run(folder, tmp_path / "g", "--known-names", tmp_path / "names.txt") == 0
+    assert GraphIndex.load(tmp_path / "g").known_names == {"poet who", "mechanical computer 7", "county of england"}
 
 
 @pytest.mark.parametrize("with_vectors", [False, True])
@@ -133,9 +133,9 @@ def _break(folder: Path, tmp: Path, what: str) -> list[object]:
         if what == "no array":
             (tmp / "v.npy").write_bytes(b"\x93NUMPY")
         return ["--embeddings", tmp / "v.npy"]
-    if what == "gazetteer":
+    if what == "known_names":
         (tmp / "names.txt").write_bytes(b"Ada\nB\xff\n")
-        return ["--gazetteer", tmp / "names.txt"]
+        return ["--known-names", tmp / "names.txt"]
     return []
 
 
@@ -150,7 +150,7 @@ def _break(folder: Path, tmp: Path, what: str) -> list[object]:
         ("rows", "v.npy: must have one row per line of corpus.jsonl (12); got 5"),
         ("nan", "v.npy: embeddings must be finite; row 3"),
         ("no array", "v.npy: must be a complete .npy array"),
-        ("gazetteer", "names.txt:2: the line must be UTF-8"),
+        ("known_names", "names.txt:2: the line must be UTF-8"),
     ],
 )
 @pytest.mark.parametrize("there", [False, True])
@@ -218,12 +218,12 @@ def test_a_folder_of_other_files_is_not_written_into(folder, tmp_path, capsys):
     [
         ([], ["--embeddings"], "it has none"),
         (["--embeddings"], [], "it has them"),
-        ([], ["--gazetteer"], "--gazetteer must hold the names of the index"),
+        ([], ["--known-names"], "--known-names must hold the names of the index"),
     ],
 )
 def test_an_update_that_does_not_fit_is_refused(folder, tmp_path, capsys, first, then, message):
     (tmp_path / "names.txt").write_text("Ada\n", encoding="utf-8")
-    files = {"--embeddings": folder / "passages.f16.npy", "--gazetteer": tmp_path / "names.txt"}
+    files = {"--embeddings": folder / "passages.f16.npy", "--known-names": tmp_path / "names.txt"}
     assert _run(folder, tmp_path / "g", *[part for one in first for part in (one, files[one])]) == 0
     assert _run(folder, tmp_path / "g", "--update", *[part for one in then for part in (one, files[one])]) == 1
     assert message in capsys.readouterr().err

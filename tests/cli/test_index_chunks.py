@@ -69,7 +69,9 @@ def test_a_line_without_the_field_is_named(folder, tmp_path, capsys, field, valu
     assert not (tmp_path / "g").exists()
 
 
-@pytest.mark.parametrize("option", ["--triples", "--gazetteer", "--names", "--tokenizer", "--entities-to", "--update"])
+@pytest.mark.parametrize(
+    "option", ["--triples", "--known-names", "--names", "--tokenizer", "--entities-to", "--update"]
+)
 def test_what_is_of_entities_does_not_go_with_it(folder, tmp_path, capsys, option):
     given = [option] if option == "--update" else [option, str(folder / "corpus.jsonl")]
     if option == "--entities-to":

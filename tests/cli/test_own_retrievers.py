@@ -123,7 +123,7 @@ def test_where_every_question_fails_the_command_fails(folder, tmp_path, capsys):
         (["--retriever", "my_rog:chain"], 2, "there is no module 'my_rog' here or installed"),
         (["--retriever", "my_rag:nothing"], 2, "the module 'my_rag' has no 'nothing'"),
         (["--retriever", "my_rag:number"], 1, "retriever must be a LangChain retriever or runnable"),
-        (["--retriever", "my_rag:chain", "--limit", "5"], 2, "--limit must be left out with --retriever"),
+        (["--retriever", "my_rag:chain", "--fetch-k", "5"], 2, "--fetch-k must be left out with --retriever"),
         (["--retriever", "my_rag:chain", "--graph", "."], 2, "--graph must be left out with --retriever"),
         (["--retriever", "my_rag:chain", "--measures", "F1"], 2, "F1 measures predicted answers"),
         (["--retriever", "my_rag:chain", "--json", "no/where.json"], 1, "--json: the folder of no/where.json must"),

@@ -44,7 +44,7 @@ def vectors(count: int) -> np.ndarray[Any, Any]:
 def of_one_process(rows: list[dict[str, Any]], embeddings: Any, out: Path) -> Path:
     """The index that everything must equal."""
     triples = {row["id"]: row["triples"] for row in rows if "triples" in row}
-    GraphIndex.build(rows, embeddings=embeddings, triples=triples, gazetteer=GAZETTEER).save(out)
+    GraphIndex.build(rows, embeddings=embeddings, triples=triples, known_names=GAZETTEER).save(out)
     return out
 
 
@@ -73,7 +73,7 @@ def given_besides(folder: Path, rows: list[dict[str, Any]], form: str = "lines")
         ]
         files["triples.json"].write_text(json.dumps({"docs": docs[::-3]}, indent=form == "indented" or None))
     records = read_openie(files["triples.json"], rows, entities=False).extractions
-    entities = GraphIndex.build(rows, triples=records, gazetteer=GAZETTEER).graph.entities
+    entities = GraphIndex.build(rows, triples=records, known_names=GAZETTEER).graph.entities
     listed = [*entities[1::2], "Nowhere Known", "!?", "ADA lovelace", "Ada Lovelace", *entities[:40:2]][::-1]
     files["names.txt"].write_text("\n".join(listed), encoding="utf-8")
     np.save(files["names.npy"], np.random.default_rng(1).normal(size=(len(listed), 6)).astype(np.float32))
@@ -87,7 +87,9 @@ def with_given(rows: list[dict[str, Any]], files: dict[str, Path], out: Path, *,
     for name, vector in zip(listed, read_vectors(files["names.npy"], len(listed), ""), strict=True):
         found.setdefault(name, vector)
     records = read_openie(files["triples.json"], rows, entities=False).extractions if triples else None
-    index = GraphIndex.build(rows, triples=records, gazetteer=GAZETTEER, synonyms=NameSynonyms.of(found, threshold=0.9))
+    index = GraphIndex.build(
+        rows, triples=records, known_names=GAZETTEER, synonyms=NameSynonyms.of(found, threshold=0.9)
+    )
     assert index.graph.synonyms.nnz > 100
     index.save(out)
     return out

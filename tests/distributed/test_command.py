@@ -29,7 +29,7 @@ def corpus_in(folder: Path) -> Path:
 
 def test_an_index_of_shards_is_that_of_the_plain_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     corpus = corpus_in(tmp_path)
-    options = ["--embeddings", str(tmp_path / "vectors.npy"), "--gazetteer", str(tmp_path / "names.txt")]
+    options = ["--embeddings", str(tmp_path / "vectors.npy"), "--known-names", str(tmp_path / "names.txt")]
     assert main(["index", str(corpus), "--out", str(tmp_path / "one"), *options]) == 0
     plain = capsys.readouterr().out
     engine = ["--engine", "local", "--shards", "3", "--workers", "2"]

@@ -54,7 +54,7 @@ def test_any_number_of_shards_and_processes_gives_the_index_of_one(
     one = of_one_process(rows, read_vectors(tmp_path / "vectors.npy", 200, ""), tmp_path / "one")
     corpus = written(rows, tmp_path / f"corpus{suffix}")
     built = build_index(
-        corpus, tmp_path / "out", embeddings=tmp_path / "vectors.npy", gazetteer=GAZETTEER, shards=shards,
+        corpus, tmp_path / "out", embeddings=tmp_path / "vectors.npy", known_names=GAZETTEER, shards=shards,
         workers=workers,
     )  # fmt: skip
     assert digests(tmp_path / "out") == digests(one)
@@ -78,7 +78,7 @@ def test_triples_and_synonyms_are_those_of_one_process(
     files = given_besides(tmp_path, rows, form)
     built = build_index(
         written(rows, tmp_path / "corpus.jsonl"), tmp_path / "out", triples=files["triples.json"],
-        names=EmbeddedNames(files["names.txt"], files["names.npy"], 0.9), gazetteer=GAZETTEER, shards=shards,
+        names=EmbeddedNames(files["names.txt"], files["names.npy"], 0.9), known_names=GAZETTEER, shards=shards,
         workers=workers,
     )  # fmt: skip
     assert digests(tmp_path / "out") == digests(with_given(rows, files, tmp_path / "one"))
@@ -165,7 +165,7 @@ def test_an_index_is_whole_though_workers_are_killed_while_it_is_built(tmp_path:
 
     killer = threading.Thread(target=kill, daemon=True)
     killer.start()
-    build_index(corpus, tmp_path / "out", gazetteer=GAZETTEER, shards=8, workers=2)
+    build_index(corpus, tmp_path / "out", known_names=GAZETTEER, shards=8, workers=2)
     killer.join(10)
     assert killed
     assert digests(tmp_path / "out") == digests(of_one_process(rows, None, tmp_path / "one"))

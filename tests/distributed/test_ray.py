@@ -89,7 +89,7 @@ def test_any_number_of_blocks_shards_and_actors_gives_the_index_of_one_process(
     table = table_of(rows, embeddings)
     cuts = [300 * place // blocks for place in range(blocks + 1)]
     dataset = ray.data.from_arrow([table.slice(a, b - a) for a, b in pairwise(cuts)])
-    built = engine.build_index(dataset, tmp_path / "out", gazetteer=GAZETTEER, shards=shards, workers=workers)
+    built = engine.build_index(dataset, tmp_path / "out", known_names=GAZETTEER, shards=shards, workers=workers)
     assert digests(tmp_path / "out") == digests(of_one_process(rows, embeddings, tmp_path / "one"))
     assert (built.passages, built.shards) == (300, shards or blocks)
     assert not (tmp_path / "out.work").exists()
@@ -117,7 +117,7 @@ def test_files_that_are_read_in_any_order_are_put_in_that_of_a_column(cluster: A
     for number in range(4):
         pq.write_table(table.slice(50 * number, 50), tmp_path / "in" / f"{number}.parquet")
     dataset = ray.data.read_parquet(str(tmp_path / "in"))
-    engine.build_index(dataset, tmp_path / "out", order_by="row", gazetteer=GAZETTEER)
+    engine.build_index(dataset, tmp_path / "out", order_by="row", known_names=GAZETTEER)
     assert digests(tmp_path / "out") == digests(of_one_process(rows, None, tmp_path / "one"))
 
 
@@ -135,7 +135,7 @@ def test_an_actor_that_is_killed_costs_its_own_task_alone(cluster: Any, tmp_path
 def test_texts_are_embedded_by_actors(cluster: Any, model: Any, tmp_path: Path) -> None:
     rows = rows_for_arrow(120)
     dataset = ray.data.from_arrow([table_of(rows[:50]), table_of(rows[50:])])
-    engine.build_index(engine.embed(dataset, model, batch_size=16, workers=1), tmp_path / "out", gazetteer=GAZETTEER)
+    engine.build_index(engine.embed(dataset, model, batch_size=16, workers=1), tmp_path / "out", known_names=GAZETTEER)
     embeddings = np.array(lengths([row["text"] for row in rows]), np.float32)
     assert digests(tmp_path / "out") == digests(of_one_process(rows, embeddings, tmp_path / "one"))
 
@@ -162,7 +162,7 @@ def test_files_go_through_actors_as_through_processes(cluster: Any, tmp_path: Pa
     rows = passages(150)
     actors = engine.Actors()
     corpus = written(rows, tmp_path / "corpus.jsonl")
-    build_index(corpus, tmp_path / "out", gazetteer=GAZETTEER, shards=4, engine=actors)
+    build_index(corpus, tmp_path / "out", known_names=GAZETTEER, shards=4, engine=actors)
     actors.stop()
     assert digests(tmp_path / "out") == digests(of_one_process(rows, None, tmp_path / "one"))
 
@@ -180,7 +180,7 @@ def test_a_node_that_is_lost_costs_its_tasks_alone(cluster: Any, tmp_path: Path)
 
     loser = threading.Thread(target=lose, daemon=True)
     loser.start()
-    engine.build_index(dataset, tmp_path / "out", gazetteer=GAZETTEER)
+    engine.build_index(dataset, tmp_path / "out", known_names=GAZETTEER)
     loser.join(30)
     until = time.monotonic() + 60
     while len([one for one in ray.nodes() if one["Alive"]]) > 1 and time.monotonic() < until:

@@ -30,7 +30,7 @@ from phasegraph.distributed.shards import (
 from phasegraph.graph import GraphIndex
 from phasegraph.graph.model.words import find_names, split_words
 
-SETTINGS = BuildSettings(gazetteer=GAZETTEER)
+SETTINGS = BuildSettings(known_names=GAZETTEER)
 
 
 def staged(rows: list[dict[str, Any]], embeddings: Any, cuts: list[int], folder: Path) -> list[Staged]:
@@ -93,7 +93,7 @@ def test_only_names_that_can_stand_in_a_text_are_held_and_find_the_same(tmp_path
     rows = passages()
     shards = staged(rows, None, [0, 150, 400], tmp_path / "staged")
     write_gazetteer(shards, SETTINGS, tmp_path / "names")
-    index = GraphIndex.build(rows, gazetteer=GAZETTEER)
+    index = GraphIndex.build(rows, known_names=GAZETTEER)
     names = MappedNames(tmp_path / "names")
     for row in rows[:50]:
         held = names.standing_in([split_words(row["text"])])
@@ -166,7 +166,7 @@ def test_settings_are_checked() -> None:
         BuildSettings(tokenizer=str.split)  # type: ignore[arg-type]
     with pytest.raises(InvalidInputError, match="tokenizer"):
         BuildSettings(tokenizer="klingon")
-    assert BuildSettings(gazetteer=("Bo",)).digest == BuildSettings(gazetteer=("bo", "")).digest
+    assert BuildSettings(known_names=("Bo",)).digest == BuildSettings(known_names=("bo", "")).digest
 
 
 def test_an_array_that_is_written_in_parts_is_that_of_the_whole(tmp_path: Path) -> None:

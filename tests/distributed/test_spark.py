@@ -85,7 +85,7 @@ def test_any_number_of_partitions_gives_the_index_of_one_process(
 ) -> None:
     rows, embeddings = rows_for_arrow(300), vectors(300)
     frame = frame_of(session, rows, embeddings)
-    built = engine.build_index(frame, tmp_path / "out", order_by="row", gazetteer=GAZETTEER, shards=shards)
+    built = engine.build_index(frame, tmp_path / "out", order_by="row", known_names=GAZETTEER, shards=shards)
     assert digests(tmp_path / "out") == digests(of_one_process(rows, embeddings, tmp_path / "one"))
     assert built.passages == 300
     assert built.shards == shards or shards is None
@@ -106,7 +106,7 @@ def test_triples_and_synonyms_are_built_by_tasks(session: SparkSession, tmp_path
 
 def test_without_a_column_for_it_the_order_is_that_of_the_ids(session: SparkSession, tmp_path: Path) -> None:
     rows = rows_for_arrow(120)
-    engine.build_index(frame_of(session, rows), tmp_path / "out", gazetteer=GAZETTEER)
+    engine.build_index(frame_of(session, rows), tmp_path / "out", known_names=GAZETTEER)
     ordered = sorted(rows, key=lambda row: row["id"])
     assert digests(tmp_path / "out") == digests(of_one_process(ordered, None, tmp_path / "one"))
 
@@ -121,7 +121,7 @@ def test_a_worker_that_is_killed_costs_its_own_task_alone(session: SparkSession,
 def test_texts_are_embedded_by_tasks(session: SparkSession, model: Any, tmp_path: Path) -> None:
     rows = rows_for_arrow(120)
     frame = engine.embed(frame_of(session, rows), model)
-    engine.build_index(frame, tmp_path / "out", order_by="row", gazetteer=GAZETTEER)
+    engine.build_index(frame, tmp_path / "out", order_by="row", known_names=GAZETTEER)
     embeddings = np.array(lengths([row["text"] for row in rows]), np.float32)
     assert digests(tmp_path / "out") == digests(of_one_process(rows, embeddings, tmp_path / "one"))
 

@@ -93,7 +93,7 @@ class World:
     def index(self) -> GraphIndex:
         """An index of what there is."""
         return GraphIndex.build(
-            self.passages, triples=self.triples, embeddings=vectors(self.passages), gazetteer=["Oslo"]
+            self.passages, triples=self.triples, embeddings=vectors(self.passages), known_names=["Oslo"]
         )
 
 

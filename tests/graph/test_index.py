@@ -57,7 +57,7 @@ def test_adding_and_removing_gives_what_a_rebuild_gives_to_the_bit(
 ) -> None:
     start = [_passage(n, *parts) for n, parts in enumerate(first)]
     rest = [_passage(n + len(first), *parts) for n, parts in enumerate(more)]
-    index = GraphIndex.build(start, triples=_triples(start), embeddings=_vectors(start), gazetteer=["Twombly"])
+    index = GraphIndex.build(start, triples=_triples(start), embeddings=_vectors(start), known_names=["Twombly"])
     index = index.add(rest, triples=_triples(rest), embeddings=_vectors(rest))
     gone = data.draw(st.lists(st.sampled_from([one["id"] for one in start + rest]), unique=True, max_size=3))
     if len(gone) < len(start) + len(rest):
@@ -67,7 +67,7 @@ def test_adding_and_removing_gives_what_a_rebuild_gives_to_the_bit(
         name: each for name, each in {**_triples(start), **_triples(rest)}.items() if name not in gone or not kept
     }
     triples = {name: each for name, each in triples.items() if name in {one["id"] for one in kept}}
-    whole = build_graph(kept, triples=triples, embeddings=_vectors(kept), gazetteer=["Twombly"])
+    whole = build_graph(kept, triples=triples, embeddings=_vectors(kept), known_names=["Twombly"])
     _same(index.graph, whole)
 
 

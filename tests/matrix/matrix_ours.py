@@ -23,7 +23,7 @@ def retriever(framework: str, **arguments: Any) -> Any:
     """Our retriever of that framework, patient with a busy machine, which says all it knows."""
     kind = langchain.PhaseGraphRetriever if framework == "LangChain" else llamaindex.CalibratedFusionRetriever
     shown = {"score_key": "score"} if framework == "LangChain" else {}
-    return kind(timeout=None, metadata_key="phasegraph", **shown, **arguments)
+    return kind(timeout=None, evidence_key="phasegraph", **shown, **arguments)
 
 
 def spec(framework: str, given: Any, **arguments: Any) -> Any:

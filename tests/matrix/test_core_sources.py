@@ -30,7 +30,7 @@ def text_of(hit):
 async def test_what_a_bare_walk_finds_has_its_text_or_a_warning_says_how_to_give_it(case, data):
     row, opened = case
     graph = GraphSource(slice_graph(tuple(data.ids)))
-    ours = retriever(row.framework, vector=spec(row.framework, opened.given, limit=FEW), graph=graph, k=LIMIT)
+    ours = retriever(row.framework, vector=spec(row.framework, opened.given, fetch_k=FEW), graph=graph, k=LIMIT)
     texts = {one["id"]: one["text"] for one in data.rows}
     for asked in (ask, aask):
         with warnings.catch_warnings(record=True) as caught:

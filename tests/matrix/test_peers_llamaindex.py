@@ -50,7 +50,7 @@ def test_the_embedding_of_one_source_is_not_searched_with_by_the_next(data):
     assert not set(right["a"]) & set(right["b"])
     theirs = ids(fused(list(legs.values()), similarity_top_k=20).retrieve(data.questions[0]))
     assert set(theirs) == set(right["a"]), "the second model's passages never come"
-    found = CalibratedFusionRetriever(retrievers=legs, limit=10).explain(data.questions[0]).candidates.rankings
+    found = CalibratedFusionRetriever(retrievers=legs, fetch_k=10).explain(data.questions[0]).candidates.rankings
     assert {one.source: list(one.ids) for one in found} == right
 
 
@@ -65,7 +65,7 @@ def test_agreement_of_vectors_and_graph_on_a_passage_counts(data, graph):
     assert len(ids(theirs)) == len(set(dense) | set(walked)), "merged by id at the end"
     scores = {hit.node.node_id: hit.score for hit in theirs}
     assert all(scores[name] <= 1 / 60 for name in shared), "at most one list's share of a passage that both found"
-    ours = CalibratedFusionRetriever(vector=vector, graph=synonyms, similarity_top_k=50, metadata_key="phasegraph")
+    ours = CalibratedFusionRetriever(vector=vector, graph=synonyms, similarity_top_k=50, evidence_key="phasegraph")
     blocks = {hit.node.node_id: hit.metadata["phasegraph"]["sources"] for hit in ours.retrieve(question)}
     for name in shared:
         assert all(one["rank"] is not None for one in blocks[name].values())
@@ -80,7 +80,7 @@ def test_a_triple_leads_to_a_passage_that_states_it(data, graph):
     theirs = [(hit.node.ref_doc_id, hit.text) for one in data.questions for hit in synonyms.retrieve(one)]
     wrong = [text for name, text in theirs if text not in stated[name]]
     assert len(wrong) > len(theirs) / 20, "the passage of the subject's last mention"
-    ours = CalibratedFusionRetriever(graph=synonyms, similarity_top_k=50, metadata_key="phasegraph")
+    ours = CalibratedFusionRetriever(graph=synonyms, similarity_top_k=50, evidence_key="phasegraph")
     for question in data.questions:
         for hit in ours.retrieve(question):
             facts = hit.metadata["phasegraph"]["sources"]["graph"]["evidence"]["facts"]

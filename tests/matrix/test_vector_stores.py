@@ -31,7 +31,7 @@ def case(request, data, servers):
 def test_the_best_passage_comes_first_and_the_worst_last(case, data):
     row, store = case
     count = len(data.rows)
-    ours = retriever(row.framework, vector=store.given, limit=count, k=count)
+    ours = retriever(row.framework, vector=store.given, fetch_k=count, k=count)
     for question in data.questions:
         own = store.own(question, count)
         found = ids(ask(ours, question))

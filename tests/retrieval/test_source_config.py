@@ -13,8 +13,8 @@ from phasegraph.retrieval import Execution, HitFields, SourceSpec
     [
         ({"weight": -1}, "weight"),
         ({"weight": float("nan")}, "weight"),
-        ({"limit": 0}, "limit"),
-        ({"limit": "all"}, "limit"),
+        ({"fetch_k": 0}, "fetch_k"),
+        ({"fetch_k": "all"}, "fetch_k"),
         ({"timeout": -1}, "timeout"),
         ({"depends_on": "vector"}, "depends_on"),
         ({"fields": "id"}, "fields"),

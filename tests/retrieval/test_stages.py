@@ -306,7 +306,7 @@ def test_calibrating_asks_what_will_be_asked() -> None:
 
     class Retriever(Calibrating):
         def __init__(self) -> None:
-            spec = SourceSpec(retriever=None, rewrite=lambda query: f"{query}!", limit=7)
+            spec = SourceSpec(retriever=None, rewrite=lambda query: f"{query}!", fetch_k=7)
             self._engine = engine(specs={"v": spec})
 
         def _sources(self, query: str) -> Any:

@@ -167,9 +167,9 @@ class DeadlineSuite(ManualTime):
             return f"p{len(read)}"
 
         hits = [(self.framework.document("x", "text"), float(-row)) for row in range(5000)]
-        spec = SourceSpec(retriever=lambda query: hits, limit=None, fields=HitFields(id=number))
+        spec = SourceSpec(retriever=lambda query: hits, fetch_k=None, fields=HitFields(id=number))
         five = {"many": spec, "one": lambda query: self.framework.pairs(**FIVE)}
-        retriever = self.framework.retriever(retrievers=five, limit=None, timeout=TIMEOUT)
+        retriever = self.framework.retriever(retrievers=five, fetch_k=None, timeout=TIMEOUT)
         with pytest.warns(PhasegraphWarning, match="'many' failed"):
             assert self.timely(retriever, awaited, hang) == list(FIVE)
         hang.released.set()
@@ -194,11 +194,11 @@ class DeadlineSuite(ManualTime):
         hits = [(document, float(-row)) for row in range(12_000)]
         numbers = iter(range(12_000))
         spec = SourceSpec(
-            retriever=lambda query: hits, limit=None, fields=HitFields(id=lambda hit: f"p{next(numbers)}")
+            retriever=lambda query: hits, fetch_k=None, fields=HitFields(id=lambda hit: f"p{next(numbers)}")
         )
         retriever = self.framework.retriever(
             retrievers={"many": spec, "one": lambda query: self.framework.pairs(**FIVE)},
-            limit=None,
+            fetch_k=None,
             timeout=TIMEOUT,
             on_result=seen.append,
         )

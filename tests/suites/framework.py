@@ -114,11 +114,11 @@ BAD: list[tuple[dict[str, Any], str]] = [
     *each("weights", {}, [1], [1, 2], *({"vector": value} for value in (float("nan"), float("inf"), -1, True, 0))),
     ({"weights": {"vector": 1, "graph": 1}}, "weights.*graph"),
     ({"graph": nothing, "weights": {"vector": 1}}, "weights.*graph"),
-    *each("limit", 0, named="^limit must be >= 1; got 0"),
-    *each("limit", True, "many"),
+    *each("fetch_k", 0, named="^fetch_k must be >= 1; got 0"),
+    *each("fetch_k", True, "many"),
     *each("timeout", 0, -1.0, float("nan"), "soon"),
     *each("strict", 1, "yes"),
-    *(bad for name in ("metadata_key", "on_result", "pipeline", "accept", "selection") for bad in each(name, 7)),
+    *(bad for name in ("evidence_key", "on_result", "pipeline", "accept", "selection") for bad in each(name, 7)),
     ({"pipeline": FusionPipeline(weights={"graph": 1})}, "weights"),
     ({"accept": {"grph": 0.5}}, "accept"),
     ({"accept": {"vector": float("nan")}}, "(?i)threshold"),
@@ -129,7 +129,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"weigths": 1}, "unexpected argument 'weigths'; did you mean 'weights'"),  # codespell:ignore weigths
     ({"selektion": "mmr"}, "unexpected argument 'selektion'; did you mean 'selection'"),  # codespell:ignore selektion
     ({"top_k": 3}, "unexpected argument 'top_k'; did you mean 'k'"),
-    ({"provenance": False}, "unexpected argument 'provenance'; did you mean 'metadata_key'"),
+    ({"provenance": False}, "unexpected argument 'provenance'; did you mean 'evidence_key'"),
     ({"retriever_weights": [1]}, "unexpected argument 'retriever_weights'; did you mean 'weights'"),
     ({"deadline": 1}, "unexpected argument 'deadline'; did you mean 'timeout'"),
     *((bad, "docs/guide/coming-from.md") for bad in ({"mode": "simple"}, {"num_queries": 1}, {"c": 60})),
@@ -285,7 +285,7 @@ class FrameworkSuite(ManualTime):
     def notes(self, limit: int = 5, **fields: Any) -> Sequence[str]:
         found = self.pairs(**{f"p{row}": 9.0 - row for row in range(8)})
         spec = SourceSpec(retriever=lambda query: found, fields=HitFields(**fields))
-        notes: Sequence[str] = self.retriever(vector=spec, limit=limit).explain("q").reports[0].notes
+        notes: Sequence[str] = self.retriever(vector=spec, fetch_k=limit).explain("q").reports[0].notes
         return notes
 
     @pytest.mark.filterwarnings("ignore:source .* returns hits without a usable score")
@@ -496,7 +496,7 @@ class FrameworkSuite(ManualTime):
     def test_sources_that_agree_less_than_when_calibrated_are_warned_about(self) -> None:
         names = ["p0", "p1", "p2", "p3"]
         other = self.listed(lambda: self.pairs(**{name: 1.0 - i / 10 for i, name in enumerate(names)}))
-        retriever = self.retriever(vector=self.store(), retrievers={"lexical": other}, limit=4)
+        retriever = self.retriever(vector=self.store(), retrievers={"lexical": other}, fetch_k=4)
         retriever.calibrate(QUERIES)
         assert retriever.fitted_pipeline.min_agreement[("lexical", "vector")] == 1.0
         assert retriever.explain("who?").warnings == ()
@@ -577,7 +577,7 @@ class FrameworkSuite(ManualTime):
         self, fault: str, clock: ManualClock, hang: Hang
     ) -> None:
         broken, status, reason = self.fault(fault, hang)
-        shown: dict[str, Any] = {**self.shown, "metadata_key": "phasegraph"}
+        shown: dict[str, Any] = {**self.shown, "evidence_key": "phasegraph"}
         whole, alone = (
             on_clock(self.retriever(vector=self.good, **more, **shown), clock)
             for more in ({"graph": broken}, dict[str, Any]())
@@ -684,7 +684,7 @@ class FrameworkSuite(ManualTime):
         metadata: dict[str, Any] = {"list": [1], "bytes": b"x", "object": object()}
         metadata["again"] = metadata
         document = self.document("a", "text", **metadata)
-        retriever = self.retriever(vector=lambda query: [document], metadata_key="phasegraph")
+        retriever = self.retriever(vector=lambda query: [document], evidence_key="phasegraph")
         (found,) = self.ask(retriever)
         assert found.metadata["object"] is metadata["object"]
         assert "phasegraph" not in document.metadata
@@ -926,7 +926,7 @@ class FrameworkSuite(ManualTime):
         expected = FusionPipeline().decide(
             [Ranking.from_hits(name, list(of), list(of.values())) for name, of in given.items()]
         )
-        retriever = self.two(k=4, metadata_key="phasegraph")
+        retriever = self.two(k=4, evidence_key="phasegraph")
         found, result = self.ask(retriever), retriever.explain("q")
         assert isinstance(result, Result)
         assert ids_of(found) == list(result.ids) == list(expected.ids[:4])
@@ -967,7 +967,7 @@ class FrameworkSuite(ManualTime):
 
     def test_evidence_comes_on_request_alone(self) -> None:
         assert [hit.metadata for hit in self.ask(self.retriever(vector=self.good))] == [{}] * 5
-        shown = self.retriever(vector=self.good, metadata_key="phasegraph")
+        shown = self.retriever(vector=self.good, evidence_key="phasegraph")
         assert all(set(hit.metadata) == {"phasegraph"} for hit in self.ask(shown))
 
     def test_the_passage_of_the_heaviest_source_is_returned_and_another_text_is_warned_of(self) -> None:
@@ -991,7 +991,7 @@ class FrameworkSuite(ManualTime):
         for where in ("chunk", lambda hit: hit.metadata["chunk"]):
             fields = HitFields(id=where, resolve=lambda ids: {one: passage for one in ids})
             graph = SourceSpec(retriever=lambda query: [triple], fields=fields)
-            retriever = self.retriever(graph=graph, vector=lambda query: [passage], metadata_key="phasegraph")
+            retriever = self.retriever(graph=graph, vector=lambda query: [passage], evidence_key="phasegraph")
             (found,) = self.ask(retriever)
             assert (found.id, found.text) == ("c1", "Rome is its capital.")
             assert {one["rank"] for one in found.metadata["phasegraph"]["sources"].values()} == {1.0}
@@ -1053,21 +1053,21 @@ class FrameworkSuite(ManualTime):
             return self.pairs(**{name: float(row) for row, name in enumerate(upstream["vector"].ids)})[:k]
 
         fields = HitFields(higher_is_better=True)
-        graph = SourceSpec(retriever=walk, depends_on=["vector"], limit=4, fields=fields)
-        retriever = self.retriever(vector=SourceSpec(retriever=dense, limit=6), graph=graph)
+        graph = SourceSpec(retriever=walk, depends_on=["vector"], fetch_k=4, fields=fields)
+        retriever = self.retriever(vector=SourceSpec(retriever=dense, fetch_k=6), graph=graph)
         reports = {report.source: report.hits for report in retriever.explain("q").reports}
         assert reports == {"graph": 4, "vector": 6}
         assert asyncio.run(retriever.aexplain("q")).ids == retriever.explain("q").ids
 
     def test_answers_longer_than_the_limit_are_cut_to_the_best(self) -> None:
         fields = HitFields(higher_is_better=False)
-        spec = SourceSpec(retriever=lambda query: self.pairs(c=1.0, b=2.0, a=3.0), limit=2, fields=fields)
+        spec = SourceSpec(retriever=lambda query: self.pairs(c=1.0, b=2.0, a=3.0), fetch_k=2, fields=fields)
         assert set(ids_of(self.ask(self.retriever(vector=spec)))) == {"b", "c"}
 
     def test_a_retriever_of_ours_as_a_source_keeps_its_scores_and_evidence(self) -> None:
-        inner = self.retriever(vector=self.listed(lambda: self.pairs(**FIRST)), k=3, metadata_key="inner")
+        inner = self.retriever(vector=self.listed(lambda: self.pairs(**FIRST)), k=3, evidence_key="inner")
         sources = {"inner": inner, "other": lambda query: self.pairs(**SECOND)}
-        outer = self.retriever(retrievers=sources, metadata_key="phasegraph", **self.shown)
+        outer = self.retriever(retrievers=sources, evidence_key="phasegraph", **self.shown)
         for found in self.both(outer):
             best = next(hit for hit in found if hit.id == "a")
             block = best.metadata["phasegraph"]
@@ -1164,8 +1164,8 @@ class FrameworkSuite(ManualTime):
 
     def test_nothing_of_the_query_is_in_what_is_compared(self) -> None:
         documents = [self.document(f"p{row}", f"text of p{row}", title=f"Page p{row}") for row in range(9)]
-        graph = self.graph(documents, metadata_key="phasegraph")
-        for retriever in (graph, self.retriever(vector=self.store(documents), graph=graph, metadata_key="phasegraph")):
+        graph = self.graph(documents, evidence_key="phasegraph")
+        for retriever in (graph, self.retriever(vector=self.store(documents), graph=graph, evidence_key="phasegraph")):
             first, second = (
                 {hit.id: hit for hit in self.ask(retriever, f"Page p1 and Page {p}")} for p in ("p2", "p3")
             )
@@ -1294,7 +1294,7 @@ class FrameworkSuite(ManualTime):
         assert all(type(hit.score) is float for hit in called)
 
     def test_raw_scores_are_the_stores_own_and_the_direction_is_reported(self, real_store: Any) -> None:
-        retriever = self.retriever(vector=real_store, k=9, metadata_key="phasegraph")
+        retriever = self.retriever(vector=real_store, k=9, evidence_key="phasegraph")
         own = {hit.id: hit.score for hit in self.plain(real_store)}
         for hit in self.ask(retriever, "what?"):
             assert hit.metadata["phasegraph"]["sources"]["vector"]["raw"] == pytest.approx(own[hit.id])
@@ -1313,8 +1313,8 @@ class FrameworkSuite(ManualTime):
     @pytest.mark.parametrize(("limit", "expected"), [(50, 9), (6, 6), (None, 2)])
     def test_the_limit_replaces_the_retrievers_own_number_and_none_leaves_it(self, limit: Any, expected: int) -> None:
         own = self.searching(self.store(), 2)
-        assert len(self.ask(self.retriever(vector=own, limit=limit), "what?")) == expected
-        assert len(self.ask(self.retriever(vector=SourceSpec(retriever=own, limit=limit)), "what?")) == expected
+        assert len(self.ask(self.retriever(vector=own, fetch_k=limit), "what?")) == expected
+        assert len(self.ask(self.retriever(vector=SourceSpec(retriever=own, fetch_k=limit)), "what?")) == expected
         assert len(self.ask(own, "what?")) == 2
 
     # Lists that are already there.
@@ -1326,14 +1326,14 @@ class FrameworkSuite(ManualTime):
         assert [hit.metadata for hit in bare] == [{}] * 8
         assert self.fuse(self.fuser(), {"a": [], "b": []}) == []
 
-    def test_weights_fields_and_the_metadata_key_of_lists_are_heeded(self) -> None:
+    def test_weights_fields_and_the_evidence_key_of_lists_are_heeded(self) -> None:
         lists = {"first": self.pairs(**FIRST), "second": self.pairs(**SECOND)}
         assert ids_of(self.fuse(self.fuser(weights={"first": 0, "second": 1}), lists)) == list(SECOND)
         with pytest.raises(InvalidInputError, match="weights"):
             self.fuse(self.fuser(weights={"first": 1}), lists)
         fields = {"d": HitFields(higher_is_better=True)}
         assert ids_of(self.fuse(self.fuser(fields=fields), {"d": self.pairs(a=0.1, b=0.9)})) == ["b", "a"]
-        for hit in self.fuse(self.fuser(metadata_key="phasegraph", **self.shown), lists):
+        for hit in self.fuse(self.fuser(evidence_key="phasegraph", **self.shown), lists):
             assert set(hit.metadata["phasegraph"]["sources"]) == {"first", "second"}
             assert hit.metadata["phasegraph"]["score"] == hit.score
         assert lists == {"first": self.pairs(**FIRST), "second": self.pairs(**SECOND)}
@@ -1387,7 +1387,7 @@ class FrameworkSuite(ManualTime):
         assert found == [self.ask(retriever, ABOUT) for retriever in sent]
 
     def test_results_hits_and_what_fuses_lists_survive_a_pickle(self) -> None:
-        retriever = self.two(metadata_key="phasegraph")
+        retriever = self.two(evidence_key="phasegraph")
         found, result = self.ask(retriever), retriever.explain("q")
         assert pickled(found) == found
         assert [dict(hit.metadata["phasegraph"]) for hit in pickled(found)] == [
@@ -1405,7 +1405,7 @@ class FrameworkSuite(ManualTime):
 
     def test_the_graph_finds_passages_that_share_no_word_with_the_question_and_says_how(self) -> None:
         films = self.films()
-        retriever = self.graph(films, metadata_key="phasegraph", **self.shown)
+        retriever = self.graph(films, evidence_key="phasegraph", **self.shown)
         called, awaited = self.both(retriever, ABOUT)
         assert called == awaited
         found = {hit.id: hit for hit in called}
@@ -1442,7 +1442,7 @@ class FrameworkSuite(ManualTime):
         def vector(query: str) -> Any:
             return [(document, 0.9 - row / 10) for row, document in enumerate(self.films())]
 
-        retriever = self.retriever(vector=vector, graph=self.over(self.entities()), metadata_key="phasegraph")
+        retriever = self.retriever(vector=vector, graph=self.over(self.entities()), evidence_key="phasegraph")
         reports = {report.source: report for report in retriever.explain(ABOUT).reports}
         assert (reports["graph"].calibration, reports["graph"].missing) == ("declared", ())
         for found in self.both(retriever, ABOUT):
@@ -1450,7 +1450,7 @@ class FrameworkSuite(ManualTime):
                 one = hit.metadata["phasegraph"]["sources"]["graph"]
                 assert one["rank"] is None or one["evidence"]["path"]
                 assert hit.text == FILMS[hit.id][1]
-        core = self.retriever(vector=vector, graph=GraphSource(self.entities()), metadata_key="phasegraph")
+        core = self.retriever(vector=vector, graph=GraphSource(self.entities()), evidence_key="phasegraph")
         assert self.ask(core, ABOUT) == self.ask(retriever, ABOUT)
 
     def test_without_its_seeds_the_walk_goes_on_and_the_report_says_so(self) -> None:

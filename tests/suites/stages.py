@@ -340,7 +340,7 @@ class StageSuite(ManualTime):
         def lists(query: str) -> dict[str, float]:
             return {"a": 0.9, "b": 0.8, "c": 0.1} if query == "q" else {"e": 0.7, "b": 0.95, "f": 0.6}
 
-        spec = SourceSpec(retriever=self.source_of(lists), rewrite=step_back(lambda prompt: "wider"), limit=4)
+        spec = SourceSpec(retriever=self.source_of(lists), rewrite=step_back(lambda prompt: "wider"), fetch_k=4)
         result = self.retriever(vector=spec).explain("q")
         (ranking,) = result.candidates.rankings
         assert ranking.ids == ("a", "b", "e", "c")  # b with the score it has for the query, f beyond half of 4

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 SURFACES: Mapping[str, str] = {
     "hits": "documents and nodes: id, text, metadata, scores",
-    "evidence": "why a hit stands where it stands: under metadata_key, by Result.evidence, paths of a walk",
+    "evidence": "why a hit stands where it stands: under evidence_key, by Result.evidence, paths of a walk",
     "candidates": "what was decided upon: every source's ranking, its payloads and what it states of its collection",
     "reports": "reports of sources: status, reason, counts, notes",
     "verdicts": "warnings, reasons, agreement and confidence of a Result",
@@ -134,10 +134,10 @@ LISTED: Mapping[str, Mapping[str, str]] = {
     },
     "arguments of retrievers": {
         "on_result": "hooks",
-        "metadata_key": "evidence",
+        "evidence_key": "evidence",
         "score_key": "hits",
         "callback_manager": "traces",
-        **dict.fromkeys(("filter", "filters", "require_filter"), TENANT),
+        **dict.fromkeys(("filter", "filters", "required_filter_key"), TENANT),
         **dict.fromkeys(("vector", "graph", "retrievers", "documents", "nodes", "seeds"), "hits"),
         **dict.fromkeys(("object_map", "objects"), "hits"),
         **dict.fromkeys(("route", "rerank", "corrective"), "hits"),

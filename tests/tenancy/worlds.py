@@ -196,7 +196,7 @@ class World:
         self.retriever = self.fused()
 
     def fused(self, **more: Any) -> Any:
-        made = {"k": 12, "metadata_key": "why", "on_result": self.hooked.append, "timeout": None, **self.legs(), **more}
+        made = {"k": 12, "evidence_key": "why", "on_result": self.hooked.append, "timeout": None, **self.legs(), **more}
         return self.module.PhaseGraphRetriever(**made)
 
     def of(self, tenant: str) -> Any:
@@ -217,7 +217,7 @@ class World:
             config: Any = {"configurable": {"phasegraph_filter": mine}, "callbacks": [Heard(told)]}
             heard: Any = {"callbacks": [Heard(told)]}
             inner = RunnableLambda(lambda query: one.invoke(query), lambda query: one.ainvoke(query))
-            own = self.fused(filter=mine, require_filter="tenant")
+            own = self.fused(filter=mine, required_filter_key="tenant")
             return {
                 "call": lambda query: one.invoke(query, heard, filter=mine),
                 "configured": lambda query: one.invoke(query, config),
@@ -228,7 +228,7 @@ class World:
             }
         view = one.within(mine)
         view.callback_manager = CallbackManager([Payloads(told)])
-        own = self.fused(filters=mine, require_filter="tenant")
+        own = self.fused(filters=mine, required_filter_key="tenant")
         engine = RetrieverQueryEngine.from_args(view, llm=MockLLM())
 
         def traced(ask: Callable[[str], Any]) -> Callable[[str], Any]:
@@ -353,7 +353,7 @@ class World:
             ({"retrievers": {"other": lambda query: self.everyone()}}, "red"),
             ({"retrievers": {"other": SourceSpec(retriever=careless, fields=HitFields(resolve=resolve))}}, "red"),
             ({"retrievers": {"careless": careless}, "strict": True}, "red"),
-            ({"require_filter": "other"}, "red"),
+            ({"required_filter_key": "other"}, "red"),
             ({"filter" if self.langchain else "filters": self.of("red")}, "green"),
         ]
         for query in QUERIES:
@@ -430,7 +430,7 @@ def on_neo4j(framework: str, given: list[dict[str, Any]], connection: Any, corpu
     module: Any = langchain_phasegraph if framework == "langchain" else llama_phasegraph
     held = {"documents": documents(given)} if framework == "langchain" else {"nodes": nodes(given)}
     store = vectors(framework, given)
-    graph = module.EntityGraphRetriever.from_neo4j(connection, corpus, load=load, metadata_key="path", **held)
+    graph = module.EntityGraphRetriever.from_neo4j(connection, corpus, load=load, evidence_key="path", **held)
     return World(framework, lambda: {"vector": store, "graph": graph}, lambda: graph)
 
 

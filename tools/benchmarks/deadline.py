@@ -181,7 +181,7 @@ def stages(framework: Any, timeout: float, edges: int) -> Mapping[str, tuple[Any
         return framework.retriever(**given)
 
     def one(found: Any, **fields: Any) -> SourceSpec:
-        return SourceSpec(retriever=lambda query: found, limit=fields.pop("limit", 50), fields=HitFields(**fields))
+        return SourceSpec(retriever=lambda query: found, fetch_k=fields.pop("fetch_k", 50), fields=HitFields(**fields))
 
     many = hits_of(framework, 200)
     rng = np.random.default_rng(0)
@@ -211,13 +211,13 @@ def stages(framework: Any, timeout: float, edges: int) -> Mapping[str, tuple[Any
         ),
         "selection of 200 by von_neumann": (
             framework.retriever(
-                **framework.embedding(many, embedded), limit=None, k=200, timeout=timeout,
+                **framework.embedding(many, embedded), fetch_k=None, k=200, timeout=timeout,
                 selection=SelectionPolicy("von_neumann", penalty=0.01),
             ), far, 3,
         ),
         "selection by legacy_entropy, k 1,000 of 9,000": (
             made(
-                retrievers={"one": one(hits_of(framework, 9_000), limit=None)}, k=1_000, limit=None,
+                retrievers={"one": one(hits_of(framework, 9_000), fetch_k=None)}, k=1_000, fetch_k=None,
                 selection="legacy_entropy",
             ), far, 3,
         ),
@@ -228,12 +228,13 @@ def stages(framework: Any, timeout: float, edges: int) -> Mapping[str, tuple[Any
             made(retrievers={"one": lambda query: five, "many": one(million, id=numbered)}), far, 3,
         ),
         "a million hits, no limit": (
-            made(retrievers={"one": lambda query: five, "many": one(million, id=numbered, limit=None)}, limit=None),
+            made(retrievers={"one": lambda query: five, "many": one(million, id=numbered, fetch_k=None)}, fetch_k=None),
             far, 3,
         ),
         "two sources of 9,000": (
             made(
-                retrievers={name: one(hits_of(framework, 9_000), limit=None) for name in ("one", "two")}, limit=None,
+                retrievers={name: one(hits_of(framework, 9_000), fetch_k=None) for name in ("one", "two")},
+                fetch_k=None,
                 pipeline=FusionPipeline(priors=(far,)),
             ), far, 10,
         ),
@@ -241,7 +242,7 @@ def stages(framework: Any, timeout: float, edges: int) -> Mapping[str, tuple[Any
             made(retrievers={"one": lambda query: [(framework.document(None, text), score) for text, score in [
                 (hit.text if hasattr(hit, "text") else hit.page_content, score) for hit, score in long]]}), far, 3,
         ),
-        f"the first evidence over {edges:,} edges": (made(retrievers={"graph": graph}, metadata_key="why"), far, 1),
+        f"the first evidence over {edges:,} edges": (made(retrievers={"graph": graph}, evidence_key="why"), far, 1),
     }  # fmt: skip
 
 

@@ -70,7 +70,7 @@ def langchain() -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., A
 
     def long(fn: Callable[[str], Any]) -> Callable[[str], Any]:
         fields = HitFields(higher_is_better=True)
-        return PhaseGraphRetriever(vector=SourceSpec(retriever=fn, fields=fields), limit=None, timeout=60.0).invoke
+        return PhaseGraphRetriever(vector=SourceSpec(retriever=fn, fields=fields), fetch_k=None, timeout=60.0).invoke
 
     return (
         lambda query, group: retriever.invoke(query, **within(group)),
@@ -108,7 +108,7 @@ def llamaindex() -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., 
     def long(fn: Callable[[str], Any]) -> Callable[[str], Any]:
         fields = HitFields(higher_is_better=True)
         spec = SourceSpec(retriever=fn, fields=fields)
-        return CalibratedFusionRetriever(vector=spec, limit=None, timeout=60.0).retrieve
+        return CalibratedFusionRetriever(vector=spec, fetch_k=None, timeout=60.0).retrieve
 
     return (
         lambda query, group: narrowed(group).retrieve(query),

@@ -17,7 +17,15 @@ from pydantic import BeforeValidator, ConfigDict, ValidationError
 
 from langchain_phasegraph.filters import FILTER, check_filter, filter_of, with_filter
 from phasegraph import InvalidInputError, PhasegraphError, Result
-from phasegraph.retrieval import ResultCallback, check_count, parameters_of, shown, unexpected_argument
+from phasegraph.retrieval import (
+    ResultCallback,
+    check_count,
+    new_name,
+    parameters_of,
+    renamed_arguments,
+    shown,
+    unexpected_argument,
+)
 
 _CONFIG: ContextVar[RunnableConfig | None] = ContextVar("langchain_phasegraph_config", default=None)
 Count = Annotated[int, BeforeValidator(lambda value: check_count("k", value))]
@@ -25,7 +33,7 @@ Count = Annotated[int, BeforeValidator(lambda value: check_count("k", value))]
 
 def _check_key(value: object) -> object:
     if isinstance(value, str) and not value.isidentifier():
-        raise InvalidInputError(f"require_filter must be a metadata key, which is a plain name; got {value!r}")
+        raise InvalidInputError(f"required_filter_key must be a metadata key, which is a plain name; got {value!r}")
     return value
 
 
@@ -41,11 +49,12 @@ class CheckedRetriever(BaseRetriever):
 
         def __init__(self, **fields: Any) -> None:
             try:
-                super().__init__(**fields)
+                super().__init__(**renamed_arguments(fields, type(self).model_fields))
             except ValidationError as error:
                 raise own_error(error, type(self)) from error
 
         def __setattr__(self, name: str, value: Any) -> None:
+            name = new_name(name, type(self).model_fields)
             if name not in type(self).model_fields:
                 super().__setattr__(name, value)
                 return
@@ -53,6 +62,10 @@ class CheckedRetriever(BaseRetriever):
             checked = type(self)(**{**given, name: value})  # an error leaves this retriever as it was
             self._follow(checked, name)
             super().__setattr__(name, getattr(checked, name))
+
+        def __getattr__(self, name: str) -> Any:
+            new = name if name.startswith("_") else new_name(name, type(self).model_fields)
+            return super().__getattr__(name) if new == name else getattr(self, new)
 
     def _take(self, name: str, value: Any) -> None:
         """Replace the value of a field by one that needs no check, and settle nothing anew."""
@@ -74,7 +87,7 @@ class CheckedRetriever(BaseRetriever):
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """A copy with some fields changed, which are checked and take effect as in an assignment."""
         made = super().model_copy(deep=deep)
-        for name, value in (update or {}).items():
+        for name, value in renamed_arguments(update or {}, type(self).model_fields).items():
             if name not in type(self).model_fields:
                 raise unexpected_argument(name, type(self).model_fields)
             setattr(made, name, value)

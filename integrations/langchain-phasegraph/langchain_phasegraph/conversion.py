@@ -145,7 +145,7 @@ def ranking_of(reader: HitReader, answer: object, limit: int | None, notes: list
 
 
 def documents_of(
-    result: Result, hits: Sequence[SelectedHit], *, score_key: str | None, metadata_key: str | None
+    result: Result, hits: Sequence[SelectedHit], *, score_key: str | None, evidence_key: str | None
 ) -> list[Document]:
     """Copies of the results' documents, best first, the wrapped retrievers' own left as they are.
 
@@ -155,15 +155,15 @@ def documents_of(
     hits : sequence of SelectedHit
     score_key : str or None
         Metadata key for the published score; a key that the document already has is kept.
-    metadata_key : str or None
+    evidence_key : str or None
         Metadata key for the evidence.
     """
     warn_without_text(result, hits)
-    blocks = [] if metadata_key is None else evidence_blocks(result, hits)
+    blocks = [] if evidence_key is None else evidence_blocks(result, hits)
     out: list[Document] = []
     for row, (hit, score) in enumerate(zip(hits, result.scores.tolist(), strict=True)):
         document = Document(page_content="") if hit.payload is None else hit.payload
-        extra: dict[str, Any] = {} if metadata_key is None else {metadata_key: blocks[row]}
+        extra: dict[str, Any] = {} if evidence_key is None else {evidence_key: blocks[row]}
         if score_key is not None and score_key not in document.metadata:
             extra[score_key] = score
         out.append(copy_of(document, document.id or result.ids[row], extra))

@@ -81,7 +81,7 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
         Embeds the query, so that passages nearer to it are entered more readily; for a graph with embeddings.
     score_key : str, optional
         Metadata key for the score: positive, higher is better, of no fixed range.
-    metadata_key : str, optional
+    evidence_key : str, optional
         Metadata key for the evidence: score, rank, and the path on which most of the mass came.
     filter : mapping of str to value, optional
         Metadata that a document must have to be walked through or returned, as for
@@ -89,7 +89,7 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
         under ``configurable``, which narrow it further.
         Which documents of a store it lets through is remembered for a minute: one that is changed or deleted meanwhile
         is never returned, one that is added comes after it.
-    require_filter : str, optional
+    required_filter_key : str, optional
         As for :class:`~langchain_phasegraph.PhaseGraphRetriever`.
     max_query_length : int or None, default 20000
         Characters of the longest query, >= 1; a longer one is an InvalidInputError. None: of any length.
@@ -118,9 +118,9 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
     k: Count = 10
     embeddings: Embeddings | None = None
     score_key: str | None = None
-    metadata_key: str | None = None
+    evidence_key: str | None = None
     filter: Mapping[str, Any] | None = None
-    require_filter: Key | None = None
+    required_filter_key: Key | None = None
     max_query_length: Count | None = LONGEST_QUERY
 
     _search: GraphSearch = PrivateAttr()
@@ -167,7 +167,7 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
         vectors: Any = None,
         extractions: Iterable[phasegraph.graph.Extraction] | Mapping[str, Sequence[tuple[str, str, str]]] | None = None,
         extractor: Any = None,
-        gazetteer: Iterable[str] = (),
+        known_names: Iterable[str] = (),
         tokenizer: Any = "english",
         title_key: str = "title",
         source_key: str | None = None,
@@ -183,9 +183,9 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
             Embeds every passage (unless `vectors` are given) and each query.
         vectors : (P, d) array_like, optional
             The passages' embeddings.
-        extractions, extractor, gazetteer
-            ``triples``, ``extractor`` and ``gazetteer`` of :func:`phasegraph.graph.build_graph`; for LangChain's graph
-            documents see :func:`~langchain_phasegraph.extractions_of`. What an `extractor` of yours built is not
+        extractions, extractor, known_names
+            ``triples``, ``extractor`` and ``known_names`` of :func:`phasegraph.graph.build_graph`; for graph documents
+            of LangChain see :func:`~langchain_phasegraph.extractions_of`. What an `extractor` of yours built is not
             changed later.
         tokenizer : {"english", "german", "plain", "snowball:LANGUAGE"} or callable, default "english"
             Splits passages and queries into words, as for :func:`phasegraph.graph.build_graph`.
@@ -199,7 +199,7 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
         **fields
             The other fields of the retriever.
         """
-        how = Indexing(extractions, gazetteer, tokenizer, title_key, source_key, progress)
+        how = Indexing(extractions, known_names, tokenizer, title_key, source_key, progress)
         return cls._of_passages(documents, embeddings, how, vectors, extractor, fields)
 
     @classmethod
@@ -270,8 +270,8 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
         config, every = configured(), None
         if config or self.filter is not None or narrower is not None:
             every = joined(check_filter(self.filter), check_filter(narrower), filter_of(config))
-        if self.require_filter is not None:
-            check_required(self.require_filter, every)
+        if self.required_filter_key is not None:
+            check_required(self.required_filter_key, every)
         ranking, held = self._search.search(query, wanted, seeds, None if every is None else DocumentFilter(every))
         documents = [held.get(one) for one in ranking.ids]
         found = ScoredDocuments(
@@ -294,10 +294,10 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
     def _copy(self, document: Document, ranking: Ranking, row: int) -> Document:
         identifier, score = ranking.ids[row], float(ranking.scores[row])
         extra: dict[str, Any] = {}
-        if self.metadata_key is not None:
+        if self.evidence_key is not None:
             path = plain_evidence(ranking.payloads.get(identifier))
             block = {"score": score, "rank": row + 1, **(path if isinstance(path, dict) else {"evidence": path})}
-            extra[self.metadata_key] = EvidenceBlock(block)
+            extra[self.evidence_key] = EvidenceBlock(block)
         if self.score_key is not None and self.score_key not in document.metadata:
             extra[self.score_key] = score
         return copy_of(document, document.id or identifier, extra)

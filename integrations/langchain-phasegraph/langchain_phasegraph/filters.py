@@ -120,7 +120,7 @@ def check_required(key: str, wanted: Mapping[str, Any] | None) -> None:
         if not isinstance(said, Mapping) or said.keys() & {"$eq", "$in"}:
             return
     raise FilterRefusedError(
-        f"require_filter={key!r}: a call needs a filter on that key, such as filter={{{key!r}: ...}} or "
+        f"required_filter_key={key!r}: a call needs a filter on that key, such as filter={{{key!r}: ...}} or "
         f"{FILTER} under configurable; got none"
     )
 

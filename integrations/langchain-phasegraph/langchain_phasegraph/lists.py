@@ -12,7 +12,7 @@ from langchain_phasegraph.base import configured
 from langchain_phasegraph.conversion import ACCESS, ScoredDocuments, documents_of, ranking_of, reader_of, unpack
 from langchain_phasegraph.filters import filter_of, only_matching
 from phasegraph import FusionPipeline, Ranking, Result
-from phasegraph.retrieval import HitFields, HitReader, ListFuser, list_pipeline
+from phasegraph.retrieval import HitFields, HitReader, ListFuser, accepts_old_names, list_pipeline
 
 
 class ListFusion(RunnableLambda[Mapping[str, Any], list[Document]]):
@@ -23,18 +23,18 @@ class ListFusion(RunnableLambda[Mapping[str, Any], list[Document]]):
         pipeline: FusionPipeline,
         fields: Mapping[str, HitFields] | None,
         score_key: str | None,
-        metadata_key: str | None,
+        evidence_key: str | None,
     ) -> None:
         super().__init__(self.fuse, name="fuse_lists")
         self._fuser = ListFuser(
             pipeline, fields, ACCESS, hits="documents", unpack=unpack, reader_of=reader_of, ranking_of=_filtered_ranking
         )
         self._score_key = score_key
-        self._metadata_key = metadata_key
+        self._evidence_key = evidence_key
 
     def fuse(self, lists: Mapping[str, Any]) -> list[Document]:
         """The fused documents."""
-        return documents_of(*self._fuser.decide(lists), score_key=self._score_key, metadata_key=self._metadata_key)
+        return documents_of(*self._fuser.decide(lists), score_key=self._score_key, evidence_key=self._evidence_key)
 
     def explain(self, lists: Mapping[str, Any], query: str | None = None) -> Result:
         """The whole answer to lists: scores, contributions, candidates, warnings and a report per list.
@@ -55,6 +55,7 @@ def _filtered_ranking(reader: HitReader, documents: ScoredDocuments, notes: list
     return ranking_of(reader, documents if wanted is None else only_matching(documents, wanted), None, notes)
 
 
+@accepts_old_names
 def fuse_lists(
     *,
     k: int | None = None,
@@ -62,7 +63,7 @@ def fuse_lists(
     pipeline: FusionPipeline | None = None,
     fields: Mapping[str, HitFields] | None = None,
     score_key: str | None = None,
-    metadata_key: str | None = None,
+    evidence_key: str | None = None,
 ) -> ListFusion:
     """A runnable that fuses lists of documents which were retrieved before.
 
@@ -76,7 +77,7 @@ def fuse_lists(
         How to fuse.
     fields : mapping of str to HitFields, optional
         How the ids and scores of a list are read, and its direction.
-    score_key, metadata_key
+    score_key, evidence_key
         As for :class:`~langchain_phasegraph.PhaseGraphRetriever`.
 
     Returns
@@ -96,4 +97,4 @@ def fuse_lists(
     >>> [document.id for document in fuse_lists(k=1).invoke({"a": [one, two], "b": [two, three]})]
     ['2']
     """
-    return ListFusion(list_pipeline(pipeline, weights, k), fields, score_key, metadata_key)
+    return ListFusion(list_pipeline(pipeline, weights, k), fields, score_key, evidence_key)

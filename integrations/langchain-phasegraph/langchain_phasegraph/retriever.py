@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 _INNER = ("bound", "runnable", "base_retriever", "retriever", "vector", "graph")
 _DEEPEST = 8
 _SHOWN = frozenset(
-    {"k", "score_key", "metadata_key", "on_result", "filter", "require_filter", "name", "tags", "metadata"}
+    {"k", "score_key", "evidence_key", "on_result", "filter", "required_filter_key", "name", "tags", "metadata"}
 )
 """Fields whose change leaves the engine and the sources as they are."""
 
@@ -75,7 +75,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         The sources of these names.
     retrievers : mapping of str to the same, or a list of them, optional
         Further sources, by name or as ``source_1``, ``source_2`` and so on; each bare or as a :class:`SourceSpec` with
-        weight, limit, timeout, fields and execution of its own.
+        weight, fetch_k, timeout, fields and execution of its own.
     k : int, optional
         Documents returned, >= 0; also a keyword of ``invoke``. Changes neither scores nor order. Default: the
         pipeline's, 10.
@@ -95,10 +95,10 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         the latter also from the run around a call that has no configuration. It reaches every source, the walk of a
         graph included, and what ``HitFields.resolve`` brings back; where a source cannot keep it the call fails. A
         filter that a source has already (``search_kwargs``) reaches the others, too, or the retriever cannot be made.
-    require_filter : str, optional
+    required_filter_key : str, optional
         Metadata key of which every call must say the value, by any of these filters: one that does not fails. Not all
         of LangChain's own retrievers hand on what is ``configurable``.
-    limit : int or None, default 50
+    fetch_k : int or None, default 50
         Hits asked of each source, in place of its own ``k``; None leaves it alone.
     timeout : float or None, default 10.0
         Seconds for the whole call, `on_result` and the making of the answer's copies apart: what is late by then
@@ -123,7 +123,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
     score_key : str, optional
         Metadata key for the published score, in [0, 1]; a key that the document already has is kept. The same
         document of two queries is then not equal to itself: leave it out within retrievers that compare documents.
-    metadata_key : str, optional
+    evidence_key : str, optional
         Metadata key for the evidence: per source rank, raw score, calibrated value, weight and contribution.
         :meth:`explain` always has it.
 
@@ -154,8 +154,8 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
     accept: Any = None
     selection: Any = None
     filter: Mapping[str, Any] | None = None
-    require_filter: Key | None = None
-    limit: Any = 50
+    required_filter_key: Key | None = None
+    fetch_k: Any = 50
     timeout: Any = 10.0
     max_query_length: Any = LONGEST_QUERY
     strict: bool = Field(default=False, strict=True)
@@ -165,7 +165,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
     corrective: Any = None
     on_result: Callable[[Result], Any] | None = None
     score_key: str | None = None
-    metadata_key: str | None = None
+    evidence_key: str | None = None
 
     _engine: FusionEngine = PrivateAttr()
     _corpus: Any = PrivateAttr(default=None)
@@ -181,7 +181,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
             source.borrow(self._by_name)
         self._engine = FusionEngine.of(
             specs, k=self.k, weights=self.weights, accept=self.accept, selection=self.selection,
-            pipeline=self.pipeline, limit=self.limit, timeout=self.timeout, strict=self.strict,
+            pipeline=self.pipeline, fetch_k=self.fetch_k, timeout=self.timeout, strict=self.strict,
             max_query_length=self.max_query_length, access=access_of(self._by_name), route=self.route,
             rerank=self.rerank, corrective=self.corrective, adapter=LangChainStages(specs),
         )  # fmt: skip
@@ -215,7 +215,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         path: str | os.PathLike[str] | None = None,
         vector_store: str = "flat",
         extractions: Iterable[phasegraph.graph.Extraction] | Mapping[str, Sequence[tuple[str, str, str]]] | None = None,
-        gazetteer: Iterable[str] = (),
+        known_names: Iterable[str] = (),
         tokenizer: Any = "english",
         title_key: str = "title",
         source_key: str | None = None,
@@ -236,7 +236,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         vector_store : {"flat", "chroma"}, default "flat"
             With `path`: where the vectors are searched. ``"flat"`` compares all vectors of the index, in memory-mapped
             files. ``"chroma"`` adds an approximate index (``phasegraph[chroma]``).
-        extractions, gazetteer, tokenizer, title_key, source_key
+        extractions, known_names, tokenizer, title_key, source_key
             As for :meth:`EntityGraphRetriever.from_documents`.
         progress : bool, default True
             Show bars for many documents, where standard error is a terminal and tqdm is installed.
@@ -262,7 +262,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         >>> sorted(document.id for document in retriever.invoke("Who met Bo?"))
         ['a', 'c']
         """
-        how = Indexing(extractions, gazetteer, tokenizer, title_key, source_key, progress)
+        how = Indexing(extractions, known_names, tokenizer, title_key, source_key, progress)
         return cls._of_passages(documents, embeddings, how, path, fields, vector_store=vector_store)
 
     @classmethod
@@ -308,7 +308,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         vectorstore: VectorStore,
         *,
         extractions: Iterable[phasegraph.graph.Extraction] | Mapping[str, Sequence[tuple[str, str, str]]] | None = None,
-        gazetteer: Iterable[str] = (),
+        known_names: Iterable[str] = (),
         tokenizer: Any = "english",
         title_key: str = "title",
         source_key: str | None = None,
@@ -322,7 +322,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         vectorstore : Chroma, FAISS, InMemoryVectorStore, LanceDB, PGVector or QdrantVectorStore
             Its texts, metadata and vectors are read once, none is embedded again. :meth:`add_documents` and
             :meth:`delete` change it too; it embeds by itself what is added.
-        extractions, gazetteer, tokenizer, title_key, source_key, progress, **fields
+        extractions, known_names, tokenizer, title_key, source_key, progress, **fields
             As for :meth:`from_documents`. ``retriever.graph.save(folder)`` keeps the graph; the constructor puts
             ``EntityGraphRetriever.load(folder)`` beside the store again.
 
@@ -335,7 +335,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
 
         check_kind("vectorstore", vectorstore, VectorStore)
         held, vectors = contents_of(vectorstore)
-        how = Indexing(extractions, gazetteer, tokenizer, title_key, source_key, progress)
+        how = Indexing(extractions, known_names, tokenizer, title_key, source_key, progress)
         embeddings, store = vectorstore.embeddings, StoreVectors(vectorstore)
         corpus = build_corpus(DOCUMENTS, held, embeddings, how, vectors=vectors, store=store)
         return cls._over(corpus, embeddings, fields, vectorstore)
@@ -446,9 +446,9 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
     def _documents(self, result: Result, hits: list[SelectedHit], for_ours: bool) -> list[Document]:
         """The documents; for another retriever of ours as they are, with their scores alongside."""
         if not for_ours:
-            return documents_of(result, hits, score_key=self.score_key, metadata_key=self.metadata_key)
-        found = ScoredDocuments(documents_of(result, hits, score_key=None, metadata_key=None))
-        if self.metadata_key is not None:
+            return documents_of(result, hits, score_key=self.score_key, evidence_key=self.evidence_key)
+        found = ScoredDocuments(documents_of(result, hits, score_key=None, evidence_key=None))
+        if self.evidence_key is not None:
             found.evidence = dict(zip(result.ids, evidence_blocks(result, hits), strict=True))
         found.scores, found.told = result.scores.tolist(), (True, "higher is better: a fused score")
         return found
@@ -456,8 +456,8 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
     def _bound(self, config: RunnableConfig, narrower: Any = None, *, answers: bool = True) -> Sources:
         if config.get("configurable") or self.filter is not None or narrower is not None:
             config = with_filter(config, self.filter, narrower)
-        if answers and self.require_filter is not None:
-            check_required(self.require_filter, joined(filter_of(config), self.whole_filter()))
+        if answers and self.required_filter_key is not None:
+            check_required(self.required_filter_key, joined(filter_of(config), self.whole_filter()))
         own, by_name, asked = self._own_filters(), self._by_name, self._engine.asked
         if not own:
             return {name: by_name[name].bind(config) for name in asked}

@@ -37,7 +37,7 @@ def named(*ids):
 
 
 async def test_a_chunk_walk_answers_with_its_path(store, graph):
-    retriever = PhaseGraphRetriever(vector=store, graph=ChunkGraphSource(graph), metadata_key="why", k=4)
+    retriever = PhaseGraphRetriever(vector=store, graph=ChunkGraphSource(graph), evidence_key="why", k=4)
     for found in (retriever.invoke("prices?"), await retriever.ainvoke("prices?")):
         assert {one.id: one.page_content for one in found} == TEXTS
         for one in found:
@@ -49,7 +49,7 @@ async def test_a_chunk_walk_answers_with_its_path(store, graph):
 
 def test_a_chunk_walk_alone_starts_from_the_nearest_chunks(graph):
     source = ChunkGraphSource(graph, embedder=MODEL.embed_query)
-    walk = EntityGraphRetriever(graph=source, documents=documents(), metadata_key="why")
+    walk = EntityGraphRetriever(graph=source, documents=documents(), evidence_key="why")
     found = walk.invoke("Prices.")
     assert found[0].id == "2"
     assert found[0].metadata["why"]["path"] == [["passage", "2"]]
@@ -67,7 +67,7 @@ def test_a_chunk_graph_itself_is_refused_with_what_to_make_of_it(graph):
 
 @pytest.mark.parametrize("bare", [named("4", "3"), EntityGraphRetriever(graph=named("4", "3"))])
 async def test_a_bare_source_takes_its_texts_from_the_store_beside_it(store, bare):
-    vector = SourceSpec(retriever=store, limit=1)
+    vector = SourceSpec(retriever=store, fetch_k=1)
     retriever = PhaseGraphRetriever(vector=vector, graph=bare, k=3)
     for found in (retriever.invoke("See Table 2."), await retriever.ainvoke("See Table 2.")):
         assert {one.id: one.page_content for one in found} == {name: TEXTS[name] for name in ("1", "3", "4")}
@@ -79,7 +79,7 @@ def test_what_the_others_found_is_not_looked_up_again(store):
     inner = store.get_by_ids
     store.get_by_ids = lambda ids: asked.append(list(ids)) or inner(ids)
     spec = SourceSpec(retriever=named("4", "1"), depends_on=["vector"])
-    PhaseGraphRetriever(vector=SourceSpec(retriever=store, limit=1), graph=spec).invoke("See Table 2.")
+    PhaseGraphRetriever(vector=SourceSpec(retriever=store, fetch_k=1), graph=spec).invoke("See Table 2.")
     assert asked == [["4"]]
 
 
@@ -98,7 +98,7 @@ def test_a_store_whose_retriever_shows_a_part_of_it_gives_no_texts(store):
 
 def test_a_store_that_cannot_be_asked_is_noted(store):
     store.get_by_ids = lambda ids: 1 / 0
-    retriever = PhaseGraphRetriever(vector=SourceSpec(retriever=store, limit=1), graph=named("4"))
+    retriever = PhaseGraphRetriever(vector=SourceSpec(retriever=store, fetch_k=1), graph=named("4"))
     result = retriever.explain("See Table 2.")
     said = "source 'vector' could not be asked for the texts of passages (ZeroDivisionError)"
     assert said in result.reports[0].notes
@@ -185,5 +185,5 @@ def test_a_payload_with_a_path_of_another_kind_is_evidence_all_the_same():
             return Ranking("graph", ["1"], [1.0], payloads={"1": type("File", (), {"path": "/tmp/x"})()})
 
     held = EntityGraphRetriever(graph=Source(), documents=documents())
-    (found,) = PhaseGraphRetriever(graph=held, metadata_key="why").invoke("q")
+    (found,) = PhaseGraphRetriever(graph=held, evidence_key="why").invoke("q")
     assert found.metadata["why"]["sources"]["graph"]["evidence"] == "File"

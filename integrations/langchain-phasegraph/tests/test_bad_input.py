@@ -53,7 +53,7 @@ def test_a_core_source_may_return_pairs_and_what_else_it_returns_is_named():
         (PhaseGraphRetriever.from_documents, "weight", "weights"),
         (PhaseGraphRetriever.from_vectorstore, "titlekey", "title_key"),
         (PhaseGraphRetriever.load, "acept", "accept"),  # codespell:ignore acept
-        (EntityGraphRetriever.from_documents, "gazeteer", "gazetteer"),
+        (EntityGraphRetriever.from_documents, "known_name", "known_names"),
         (EntityGraphRetriever.load, "embedings", "embeddings"),
     ],
 )
@@ -70,10 +70,10 @@ def test_a_source_that_ignores_the_filter_is_cut_and_its_report_says_so():
     assert [document.id for document in ours.invoke("q")] == ["a"]
 
 
-def test_a_metadata_key_that_the_documents_have_themselves_is_kept_and_warned_about():
+def test_an_evidence_key_that_the_documents_have_themselves_is_kept_and_warned_about():
     documents = [Document("a", id="a", metadata={"title": "A"})]
     with pytest.warns(PhasegraphWarning, match="metadata key 'title' themselves, and keep it"):
-        found = PhaseGraphRetriever(vector=lambda query: documents, metadata_key="title").invoke("q")
+        found = PhaseGraphRetriever(vector=lambda query: documents, evidence_key="title").invoke("q")
     assert found[0].metadata == {"title": "A"}
 
 

@@ -51,7 +51,7 @@ def test_the_document_s_worked_example_through_a_retriever() -> None:
         return [(Document(str(row), id=str(row)), score) for row, score in enumerate(scores)]
 
     legacy = SelectionPolicy("legacy_entropy", penalty=1.5)
-    found = PhaseGraphRetriever(vector=search, k=3, selection=legacy, metadata_key="why").invoke("?")
+    found = PhaseGraphRetriever(vector=search, k=3, selection=legacy, evidence_key="why").invoke("?")
     assert [one.id for one in found] == ["0", "3", "1"]
     assert found[0].metadata["why"]["set_entropy"] == 0.0
     assert found[1].metadata["why"]["set_entropy"] == pytest.approx(0.325083, abs=1e-6)

@@ -28,7 +28,7 @@ def several(retriever):
     return MultiQueryRetriever.from_llm(retriever=retriever, llm=model)
 
 
-@pytest.mark.parametrize("more", [{}, {"metadata_key": "phasegraph"}])
+@pytest.mark.parametrize("more", [{}, {"evidence_key": "phasegraph"}])
 async def test_inside_a_multi_query_retriever_every_passage_comes_once(more):
     expected = several(plain()).invoke("q")
     for found in (several(ours(**more)).invoke("q"), await several(ours(**more)).ainvoke("q")):
@@ -52,7 +52,7 @@ def test_inside_an_ensemble_beside_the_plain_store_every_passage_comes_once_and_
 def test_the_graph_alone_beside_the_store_leaves_no_mass_in_the_metadata():
     both = EnsembleRetriever(retrievers=[EntityGraphRetriever.from_documents(passages()), plain()])
     assert all(set(document.metadata) <= {"page"} for document in both.invoke("text of p3"))
-    graph = EntityGraphRetriever.from_documents(passages(), score_key="score", metadata_key="phasegraph")
+    graph = EntityGraphRetriever.from_documents(passages(), score_key="score", evidence_key="phasegraph")
     inside = PhaseGraphRetriever(vector=in_memory(), graph=graph, score_key="score")
     for document, score in zip(inside.invoke("text of p3"), inside.explain("text of p3").scores, strict=True):
         assert document.metadata["score"] == score

@@ -69,7 +69,7 @@ async def test_judged_questions_make_it_a_probability(sources):
 
 
 def test_documents_say_nothing_of_it(sources):
-    retriever = PhaseGraphRetriever(**sources, metadata_key="phasegraph")
+    retriever = PhaseGraphRetriever(**sources, evidence_key="phasegraph")
     assert "confidence" not in str(retriever.invoke(ON)[0].metadata)
     assert retriever.explain(ON).confidence is not None
 

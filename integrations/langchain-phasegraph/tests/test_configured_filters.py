@@ -280,13 +280,13 @@ async def test_where_a_source_cannot_keep_it_the_call_fails(kind, place):
 
 @pytest.mark.parametrize("kind", ["fused", "walk"])
 async def test_where_a_filter_is_required_a_call_that_lost_it_on_the_way_fails(kind):
-    retriever = RETRIEVERS[kind](require_filter="tenant")
+    retriever = RETRIEVERS[kind](required_filter_key="tenant")
     assert (
         tenants(retriever.invoke(QUERY, RED)) == tenants(retriever.invoke(QUERY, filter={"tenant": "red"})) == {"red"}
     )
     both = {"$and": [{"tenant": {"$in": ["red"]}}, {"row": {"$gt": 1}}]}
     assert tenants(await retriever.ainvoke(QUERY, filter=both)) == {"red"}
-    assert tenants(RETRIEVERS[kind](require_filter="tenant", filter={"tenant": "blue"}).invoke(QUERY)) == {"blue"}
+    assert tenants(RETRIEVERS[kind](required_filter_key="tenant", filter={"tenant": "blue"}).invoke(QUERY)) == {"blue"}
     assert tenants(bare(compressing(retriever)).invoke(QUERY, RED)) == {"red"}
     for asked, more in (
         (retriever, {}),
@@ -296,17 +296,17 @@ async def test_where_a_filter_is_required_a_call_that_lost_it_on_the_way_fails(k
         (retriever, {"filter": {"$or": [{"tenant": "red"}, {"row": 1}]}}),
         (compressing(retriever), {"config": RED}),  # LangChain's compression hands its callbacks on, and nothing else
     ):
-        with pytest.raises(InvalidInputError, match="require_filter='tenant'"):
+        with pytest.raises(InvalidInputError, match="required_filter_key='tenant'"):
             asked.invoke(QUERY, **more)
-        with pytest.raises(InvalidInputError, match="require_filter='tenant'"):
+        with pytest.raises(InvalidInputError, match="required_filter_key='tenant'"):
             await asked.ainvoke(QUERY, **more)
-    with pytest.raises(InvalidInputError, match="require_filter must be"):
-        RETRIEVERS[kind](require_filter="a) or (b")
+    with pytest.raises(InvalidInputError, match="required_filter_key must be"):
+        RETRIEVERS[kind](required_filter_key="a) or (b")
 
 
 def test_where_a_filter_is_required_explaining_needs_it_and_calibrating_does_not():
-    retriever = fused(require_filter="tenant")
-    with pytest.raises(InvalidInputError, match="require_filter='tenant'"):
+    retriever = fused(required_filter_key="tenant")
+    with pytest.raises(InvalidInputError, match="required_filter_key='tenant'"):
         retriever.explain(QUERY)
     retriever.calibrate([f"Who met Ada{row}?" for row in range(20)], progress=False)
     assert len(retriever.explain(QUERY, filter={"tenant": "red"}).ids) == 6
@@ -319,7 +319,7 @@ def resolving(found, **fields):
     spec = SourceSpec(
         retriever=InMemoryVectorStore.from_documents(documents(), EMBEDDINGS), fields=HitFields(resolve=found)
     )
-    return PhaseGraphRetriever(vector=spec, k=12, metadata_key="why", **fields)
+    return PhaseGraphRetriever(vector=spec, k=12, evidence_key="why", **fields)
 
 
 def parents(ids):
@@ -384,7 +384,7 @@ def test_of_passages_of_equal_id_only_the_own_one_is_shown(order):
         held = [Document(f"Ada met {name}{row}.", id=str(row), metadata={"tenant": name}) for row in range(6)]
         return InMemoryVectorStore.from_documents(held, EMBEDDINGS)
 
-    retriever = PhaseGraphRetriever(retrievers={name: store(name) for name in order}, k=12, metadata_key="why")
+    retriever = PhaseGraphRetriever(retrievers={name: store(name) for name in order}, k=12, evidence_key="why")
     found = retriever.invoke(QUERY, RED)
     assert len(found) == 6
     assert tenants(found) == {"red"}

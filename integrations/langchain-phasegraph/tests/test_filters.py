@@ -219,11 +219,11 @@ class Plain(VectorStore):
 
 
 def test_a_store_that_knows_no_operators_is_searched_deep_enough_or_refused():
-    found = PhaseGraphRetriever(vector=Plain(11_000), limit=5, k=9).invoke("q", filter={"row": {"$gte": 9_990}})
+    found = PhaseGraphRetriever(vector=Plain(11_000), fetch_k=5, k=9).invoke("q", filter={"row": {"$gte": 9_990}})
     assert rows(found) == list(range(9_990, 9_995))
     assert rows(PhaseGraphRetriever(vector=Plain(900)).invoke("q", filter={"row": {"$in": [3, 800]}})) == [3, 800]
     with pytest.raises(InvalidInputError, match="of the 10000 passages nearest to the query only 4 match"):
-        PhaseGraphRetriever(vector=Plain(11_000), limit=5).invoke("q", filter={"row": {"$gte": 9_996}})
+        PhaseGraphRetriever(vector=Plain(11_000), fetch_k=5).invoke("q", filter={"row": {"$gte": 9_996}})
 
 
 def test_a_document_that_is_changed_or_deleted_is_not_returned_and_a_filter_is_worked_out_once(monkeypatch):

@@ -61,7 +61,7 @@ def test_a_splitters_chunks_without_ids_meet_those_of_a_store_that_made_ids_up(m
     given = chunks()
     assert {one.id for one in given} == {None}
     graph, store = EntityGraphRetriever.from_documents(given), made(given)
-    retriever = PhaseGraphRetriever(vector=store, graph=graph, k=len(given), metadata_key="why")
+    retriever = PhaseGraphRetriever(vector=store, graph=graph, k=len(given), evidence_key="why")
     result = retriever.explain(QUERY)
     assert len(result.candidates.ids) == len(given)
     assert any(note.endswith("joined to other sources' by their text") for note in result.reports[0].notes)

@@ -63,5 +63,5 @@ async def test_events_name_the_sources():
 
 
 def test_its_answer_can_be_dumped_as_json():
-    for document in retriever(metadata_key="phasegraph").invoke("p1"):
+    for document in retriever(evidence_key="phasegraph").invoke("p1"):
         assert json.loads(document.model_dump_json())["metadata"]["phasegraph"]["sources"]

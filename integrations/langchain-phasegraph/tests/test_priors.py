@@ -48,7 +48,7 @@ def test_an_exact_match_in_the_text_is_one_more_source(query: str) -> None:
     assert retriever.invoke(query)[0].id == "code"
     result = retriever.explain(query)
     assert [report.source for report in result.reports] == ["exact_match", "lexical", "vector"]
-    shown = PhaseGraphRetriever(vector=STORE, pipeline=retriever.pipeline, metadata_key="why").invoke(query)[0]
+    shown = PhaseGraphRetriever(vector=STORE, pipeline=retriever.pipeline, evidence_key="why").invoke(query)[0]
     assert shown.metadata["why"]["sources"]["exact_match"]["rank"] == 1.0
 
 

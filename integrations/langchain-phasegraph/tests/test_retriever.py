@@ -11,7 +11,7 @@ from langchain_stores import Fixed, Listed, ids_of, in_memory, listed, pairs, pa
 
 from langchain_phasegraph import HitFields, PhaseGraphRetriever, SourceSpec
 
-SHOWN = {"score_key": "score", "metadata_key": "phasegraph"}
+SHOWN = {"score_key": "score", "evidence_key": "phasegraph"}
 
 
 def two(**more):

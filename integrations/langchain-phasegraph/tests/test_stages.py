@@ -203,7 +203,7 @@ def test_a_walk_that_is_asked_several_queries_keeps_texts_and_paths(combine):
     documents = [Document(text, id=title, metadata={"title": title}) for title, text in FILMS.items()]
     graph = EntityGraphRetriever.from_documents(documents)
     spec = SourceSpec(retriever=graph, rewrite=lambda query: ["Who is Kim Novak?", "Hollywood?"], combine=combine)
-    retriever = films(graph=spec, metadata_key="why")
+    retriever = films(graph=spec, evidence_key="why")
     found = {one.id: one for one in retriever.invoke(WHERE)}
     assert all(found[title].page_content == text for title, text in FILMS.items() if title in found)
     paths = {name: one.metadata["why"]["sources"]["graph"]["evidence"]["path"] for name, one in found.items()}

@@ -18,7 +18,7 @@ from phasegraph import PhasegraphWarning
 
 def test_bm25_and_vectors_meet_by_id():
     bm25 = BM25Retriever.from_documents(passages())
-    retriever = PhaseGraphRetriever(vector=in_memory(), retrievers={"bm25": bm25}, metadata_key="phasegraph")
+    retriever = PhaseGraphRetriever(vector=in_memory(), retrievers={"bm25": bm25}, evidence_key="phasegraph")
     first, *_ = retriever.invoke("text of p0")
     assert first.id == "p0"
     assert {name: one["rank"] for name, one in first.metadata["phasegraph"]["sources"].items()} == {
@@ -128,8 +128,8 @@ def wrapped(store):
 
 @pytest.mark.parametrize("kind", list(wrapped(in_memory())))
 async def test_a_wrapped_retriever_keeps_its_scores_and_takes_the_limit(store, kind):
-    retriever = PhaseGraphRetriever(vector=wrapped(store)[kind], limit=7)
-    expected = PhaseGraphRetriever(vector=store, limit=7).invoke("what?")
+    retriever = PhaseGraphRetriever(vector=wrapped(store)[kind], fetch_k=7)
+    expected = PhaseGraphRetriever(vector=store, fetch_k=7).invoke("what?")
     assert len(expected) == 7
     if kind == "configured configurable":
         assert ids_of(retriever.invoke("what?")) == ids_of(expected)
@@ -140,7 +140,7 @@ async def test_a_wrapped_retriever_keeps_its_scores_and_takes_the_limit(store, k
 def test_stores_that_count_in_different_directions_leave_the_ranks(store):
     other = STORES["Chroma l2"]()
     mixed = store.as_retriever().with_fallbacks([other.as_retriever()])
-    retriever = PhaseGraphRetriever(vector=mixed, limit=9)
+    retriever = PhaseGraphRetriever(vector=mixed, fetch_k=9)
     assert ids_of(retriever.invoke("what?")) == ids_of(store.similarity_search("what?", k=9))
     assert retriever.explain("what?").reports[0].notes == ("rank only: it returns no scores",)
 
@@ -160,12 +160,12 @@ async def test_a_store_that_refuses_more_hits_than_it_holds_is_asked_again(searc
     for result in (retriever.explain("what?"), await retriever.aexplain("what?")):
         vector = next(one for one in result.reports if one.source == "vector")
         assert (vector.status, vector.hits) == ("ok", 9)
-        assert "it refused 50 hits (ValueError) and was asked again for 9: limit=9 asks once" in vector.notes
+        assert "it refused 50 hits (ValueError) and was asked again for 9: fetch_k=9 asks once" in vector.notes
         ranking = next(one for one in result.candidates.rankings if one.source == "vector")
         assert ranking.ids == tuple(one.metadata["id"] for one in store.similarity_search("what?", k=9))
     store.add_documents([Document(page_content="text of p10", id="p10")])
     assert next(one.hits for one in retriever.explain("what?").reports if one.source == "vector") == 10
-    few = PhaseGraphRetriever(vector=SourceSpec(retriever=given, limit=9))
+    few = PhaseGraphRetriever(vector=SourceSpec(retriever=given, fetch_k=9))
     assert not any("refused" in note for note in few.explain("what?").reports[0].notes)
 
 

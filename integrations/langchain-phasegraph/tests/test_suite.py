@@ -40,7 +40,7 @@ COPIED = {
     "filter": lambda: fused(filter={"lang": "en"}),
     "faiss": lambda: PhaseGraphRetriever(vector=FAISS.from_documents(ABOUT, EMBEDDINGS)),
     "functions": lambda: PhaseGraphRetriever(
-        retrievers=[lexical, fused()], weights=[0.5, 0.5], accept={"source_1": 1.0}, metadata_key="evidence"
+        retrievers=[lexical, fused()], weights=[0.5, 0.5], accept={"source_1": 1.0}, evidence_key="evidence"
     ),
     "calibrated": lambda: fused().calibrate([f"question {n}" for n in range(24)], progress=False),
 }

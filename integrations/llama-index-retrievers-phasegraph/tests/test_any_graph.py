@@ -42,7 +42,7 @@ def named(*ids):
 
 
 def first(index):
-    return SourceSpec(retriever=index, limit=1)
+    return SourceSpec(retriever=index, fetch_k=1)
 
 
 def texts_of(hits):
@@ -50,7 +50,7 @@ def texts_of(hits):
 
 
 async def test_a_chunk_walk_answers_with_its_path(index, graph):
-    retriever = CalibratedFusionRetriever(vector=index, graph=ChunkGraphSource(graph), metadata_key="why", k=4)
+    retriever = CalibratedFusionRetriever(vector=index, graph=ChunkGraphSource(graph), evidence_key="why", k=4)
     for found in (retriever.retrieve("prices?"), await retriever.aretrieve("prices?")):
         assert texts_of(found) == TEXTS
         for hit in found:
@@ -61,7 +61,7 @@ async def test_a_chunk_walk_answers_with_its_path(index, graph):
 
 def test_a_chunk_walk_alone_starts_from_the_nearest_chunks(graph):
     source = ChunkGraphSource(graph, embedder=MODEL.get_query_embedding)
-    walk = EntityGraphRetriever(source, nodes(), metadata_key="why")
+    walk = EntityGraphRetriever(source, nodes(), evidence_key="why")
     found = walk.retrieve("Prices.")
     assert texts_of(found) == TEXTS
     assert found[0].metadata["why"]["path"] == [["passage", found[0].node_id]]
@@ -229,7 +229,7 @@ async def test_nodes_of_ones_own_keep_their_ids(index, kind, include_text, toget
     for found in (alone.retrieve("q"), await alone.aretrieve("q")):
         assert set(ids_of(found)) == wanted
         assert all(TEXTS[hit.node_id] in hit.text for hit in found)
-    both = CalibratedFusionRetriever(vector=index, graph=graph, metadata_key="why", k=9).retrieve("q")
+    both = CalibratedFusionRetriever(vector=index, graph=graph, evidence_key="why", k=9).retrieve("q")
     assert set(ids_of(both)) <= set(TEXTS)
     credited = {hit.node_id for hit in both if hit.metadata["why"]["sources"]["graph"]["rank"] is not None}
     assert credited == wanted
@@ -254,6 +254,6 @@ def test_triples_that_a_custom_retriever_hands_on_lead_to_their_passages():
     handed = Own(store, answer=None)._get_nodes_with_score([triplet])
     assert [hit.text for hit in handed] == ["Ada -> met -> Bo"]
     own = Own(store, answer=handed)
-    (found,) = CalibratedFusionRetriever(graph=own, metadata_key="why").retrieve("Ada")
+    (found,) = CalibratedFusionRetriever(graph=own, evidence_key="why").retrieve("Ada")
     assert (found.node_id, found.text) == ("1", TEXTS["1"])
     assert found.metadata["why"]["sources"]["graph"]["evidence"] == {"facts": ["Ada -> met -> Bo"]}

@@ -46,8 +46,8 @@ def index():
 
 
 def ours(key=None, **options):
-    graph = EntityGraphRetriever.from_nodes(nodes(), metadata_key=key)
-    return CalibratedFusionRetriever(vector=index(), graph=graph, metadata_key=key, similarity_top_k=4, **options)
+    graph = EntityGraphRetriever.from_nodes(nodes(), evidence_key=key)
+    return CalibratedFusionRetriever(vector=index(), graph=graph, evidence_key=key, similarity_top_k=4, **options)
 
 
 def fused(retrievers, mode, use_async=False, top=20):
@@ -72,7 +72,7 @@ def test_inside_the_frameworks_fusion_every_passage_comes_once(mode, key, use_as
 @pytest.mark.parametrize("mode", MODES)
 def test_as_many_passages_come_as_with_the_plain_retriever_in_its_place(mode, key):
     plain = index().as_retriever(similarity_top_k=4)
-    ranked_alike = CalibratedFusionRetriever(vector=plain, similarity_top_k=4, metadata_key=key)
+    ranked_alike = CalibratedFusionRetriever(vector=plain, similarity_top_k=4, evidence_key=key)
     assert ids_of(ranked_alike.retrieve("what of p2")) == ids_of(plain.retrieve("what of p2"))
     own, framework = fused([ranked_alike], mode), fused([plain], mode)
     assert len(ids_of(own)) == len(set(ids_of(own))) == len(framework)
@@ -99,7 +99,7 @@ def test_evidence_in_the_metadata_is_out_of_its_text_and_in_all_else():
         assert node.hash == hit.node.hash
 
 
-def test_a_metadata_key_that_the_nodes_have_themselves_is_kept_and_warned_about():
+def test_an_evidence_key_that_the_nodes_have_themselves_is_kept_and_warned_about():
     with pytest.warns(PhasegraphWarning, match="metadata key 'title' themselves, and keep it"):
         found = ours("title").retrieve("what of p2")
     assert all(hit.metadata["title"] == f"Page {hit.node_id}" for hit in found)
@@ -132,7 +132,7 @@ def test_reciprocal_ranks_of_a_passage_that_several_queries_found_add_up(key):
 
 @pytest.mark.parametrize("key", KEYS)
 def test_hits_are_new_in_every_call_and_a_nodes_hash_is_the_same(key):
-    for retriever in (ours(key), EntityGraphRetriever.from_nodes(nodes(), metadata_key=key)):
+    for retriever in (ours(key), EntityGraphRetriever.from_nodes(nodes(), evidence_key=key)):
         first, second = retriever.retrieve("Page p1 and Page p2"), retriever.retrieve("Page p2")
         again = retriever.retrieve("Page p1 and Page p2")
         assert not {id(hit) for hit in first} & {id(hit) for hit in again}
@@ -151,7 +151,7 @@ def test_hits_are_new_in_every_call_and_a_nodes_hash_is_the_same(key):
 
 def test_a_nested_retriever_hands_over_scores_of_which_higher_is_better():
     """Also where they are in an order of their own, and few: nothing is inferred."""
-    inner = CalibratedFusionRetriever(vector=Listed(hits(a=0.1, b=0.4, c=0.9)), limit=None)
+    inner = CalibratedFusionRetriever(vector=Listed(hits(a=0.1, b=0.4, c=0.9)), fetch_k=None)
     report = CalibratedFusionRetriever(retrievers={"inner": inner}).explain("who?").reports[0]
     assert report.notes[0] == "higher is better: known for this store"
     assert report.calibration == "per_list"

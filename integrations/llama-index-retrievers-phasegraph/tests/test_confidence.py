@@ -72,7 +72,7 @@ async def test_judged_questions_make_it_a_probability(sources):
 
 
 def test_nodes_say_nothing_of_it(sources):
-    retriever = CalibratedFusionRetriever(**sources, metadata_key="phasegraph")
+    retriever = CalibratedFusionRetriever(**sources, evidence_key="phasegraph")
     assert "confidence" not in str(retriever.retrieve(ON)[0].node.metadata)
     assert retriever.explain(ON).confidence is not None
 

@@ -128,7 +128,7 @@ def test_filters_over_the_store_in_memory_give_its_own_answers_also_after_change
     for node in nodes:
         node.embedding = draw.standard_normal(2).tolist()
     index = VectorStoreIndex(nodes[:40], embed_model=Looked())
-    fused = CalibratedFusionRetriever(vector=index, k=9, limit=9)
+    fused = CalibratedFusionRetriever(vector=index, k=9, fetch_k=9)
     kinds = [
         MetadataFilters(filters=[MetadataFilter(key="team", value="a")]),
         MetadataFilters(filters=[MetadataFilter(key="page", value=20, operator=FilterOperator.GTE)]),

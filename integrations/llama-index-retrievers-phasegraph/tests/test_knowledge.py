@@ -45,7 +45,7 @@ def kinds(graph, include_text):
 @pytest.mark.parametrize("include_text", [True, False])
 @pytest.mark.parametrize("kind", ["synonyms", "contexts", "both"])
 def test_triples_come_back_as_the_passages_that_state_them(graph, kind, include_text):
-    retriever = CalibratedFusionRetriever(graph=kinds(graph, include_text)[kind], metadata_key="phasegraph")
+    retriever = CalibratedFusionRetriever(graph=kinds(graph, include_text)[kind], evidence_key="phasegraph")
     found = retriever.retrieve("Who was Ada?")
     assert set(ids_of(found)) == set(CHUNKS)
     for hit in found:
@@ -77,7 +77,7 @@ def test_the_retriever_is_left_as_it_was(graph):
 
 def test_the_limit_replaces_the_number_of_triples(graph):
     own = synonyms(graph, include_text=False)
-    assert len(CalibratedFusionRetriever(graph=own, limit=1).retrieve("Ada?")) == 1
+    assert len(CalibratedFusionRetriever(graph=own, fetch_k=1).retrieve("Ada?")) == 1
 
 
 def test_constant_scores_of_a_graph_count_as_membership_only(graph):
@@ -91,7 +91,7 @@ def test_agreement_between_vectors_and_graph_is_rewarded(graph):
         [NodeWithScore(node=TextNode(id_=c, text=CHUNKS[c]), score=s) for c, s in (("c2", 0.9), ("c1", 0.8))]
     )
     retriever = CalibratedFusionRetriever(
-        vector=vector, graph=synonyms(graph, include_text=False), metadata_key="phasegraph"
+        vector=vector, graph=synonyms(graph, include_text=False), evidence_key="phasegraph"
     )
     block = retriever.retrieve("Ada?")[0].metadata["phasegraph"]
     assert {name: one["rank"] is not None for name, one in block["sources"].items()} == {"graph": True, "vector": True}
@@ -181,7 +181,7 @@ async def test_seeds_may_be_asynchronous_and_never_hold_the_event_loop():
     ticking = asyncio.create_task(tick())
     for seeds in (native, slow):
         retriever = EntityGraphRetriever(graph, nodes, seeds=seeds)
-        fused = CalibratedFusionRetriever(graph=retriever, metadata_key="phasegraph", timeout=None)
+        fused = CalibratedFusionRetriever(graph=retriever, evidence_key="phasegraph", timeout=None)
         expected = ids_of(retriever.retrieve("something else"))
         assert expected[0] == "other"
         assert ids_of(fused.retrieve("something else")) == expected
@@ -198,7 +198,7 @@ def test_a_seed_that_fails_raises_its_own_error():
 
 def test_what_it_does_not_know_is_an_error_that_says_what_was_meant():
     graph, nodes = walked()
-    with pytest.raises(InvalidTypeError, match="unexpected argument 'provenance'; did you mean 'metadata_key'"):
+    with pytest.raises(InvalidTypeError, match="unexpected argument 'provenance'; did you mean 'evidence_key'"):
         EntityGraphRetriever(graph, nodes, provenance=False)
     assert EntityGraphRetriever(graph, nodes, similarity_top_k=0).retrieve("Vertigo?") == []
     assert all(hit.metadata.keys() == {"title"} for hit in EntityGraphRetriever(graph, nodes).retrieve("Vertigo?"))

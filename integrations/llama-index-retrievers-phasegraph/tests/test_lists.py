@@ -50,7 +50,7 @@ def test_what_is_wrong_is_named():
         processor.fuse({"x": [3]})
     with pytest.raises(InvalidTypeError, match=r"lists\['x'\] must be a list of nodes; got a text"):
         processor.fuse({"x": "text"})
-    for bad, name in (({"top_n": -1}, "top_n"), ({"group_by": ""}, "group_by"), ({"metadata_key": 1}, "metadata_key"),
+    for bad, name in (({"top_n": -1}, "top_n"), ({"group_by": ""}, "group_by"), ({"evidence_key": 1}, "evidence_key"),
                       ({"pipeline": {}}, "pipeline"), ({"fields": {"x": 3}}, "fields")):  # fmt: skip
         with pytest.raises((InvalidInputError, InvalidTypeError), match=name):
             PhaseGraphPostprocessor(**bad)

@@ -119,7 +119,7 @@ def test_a_retriever_that_returns_all_it_holds_counts_by_membership_alone(kind):
         vector=Listed(hits(c02=0.9, c01=0.5, z=0.4, c00=0.3, y=0.2)),
         retrievers={"all": UNORDERED[kind](found)},
         k=99,
-        metadata_key="why",
+        evidence_key="why",
     )
     with pytest.warns(PhasegraphWarning, match="source 'all' returns its hits in no order: only membership counts"):
         answer = retriever.retrieve("text 7")
@@ -136,7 +136,7 @@ def test_a_retriever_that_returns_all_it_holds_counts_by_membership_alone(kind):
     report = next(one for one in result.reports if one.source == "all")
     assert "membership only: its hits stand in no order" in report.notes
     assert [name for name in result.ids if name in ("c00", "c01", "c02")] == ["c02", "c01", "c00"]
-    alone = CalibratedFusionRetriever(retrievers={"all": SourceSpec(retriever=UNORDERED[kind](found), limit=2)})
+    alone = CalibratedFusionRetriever(retrievers={"all": SourceSpec(retriever=UNORDERED[kind](found), fetch_k=2)})
     with pytest.warns(PhasegraphWarning, match="in no order"):
         assert len(alone.retrieve("text 7")) <= 2
 

@@ -49,7 +49,7 @@ def test_vector_and_graph_meet_by_passage_and_agreement_counts():
     graph = property_graph()
     synonyms = LLMSynonymRetriever(graph.property_graph_store, llm=Keywords(), include_text=True)
     vector = Listed([NodeWithScore(node=TextNode(id_="c2", text=CHUNKS["c2"]), score=0.9)])
-    retriever = CalibratedFusionRetriever(vector=vector, graph=synonyms, metadata_key="phasegraph")
+    retriever = CalibratedFusionRetriever(vector=vector, graph=synonyms, evidence_key="phasegraph")
     block = retriever.retrieve("Ada?")[0].metadata["phasegraph"]
     assert block["id"] == "c2"
     assert all(one["rank"] is not None for one in block["sources"].values())

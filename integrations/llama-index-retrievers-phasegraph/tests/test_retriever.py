@@ -49,7 +49,7 @@ def two(**options):
 
 
 def shown(**sources):
-    return CalibratedFusionRetriever(**sources, metadata_key="phasegraph")
+    return CalibratedFusionRetriever(**sources, evidence_key="phasegraph")
 
 
 class Seen(BaseEventHandler):
@@ -155,7 +155,7 @@ def test_a_query_engine_answers_and_its_prompt_holds_no_provenance():
             return super().complete(prompt, formatted, **kwargs)
 
     prompts = []
-    engine = RetrieverQueryEngine.from_args(two(similarity_top_k=3, metadata_key="phasegraph"), llm=Reads(max_tokens=4))
+    engine = RetrieverQueryEngine.from_args(two(similarity_top_k=3, evidence_key="phasegraph"), llm=Reads(max_tokens=4))
     answer = engine.query("who?")
     assert len(answer.source_nodes) == 3
     assert all("phasegraph" in hit.metadata for hit in answer.source_nodes)
@@ -249,7 +249,7 @@ def test_nothing_of_the_children_is_changed():
     assert bundle == QueryBundle("who?", custom_embedding_strs=["x"])
 
 
-BAD = [*(("similarity_top_k", value) for value in (-1, True, 1.5, "3")), ("metadata_key", " "), ("filters", [{"a": 1}])]
+BAD = [*(("similarity_top_k", value) for value in (-1, True, 1.5, "3")), ("evidence_key", " "), ("filters", [{"a": 1}])]
 
 
 @pytest.mark.parametrize(("name", "value"), BAD)
@@ -273,9 +273,10 @@ def test_what_it_does_not_know_is_an_error_and_both_counts_too():
 
 def test_the_signature_names_every_argument():
     named = inspect.signature(CalibratedFusionRetriever).parameters
-    both = "vector graph retrievers k weights accept selection limit timeout strict pipeline on_result metadata_key"
+    both = "vector graph retrievers k weights accept selection fetch_k timeout strict pipeline on_result evidence_key"
     both += " route rerank corrective"
-    own = "max_query_length similarity_top_k filters require_filter callback_manager object_map objects verbose unknown"
+    own = "max_query_length similarity_top_k filters required_filter_key callback_manager object_map objects verbose"
+    own += " unknown"
     assert sorted(named) == sorted([*both.split(), *own.split()])
     assert PhaseGraphRetriever is CalibratedFusionRetriever
 
@@ -420,7 +421,7 @@ def test_the_in_memory_store_answers_as_by_itself_and_looks_at_few_nodes(monkeyp
     index = VectorStoreIndex(nodes, embed_model=Drawn())
     more = {"node_ids": [f"p{row}" for row in range(0, 400, 3)]} if narrow else {}
     own, asked = (VectorIndexRetriever(index, similarity_top_k=count, **more) for count in (20, 5))
-    ours = CalibratedFusionRetriever(vector=asked, limit=20, k=20)
+    ours = CalibratedFusionRetriever(vector=asked, fetch_k=20, k=20)
     for turn in range(9):
         if turn == 3:
             index.insert_nodes([TextNode(id_="new", text="new", embedding=[1.0] * 6)])

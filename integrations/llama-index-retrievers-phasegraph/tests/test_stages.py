@@ -161,7 +161,7 @@ def test_the_texts_that_a_query_transform_wants_embedded_reach_the_index(origina
     assert set(model.asked) == ({"fig, I think", "apple?"} if original else {"fig, I think"})
     raw = {one.id: one for one in map(retriever.explain("apple?").evidence, [hit.node_id for hit in expected])}
     assert all(raw[hit.node_id].sources[0].raw == pytest.approx(hit.score) for hit in expected)
-    both = SourceSpec(retriever=index, rewrite=transform, combine="union", limit=1)
+    both = SourceSpec(retriever=index, rewrite=transform, combine="union", fetch_k=1)
     assert "a" in SUITE.both(CalibratedFusionRetriever(vector=both), "apple?")
     assert original or set(SUITE.both(CalibratedFusionRetriever(vector=both), "apple?")) == {"a", "f"}
 

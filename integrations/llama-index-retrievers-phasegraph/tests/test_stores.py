@@ -32,7 +32,7 @@ def test_what_is_returned_can_be_changed_without_changing_the_index(real):
 
 
 def test_provenance_is_plain_json_and_reaches_neither_a_prompt_nor_an_embedding(real):
-    for hit in CalibratedFusionRetriever(vector=real, metadata_key="phasegraph").retrieve("what?"):
+    for hit in CalibratedFusionRetriever(vector=real, evidence_key="phasegraph").retrieve("what?"):
         json.dumps(hit.metadata, allow_nan=False)
         for mode in (MetadataMode.LLM, MetadataMode.EMBED):
             assert "phasegraph" not in hit.node.get_content(metadata_mode=mode)
@@ -107,5 +107,5 @@ async def test_an_index_that_refuses_more_hits_than_it_holds_is_asked_again():
         result = await CalibratedFusionRetriever(vector=given).aexplain("what?")
         (report,) = result.reports
         assert (report.status, report.hits) == ("ok", 9)
-        assert "it refused 50 hits (ValueError) and was asked again for 9: limit=9 asks once" in report.notes
+        assert "it refused 50 hits (ValueError) and was asked again for 9: fetch_k=9 asks once" in report.notes
     assert CalibratedFusionRetriever(vector=function).explain("what?").reports[0].hits == 9

@@ -33,8 +33,8 @@ def red():
 
 def fused(**more):
     index = VectorStoreIndex(nodes(), embed_model=Looked())
-    graph = EntityGraphRetriever.from_nodes(nodes(), embed_model=Looked(), seeds=index, metadata_key="graph")
-    shown = {"metadata_key": "phasegraph", "selection": "mmr"}
+    graph = EntityGraphRetriever.from_nodes(nodes(), embed_model=Looked(), seeds=index, evidence_key="graph")
+    shown = {"evidence_key": "phasegraph", "selection": "mmr"}
     return CalibratedFusionRetriever(vector=index.as_retriever(), graph=graph, **shown, **more)
 
 

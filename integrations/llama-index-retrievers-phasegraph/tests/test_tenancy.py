@@ -178,7 +178,7 @@ def test_of_passages_of_equal_id_only_the_own_one_is_shown():
 
 @pytest.mark.parametrize("kind", sorted(RETRIEVERS))
 def test_where_a_filter_is_required_a_call_without_it_fails(kind):
-    retriever = RETRIEVERS[kind](require_filter="tenant")
+    retriever = RETRIEVERS[kind](required_filter_key="tenant")
     for found in both(retriever.within(RED)):
         assert tenants(found) == {"red"}
     many = MetadataFilters(
@@ -190,23 +190,23 @@ def test_where_a_filter_is_required_a_call_without_it_fails(kind):
     assert tenants(retriever.within(many).retrieve(QUERY)) == {"red"}
     either = MetadataFilters(filters=[*RED.filters, *only(1, "row").filters], condition="or")
     for asked in (retriever, *map(retriever.within, (only(1, "row"), only("x", operator=FilterOperator.NE), either))):
-        with pytest.raises(InvalidInputError, match="require_filter='tenant'"):
+        with pytest.raises(InvalidInputError, match="required_filter_key='tenant'"):
             asked.retrieve(QUERY)
-        with pytest.raises(InvalidInputError, match="require_filter='tenant'"):
+        with pytest.raises(InvalidInputError, match="required_filter_key='tenant'"):
             asyncio.run(asked.aretrieve(QUERY))
     engine = RetrieverQueryEngine.from_args(retriever, llm=MockLLM())
-    with pytest.raises(InvalidInputError, match="require_filter='tenant'"):
+    with pytest.raises(InvalidInputError, match="required_filter_key='tenant'"):
         engine.query(QUERY)
-    with pytest.raises(InvalidInputError, match="require_filter must be"):
-        RETRIEVERS[kind](require_filter=" ")
+    with pytest.raises(InvalidInputError, match="required_filter_key must be"):
+        RETRIEVERS[kind](required_filter_key=" ")
 
 
 def test_where_a_filter_is_required_explaining_needs_it_and_calibrating_does_not():
-    retriever = fused(require_filter="tenant")
-    with pytest.raises(InvalidInputError, match="require_filter='tenant'"):
+    retriever = fused(required_filter_key="tenant")
+    with pytest.raises(InvalidInputError, match="required_filter_key='tenant'"):
         retriever.explain(QUERY)
     assert len(retriever.explain(QUERY, filters=RED).ids) == 6
-    assert tenants(fused(require_filter="tenant", filters=BLUE).retrieve(QUERY)) == {"blue"}
+    assert tenants(fused(required_filter_key="tenant", filters=BLUE).retrieve(QUERY)) == {"blue"}
 
 
 @pytest.mark.parametrize("kind", ["LSH"])

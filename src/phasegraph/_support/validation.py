@@ -12,10 +12,11 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import wraps
 from types import MappingProxyType
-from typing import Any, Self, TypeGuard, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, TypeGuard, TypeVar, cast
 
 import numpy as np
 
+from phasegraph._support.renamed import PARAMETERS, new_name, renamed_arguments
 from phasegraph._support.typing import FloatArray
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 
@@ -165,7 +166,7 @@ def check_keys(owner: str, data: object, known: Collection[str], *, required: It
 
 _HINTS = {
     "top_k": "k", "top_n": "k", "similarity_top_k": "k", "k": "similarity_top_k", "deadline": "timeout",
-    "retriever_weights": "weights", "provenance": "metadata_key", "needs": "depends_on", "in_worker": "in_thread",
+    "retriever_weights": "weights", "provenance": "evidence_key", "needs": "depends_on", "in_worker": "in_thread",
     **dict.fromkeys(("id", "id_fn", "id_key"), "fields=HitFields(id=...)"),
     **dict.fromkeys(("score", "score_fn", "score_key"), "fields=HitFields(score=...)"),
     **{name: f"fields=HitFields({name}=...)" for name in ("higher_is_better", "size", "resolve", "fingerprint")},
@@ -209,6 +210,7 @@ def known_arguments(make: Made) -> Made:
     @wraps(make)
     def checked(cls: Any, *given: Any, **named: Any) -> Any:
         known = {*own, *inspect.signature(cls).parameters} - {"cls", "fields", "unknown"}
+        named = renamed_arguments(named, known)
         for name in named.keys() - known:
             raise unexpected_argument(name, known)
         return make(cls, *given, **named)
@@ -224,5 +226,15 @@ class KnownFields:
     def __new__(cls, *_: object, **given: object) -> Self:
         known = cls.__dataclass_fields__  # type: ignore[attr-defined]
         for name in given.keys() - known.keys():
-            raise unexpected_argument(name, known)
+            if PARAMETERS.get(name) not in known:
+                raise unexpected_argument(name, known)
         return object.__new__(cls)
+
+    if not TYPE_CHECKING:  # where any attribute would be right
+
+        def __getattr__(self, name: str) -> Any:
+            """A field by its old name."""
+            new = new_name(name, type(self).__dataclass_fields__)
+            if new == name:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            return getattr(self, new)

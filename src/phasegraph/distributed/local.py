@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from phasegraph._support.files import file_digest
+from phasegraph._support.renamed import accepts_old_names
 from phasegraph._support.validation import check_count
 from phasegraph.distributed.building import PASSAGES_PER_SHARD, Built, Run, Spent, Work, cuts, in_turn, shown, spent
 from phasegraph.distributed.names import NAMES_PER_BLOCK, EmbeddedNames, NameBlocks
@@ -36,6 +37,7 @@ MOST_DEATHS = 3
 """Processes that may die over one and the same task before it is given up."""
 
 
+@accepts_old_names
 def build_index(
     corpus: str | os.PathLike[str],
     out: str | os.PathLike[str],
@@ -44,7 +46,7 @@ def build_index(
     triples: str | os.PathLike[str] | None = None,
     names: EmbeddedNames | None = None,
     tokenizer: str = "english",
-    gazetteer: Iterable[str] = (),
+    known_names: Iterable[str] = (),
     weights: EdgeWeights | None = None,
     shards: int | None = None,
     workers: int | None = None,
@@ -68,7 +70,7 @@ def build_index(
         which workers read in pieces, or HippoRAG's one object, which every worker reads whole.
     names : EmbeddedNames, optional
         Names whose embeddings tell synonyms; they are compared block with block, each with each.
-    tokenizer, gazetteer, weights
+    tokenizer, known_names, weights
         As for :func:`phasegraph.graph.build_graph`.
     shards : int, optional
         Default: one for every 10,000 passages, and at least one for each worker.
@@ -114,7 +116,7 @@ def build_index(
     ('ada', 'bo')
     >>> folder.cleanup()
     """
-    settings = BuildSettings(tokenizer, tuple(gazetteer), EdgeWeights() if weights is None else weights)
+    settings = BuildSettings(tokenizer, tuple(known_names), EdgeWeights() if weights is None else weights)
     place = Work.beside(out, work)
     file, run = row_file(Path(corpus)), engine_of(workers) if engine is None else engine
     vectors = None if embeddings is None else Path(embeddings).absolute()

@@ -500,7 +500,7 @@ def merge(
     arrays |= whole.words("vocabulary", "lexical") | whole.words("name_words", "name_word")
     body: dict[str, object] = {
         "passages": whole.passages, "entities": count, "weights": asdict(settings.weights),
-        "tokenizer": settings.tokenizer, PARTS: True, "gazetteer": list(settings.gazetteer),
+        "tokenizer": settings.tokenizer, PARTS: True, "gazetteer": list(settings.known_names),
         "change": 0, "retitled": [],
     } | ({} if said is None else {"synonyms": said})  # fmt: skip
     write_bundle(out, KIND, VERSION, body, arrays, readers=("graph", "index"))
@@ -515,7 +515,7 @@ def write_gazetteer(shards: Sequence[Staged], settings: BuildSettings, to: Path)
 
     Returns a digest of them. In memory are 12 bytes for each name, and a part of the names.
     """
-    own = [name for name in settings.gazetteer if name.count(" ") < MAX_WORDS]
+    own = [name for name in settings.known_names if name.count(" ") < MAX_WORDS]
     write_bundle(to / "own", STAGED, VERSION, {}, packed("names", own) | {
         "keys": np.array([name_key(name) for name in own], dtype=np.uint32)
     })  # fmt: skip

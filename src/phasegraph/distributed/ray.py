@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from phasegraph._support.renamed import accepts_old_names
 from phasegraph._support.validation import check_count
 from phasegraph.distributed.building import Built, Spent, Work, shown, spent
 from phasegraph.distributed.local import name_blocks
@@ -37,13 +38,14 @@ def _checked(dataset: Any) -> Any:
     return dataset
 
 
+@accepts_old_names
 def build_index(
     dataset: Any,
     out: str | os.PathLike[str],
     *,
     order_by: str | None = None,
     tokenizer: str = "english",
-    gazetteer: Iterable[str] = (),
+    known_names: Iterable[str] = (),
     weights: EdgeWeights | None = None,
     names: EmbeddedNames | None = None,
     shards: int | None = None,
@@ -61,7 +63,7 @@ def build_index(
         Becomes to the byte what a single process writes of the same passages in the same order.
     order_by : str, optional
         The column that says the order of the passages; by default it is that of the dataset's rows.
-    tokenizer, gazetteer, weights
+    tokenizer, known_names, weights
         As for :func:`phasegraph.graph.build_graph`.
     names : EmbeddedNames, optional
         As for :func:`phasegraph.distributed.build_index`.
@@ -95,7 +97,7 @@ def build_index(
     >>> build_index(dataset, "/shared/index").passages  # doctest: +SKIP
     4000000
     """
-    settings = BuildSettings(tokenizer, tuple(gazetteer), EdgeWeights() if weights is None else weights)
+    settings = BuildSettings(tokenizer, tuple(known_names), EdgeWeights() if weights is None else weights)
     held = _checked(dataset)
     place, blocks_of = Work.beside(out, work), None if names is None else name_blocks(names)
     held.context.execution_options.preserve_order = True

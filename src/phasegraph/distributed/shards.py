@@ -60,24 +60,24 @@ def arrow() -> Any:
 
 @dataclass(frozen=True, slots=True)
 class BuildSettings:
-    """What every shard of a corpus is built with; `gazetteer` are names to look for besides the titles."""
+    """What every shard of a corpus is built with; `known_names` are names to look for besides the titles."""
 
     tokenizer: str = "english"
-    gazetteer: tuple[str, ...] = ()
+    known_names: tuple[str, ...] = ()
     weights: EdgeWeights = field(default_factory=EdgeWeights)
 
     def __post_init__(self) -> None:
         if not isinstance(self.tokenizer, str):
             raise InvalidTypeError(f"tokenizer must be a name, since an index is saved; got {self.tokenizer!r:.80}")
         tokenizer_of(self.tokenizer)
-        names = {name for name in map(normalise_name, self.gazetteer) if name}
-        object.__setattr__(self, "gazetteer", tuple(sorted(names)))
+        names = {name for name in map(normalise_name, self.known_names) if name}
+        object.__setattr__(self, "known_names", tuple(sorted(names)))
 
     @property
     def digest(self) -> str:
         """What tells these settings, and this release, from others."""
         weights = json.dumps(asdict(self.weights), sort_keys=True)
-        return digest_of(version("phasegraph"), self.tokenizer, weights, *self.gazetteer)
+        return digest_of(version("phasegraph"), self.tokenizer, weights, *self.known_names)
 
 
 def digest_of(*parts: str) -> str:

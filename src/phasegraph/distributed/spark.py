@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from phasegraph._support.renamed import accepts_old_names
 from phasegraph._support.validation import check_count
 from phasegraph.distributed.building import Built, Spent, Work, spent
 from phasegraph.distributed.local import name_blocks
@@ -34,13 +35,14 @@ def _checked(frame: Any) -> Any:
     return frame
 
 
+@accepts_old_names
 def build_index(
     dataset: Any,
     out: str | os.PathLike[str],
     *,
     order_by: str = "id",
     tokenizer: str = "english",
-    gazetteer: Iterable[str] = (),
+    known_names: Iterable[str] = (),
     weights: EdgeWeights | None = None,
     names: EmbeddedNames | None = None,
     shards: int | None = None,
@@ -57,7 +59,7 @@ def build_index(
         Becomes to the byte what a single process writes of the same passages in this order.
     order_by : str, default "id"
         The column that says the order of the passages: a frame has none of its own. Where it is the same, ids decide.
-    tokenizer, gazetteer, weights
+    tokenizer, known_names, weights
         As for :func:`phasegraph.graph.build_graph`.
     names : EmbeddedNames, optional
         As for :func:`phasegraph.distributed.build_index`.
@@ -88,7 +90,7 @@ def build_index(
     >>> build_index(frame, "/shared/index", order_by="number").passages  # doctest: +SKIP
     4000000
     """
-    settings = BuildSettings(tokenizer, tuple(gazetteer), EdgeWeights() if weights is None else weights)
+    settings = BuildSettings(tokenizer, tuple(known_names), EdgeWeights() if weights is None else weights)
     frame = _checked(dataset)
     place, blocks_of = Work.beside(out, work), None if names is None else name_blocks(names)
     lacking = [name for name in ("id", "text", order_by) if name not in frame.columns]

@@ -332,7 +332,7 @@ class _Bench:
             for name, one in sorted(sources.items())
         }  # fmt: skip
         engine = FusionEngine.of(
-            specs, k=_K, limit=self.inputs.limit, timeout=None,
+            specs, k=_K, fetch_k=self.inputs.limit, timeout=None,
             access=HitAccess(text=lambda hit: hit if isinstance(hit, str) else ""),
             route=neighbour_entropy_router("vector", list(sources), list(sources)) if "route" in on else None,
             rerank=Rerank(self.asks["rerank"], blend=_BLEND) if "rerank" in on else None,

@@ -6,6 +6,7 @@ it binds its sources, and turns each :class:`SelectedHit` of the answer into a d
 
 from phasegraph._support.progress import with_progress
 from phasegraph._support.recent import Recent
+from phasegraph._support.renamed import accepts_old_names, new_name, renamed_arguments
 from phasegraph._support.validation import LONGEST_QUERY, check_count, check_query, known_arguments, unexpected_argument
 from phasegraph.embedding.identity import EmbeddingModel
 from phasegraph.errors import warn
@@ -122,6 +123,7 @@ __all__ = [
     "SyncCounts",
     "Upstream",
     "WrappedSource",
+    "accepts_old_names",
     "adapted",
     "answer_items",
     "are_scored",
@@ -155,12 +157,14 @@ __all__ = [
     "named_by_text",
     "neighbour_entropy",
     "neighbour_entropy_router",
+    "new_name",
     "note_dropped",
     "oracle_router",
     "parameters_of",
     "plain_evidence",
     "plain_hit",
     "read_kept",
+    "renamed_arguments",
     "resolve_id",
     "search_of",
     "shown",

@@ -41,7 +41,7 @@ class Attempts:
     ...     with attempt as wanted:
     ...         found = search(wanted)
     >>> found, notes
-    (9, ['it refused 50 hits (ValueError) and was asked again for 9: limit=9 asks once'])
+    (9, ['it refused 50 hits (ValueError) and was asked again for 9: fetch_k=9 asks once'])
     """
 
     __slots__ = ("_first", "_left", "_limit", "_notes", "_wanted", "_within")
@@ -80,7 +80,7 @@ class Attempts:
         refused = f"it refused {self._limit} hits ({type(self._first).__name__}) and was asked again for "
         if self._wanted is None:
             return f"{refused}its own number"
-        return f"{refused}fewer" if self._within else f"{refused}{self._wanted}: limit={self._wanted} asks once"
+        return f"{refused}fewer" if self._within else f"{refused}{self._wanted}: fetch_k={self._wanted} asks once"
 
 
 def _fewer(error: BaseException, limit: int | None) -> list[int | None]:

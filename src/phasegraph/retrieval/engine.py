@@ -35,7 +35,7 @@ from phasegraph.retrieval.fingerprints import check_fingerprints, fingerprints
 from phasegraph.retrieval.fitting import fit_calibrators
 from phasegraph.retrieval.notices import FirstAnswers, Notices
 from phasegraph.retrieval.source_config import check_names, check_weights, read_pipeline
-from phasegraph.retrieval.source_spec import SourceSpec, declared_dependencies
+from phasegraph.retrieval.source_spec import SourceSpec, check_fetch_k, declared_dependencies
 from phasegraph.retrieval.stages.settings import StageAdapter, Stages
 from phasegraph.selection import SelectionPolicy
 from phasegraph.sources.gatherer import Gatherer
@@ -103,7 +103,7 @@ class FusionEngine:
         accept: Accept | None = None,
         selection: SelectionPolicy | str | None = None,
         pipeline: FusionPipeline | str | os.PathLike[str] | None = None,
-        limit: int | None = 50,
+        fetch_k: int | None = 50,
         timeout: float | None = 10.0,
         strict: bool = False,
         max_query_length: int | None = LONGEST_QUERY,
@@ -121,14 +121,15 @@ class FusionEngine:
                 f"{twice[0]}= and pipeline= cannot both be given: leave one out, or put it into the pipeline: "
                 f"dataclasses.replace(pipeline, {twice[0]}=...)"
             )
+        check_fetch_k(fetch_k)
         settings = {
-            name: spec.settings(limit, declared_dependencies(name, spec, specs)) for name, spec in specs.items()
+            name: spec.settings(fetch_k, declared_dependencies(name, spec, specs)) for name, spec in specs.items()
         }
         checked = check_weights(weights, specs)
         if checked is not None and pipeline is not None:
             raise InvalidInputError("SourceSpec.weight and pipeline= cannot both give the weights: leave one out")
         adapts = StageAdapter() if adapter is None else adapter
-        found = {name: spec.rewriting(name, limit, max_query_length, adapts.rewriter) for name, spec in specs.items()}
+        found = {name: spec.rewriting(name, fetch_k, max_query_length, adapts.rewriter) for name, spec in specs.items()}
         rewritings = {name: rewriting for name, rewriting in found.items() if rewriting is not None}
         stages = Stages.of(route, rerank, corrective, rewritings, adapts)
         known = specs if rerank is None else (*specs, RERANK)

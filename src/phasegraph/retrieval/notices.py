@@ -218,7 +218,7 @@ class DeadlineGuard:
         """Warn where answers begin to go without what was late, or no longer do."""
         if late is not self._late:
             self._late = late
-            said = f"{IN_HASTE}. Raise timeout=, or limit= what sources return" if late else "deciding is in time again"
+            said = f"{IN_HASTE}. Raise timeout=, or lower fetch_k=" if late else "deciding is in time again"
             warn(said, stacklevel=5)
 
     def bounded(self, function: Callable[[], Item]) -> Callable[[], Item]:

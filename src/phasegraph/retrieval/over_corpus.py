@@ -31,7 +31,7 @@ class Indexing:
     """How a caller wants passages read: the arguments that every constructor over passages has."""
 
     triples: Any = None
-    gazetteer: Iterable[str] = ()
+    known_names: Iterable[str] = ()
     tokenizer: Any = "english"
     title_key: str = "title"
     source_key: str | None = None
@@ -66,7 +66,7 @@ def build_corpus(
         vectors = None
     many = how.progress if len(passages) > _MANY else False
     index = GraphIndex.build(
-        passages, triples=how.triples, embeddings=vectors, gazetteer=how.gazetteer, tokenizer=how.tokenizer,
+        passages, triples=how.triples, embeddings=vectors, known_names=how.known_names, tokenizer=how.tokenizer,
         progress=lambda rows: with_progress(rows, many, label="index", unit="passage"),
     )  # fmt: skip
     made_by = None
@@ -248,7 +248,7 @@ class GraphPassages(KeptPassages):
         graph = graph_of_documents(
             ((name, one.metadata, framework.text_of(one)) for name, one in held.items()),
             title_key=how.title_key, embed=framework.embeds_texts(model), vectors=vectors, triples=how.triples,
-            extractor=extractor, gazetteer=how.gazetteer, tokenizer=how.tokenizer,
+            extractor=extractor, known_names=how.known_names, tokenizer=how.tokenizer,
         )  # fmt: skip
         return cls(**{"graph": graph, framework.hits: held, framework.model: model, **fields})
 

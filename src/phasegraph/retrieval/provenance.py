@@ -158,7 +158,7 @@ def is_taken(key: str | None, metadata: Mapping[str, object]) -> bool:
     """Whether a passage has a metadata key of the evidence's name itself, which is kept, and warned about."""
     if key is None or key not in metadata or isinstance(metadata[key], EvidenceBlock):
         return False
-    warn(f"passages have the metadata key {key!r} themselves, and keep it: give metadata_key= another name")
+    warn(f"passages have the metadata key {key!r} themselves, and keep it: give evidence_key= another name")
     return True
 
 

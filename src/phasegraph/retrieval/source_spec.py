@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from phasegraph._support.renamed import accepts_old_names
 from phasegraph._support.validation import KnownFields, check_choice, check_count, check_number
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.retrieval.stages.rewriting import COMBINATIONS, Combine, Rewriting
@@ -107,6 +108,13 @@ class Execution(KnownFields):
         )
 
 
+def check_fetch_k(value: object) -> None:
+    """Refuse what is no number of hits, >= 1; None is the retriever's own number."""
+    if value is not None:
+        check_count("fetch_k", value, minimum=1)
+
+
+@accepts_old_names
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceSpec(KnownFields):
     """A retriever and how it is asked, read and run; every field but `retriever` has a default.
@@ -118,8 +126,8 @@ class SourceSpec(KnownFields):
     weight : float, optional
         >= 0; 0 = not fused, and not asked unless another source depends on it. Default: by role, or 1 where any
         other source has a weight.
-    limit : int or None
-        Hits asked for, in place of the retriever's own number; None leaves that alone. Default: the `limit` of the
+    fetch_k : int or None
+        Hits asked for, in place of the retriever's own number; None leaves that alone. Default: the `fetch_k` of the
         retriever that fuses.
     timeout : float, optional
         Seconds, from its start.
@@ -143,13 +151,13 @@ class SourceSpec(KnownFields):
 
     Examples
     --------
-    >>> SourceSpec(retriever=len, weight=0.3, limit=20).settings(50, ()).limit
+    >>> SourceSpec(retriever=len, weight=0.3, fetch_k=20).settings(50, ()).limit
     20
     """
 
     retriever: Any
     weight: float | None = None
-    limit: int | str | None = "default"
+    fetch_k: int | str | None = "default"
     timeout: float | None = None
     depends_on: Sequence[str] | None = None
     rewrite: Any = None
@@ -160,8 +168,9 @@ class SourceSpec(KnownFields):
     def __post_init__(self) -> None:
         if self.weight is not None:
             check_number("weight", self.weight)
-        if isinstance(self.limit, str) and self.limit != "default":
-            raise InvalidTypeError(f"limit must be an integer >= 1 or None; got {self.limit!r}")
+        if isinstance(self.fetch_k, str) and self.fetch_k != "default":
+            raise InvalidTypeError(f"fetch_k must be an integer >= 1 or None; got {self.fetch_k!r}")
+        check_fetch_k(None if isinstance(self.fetch_k, str) else self.fetch_k)
         for name, kind in (("fields", HitFields), ("execution", Execution)):
             if not isinstance(getattr(self, name), kind):
                 raise InvalidTypeError(f"{name} must be {kind.__name__}(...); got {getattr(self, name)!r:.80}")
@@ -171,13 +180,13 @@ class SourceSpec(KnownFields):
                 raise InvalidInputError("combine= says how rewritten queries are joined: give rewrite= too")
         self.settings(None, ())
 
-    def settings(self, limit: int | None, depends_on: Sequence[str]) -> SourceSettings:
+    def settings(self, fetch_k: int | None, depends_on: Sequence[str]) -> SourceSettings:
         """The core's settings, with the defaults of the retriever that fuses filled in.
 
-        The limit is that of each text that is asked where the query is rewritten, and of no more than those.
+        A source whose query is rewritten has no limit of its own: each text has.
         """
         return SourceSettings(
-            limit=None if self.rewrite is not None else self.limit_or(limit),
+            limit=None if self.rewrite is not None else self.fetch_k_or(fetch_k),
             timeout=self.timeout,
             on_error=self.execution.on_error,
             depends_on=tuple(depends_on) if self.depends_on is None else self.depends_on,  # type: ignore[arg-type]
@@ -186,17 +195,17 @@ class SourceSpec(KnownFields):
             in_thread=self.execution.in_thread,
         )
 
-    def limit_or(self, limit: int | None) -> int | None:
-        """Hits asked for, `limit` where it says nothing."""
-        return limit if isinstance(self.limit, str) else self.limit
+    def fetch_k_or(self, default: int | None) -> int | None:
+        """Hits asked for, `default` where it says nothing."""
+        return default if isinstance(self.fetch_k, str) else self.fetch_k
 
     def rewriting(
-        self, name: str, limit: int | None, longest: int | None, adapt: Callable[[Any], Any]
+        self, name: str, fetch_k: int | None, longest: int | None, adapt: Callable[[Any], Any]
     ) -> Rewriting | None:
         """How its queries are rewritten, `adapt` making a function of what a framework has for that."""
         if self.rewrite is None:
             return None
-        return Rewriting.of(name, adapt(self.rewrite), self.combine, self.limit_or(limit), self.timeout, longest)
+        return Rewriting.of(name, adapt(self.rewrite), self.combine, self.fetch_k_or(fetch_k), self.timeout, longest)
 
 
 def as_specs(vector: object, graph: object, retrievers: object) -> dict[str, SourceSpec]:

@@ -11,12 +11,27 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from phasegraph._support.renamed import renamed_options
 from phasegraph._support.text import legible
 from phasegraph.apps.cli.output import did_you_mean
+from phasegraph.errors import InvalidInputError
 
 COMMANDS = ("try", "demo", "index", "search", "retrieve", "inspect", "evaluate", "tune", "fuse", "explain", "serve")
 _NAMED_APART = {"try": "try_out"}
 """Module and function of each command whose own name is a Python keyword."""
+
+
+class Command(TyperCommand):
+    """A command that accepts its options under their old names."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments; the warning of an old name goes to standard error."""
+        known = {name for parameter in self.params for name in parameter.opts}
+        try:
+            renamed = renamed_options(args, known, lambda text: typer.echo(f"phasegraph: {text}", err=True))
+        except InvalidInputError as error:
+            raise typer.BadParameter(str(error)) from error
+        return super().parse_args(ctx, renamed)
 
 
 class Commands(TyperGroup):
@@ -53,7 +68,7 @@ class Commands(TyperGroup):
             return None
         alone = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
         module = _NAMED_APART.get(cmd_name, cmd_name)
-        alone.command(cmd_name)(getattr(import_module(f"phasegraph.apps.cli.{module}"), module))
+        alone.command(cmd_name, cls=Command)(getattr(import_module(f"phasegraph.apps.cli.{module}"), module))
         found = get_command(alone)
         if not isinstance(found, TyperCommand):
             return None

@@ -14,9 +14,9 @@ import typer
 from phasegraph.apps.cli.output import (
     DEFAULT_OVERLAP,
     Embedder,
+    FetchK,
     GraphDir,
     JsonTo,
-    Limit,
     PipelineFile,
     SpanOverlap,
     check_heeded,
@@ -113,7 +113,7 @@ def write_pictures(
     )
 
 
-def calibrated(folder: Path, dataset: Dataset, limit: int) -> System:
+def calibrated(folder: Path, dataset: Dataset, fetch_k: int) -> System:
     """The system ``calibrated``: the default pipeline, fitted on a folder's queries without their labels.
 
     If this folder is the evaluated folder, a pipeline fitted on one half of the queries answers the other half
@@ -124,7 +124,7 @@ def calibrated(folder: Path, dataset: Dataset, limit: int) -> System:
         return System("calibrated", TWO, _crosswise, "default, each half fitted on the other", _half_fitted(dataset))
     other = load_dataset(folder)
     check_disjoint(other, dataset)
-    runs = search_sources(ExperimentInput(other, limit, progress=progress), TWO)
+    runs = search_sources(ExperimentInput(other, fetch_k, progress=progress), TWO)
     rankings = {name: run.rankings for name, run in runs.items()}
     try:
         fitted = _fitted(rankings, other, "the queries")
@@ -252,12 +252,14 @@ ReportTo = Annotated[
 
 
 PANELS = {
-    "Systems": ("systems", "baseline", "pipeline", "calibrate_on", "limit", "graph", "tokenizer", "embedder", "stages"),
+    "Systems": (
+        "systems", "baseline", "pipeline", "calibrate_on", "fetch_k", "graph", "tokenizer", "embedder", "stages",
+    ),
     "Your own retrievers": ("retriever", "corpus", "id_key"),
     "Measures": ("measures", "span_overlap", "by", "within", "predictions", "protocol", "dev_set"),
     "Questions without an answer": ("off_topic", "unanswerable"),
     "Output": ("json_to", "rows_to", "report_to"),
-}
+}  # fmt: skip
 """The options by their heading in the help."""
 
 
@@ -291,7 +293,7 @@ def evaluate(
     systems: Systems = "usual",
     pipeline: PipelineFile = None,
     calibrate_on: CalibrateOn = None,
-    limit: Limit = DEFAULT_LIMIT,
+    fetch_k: FetchK = DEFAULT_LIMIT,
     baseline: Annotated[str, typer.Option(help="The system that all others are compared with.")] = "vector",
     measures: Annotated[str, typer.Option(help="More measures, such as nDCG@10,MRR@10.")] = "",
     graph: GraphDir = None,
@@ -327,8 +329,8 @@ def evaluate(
     pipeline is measured with and without its stages, with stand-ins for the models.
     """
     if stages is not None:
-        check_heeded(context, "--ablate", {"folder", "stages", "limit", "graph", "json_to"})
-        show_ablation(folder, names_in(stages), limit, graph, json_to)
+        check_heeded(context, "--ablate", {"folder", "stages", "fetch_k", "graph", "json_to"})
+        show_ablation(folder, names_in(stages), fetch_k, graph, json_to)
         return
     if retriever:
         goals = tuple(map(ranked_measure, names_in(measures)))
@@ -357,15 +359,15 @@ def evaluate(
     labels = [] if by is None else labels_of(tested, by)
     said = predicted(predictions or (), whole, *(() if second is None else (second,)))
     inputs = ExperimentInput(
-        whole, limit, graph=kept, progress=progress, tokenizer=tokenizer, embedder=load_embedder(embedder)
+        whole, fetch_k, graph=kept, progress=progress, tokenizer=tokenizer, embedder=load_embedder(embedder)
     )
     others = None if off_topic is None else load_dataset(off_topic)
     if others is not None and kept is None:
         inputs = replace(inputs, graph=graph_of(whole, tokenizer))  # build the graph once for both sets of questions
-    known = KNOWN | added_systems(pipeline, calibrate_on, whole, limit)
+    known = KNOWN | added_systems(pipeline, calibrate_on, whole, fetch_k)
     wanted = [known[name] for name in names]
     answers, left_out = _answers(inputs, wanted, goals, within)
-    table = _compared(answers, tested, goals, baseline, limit, [*lacking, *left_out])
+    table = _compared(answers, tested, goals, baseline, fetch_k, [*lacking, *left_out])
     columns, cells = as_text(table, tuple(printed))
     notes = [*(f"left out: {line}" for line in table.left_out), *table.notes]
     if within is not None:
@@ -388,7 +390,7 @@ def evaluate(
         other = parts[1]
         if second is not None:
             answers, _ = _answers(replace(inputs, dataset=other, graph=None), wanted, goals, within)
-        signs = _compared(answers, other, goals, baseline, limit, ())
+        signs = _compared(answers, other, goals, baseline, fetch_k, ())
         state["protocol"], sheet = judge(table, signs, rules.measures[0], rules, parts[2:])
         sheets.append(sheet)
         if answered is not None:
@@ -422,7 +424,9 @@ def evaluate(
         to.print(f"report: {page}")
 
 
-def added_systems(pipeline: Path | None, calibrate_on: Path | None, dataset: Dataset, limit: int) -> dict[str, System]:
+def added_systems(
+    pipeline: Path | None, calibrate_on: Path | None, dataset: Dataset, fetch_k: int
+) -> dict[str, System]:
     """The systems ``tuned`` (a saved pipeline) and ``calibrated`` (a folder to fit on), if given."""
     found: dict[str, System] = {}
     if pipeline is not None:
@@ -430,7 +434,7 @@ def added_systems(pipeline: Path | None, calibrate_on: Path | None, dataset: Dat
         named = TWO if tuned.weights is None else tuple(tuned.weights)
         found["tuned"] = pipeline_system("tuned", tuned, named, "from a file", ours=True)
     if calibrate_on is not None:
-        found["calibrated"] = calibrated(calibrate_on, dataset, limit)
+        found["calibrated"] = calibrated(calibrate_on, dataset, fetch_k)
     return found
 
 
@@ -467,12 +471,12 @@ def _first_errors(found: Evaluation) -> list[str]:
     ]
 
 
-def show_ablation(folder: Path, stages: Sequence[str], limit: int, graph: Path | None, json_to: str | None) -> None:
+def show_ablation(folder: Path, stages: Sequence[str], fetch_k: int, graph: Path | None, json_to: str | None) -> None:
     """Measure a pipeline with all stages and without each of them, or read such a table from a file."""
     check_outputs(json=json_to)
     if folder.is_dir():
         kept = kept_graph(graph)
-        table = ablate(ExperimentInput(open_dataset(folder), limit, graph=kept, progress=progress), stages)
+        table = ablate(ExperimentInput(open_dataset(folder), fetch_k, graph=kept, progress=progress), stages)
     else:
         table = published_ablation(folder, stages)
     measures = list(table.rows[0].means)
@@ -612,7 +616,7 @@ def _compared(
     dataset: Dataset,
     goals: tuple[Measure, ...],
     baseline: str,
-    limit: int,
+    fetch_k: int,
     left_out: Sequence[str],
 ) -> Table:
     """Compare the answers to a data set's queries; answers to other queries are ignored."""
@@ -624,7 +628,7 @@ def _compared(
         baseline=baseline,
         measures=goals,
         dataset=dataset.name,
-        limit=limit,
+        limit=fetch_k,
         left_out=[*left_out, *_unjudged(dataset)],
         groups=dataset.groups,
         corpus=dataset.contents,

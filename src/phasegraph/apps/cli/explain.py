@@ -11,9 +11,9 @@ from rich.console import Console
 
 from phasegraph.apps.cli.output import (
     DatasetDir,
+    FetchK,
     GraphDir,
     JsonTo,
-    Limit,
     PipelineFile,
     check_outputs,
     kept_graph,
@@ -36,7 +36,7 @@ def explain(
     query_id: Annotated[str, typer.Argument(metavar="QUERY_ID")],
     pipeline: PipelineFile = None,
     graph: GraphDir = None,
-    limit: Limit = DEFAULT_LIMIT,
+    fetch_k: FetchK = DEFAULT_LIMIT,
     k: Annotated[int, typer.Option(min=1, help="Number of passages to explain.")] = 5,
     json_to: JsonTo = None,
 ) -> None:
@@ -52,7 +52,7 @@ def explain(
     chosen = FusionPipeline() if pipeline is None else FusionPipeline.load(pipeline)
     names = TWO if chosen.weights is None else tuple(chosen.weights)
     asked = {name: ALIKE.get(name, name) for name in names}
-    inputs = ExperimentInput(dataset.subset([row]), limit, graph=kept_graph(graph), progress=progress)
+    inputs = ExperimentInput(dataset.subset([row]), fetch_k, graph=kept_graph(graph), progress=progress)
     runs = search_sources(inputs, asked.values())
     query = dataset.queries[row]
     rankings = [replace(runs[one].rankings[0], source=name) for name, one in asked.items()]

@@ -113,8 +113,8 @@ def _same_kind(old: GraphIndex, given: IndexFiles) -> Float32Array | None:
     if (old.graph.embeddings is None) != (given.vectors is None):
         said = "has none" if given.vectors is not None else "has them"
         raise InvalidInputError(f"--embeddings must be given exactly where the index has embeddings; it {said}")
-    if given.names is not None and {name for name in map(normalise_name, given.names) if name} != old.gazetteer:
-        raise InvalidInputError("--gazetteer must hold the names of the index to update it; build it anew instead")
+    if given.names is not None and {name for name in map(normalise_name, given.names) if name} != old.known_names:
+        raise InvalidInputError("--known-names must hold the names of the index to update it; build it anew instead")
     if given.tokenizer not in (None, _tokenizer_of(old)):
         raise InvalidInputError(
             f"--tokenizer must be that of the index to update it, {_tokenizer_of(old)}; got {given.tokenizer}: build "
@@ -138,7 +138,7 @@ def _same_kind(old: GraphIndex, given: IndexFiles) -> Float32Array | None:
 
 def built(given: IndexFiles, old: GraphIndex | None = None) -> GraphIndex:
     """The index of what the files hold; names, weights and synonyms as in an old one where they are not given."""
-    names = given.names if given.names is not None or old is None else sorted(old.gazetteer)
+    names = given.names if given.names is not None or old is None else sorted(old.known_names)
     synonyms = None if given.synonyms is None else given.synonyms.made()
     if old is not None and old.synonyms is not None:
         synonyms = old.synonyms if given.synonyms is None else old.synonyms.knowing((), given.synonyms.vectors)
@@ -146,7 +146,7 @@ def built(given: IndexFiles, old: GraphIndex | None = None) -> GraphIndex:
         given.passages,
         triples=given.records,
         embeddings=given.vectors,
-        gazetteer=names or (),
+        known_names=names or (),
         synonyms=synonyms,
         weights=None if old is None else old.graph.weights,
         tokenizer=given.tokenizer if given.tokenizer is not None else _tokenizer_of(old),
@@ -172,7 +172,7 @@ def read_beside(
     passages: tuple[Passage, ...],
     vectors: Float32Array | None,
     triples: Path | None,
-    gazetteer: Path | None,
+    known_names: Path | None,
     synonyms: tuple[Path | None, Path | None, float | None] = (None, None, None),
 ) -> tuple[IndexFiles, int]:
     """The passages with the contents of the files beside them, and the number of malformed triples.
@@ -181,7 +181,7 @@ def read_beside(
     """
     embedded_names = _embedded(*synonyms)
     found = None if triples is None else read_openie(triples, passages, entities=False)
-    names = None if gazetteer is None else tuple(text for _, text in lines_of(gazetteer))
+    names = None if known_names is None else tuple(text for _, text in lines_of(known_names))
     records = None if found is None else found.extractions
     return IndexFiles(
         passages, vectors, records, names, embedded_names
@@ -250,7 +250,7 @@ def check_folder(out: Path, *, may_replace: bool) -> None:
     typer.confirm(f"{out}: there is an index already (--update changes it). Replace it?", abort=True, err=True)
 
 
-Gazetteer = Annotated[Path | None, file_option("Names to look for besides the titles, one a line.")]
+KnownNames = Annotated[Path | None, file_option("Names to look for besides the titles, one a line.")]
 Update = Annotated[
     bool, typer.Option("--update", help="Change the index in OUT: only what differs from it is read again.")
 ]
@@ -281,7 +281,7 @@ def index(
     embeddings: Annotated[Path | None, file_option("Passage embeddings (.npy), row i for line i.")] = None,
     embedder: Embedder = None,
     triples: Annotated[Path | None, file_option("Triples by passage (.jsonl, or HippoRAG's OpenIE .json).")] = None,
-    gazetteer: Gazetteer = None,
+    known_names: KnownNames = None,
     names: Names = None,
     name_embeddings: NameEmbeddings = None,
     synonym_threshold: SynonymThreshold = None,
@@ -315,7 +315,7 @@ def index(
     of_engine = {"--shards": shards, "--workers": workers, "--work": work}
     of_chunks = {"--document": document, "--position": position}
     of_entities = {
-        "--triples": triples, "--gazetteer": gazetteer, "--names": names, "--name-embeddings": name_embeddings,
+        "--triples": triples, "--known-names": known_names, "--names": names, "--name-embeddings": name_embeddings,
         "--synonym-threshold": synonym_threshold, "--tokenizer": tokenizer, "--entities-to": entities_to,
         "--update": update or None,
     }  # fmt: skip
@@ -334,11 +334,11 @@ def index(
     if engine is not None:
         files = _name_files(names, name_embeddings, synonym_threshold)
         embedded = None if files is None else EmbeddedNames(*files, synonym_threshold or DEFAULT_THRESHOLD)
-        listed = () if gazetteer is None else [text for _, text in lines_of(gazetteer)]
+        listed = () if known_names is None else [text for _, text in lines_of(known_names)]
         with engines.started(engine, workers) as run:
             built_so = local.build_index(
                 corpus, out, embeddings=embeddings, triples=triples, names=embedded, tokenizer=tokenizer or "english",
-                gazetteer=listed, shards=shards, work=work, engine=run,
+                known_names=listed, shards=shards, work=work, engine=run,
             )  # fmt: skip
         if entities_to is not None:
             _write_entities(entities_to, GraphIndex.load(out).graph.entities)
@@ -357,7 +357,7 @@ def index(
         old = stage("loading", lambda: GraphIndex.load(out)) if update and (out / MANIFEST).is_file() else None
         synonyms = (names, name_embeddings, synonym_threshold)
         found = passages_and_vectors(corpus, embeddings, embedder)
-        read, malformed = stage("reading", lambda: read_beside(*found, triples, gazetteer, synonyms))
+        read, malformed = stage("reading", lambda: read_beside(*found, triples, known_names, synonyms))
         given, label = replace(read, tokenizer=tokenizer), "building" if old is None else "updating"
         fresh, said = stage(label, lambda: (built(given), "") if old is None else updated(old, given))
         if fresh is not old:

@@ -65,7 +65,7 @@ Embedder = Annotated[
         "from text to vector).",
     ),
 ]
-Limit = Annotated[int, typer.Option(min=1, help="Number of hits to request from every source.")]
+FetchK = Annotated[int, typer.Option(min=1, help="Number of hits to request from every source.")]
 JsonTo = Annotated[
     str | None, typer.Option("--json", help="Write the result as JSON to this file ('-': standard output).")
 ]

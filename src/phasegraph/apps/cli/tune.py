@@ -11,8 +11,8 @@ from rich.console import Console
 
 from phasegraph.apps.cli.output import (
     DatasetDir,
+    FetchK,
     JsonTo,
-    Limit,
     SpanOverlap,
     check_outputs,
     measure_of,
@@ -35,7 +35,7 @@ def tune(
     out: Annotated[Path, typer.Option(help="JSON file for the pipeline.", dir_okay=False)],
     measure: Annotated[str, typer.Option(help="Measure to maximise.")] = "Recall@5",
     sources: Annotated[str, typer.Option(help="Comma-separated sources.")] = "vector,graph",
-    limit: Limit = DEFAULT_LIMIT,
+    fetch_k: FetchK = DEFAULT_LIMIT,
     confirm_split: Annotated[
         str | None, typer.Option(help="Split for the confirmation; default the data set's last split.")
     ] = None,
@@ -56,7 +56,7 @@ def tune(
     check_outputs(out=out, json=json_to)
     dataset = open_dataset(folder, span_overlap)
     _, confirming, parted_by = split_rows(dataset, confirm_split)
-    runs = search_sources(ExperimentInput(dataset, limit, progress=progress), names)
+    runs = search_sources(ExperimentInput(dataset, fetch_k, progress=progress), names)
     found = tune_pipeline(
         {name: runs[name].rankings for name in names},
         dataset.judgements,
@@ -78,7 +78,13 @@ def tune(
     )
     (kept if judged is None else replace(kept, confidence=judged.model)).save(out)
     figures = None if judged is None else {key: getattr(judged, key) for key in ("queries", "auc", "ece", "brier")}
-    state = {"dataset": dataset.name, "limit": limit, "parted_by": parted_by, **found.to_dict(), "confidence": figures}
+    state = {
+        "dataset": dataset.name,
+        "limit": fetch_k,
+        "parted_by": parted_by,
+        **found.to_dict(),
+        "confidence": figures,
+    }
     to = write_json(state, json_to)
     _show(found, dataset, parted_by, to)
     if judged is not None:

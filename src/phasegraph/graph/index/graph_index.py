@@ -15,6 +15,7 @@ import numpy as np
 
 from phasegraph._support.frozen import by_fields
 from phasegraph._support.packed import NameRows
+from phasegraph._support.renamed import accepts_old_names, warn_of_old_name
 from phasegraph._support.serialization import MISFITS, Verify, check_mapped, mapped_in, open_bundle, write_bundle
 from phasegraph._support.shared import lazy_property
 from phasegraph._support.typing import BoolArray, Float32Array
@@ -61,7 +62,7 @@ class GraphIndex:
     ----------
     records : PassageRecords
         Title, text, metadata and extractions by passage id.
-    gazetteer : frozenset of str
+    known_names : frozenset of str
         The user's own names, normalised.
     graph : EntityGraph
     words : LexicalIndex, optional
@@ -87,7 +88,7 @@ class GraphIndex:
     """
 
     records: PassageRecords = field(repr=False)
-    gazetteer: frozenset[str] = field(repr=False)
+    known_names: frozenset[str] = field(repr=False)
     graph: EntityGraph = field(repr=False)
     words: LexicalIndex | None = field(default=None, repr=False)
     synonyms: NameSynonyms | None = field(default=None, repr=False)
@@ -96,14 +97,21 @@ class GraphIndex:
     def __reduce__(self) -> tuple[Any, ...]:
         return by_fields(self.compact())
 
+    @property
+    def gazetteer(self) -> frozenset[str]:
+        """The old name of `known_names`."""
+        warn_of_old_name("gazetteer", "known_names")
+        return self.known_names
+
     @classmethod
+    @accepts_old_names
     def build(
         cls,
         passages: Iterable[Any],
         *,
         triples: Triples | None = None,
         embeddings: Any = None,
-        gazetteer: Iterable[str] = (),
+        known_names: Iterable[str] = (),
         synonyms: NameSynonyms | None = None,
         weights: EdgeWeights | None = None,
         tokenizer: Tokenizer = "english",
@@ -116,7 +124,7 @@ class GraphIndex:
         """
         listed = list(check_rows("passages", passages))
         rows = read_passages(listed)
-        names = frozenset(name for name in map(normalise_name, check_names("gazetteer", gazetteer)) if name)
+        names = frozenset(name for name in map(normalise_name, check_names("known_names", known_names)) if name)
         extract = RuleExtractor(names, titles=[title for _, title, _ in rows if title])
         known = {name: None for name, _, _ in rows}
         given = by_passage(triples, known)
@@ -255,7 +263,7 @@ class GraphIndex:
             np.concatenate([kept, np.full(len(came), -1)]),
             {len(kept) + place: one.text for place, one in enumerate(came.values())},
         )
-        return GraphIndex(self.records.replaced(graph.passage_rows, after), self.gazetteer, graph, words, synonyms)
+        return GraphIndex(self.records.replaced(graph.passage_rows, after), self.known_names, graph, words, synonyms)
 
     def _stays(self, gone: Iterable[str]) -> BoolArray:
         """(n,) bool: which of its passages do not leave."""
@@ -275,7 +283,7 @@ class GraphIndex:
         """The index with this log."""
         base = vars(self).get("_base", self)
         records = base.records.replaced(log.rows, {**log.came, **log.again})
-        made = GraphIndex(records, self.gazetteer, LoggedGraph.of(log, lambda: made._merged.graph), log=log)
+        made = GraphIndex(records, self.known_names, LoggedGraph.of(log, lambda: made._merged.graph), log=log)
         vars(made)["_base"] = base
         return made
 
@@ -352,7 +360,7 @@ class GraphIndex:
         body, arrays = graph_parts(self.graph)
         arrays |= more
         arrays |= self.records.packed() | packed_words("name_words", "name_word", self.name_words)
-        body["gazetteer"] = sorted(self.gazetteer)
+        body["gazetteer"] = sorted(self.known_names)
         body["change"] = change
         body["retitled"] = sorted(self.records.retitled)
         if self.synonyms is not None:
@@ -402,7 +410,7 @@ class GraphIndex:
         lost = {form for name in gone for form in title_names(self.records[name].title)}
         went = {form for form in lost - fresh if not known.give(form, without=gone)}
         wanted = Gazetteer(
-            (went | {form for form in fresh if not known.give(form)}) - self.gazetteer,
+            (went | {form for form in fresh if not known.give(form)}) - self.known_names,
             matcher="python",
             normalised=True,
         )
@@ -411,7 +419,7 @@ class GraphIndex:
         again = [one for one in held if wanted.stands_in(word_texts(one.text))]
         texts = [*(one.text for one in again), *(text for _, _, text in came)]
         titles = known.standing_in(texts)
-        return again, RuleExtractor({*self.gazetteer, *titles, *fresh} - (went - self.gazetteer))
+        return again, RuleExtractor({*self.known_names, *titles, *fresh} - (went - self.known_names))
 
     def _new_vectors(self, embeddings: Any, count: int) -> Float32Array | None:
         """Embeddings of the `count` passages that come; None for an index without, or where none comes."""

@@ -11,6 +11,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from phasegraph._support.renamed import accepts_old_names
 from phasegraph._support.validation import check_names, check_rows
 from phasegraph.errors import InvalidInputError, InvalidTypeError, warn
 from phasegraph.graph.model.entity_graph import (
@@ -31,13 +32,14 @@ from phasegraph.lexical import Tokenizer
 Triples = Mapping[str, Sequence[Any]] | Iterable[Extraction]
 
 
+@accepts_old_names
 def build_graph(
     passages: Iterable[Any],
     *,
     triples: Triples | None = None,
     embeddings: Any = None,
     extractor: Extractor | None = None,
-    gazetteer: Iterable[str] = (),
+    known_names: Iterable[str] = (),
     synonyms: Synonyms | None = None,
     weights: EdgeWeights | None = None,
     tokenizer: Tokenizer = "english",
@@ -54,7 +56,7 @@ def build_graph(
         One row per passage; kept with the graph so that the walk can follow the query's meaning.
     extractor : callable, optional
         ``extractor(id, title, text) -> Extraction``; default: the rules.
-    gazetteer : iterable of str
+    known_names : iterable of str
         Names the rules should know besides the corpus' own titles.
     synonyms : mapping of (name, name) to float, or callable, optional
         As for :func:`graph_from_extractions`; with embedded names
@@ -84,7 +86,7 @@ def build_graph(
     """
     rows = read_passages(passages)
     if extractor is None:
-        rules = RuleExtractor(check_names("gazetteer", gazetteer), titles=[title for _, title, _ in rows if title])
+        rules = RuleExtractor(check_names("known_names", known_names), titles=[title for _, title, _ in rows if title])
         found = [rules(*row) for row in rows]
     else:
         found = [in_normal_form(extractor(*row)) for row in rows]

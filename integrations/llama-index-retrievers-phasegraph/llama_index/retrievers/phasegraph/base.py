@@ -48,6 +48,7 @@ from phasegraph.retrieval import (
     SelectionPolicy,
     Sources,
     SourceSpec,
+    accepts_old_names,
     adapted,
     as_specs,
     build_corpus,
@@ -88,7 +89,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         The sources of these names.
     retrievers : mapping of str to the same, or a list of them, optional
         Further sources, by name or as ``source_1``, ``source_2`` and so on; each bare or as a :class:`SourceSpec` with
-        weight, limit, timeout, fields and execution of its own.
+        weight, fetch_k, timeout, fields and execution of its own.
     similarity_top_k : int, optional
         Nodes returned, >= 0. Changes neither scores nor order. Default: the pipeline's, 10.
     k : int, optional
@@ -107,10 +108,10 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         further. They reach every source, the walk of a graph included; InvalidInputError where a source cannot keep
         them. To ask often within the same filters, keep what :meth:`within` returns. Filters that a source has already
         (``index.as_retriever(filters=...)``) reach the others, too, or the retriever cannot be made.
-    require_filter : str, optional
+    required_filter_key : str, optional
         Metadata key of which every call must say the value, by any of these filters (equal, or one of a list): one
         that does not fails.
-    limit : int or None, default 50
+    fetch_k : int or None, default 50
         Hits asked of each source, in place of its own ``similarity_top_k``; None leaves it alone.
     timeout : float or None, default 10.0
         Seconds for the whole call, `on_result` and the making of the answer's copies apart: what is late by then
@@ -132,7 +133,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
     on_result : callable, optional
         Called with the core's ``Result`` of every query; a coroutine function is awaited in asynchronous calls.
         Its time is not part of `timeout`.
-    metadata_key : str, optional
+    evidence_key : str, optional
         Metadata key for the evidence: per source rank, raw score, calibrated value, weight and contribution. The key
         is among the node's excluded metadata keys: neither a prompt nor an embedding reads it. :meth:`explain` always
         has the evidence.
@@ -154,6 +155,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
     ['p', 'r']
     """
 
+    @accepts_old_names
     def __init__(
         self,
         vector: Any = None,
@@ -166,8 +168,8 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         accept: Accept | None = None,
         selection: SelectionPolicy | str | None = None,
         filters: MetadataFilters | None = None,
-        require_filter: str | None = None,
-        limit: int | None = 50,
+        required_filter_key: str | None = None,
+        fetch_k: int | None = 50,
         timeout: float | None = 10.0,
         max_query_length: int | None = LONGEST_QUERY,
         strict: bool = False,
@@ -176,7 +178,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         rerank: Any = None,
         corrective: Corrective | None = None,
         on_result: Callable[[Result], Any] | None = None,
-        metadata_key: str | None = None,
+        evidence_key: str | None = None,
         callback_manager: CallbackManager | None = None,
         object_map: dict[str, Any] | None = None,
         objects: list[IndexNode] | None = None,
@@ -195,14 +197,14 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         self._engine = FusionEngine.of(
             {name: _unlimited(spec) if self._by_name[name].unordered else spec for name, spec in specs.items()},
             k=_count("similarity_top_k", similarity_top_k) if k is None else _count("k", k),
-            weights=weights, accept=accept, selection=selection, pipeline=pipeline, limit=limit, timeout=timeout,
+            weights=weights, accept=accept, selection=selection, pipeline=pipeline, fetch_k=fetch_k, timeout=timeout,
             strict=strict, max_query_length=max_query_length,
             access=_access_of([source.retriever for source in self._by_name.values()]),
             route=route, rerank=rerank, corrective=corrective, adapter=LlamaIndexStages(specs),
         )  # fmt: skip
         self._callback = ResultCallback(on_result)
-        self._metadata_key = check_key("metadata_key", metadata_key)
-        self._require_filter = check_required_key(require_filter)
+        self._evidence_key = check_key("evidence_key", evidence_key)
+        self._required_filter_key = check_required_key(required_filter_key)
         self._filters: MetadataFilters | None = None
         self._whole = self._by_name
         self._narrowed_at: Any = None
@@ -221,7 +223,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         path: str | os.PathLike[str] | None = None,
         vector_store: str = "flat",
         extractions: Iterable[phasegraph.graph.Extraction] | Mapping[str, Sequence[tuple[str, str, str]]] | None = None,
-        gazetteer: Iterable[str] = (),
+        known_names: Iterable[str] = (),
         tokenizer: Any = "english",
         title_key: str = "title",
         source_key: str | None = None,
@@ -241,7 +243,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         vector_store : {"flat", "chroma"}, default "flat"
             With `path`: where the vectors are searched. ``"flat"`` compares all vectors of the index, in memory-mapped
             files. ``"chroma"`` adds an approximate index (``phasegraph[chroma]``).
-        extractions, gazetteer, tokenizer, title_key, source_key
+        extractions, known_names, tokenizer, title_key, source_key
             As for :meth:`EntityGraphRetriever.from_nodes`.
         progress : bool, default True
             Show bars for many nodes, where standard error is a terminal.
@@ -268,7 +270,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         >>> sorted(hit.node_id for hit in retriever.retrieve("Who met Bo?"))
         ['a', 'c']
         """
-        how = Indexing(extractions, gazetteer, tokenizer, title_key, source_key, progress)
+        how = Indexing(extractions, known_names, tokenizer, title_key, source_key, progress)
         tried = {**fields, "filters": None}
         return cls._of_passages(nodes, embed_model, how, path, fields, tried, vector_store=vector_store)
 
@@ -315,7 +317,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         index: VectorStoreIndex,
         *,
         extractions: Iterable[phasegraph.graph.Extraction] | Mapping[str, Sequence[tuple[str, str, str]]] | None = None,
-        gazetteer: Iterable[str] = (),
+        known_names: Iterable[str] = (),
         tokenizer: Any = "english",
         title_key: str = "title",
         source_key: str | None = None,
@@ -329,7 +331,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         index : VectorStoreIndex
             Its nodes are read once from its docstore, or from a vector store that holds texts; none is embedded again.
             :meth:`add_nodes` and :meth:`delete` change it too; it embeds by itself what is added.
-        extractions, gazetteer, tokenizer, title_key, source_key, progress, **fields
+        extractions, known_names, tokenizer, title_key, source_key, progress, **fields
             As for :meth:`from_nodes`. ``retriever.graph.save(folder)`` keeps the graph; the constructor puts
             ``EntityGraphRetriever.load(folder)`` beside the index again.
 
@@ -341,7 +343,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         if not isinstance(index, VectorStoreIndex):
             raise InvalidTypeError(f"index must be a VectorStoreIndex; got {type(index).__name__}")
         held, vectors = contents_of(index)
-        how = Indexing(extractions, gazetteer, tokenizer, title_key, source_key, progress)
+        how = Indexing(extractions, known_names, tokenizer, title_key, source_key, progress)
         embed_model, store = index._embed_model, IndexVectors(index)
         corpus = build_corpus(NODES, held, embed_model, how, vectors=vectors, store=store)
         return cls._over(corpus, embed_model, fields, index)
@@ -489,17 +491,17 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
     def _nodes(self, result: Result, hits: list[SelectedHit]) -> list[NodeWithScore]:
         """The nodes; for another retriever of ours without a block, and with the evidence in the exchange."""
         if self.exchange is None:
-            return nodes_of(result, hits, self._metadata_key)
+            return nodes_of(result, hits, self._evidence_key)
         nodes = nodes_of(result, hits, None)
-        if self._metadata_key is not None:
+        if self._evidence_key is not None:
             blocks = zip(nodes, evidence_blocks(result, hits), strict=True)
             self.exchange.evidence = {hit.node.node_id: block for hit, block in blocks}
         return nodes
 
     def _bound(self, bundle: QueryBundle, *, answers: bool = True) -> Sources:
         sources = self._now
-        if answers and self._require_filter is not None:
-            check_required(self._require_filter, self.whole_filters())
+        if answers and self._required_filter_key is not None:
+            check_required(self._required_filter_key, self.whole_filters())
         own = {name: found for name, one in sources.items() if (found := one.own_filters()) is not None}
         if not own or len(sources) < 2:
             return {name: sources[name].bind(bundle) for name in self._engine.asked}
@@ -530,7 +532,7 @@ def _count(name: str, value: int | None) -> int | None:
 
 def _unlimited(spec: SourceSpec) -> SourceSpec:
     """The source with all of its hits, unless the caller set its limit: of hits in no order none are the best."""
-    return replace(spec, limit=None) if spec.limit == "default" else spec
+    return replace(spec, fetch_k=None) if spec.fetch_k == "default" else spec
 
 
 def _with_nodes(spec: SourceSpec) -> SourceSpec:

@@ -380,10 +380,10 @@ def check_key(name: str, value: object) -> str | None:
     return value
 
 
-def nodes_of(result: Result, hits: Sequence[SelectedHit], metadata_key: str | None) -> list[NodeWithScore]:
+def nodes_of(result: Result, hits: Sequence[SelectedHit], evidence_key: str | None) -> list[NodeWithScore]:
     """New hits around copies of the results' nodes, best first, the wrapped retrievers' own left as they are."""
     blocks: Sequence[EvidenceBlock | None] = (
-        [None] * len(hits) if metadata_key is None else evidence_blocks(result, hits)
+        [None] * len(hits) if evidence_key is None else evidence_blocks(result, hits)
     )
     warn_without_text(result, hits)
     taken: set[str] = set()
@@ -393,7 +393,7 @@ def nodes_of(result: Result, hits: Sequence[SelectedHit], metadata_key: str | No
         if node.id_ and node.id_ not in taken and not isinstance(node, UnnamedNode):
             identifier = node.id_
         taken.add(identifier)
-        out.append(NodeWithScore(node=copy_of(node, identifier, metadata_key, block), score=score))
+        out.append(NodeWithScore(node=copy_of(node, identifier, evidence_key, block), score=score))
     return out
 
 

@@ -44,6 +44,7 @@ from phasegraph.retrieval import (
     Indexing,
     Payloads,
     SourceSpec,
+    accepts_old_names,
     check_count,
     check_query,
     in_thread,
@@ -79,9 +80,9 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
         Embeds the query, so that passages nearer to it are entered more readily; for a graph with embeddings.
     seeds : retriever, optional
         Dense retriever whose best passages seed the walk where there is no other source that does.
-    require_filter : str, optional
+    required_filter_key : str, optional
         As for :class:`CalibratedFusionRetriever`.
-    metadata_key : str, optional
+    evidence_key : str, optional
         Metadata key for the evidence: score, rank, and the path on which most of the mass came. The key is among the
         node's excluded metadata keys: neither a prompt nor an embedding reads it.
     max_query_length : int or None, default 20000
@@ -110,6 +111,7 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
 
     walks = True
 
+    @accepts_old_names
     def __init__(
         self,
         graph: phasegraph.graph.EntityGraph | Source,
@@ -118,8 +120,8 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
         similarity_top_k: int = 10,
         embed_model: BaseEmbedding | None = None,
         seeds: Any = None,
-        metadata_key: str | None = None,
-        require_filter: str | None = None,
+        evidence_key: str | None = None,
+        required_filter_key: str | None = None,
         max_query_length: int | None = LONGEST_QUERY,
         callback_manager: CallbackManager | None = None,
         **unknown: Any,
@@ -140,8 +142,8 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
         self._filter: NodeFilter | None = None
         self._similarity_top_k = check_count("similarity_top_k", similarity_top_k)
         self._seeds = None if seeds is None else RetrieverSource("seeds", SourceSpec(retriever=seeds))
-        self._metadata_key = check_key("metadata_key", metadata_key)
-        self._require_filter = check_required_key(require_filter)
+        self._evidence_key = check_key("evidence_key", evidence_key)
+        self._required_filter_key = check_required_key(required_filter_key)
         if max_query_length is not None:
             check_count("max_query_length", max_query_length)
         self._max_query_length = max_query_length
@@ -163,7 +165,7 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
         vectors: Any = None,
         extractions: Iterable[phasegraph.graph.Extraction] | Mapping[str, Sequence[tuple[str, str, str]]] | None = None,
         extractor: Any = None,
-        gazetteer: Iterable[str] = (),
+        known_names: Iterable[str] = (),
         tokenizer: Any = "english",
         title_key: str = "title",
         source_key: str | None = None,
@@ -179,8 +181,8 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
             Embeds every passage (unless `vectors` are given) and each query.
         vectors : (P, d) array_like, optional
             The passages' embeddings.
-        extractions, extractor, gazetteer
-            ``triples``, ``extractor`` and ``gazetteer`` of :func:`phasegraph.graph.build_graph`; for a property graph
+        extractions, extractor, known_names
+            ``triples``, ``extractor`` and ``known_names`` of :func:`phasegraph.graph.build_graph`; for a property graph
             of the framework see :func:`read_property_graph`. What an `extractor` of yours built is not changed later.
         tokenizer : {"english", "german", "plain", "snowball:LANGUAGE"} or callable, default "english"
             Splits passages and queries into words, as for :func:`phasegraph.graph.build_graph`.
@@ -194,7 +196,7 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
         **fields
             The other arguments of the retriever.
         """
-        how = Indexing(extractions, gazetteer, tokenizer, title_key, source_key, progress)
+        how = Indexing(extractions, known_names, tokenizer, title_key, source_key, progress)
         return cls._of_passages(nodes, embed_model, how, vectors, extractor, fields)
 
     @classmethod
@@ -259,8 +261,8 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         query, seeds = self._checked(query_bundle), None
-        if self._require_filter is not None:
-            check_required(self._require_filter, self.whole_filters())
+        if self._required_filter_key is not None:
+            check_required(self._required_filter_key, self.whole_filters())
         if self._seeds is not None and self._is_unseeded:
             bound: Any = self._seeds.bind(query_bundle)
             if hasattr(bound, "search"):
@@ -271,8 +273,8 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         query, seeds = self._checked(query_bundle), None
-        if self._require_filter is not None:
-            check_required(self._require_filter, self.whole_filters())
+        if self._required_filter_key is not None:
+            check_required(self._required_filter_key, self.whole_filters())
         if self._seeds is not None and self._is_unseeded:
             bound: Any = self._seeds.bind(query_bundle)
             if hasattr(bound, "asearch"):
@@ -316,13 +318,13 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
             if node is None and not self._search.look_up.is_set:
                 node = TextNode(id_=identifier, text="")
             if node is not None and asked is None:
-                node = copy_of(node, node.id_, self._metadata_key, self._block(ranking, row, score))
+                node = copy_of(node, node.id_, self._evidence_key, self._block(ranking, row, score))
             if node is not None:
                 found.append(NodeWithScore(node=node, score=score))
         return found
 
     def _block(self, ranking: Ranking, row: int, score: float) -> EvidenceBlock | None:
-        if self._metadata_key is None:
+        if self._evidence_key is None:
             return None
         path = plain_evidence(ranking.payloads.get(ranking.ids[row]))
         return EvidenceBlock({"score": score, "rank": row + 1, **(path if isinstance(path, dict) else {"path": path})})

@@ -59,7 +59,7 @@ def check_required_key(key: object) -> str | None:
     """The metadata key that calls must be filtered by, or None; an error if it is something else."""
     if key is None or (isinstance(key, str) and key.strip()):
         return key
-    raise InvalidInputError(f"require_filter must be a metadata key; got {key!r}")
+    raise InvalidInputError(f"required_filter_key must be a metadata key; got {key!r}")
 
 
 def check_required(key: str, given: MetadataFilters | None) -> None:
@@ -68,7 +68,8 @@ def check_required(key: str, given: MetadataFilters | None) -> None:
         if isinstance(one, MetadataFilter) and one.key == key and one.operator in _NAMES_VALUES:
             return
     raise FilterRefusedError(
-        f"require_filter={key!r}: a call needs a filter on that key: ask within(filters), or with filters=; got none"
+        f"required_filter_key={key!r}: a call needs a filter on that key: ask within(filters), or with filters=; got "
+        "none"
     )
 
 

@@ -11,7 +11,15 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from llama_index.retrievers.phasegraph.conversion import access_of, check_key, nodes_of, ranking_of, reader_of, unpack
 from phasegraph import FusionPipeline, InvalidInputError, InvalidTypeError, Ranking, Result
-from phasegraph.retrieval import HitFields, HitReader, ListFuser, check_count, list_pipeline, unexpected_argument
+from phasegraph.retrieval import (
+    HitFields,
+    HitReader,
+    ListFuser,
+    accepts_old_names,
+    check_count,
+    list_pipeline,
+    unexpected_argument,
+)
 
 
 class PhaseGraphPostprocessor(BaseNodePostprocessor):
@@ -29,7 +37,7 @@ class PhaseGraphPostprocessor(BaseNodePostprocessor):
         How to fuse.
     fields : mapping of str to HitFields, optional
         How the ids and scores of a list are read, and its direction.
-    metadata_key : str, optional
+    evidence_key : str, optional
         As for :class:`CalibratedFusionRetriever`.
 
     Raises
@@ -50,9 +58,10 @@ class PhaseGraphPostprocessor(BaseNodePostprocessor):
 
     top_n: int
     group_by: str
-    metadata_key: str | None
+    evidence_key: str | None
     _fuser: ListFuser = PrivateAttr()
 
+    @accepts_old_names
     def __init__(
         self,
         top_n: int | None = None,
@@ -61,7 +70,7 @@ class PhaseGraphPostprocessor(BaseNodePostprocessor):
         weights: Mapping[str, float] | None = None,
         pipeline: FusionPipeline | None = None,
         fields: Mapping[str, HitFields] | None = None,
-        metadata_key: str | None = None,
+        evidence_key: str | None = None,
         **kwargs: Any,
     ) -> None:
         known = {*type(self).model_fields, "weights", "pipeline", "fields"}
@@ -73,7 +82,7 @@ class PhaseGraphPostprocessor(BaseNodePostprocessor):
         stated: dict[str, Any] = {
             "top_n": chosen.k,
             "group_by": group_by,
-            "metadata_key": check_key("metadata_key", metadata_key),
+            "evidence_key": check_key("evidence_key", evidence_key),
         }
         fuser = ListFuser(
             chosen, fields, access_of(), hits="nodes", unpack=unpack, reader_of=reader_of, ranking_of=_ranking
@@ -96,7 +105,7 @@ class PhaseGraphPostprocessor(BaseNodePostprocessor):
         query : str, optional
             For priors that read it.
         """
-        return nodes_of(*self._fuser.decide(lists, query), self.metadata_key)
+        return nodes_of(*self._fuser.decide(lists, query), self.evidence_key)
 
     def explain(self, lists: Mapping[str, Any], query: str | None = None) -> Result:
         """The whole answer; parameters as in :meth:`fuse`."""

@@ -1,0 +1,134 @@
+"""Old names of public parameters and values: accepted for one release, with a warning that names the new name."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import warnings
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import wraps
+from types import MappingProxyType
+from typing import Any, TypeVar, cast
+
+from phasegraph.errors import InvalidInputError
+
+PARAMETERS: Mapping[str, str] = MappingProxyType(
+    {
+        "limit": "fetch_k",
+        "require_filter": "required_filter_key",
+        "metadata_key": "evidence_key",
+        "gazetteer": "known_names",
+    }
+)
+"""Parameters of the retrievers and of what they take, by their old names."""
+_OURS = ("phasegraph", "langchain_phasegraph", "llama_index.retrievers.phasegraph")
+_BETWEEN = ("pydantic", "langchain_core", "dataclasses", "functools", "typer", "click")
+"""Packages whose frames stand between a caller and the library."""
+
+Made = TypeVar("Made", bound=Callable[..., Any])
+
+
+def warn_of_old_name(old: str, new: str) -> None:
+    """Warn that an old name was used, at the line of the caller outside this library.
+
+    >>> import warnings
+    >>> with warnings.catch_warnings(record=True) as seen:
+    ...     warnings.simplefilter("always")
+    ...     warn_of_old_name("limit=", "fetch_k=")
+    >>> str(seen[0].message)
+    'limit= is now called fetch_k=; the old name works for one more release'
+    """
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and _is_between(frame.f_globals.get("__name__", "")):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(old_name_text(old, new), DeprecationWarning, stacklevel=level)
+
+
+def old_name_text(old: str, new: str) -> str:
+    """The text of the warning."""
+    return f"{old} is now called {new}; the old name works for one more release"
+
+
+def _is_between(module: str) -> bool:
+    return any(module == one or module.startswith(f"{one}.") for one in (*_OURS, *_BETWEEN))
+
+
+def renamed_arguments(given: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:
+    """Arguments under their new names, for a function that knows the new names and not the old ones.
+
+    InvalidInputError if an argument is given under both names.
+
+    >>> renamed_arguments({"k": 3}, {"fetch_k", "k"})
+    {'k': 3}
+    """
+    found = {}
+    for name, value in given.items():
+        new = PARAMETERS.get(name, name)
+        if new == name or name in known or new not in known:
+            found[name] = value
+            continue
+        if new in given:
+            raise InvalidInputError(f"{name}= and {new}= are the same parameter: give {new}= alone")
+        warn_of_old_name(f"{name}=", f"{new}=")
+        found[new] = value
+    return found
+
+
+def renamed_options(arguments: Sequence[str], known: Collection[str], say: Callable[[str], None]) -> list[str]:
+    """Arguments of a command line with the new names of options; `known` are the options of the command.
+
+    ``say(text)`` receives the warning. InvalidInputError if an option is given under both names.
+
+    >>> renamed_options(["--limit=5", "--json", "-"], {"--fetch-k", "--json"}, print)
+    --limit is now called --fetch-k; the old name works for one more release
+    ['--fetch-k=5', '--json', '-']
+    """
+    found: list[str] = []
+    names = {option_of(old): option_of(new) for old, new in PARAMETERS.items()}
+    given = {one.partition("=")[0] for one in arguments}
+    for argument in arguments:
+        old, equals, value = argument.partition("=")
+        new = names.get(old)
+        if new is None or old in known or new not in known:
+            found.append(argument)
+            continue
+        if new in given:
+            raise InvalidInputError(f"{old} and {new} are the same option: give {new} alone")
+        say(old_name_text(old, new))
+        found.append(f"{new}{equals}{value}")
+    return found
+
+
+def option_of(parameter: str) -> str:
+    """The option of a parameter."""
+    return f"--{parameter.replace('_', '-')}"
+
+
+def new_name(name: str, known: Collection[str]) -> str:
+    """The new name of an attribute, with a warning if `name` is the old one; else `name` itself."""
+    new = PARAMETERS.get(name)
+    if new is None or name in known or new not in known:
+        return name
+    warn_of_old_name(name, new)
+    return new
+
+
+def accepts_old_names(make: Made) -> Made:
+    """Have a function, or the constructor of a class, accept its parameters under their old names.
+
+    >>> @accepts_old_names
+    ... def ask(fetch_k=50):
+    ...     return fetch_k
+    >>> ask(fetch_k=3)
+    3
+    """
+    if isinstance(make, type):
+        make.__init__ = accepts_old_names(make.__init__)  # type: ignore[misc]
+        return make
+    known = inspect.signature(make).parameters.keys()
+
+    @wraps(make)
+    def called(*given: Any, **named: Any) -> Any:
+        return make(*given, **(named if PARAMETERS.keys().isdisjoint(named) else renamed_arguments(named, known)))
+
+    return cast("Made", called)

@@ -1,0 +1,118 @@
+"""Old names of public parameters: accepted for one release, with a warning that names the new name."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import inspect
+import pickle
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from phasegraph import InvalidInputError, InvalidTypeError
+from phasegraph._support.renamed import PARAMETERS, accepts_old_names, renamed_options
+from phasegraph.graph import GraphIndex, build_graph
+from phasegraph.retrieval import SourceSpec
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def warned(make: Callable[[], Any]) -> tuple[Any, list[warnings.WarningMessage]]:
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        made = make()
+    return made, [one for one in seen if one.category is DeprecationWarning]
+
+
+def test_an_old_name_of_a_parameter_is_accepted_with_a_warning_at_the_callers_line() -> None:
+    spec, seen = warned(lambda: SourceSpec(retriever=len, limit=7))
+    assert spec == SourceSpec(retriever=len, fetch_k=7)
+    assert [str(one.message) for one in seen] == [
+        "limit= is now called fetch_k=; the old name works for one more release"
+    ]
+    assert seen[0].filename == __file__
+
+
+def test_an_old_name_of_an_attribute_is_accepted_with_a_warning() -> None:
+    spec = SourceSpec(retriever=len, fetch_k=7)
+    found, seen = warned(lambda: spec.limit)
+    assert found == 7
+    assert [str(one.message) for one in seen] == [
+        "limit is now called fetch_k; the old name works for one more release"
+    ]
+    with pytest.raises(AttributeError, match="'SourceSpec' object has no attribute 'limits'"):
+        _ = spec.limits
+
+
+def test_both_names_are_an_error_that_names_the_new_one() -> None:
+    with pytest.raises(InvalidInputError, match=r"limit= and fetch_k= are the same parameter: give fetch_k= alone"):
+        SourceSpec(retriever=len, limit=7, fetch_k=7)
+    with pytest.raises(InvalidInputError, match="give fetch_k= alone"):
+        replace(SourceSpec(retriever=len, fetch_k=7), limit=8)
+
+
+def test_a_new_name_and_a_copy_warn_of_nothing() -> None:
+    spec, seen = warned(lambda: SourceSpec(retriever=len, fetch_k=7))
+    assert not seen
+    for made in (copy.deepcopy(spec), replace(spec), pickle.loads(pickle.dumps(spec))):  # noqa: S301
+        assert made == spec
+    with pytest.raises(InvalidTypeError, match="unexpected argument 'fetch'; did you mean 'fetch_k'"):
+        SourceSpec(retriever=len, fetch=7)
+
+
+def test_a_function_that_has_an_old_name_itself_keeps_it() -> None:
+    @accepts_old_names
+    def search(query: str, limit: int) -> tuple[str, int]:
+        return query, limit
+
+    found, seen = warned(lambda: search("who?", limit=3))
+    assert found == ("who?", 3)
+    assert not seen
+
+
+@pytest.mark.parametrize("old", sorted(PARAMETERS))
+def test_options_of_commands_follow_the_parameters(old: str) -> None:
+    before, after = (f"--{name.replace('_', '-')}" for name in (old, PARAMETERS[old]))
+    said: list[str] = []
+    assert renamed_options(["x", before, "3"], {after}, said.append) == ["x", after, "3"]
+    assert renamed_options([f"{before}=3"], {after}, said.append) == [f"{after}=3"]
+    assert said == [f"{before} is now called {after}; the old name works for one more release"] * 2
+    assert renamed_options([before], {before, after}, said.append) == [before]
+    with pytest.raises(InvalidInputError, match=f"give {after} alone"):
+        renamed_options([before, "3", f"{after}=4"], {after}, said.append)
+
+
+def test_nothing_of_ours_is_called_by_an_old_name() -> None:
+    """Outside the functions whose own parameter has the name."""
+    calls = {
+        "SourceSpec", "PhaseGraphRetriever", "CalibratedFusionRetriever", "EntityGraphRetriever", "fuse_lists", "build",
+        "build_graph", "build_index", "from_documents", "from_nodes", "from_vectorstore", "from_index", "add_documents",
+        "add_nodes",
+    }  # fmt: skip
+    found = [
+        f"{file.relative_to(ROOT)}:{node.lineno}"
+        for folder in ("src", "integrations", "examples", "tools")
+        for file in sorted((ROOT / folder).rglob("*.py"))
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name | ast.Attribute)
+        and inspect.getattr_static(node.func, "id", getattr(node.func, "attr", "")) in calls
+        and {keyword.arg for keyword in node.keywords} & PARAMETERS.keys()
+    ]
+    assert found == []
+
+
+def test_the_functions_of_the_core_accept_old_names() -> None:
+    passages, names = [{"id": "a", "text": "She met the Committee of Public Safety."}], ["Committee of Public Safety"]
+    graph, seen = warned(lambda: build_graph(passages, gazetteer=names))
+    assert graph.entities == build_graph(passages, known_names=names).entities
+    assert "committee of public safety" in graph.entities
+    index, more = warned(lambda: GraphIndex.build(passages, gazetteer=names))
+    held, last = warned(lambda: index.gazetteer)
+    assert held == index.known_names == {"committee of public safety"}
+    assert [len(one) for one in (seen, more, last)] == [1, 1, 1]
