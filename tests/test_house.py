@@ -165,7 +165,7 @@ def test_an_import_from_a_higher_floor_is_found(tmp_path: Path, monkeypatch: pyt
             ["fusion.rules imports phasegraph.fusion.decide"],
         ),
         ("fusion/decide.py", "from phasegraph.fusion.rules import RULES", []),
-        ("graph/words.py", "import phasegraph.fusion", []),
+        ("graph/model/words.py", "import phasegraph.fusion", []),
     ):
         file = tmp_path / name
         file.parent.mkdir(exist_ok=True)
