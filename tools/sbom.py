@@ -27,8 +27,9 @@ def write(name: str, project: Path, dist: Path) -> Path:
         found = [f"--find-links={dist / 'phasegraph'}", f"--constraint={ROOT / 'constraints.txt'}"]
         pip = [sys.executable, "-m", "pip", "--python", folder, "install", "--quiet", "--only-binary=:all:"]
         subprocess.run([*pip, *found, *wheels], check=True)
-        bom = [sys.executable, "-m", "cyclonedx_py", "environment", folder, "--pyproject", project]
-        subprocess.run([*bom, "--mc-type", "library", "--output-reproducible", "--output-file", target], check=True)
+        bom = [sys.executable, "-m", "cyclonedx_py", "environment", folder, "--pyproject", str(project)]
+        bom += ["--mc-type", "library", "--output-reproducible", "--output-file", str(target)]
+        subprocess.run(bom, check=True)
     return target
 
 

@@ -12,6 +12,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -87,6 +88,11 @@ def command(*arguments: str) -> list[str]:
         "serve",
         *arguments,
     ]
+
+
+def failed(answer: Any) -> bool:
+    """Whether a tool's answer is an error, in the words of version 1 or 2 of the SDK."""
+    return bool(answer.isError if hasattr(answer, "isError") else answer.is_error)
 
 
 def free_port() -> int:
