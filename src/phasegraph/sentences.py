@@ -27,7 +27,7 @@ def ordinal(rank: float) -> str:
     ['1st', '2nd', '3rd', '11th', '16th', '22nd', '3rd']
     """
     number = int(rank + 0.5)
-    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")  # codespell:ignore
     return f"{number}{ending}"
 
 
