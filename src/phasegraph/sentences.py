@@ -27,7 +27,8 @@ def ordinal(rank: float) -> str:
     ['1st', '2nd', '3rd', '11th', '16th', '22nd', '3rd']
     """
     number = int(rank + 0.5)
-    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")  # codespell:ignore
+    endings = {1: "st", 2: "nd", 3: "rd"}  # codespell:ignore
+    ending = "th" if number % 100 in (11, 12, 13) else endings.get(number % 10, "th")
     return f"{number}{ending}"
 
 
