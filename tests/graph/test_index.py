@@ -147,7 +147,7 @@ def test_an_update_splits_no_text_again_that_no_changed_name_stands_in(monkeypat
         split.append(text)
         return word_texts(text)
 
-    monkeypatch.setattr("phasegraph.graph.index.word_texts", counted)
+    monkeypatch.setattr("phasegraph.graph.index.graph_index.word_texts", counted)
     passages = [{"id": f"p{n}", "title": f"Name{n}", "text": f"Name{n} met Name{n + 1}."} for n in range(50)]
     index = GraphIndex.build(passages)
     assert len(index.name_words.lengths) == 50
