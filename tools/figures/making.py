@@ -317,14 +317,19 @@ class Figures:
         ]
 
     def _unmade(self) -> list[str]:
-        """Pages of figures that no command makes, and that do not say of when they are."""
+        """Pages of figures that no command makes and that do not say when; an index page links to figures only."""
         written = {page for one in self.figures.values() for page in one.writes}
         out = []
         for file in sorted(
             path for room in ("research", "reproduction") for path in self.root.glob(f"docs/{room}/*.md")
         ):
             page, text = file.relative_to(self.root).as_posix(), file.read_text(encoding="utf-8")
-            if page not in written and not pages.RECORD.search(text) and not list(pages.blocks(text)):
+            if (
+                file.name != "index.md"
+                and page not in written
+                and not pages.RECORD.search(text)
+                and not list(pages.blocks(text))
+            ):
                 out.append(
                     f"{page} is made by no figure of tools/figures/registry.py; if no command makes it any more, write "
                     "*Record of DATE, commit COMMIT: the figures of this page are those of that code.* below its title"
