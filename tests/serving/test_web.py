@@ -11,10 +11,10 @@ import pytest
 from tests.serving.conftest import PLACES, TOKENS, corpus, embed, running
 from tests.suites.manual_time import until
 
-from phasegraph.cli import main
-from phasegraph.serving import view
-from phasegraph.serving.view import View
-from phasegraph.serving.web import LARGEST_BODY, web_app
+from phasegraph.apps.cli import main
+from phasegraph.apps.server import view
+from phasegraph.apps.server.view import View
+from phasegraph.apps.server.web import LARGEST_BODY, web_app
 
 
 def bearer(team):

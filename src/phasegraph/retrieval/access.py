@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 
 from numpy.typing import ArrayLike
 
-from phasegraph._shared import go_on
 from phasegraph._support.clock import Deadline
+from phasegraph._support.shared import go_on
 from phasegraph.errors import InvalidInputError
 from phasegraph.fusion.context import Context
 from phasegraph.fusion.pipeline import FusionPipeline

@@ -13,8 +13,8 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Literal, TypeAlias
 
-from phasegraph._shared import fork_safe_lock
 from phasegraph._support.clock import Deadline
+from phasegraph._support.shared import fork_safe_lock
 from phasegraph.errors import InvalidTypeError, PhasegraphError, warn
 from phasegraph.sources.breaker import Breaker
 from phasegraph.sources.protocol import is_fatal, reason_of

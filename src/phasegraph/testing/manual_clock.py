@@ -10,7 +10,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from phasegraph._support.clock import Clock
-from phasegraph._validation import check_seconds
+from phasegraph._support.validation import check_seconds
 
 Item = TypeVar("Item")
 

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from phasegraph._support.clock import NO_DEADLINE, Deadline
-from phasegraph._typing import Float32Array
-from phasegraph._validation import check_count, check_names, check_query
+from phasegraph._support.typing import Float32Array
+from phasegraph._support.validation import check_count, check_names, check_query
 from phasegraph.errors import InvalidInputError, PhasegraphError, StoreError
 from phasegraph.fusion.context import Context
 from phasegraph.fusion.pipeline import FusionPipeline

@@ -10,7 +10,6 @@ from typing import Any, TypeAlias
 
 from phasegraph._support.clock import DEADLINE
 from phasegraph._support.frozen import by_fields
-from phasegraph._support.shared import seconds_left
 from phasegraph._support.typing import Float32Array, FloatArray, IntArray
 from phasegraph._support.validation import check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError
