@@ -7,7 +7,15 @@ from hypothesis import strategies as st
 
 from phasegraph import InvalidInputError, InvalidTypeError, Ranking
 from phasegraph._support.packed import PackedTexts
-from phasegraph.graph import Extraction, GraphSource, graph_from_extractions, load_graph, save_graph
+from phasegraph.graph import (
+    Extraction,
+    GraphSource,
+    WalkSettings,
+    build_graph,
+    graph_from_extractions,
+    load_graph,
+    save_graph,
+)
 from phasegraph.graph.walk.facts import FactIndex
 from phasegraph.graph.walk.restricting import restrict_graph
 from phasegraph.lexical import LexicalIndex
@@ -228,3 +236,18 @@ def test_the_passages_of_facts_must_fit_them():
     with pytest.raises(InvalidInputError, match="stated must hold the passages of each of 1 facts"):
         FactIndex(np.zeros((1, 2), dtype=np.int32), np.ones((1, 2), dtype=np.float32), (("a",), ("b",)))
     assert len(FactIndex.of_extractions(graph, [], lambda texts: texts).ends) == 0
+
+
+def test_a_small_part_searched_by_lists_does_not_answer_from_earlier_questions(monkeypatch):
+    """The words of the sample were kept by their places in an index that is made for each question anew."""
+    monkeypatch.setattr("phasegraph.graph.walk.listed.WORDS_LISTED", 3)
+    words = ["red", "green", "blue", "black", "white", "grey", "brown", "pink"]
+    texts = [f"A {words[row % 8]} bird, a {words[row * 3 % 7]} fish, {words[row * 5 % 8]}." for row in range(400)]
+    graph = build_graph([{"id": f"p{row}", "text": text} for row, text in enumerate(texts)])
+    source = GraphSource(graph, walk=WalkSettings(compare="listed"))
+    inner = source.within({f"p{row}" for row in range(0, 400, 17)})
+    questions = [f"Which {one} fish?" for one in words]
+    found = [inner.search(question, 20, {}) for question in questions]
+    again = [source.within(set(inner.graph.passages)).search(question, 20, {}) for question in reversed(questions)]
+    for one, other in zip(found, reversed(again), strict=True):
+        assert (one.ids, one.scores.tobytes(), one.background) == (other.ids, other.scores.tobytes(), other.background)

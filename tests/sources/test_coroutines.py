@@ -101,19 +101,21 @@ def test_a_timeout_around_the_call_works_as_for_any_coroutine(native):
 
 def test_a_coroutine_that_refuses_to_be_cancelled_does_not_hold_the_caller(healthy, statuses, hang, clock):
     async def once():
-        over = asyncio.Event()
+        over, waits = asyncio.Event(), []
 
         class Stubborn:
             async def asearch(self, query, limit, upstream):
                 try:
                     await hang.coroutine(0.5)()
                 except asyncio.CancelledError:
+                    waits.append(clock.waiting)
                     clock.advance(0.125)
                     await over.wait()
                 return Ranking("s", ["a"], [1.0])
 
         gatherer = Gatherer({"s": SourceSettings(), "healthy": SourceSettings()}, timeout=0.5, clock=clock)
         found = await gatherer.agather({"s": Stubborn(), "healthy": healthy}, "who?")
+        assert waits == [1], "the caller gives it a moment to end"
         assert gatherer.health["s"].in_flight == 1, "it goes on"
         over.set()
         await auntil(lambda: not gatherer.health["s"].in_flight)

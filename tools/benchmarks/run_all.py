@@ -16,6 +16,7 @@ HERE = Path(__file__).resolve().parent
 DATA = HERE.parents[1] / "data" / "musique-openie"
 RUNS: dict[str, list[str]] = {
     "decide_speed": [],
+    "end_to_end": ["--stores", "faiss", "simple", "--passages", "4000", "--questions", "60"],
     "langchain_overhead": [],
     "llamaindex_overhead": [],
     "filtered_calls": ["--passages", "20000", "--calls", "10"],

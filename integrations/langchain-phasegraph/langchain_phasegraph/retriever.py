@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Self
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
@@ -192,6 +193,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
             for other in self._by_name.keys() - {name}:
                 self._by_name[other].check_keeps(wanted, name)
         check_filter(self.filter)
+        import_module("langchain_core.tracers.context")  # LangChain loads it in the first call of any runnable
 
     def _own_filters(self) -> dict[str, Wanted]:
         """Filters that sources have already, which hold for the others, too."""

@@ -468,16 +468,16 @@ class ListedTerms:
         """(n, t) which of the passages has which of the words."""
         return self.read(passages)[1]
 
-    def read(self, passages: IntArray, kept: dict[int, WordIn] | None = None) -> tuple[FloatArray, BoolArray]:
+    def read(self, passages: IntArray, kept: dict[str, WordIn] | None = None) -> tuple[FloatArray, BoolArray]:
         """Both of these passages; `kept` takes what is read, for when the same are asked about again."""
         scores, held = np.zeros(len(passages)), np.zeros((len(passages), len(self.words)), dtype=np.bool_)
         order = passages.argsort(kind="stable")
         sought = passages[order].astype(self.index.rows.dtype)  # of another type, the entries would all be converted
         norms: FloatArray | None = None
-        for column, (entry, times, weight) in enumerate(
-            zip(self.entries, self.times.tolist(), self.idf.tolist(), strict=True)
+        for column, (word, entry, times, weight) in enumerate(
+            zip(self.words, self.entries, self.times.tolist(), self.idf.tolist(), strict=True)
         ):
-            found = None if kept is None else kept.get(entry.start)
+            found = None if kept is None else kept.get(word)
             if found is None:
                 norms = self.index._norms_of(sought) if norms is None else norms
                 there, counts = self._looked_up(entry, sought)
@@ -485,7 +485,7 @@ class ListedTerms:
                 if kept is not None:
                     if len(kept) >= _MOST_KEPT:
                         kept.clear()
-                    kept[entry.start] = found
+                    kept[word] = found
             there, share = found
             scores[there] += times * weight * share
             held[there, column] = True
@@ -542,7 +542,7 @@ class ChangedTerms:
         """(n, t) which of the passages has which of the words."""
         return self.read(passages)[1]
 
-    def read(self, passages: IntArray, kept: dict[int, WordIn] | None = None) -> tuple[FloatArray, BoolArray]:
+    def read(self, passages: IntArray, kept: dict[str, WordIn] | None = None) -> tuple[FloatArray, BoolArray]:
         """Both of these passages; `kept` is as of :class:`ListedTerms`, for those of the collection."""
         scores, held = np.zeros(len(passages)), np.zeros((len(passages), len(self.words)), dtype=np.bool_)
         for terms, there, rows in self._divided(passages):

@@ -273,6 +273,7 @@ class Late(TimeoutError):  # noqa: N818 - not an error: what was wanted did not 
 
 
 def _until(deadline: Deadline) -> float:
+    """When a step is late: at the deadline, or a moment from now where that is over."""
     return max(deadline.due, deadline.clock.now() + LEAST_SECONDS)
 
 

@@ -38,7 +38,7 @@ class ListedSpaces:
         return None if vectors is None else vectors[self.sample]
 
     @lazy_property
-    def words(self) -> dict[int, WordIn]:
+    def words(self) -> dict[str, WordIn]:
         """Where words stand in the sample."""
         return {}
 
