@@ -7,7 +7,8 @@ import pytest
 from phasegraph._support.serialization import read_document, write_document
 from phasegraph.errors import IntegrityError
 from phasegraph.graph import GraphIndex
-from phasegraph.graph.corpus.corpus import Folder, corpus
+from phasegraph.graph.corpus import corpus
+from phasegraph.graph.corpus.corpus import Folder
 from phasegraph.graph.model import storage
 
 KINDS = {"graph/manifest.json": (storage.KIND, storage.VERSION), corpus.STATE: (corpus.KIND, corpus.VERSION)}
