@@ -115,7 +115,7 @@ def test_a_column_scored_on_some_queries_ignores_the_others():
     assert np.isnan(bootstrap_intervals(np.full((3, 1), np.nan), resamples=10)).all()
 
 
-@given(st.lists(st.floats(-5, 5).map(lambda x: round(x, 2)), min_size=2, max_size=9))
+@given(st.lists(st.integers(-320, 320).map(lambda x: x / 64), min_size=2, max_size=9))  # sums are exact, and so ties
 def test_sign_flip_is_the_exact_permutation_test_of_scipy(values):
     found = stats.permutation_test(
         (np.array(values),), np.mean, permutation_type="samples", n_resamples=10_000, vectorized=True
