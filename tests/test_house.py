@@ -61,7 +61,7 @@ INSIDE = {
         "stages.report", "stages.models", "stages.cached_models", "stages.rewriting", "stages.routing",
         "source_spec", "representation", "fingerprints", "source_config", "reading", "access", "filters", "nearest",
         "plain_hits", "stages", "answer", "notes", "notices", "driver", "call", "fitting", "engine", "lists",
-        "by_document", "kept", "surface", "provenance",
+        "by_document", "kept", "plain_filters", "passage_folder", "surface", "provenance",
     ],
 }  # fmt: skip
 # What the separately released integrations may import of the core: their contract.

@@ -14,7 +14,10 @@ from typer.main import get_command
 from phasegraph._text import legible
 from phasegraph.cli.output import did_you_mean
 
-COMMANDS = ("try", "demo", "index", "search", "retrieve", "inspect", "evaluate", "tune", "fuse", "explain", "serve")
+COMMANDS = (
+    "try", "demo", "index", "documents", "delete", "reembed", "search", "retrieve", "inspect", "evaluate", "tune",
+    "fuse", "explain", "serve",
+)  # fmt: skip
 _NAMED_APART = {"try": "try_out"}
 """Module and function of each command whose own name is a Python keyword."""
 

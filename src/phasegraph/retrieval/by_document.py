@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -126,8 +126,16 @@ class DocumentTable:
         return self._rows
 
 
-def plan_sync(there: Mapping[str, tuple[str, bytes]], given: Sequence[Given], *, full: bool) -> SyncPlan:
+def plan_sync(
+    there: Mapping[str, tuple[str, bytes]],
+    given: Sequence[Given],
+    *,
+    full: bool,
+    stays: Callable[[str], bool] | None = None,
+) -> SyncPlan:
     """What leaves and what comes: a passage of the same content in the same document stays, and keeps its id.
+
+    With `full`, documents leave that are not given and of which ``stays(name)`` does not say that they stay.
 
     >>> table = {"p": ("a.md", b"1"), "q": ("b.md", b"2")}
     >>> plan = plan_sync(table, [Given(None, "a.md", b"1"), Given(None, "a.md", b"3")], full=True)
@@ -142,7 +150,7 @@ def plan_sync(there: Mapping[str, tuple[str, bytes]], given: Sequence[Given], *,
     for name, (document, digest) in there.items():
         if document in wanted:
             held.setdefault(document, {}).setdefault(digest, []).append(name)
-        elif full and document:
+        elif full and document and not (stays is not None and stays(document)):
             gone.append(name)
     vanished = {there[name][0] for name in gone}
     rows = []

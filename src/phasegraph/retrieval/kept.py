@@ -128,11 +128,23 @@ class KeptPassages:
         StoreError
             If the folder or its vectors cannot be changed. Nothing is changed then.
         """
+        return self._synced(self._contents(documents), key, full=full, allow_empty=allow_empty, progress=progress)
+
+    def _synced(
+        self,
+        contents: Sequence[Content],
+        key: str | None = None,
+        *,
+        full: bool,
+        allow_empty: bool = False,
+        progress: bool = True,
+        stays: Callable[[str], bool] | None = None,
+    ) -> SyncCounts:
+        """As :meth:`sync`; a document that is not given stays in spite of `full` where ``stays(name)`` says so."""
         corpus = self._changing()
         if key is not None and (not isinstance(key, str) or not key):
             raise InvalidTypeError(f"key must be the name of a metadata key; got {key!r:.80}")
         key = corpus.keys.source if key is None else key
-        contents = self._contents(documents)
         if not contents and full and not allow_empty:
             raise InvalidInputError(
                 "documents must hold at least one where full=True, which would delete all others; allow_empty=True "
@@ -141,7 +153,7 @@ class KeptPassages:
         given = [self._given(row, one, key) for row, one in enumerate(contents)]
         state = corpus.state
         there = self._table(key).of(state.index)
-        plan = plan_sync(there, given, full=full)
+        plan = plan_sync(there, given, full=full, stays=stays)
         counts = plan.counts
         if plan.removed or plan.rows:
             items = [contents[row].item for row in plan.rows]

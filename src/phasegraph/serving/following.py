@@ -11,7 +11,8 @@ from phasegraph.errors import InvalidInputError, PhasegraphError, warn
 from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.graph.corpus import LOOKING, FollowedIndex
 from phasegraph.graph.index import GraphIndex
-from phasegraph.serving.view import Filter, PassingIds, View
+from phasegraph.retrieval.plain_filters import Filter
+from phasegraph.serving.view import PassingIds, View
 
 
 class FollowingView:

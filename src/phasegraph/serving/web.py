@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from phasegraph.errors import InvalidInputError, InvalidTypeError, needed
+from phasegraph.retrieval.plain_filters import Filter, check_filter
 from phasegraph.serving.agents import FIELDS, NEEDED, SoundMessages, streamable_app, unknown_fields
 from phasegraph.serving.turns import BusyError, Turns
-from phasegraph.serving.view import Answers, Filter, aside, check_filter
+from phasegraph.serving.view import Answers, aside
 
 LARGEST_BODY = 256 * 1024
 MOST_REQUESTS, SLOWEST_BODY = 16, 10.0
