@@ -44,6 +44,7 @@ from phasegraph.errors import (
 from phasegraph.graph.building import Triples, by_passage, nearest_key, read_passages
 from phasegraph.graph.chunk_graph import KIND as CHUNKS
 from phasegraph.graph.chunk_graph import ChunkGraph
+from phasegraph.graph.document_table import DocumentTable
 from phasegraph.graph.embedded import check_model
 from phasegraph.graph.entity_graph import EntityGraph, Extraction
 from phasegraph.graph.flat import LexicalSource, VectorSource
@@ -552,7 +553,11 @@ class Folder:
         with self.held(patience=0.0, name=_MERGING):
             index, _ = self.load(upto=upto)
             if self.last > self._base():
+                table = DocumentTable.beside(self.path / INSIDE)
                 index.save(self.path / INSIDE, change=self.last, committing=self._as_read())
+                file = GraphIndex.load(self.path / INSIDE).records.file
+                if table is not None and file is not None:
+                    table.keep(file, table.of(index).values())
             for number, directory in self._numbered():  # those that were begun and never complete, too
                 if number <= self.last:
                     _forget(directory)

@@ -6,23 +6,22 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from phasegraph.errors import InvalidInputError, InvalidTypeError, warn
 from phasegraph.retrieval.by_document import (
-    SOURCE_KEYS,
     Content,
-    DocumentTable,
     Given,
     SyncCounts,
     described,
-    digest_of,
-    document_of,
     free_ids,
     plan_sync,
 )
 from phasegraph.sources.workers import in_thread
+
+if TYPE_CHECKING:
+    from phasegraph.graph.document_table import DocumentTable
 
 _logger = logging.getLogger("phasegraph")
 
@@ -150,9 +149,9 @@ class KeptPassages:
                 "documents must hold at least one where full=True, which would delete all others; allow_empty=True "
                 "lets it"
             )
-        given = [self._given(row, one, key) for row, one in enumerate(contents)]
-        state = corpus.state
-        there = self._table(key).of(state.index)
+        table, state = self._table(key), corpus.state
+        given = [self._given(row, one, key, table) for row, one in enumerate(contents)]
+        there = table.of(state.index)
         plan = plan_sync(there, given, full=full, stays=stays)
         counts = plan.counts
         if plan.removed or plan.rows:
@@ -170,18 +169,23 @@ class KeptPassages:
         counts: SyncCounts = await in_thread(lambda given: self.sync(given, key, **options), documents)
         return counts
 
-    def _given(self, row: int, content: Content, key: str | None) -> Given:
-        document = document_of(content.names, key)
+    @staticmethod
+    def _given(row: int, content: Content, key: str | None, table: DocumentTable) -> Given:
+        document = table.document(content.names)
         if not document:
+            from phasegraph.graph.document_table import SOURCE_KEYS
+
             wanted = f"under {key!r}" if key is not None else "under " + ", ".join(map(repr, SOURCE_KEYS))
             raise InvalidInputError(
                 f"sync needs the name of each passage's document {wanted} in its metadata; passage "
                 f"{content.id or row!r} has the keys {', '.join(map(repr, content.metadata)) or 'none'}: give key="
             )
-        return Given(content.id, document, digest_of(content.text, content.metadata, self._uncounted))
+        return Given(content.id, document, table.digest(content.text, content.metadata))
 
     def _table(self, key: str | None) -> DocumentTable:
         """The documents of the passages, worked out once for each key and corpus."""
+        from phasegraph.graph.document_table import DocumentTable
+
         corpus = self._changing()
         kept: dict[Any, DocumentTable] = corpus.tables
         return kept.setdefault(key, DocumentTable(key, self._uncounted))
