@@ -1,7 +1,7 @@
 """What stores of vectors cost for a folder: time to build, to ask, to ask within a filter and to change; recall; size.
 
     python tools/benchmarks/vector_stores.py [--vectors 100000] [--data real|random] [--stores flat,...]
-    python tools/benchmarks/vector_stores.py --page 100000.json 1000000.json
+    python tools/benchmarks/vector_stores.py --page docs/research/vector-stores.json
 
 Stores: `flat` (the vectors of an index, all compared: the default of a folder), `int8` (the same with a byte for each
 number, and the best 200 compared exactly), `chroma` (the option of a folder), and `lancedb`, `usearch`, `hnswlib`,
@@ -428,10 +428,10 @@ def exact_lists(vectors: Any, asked: Any) -> list[list[list[int]]]:
 
 
 def page(files: list[Path]) -> str:
-    """Tables of what was measured."""
+    """Tables of what was measured, each file of one size or a list of several."""
     lines = []
-    for file in files:
-        told = json.loads(file.read_text())
+    read = (json.loads(file.read_text()) for file in files)
+    for told in (one for each in read for one in (each if isinstance(each, list) else [each])):
         lines += [f"**{told['vectors']:,} vectors** of {WIDTH} numbers, {told['data']}.", ""]
         lines += [
             "| store | built, s | a question, ms | within a filter, ms | recall | 100 added, s | 100 deleted, s | MB |",
