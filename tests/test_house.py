@@ -47,7 +47,7 @@ INSIDE = {
         "words", "entity_graph", "rules", "building", "storage", "synonyms", "records", "deltas", "index", "settings",
         "covering", "relevance", "linking", "facts", "fact_filter", "resets", "scoring", "documents", "trust",
         "clauses", "listed", "paths", "restricting", "walker", "source", "flat", "clusters", "experimental", "models",
-        "summaries", "chunk_graph", "embedded", "document_table", "corpus", "chroma",
+        "summaries", "chunk_graph", "embedded", "document_table", "reembedding", "corpus", "chroma",
     ],
     "neo4j": [
         "errors", "transactions", "connection", "schema", "records", "gds", "reading", "writing", "edge_cache",

@@ -394,6 +394,8 @@ class KeptDocuments(KeptPassages):
     def reembed(self, embeddings: Embeddings, *, progress: bool | None = True) -> None:
         """Embed every document anew, by another model, whose vectors may have another length.
 
+        In a folder, a call that was cut short goes on where it stopped.
+
         Parameters
         ----------
         embeddings : Embeddings
@@ -408,10 +410,11 @@ class KeptDocuments(KeptPassages):
             If the folder refuses the new vectors. The old vectors and the old model stay then.
         """
         corpus = self._changing()
-        model = model_of(embeddings)
-        self._reembed(
-            corpus, model, lambda records: embedded(embeddings, [one.text for one in records], progress), embeddings
-        )
+
+        def vectors(records: Sequence[phasegraph.graph.PassageRecord]) -> Any:
+            return embedded(embeddings, [one.text for one in records], False)
+
+        self._reembed(corpus, model_of(embeddings), vectors, embeddings, progress)
 
     async def areembed(self, embeddings: Embeddings, **options: Any) -> None:
         """As :meth:`reembed`, without blocking the event loop."""

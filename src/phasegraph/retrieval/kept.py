@@ -254,13 +254,13 @@ class KeptPassages:
             )
         corpus.check_model()
 
-    def _reembed(self, corpus: Any, model: Any, embedded: Callable[[Sequence[Any]], Any], given: Any) -> None:
+    def _reembed(
+        self, corpus: Any, model: Any, embedded: Callable[[Sequence[Any]], Any], given: Any, progress: bool | None
+    ) -> None:
         """Embed all passages anew; `embedded` makes the vectors of records, `given` is the framework's own model."""
         if model is None:
             raise InvalidInputError("reembed() needs an embedding model; got None")
-        records = list(corpus.index.records.values())
-        corpus.check_renewable()
-        corpus.reembed(model, embedded(records))
+        corpus.embed_anew(model, embedded, progress)
         self._embeds = given
         self._remodelled(given)
         self._changed(corpus)

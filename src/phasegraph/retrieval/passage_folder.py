@@ -134,13 +134,13 @@ class PassageFolder(KeptPassages):
         return self._synced(self._contents(passages), full=True, stays=stays, progress=progress)
 
     def reembed(self, model: EmbeddingModel, *, progress: bool = True) -> None:
-        """Embed every passage anew, by another model, whose vectors may have another length; all or nothing."""
+        """Embed every passage anew, by another model, whose vectors may have another length; all or nothing.
+
+        A call that was cut short goes on where it stopped.
+        """
         self._check_own()
 
-        def vectors(records: Sequence[Any]) -> Float32Array:
-            return _batched(model, records, progress)
-
-        self._reembed(self._changing(), model, vectors, model)
+        self._reembed(self._changing(), model, model.passages, model, progress)
 
     def _check_own(self) -> None:
         made_for = self._corpus.settings.get("framework")

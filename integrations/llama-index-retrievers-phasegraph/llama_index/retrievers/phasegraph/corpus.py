@@ -404,6 +404,8 @@ class KeptNodes(KeptPassages):
     def reembed(self, embed_model: BaseEmbedding, *, progress: bool = True) -> None:
         """Embed every node anew, by another model, whose vectors may have another length.
 
+        In a folder, a call that was cut short goes on where it stopped.
+
         Parameters
         ----------
         embed_model : BaseEmbedding
@@ -420,9 +422,9 @@ class KeptNodes(KeptPassages):
         corpus = self._changing()
 
         def vectors(records: Sequence[phasegraph.graph.PassageRecord]) -> Any:
-            return embedded(embed_model, {one.id: node_of(one) for one in records}, progress)
+            return embedded(embed_model, {one.id: node_of(one) for one in records}, False)
 
-        self._reembed(corpus, model_of(embed_model), vectors, embed_model)
+        self._reembed(corpus, model_of(embed_model), vectors, embed_model, progress)
 
     async def areembed(self, embed_model: BaseEmbedding, **options: Any) -> None:
         """As :meth:`reembed`, without blocking the event loop."""
