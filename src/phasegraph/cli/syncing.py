@@ -46,14 +46,15 @@ class FileSync:
         A file, a folder or an archive.
     out : path
         The folder of passages; made at the first sync if it is missing or empty.
-    embedder : str, optional
-        Name of the embedding model.
+    embedder : str or EmbeddingModel, optional
+        The embedding model, or its name.
     tokenizer : str, optional
         For a folder that is made.
     """
 
-    def __init__(self, corpus: Path, out: Path, embedder: str | None, tokenizer: str | None) -> None:
-        self._reader, self.out, self._model = FolderReader(corpus, [out]), out, model_named(embedder)
+    def __init__(self, corpus: Path, out: Path, embedder: str | EmbeddingModel | None, tokenizer: str | None) -> None:
+        self._reader, self.out = FolderReader(corpus, [out]), out
+        self._model = embedder if isinstance(embedder, EmbeddingModel) else model_named(embedder)
         self._tokenizer, self._skipped = tokenizer, ""
         self._folder: PassageFolder | None = None
         if tokenizer is not None:
