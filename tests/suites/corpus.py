@@ -370,16 +370,16 @@ class CorpusSuite:
     def test_triples_handed_over_survive(self, tmp_path: Path) -> None:
         path = tmp_path / "corpus"
         retriever = self.made(
-            self.documents(range(3)), path, extractions={"d0": [("Ada Lovelace", "admired", "Mary Somerville")]}
+            self.documents(range(3)), path, triples={"d0": [("Ada Lovelace", "admired", "Mary Somerville")]}
         )
         more = {"d3": [("Mary Somerville", "taught", "Ada Lovelace")]}
         self._add_with(retriever, self.documents([3]), more)
         graph = self.opened(path)._corpus.index.graph
         assert graph.facts[graph.entity_rows["ada lovelace"], graph.entity_rows["mary somerville"]] == 2
 
-    def _add_with(self, retriever: Any, documents: Sequence[Any], extractions: Any) -> None:
+    def _add_with(self, retriever: Any, documents: Sequence[Any], triples: Any) -> None:
         add = getattr(retriever, "add_documents", None) or retriever.add_nodes
-        add(documents, extractions=extractions)
+        add(documents, triples=triples)
 
     def test_a_pipeline_saved_into_the_folder_is_taken_when_it_is_opened(self, tmp_path: Path) -> None:
         path = tmp_path / "corpus"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -213,7 +213,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         embeddings: Embeddings,
         *,
         path: str | os.PathLike[str] | None = None,
-        extractions: Iterable[phasegraph.graph.Extraction] | Mapping[str, Sequence[tuple[str, str, str]]] | None = None,
+        triples: phasegraph.graph.Triples | None = None,
         known_names: Iterable[str] = (),
         tokenizer: Any = "english",
         title_key: str = "title",
@@ -233,7 +233,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
             A folder, new or empty, to keep everything in: graph and words memory-mapped, vectors in Chroma
             (``phasegraph[folder]``). :meth:`load` opens it again. Without, all is in memory, and
             vectors are compared exactly.
-        extractions, known_names, tokenizer, title_key, source_key
+        triples, known_names, tokenizer, title_key, source_key
             As for :meth:`EntityGraphRetriever.from_documents`.
         progress : bool, default True
             Show bars for many documents, where standard error is a terminal and tqdm is installed.
@@ -259,7 +259,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         >>> sorted(document.id for document in retriever.invoke("Who met Bo?"))
         ['a', 'c']
         """
-        how = Indexing(extractions, known_names, tokenizer, title_key, source_key, progress)
+        how = Indexing(triples, known_names, tokenizer, title_key, source_key, progress)
         return cls._of_passages(documents, embeddings, how, path, fields)
 
     @classmethod
@@ -296,7 +296,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         cls,
         vectorstore: VectorStore,
         *,
-        extractions: Iterable[phasegraph.graph.Extraction] | Mapping[str, Sequence[tuple[str, str, str]]] | None = None,
+        triples: phasegraph.graph.Triples | None = None,
         known_names: Iterable[str] = (),
         tokenizer: Any = "english",
         title_key: str = "title",
@@ -311,7 +311,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         vectorstore : Chroma, FAISS, InMemoryVectorStore, LanceDB, PGVector or QdrantVectorStore
             Its texts, metadata and vectors are read once, none is embedded again. :meth:`add_documents` and
             :meth:`delete` change it too; it embeds by itself what is added.
-        extractions, known_names, tokenizer, title_key, source_key, progress, **fields
+        triples, known_names, tokenizer, title_key, source_key, progress, **fields
             As for :meth:`from_documents`. ``retriever.graph.save(folder)`` keeps the graph; the constructor puts
             ``EntityGraphRetriever.load(folder)`` beside the store again.
 
@@ -324,7 +324,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
 
         check_kind("vectorstore", vectorstore, VectorStore)
         held, vectors = contents_of(vectorstore)
-        how = Indexing(extractions, known_names, tokenizer, title_key, source_key, progress)
+        how = Indexing(triples, known_names, tokenizer, title_key, source_key, progress)
         embeddings, store = vectorstore.embeddings, StoreVectors(vectorstore)
         corpus = build_corpus(DOCUMENTS, held, embeddings, how, vectors=vectors, store=store)
         return cls._over(corpus, embeddings, fields, vectorstore)

@@ -18,6 +18,7 @@ PARAMETERS: Mapping[str, str] = MappingProxyType(
         "require_filter": "required_filter_key",
         "metadata_key": "evidence_key",
         "gazetteer": "known_names",
+        "extractions": "triples",
     }
 )
 """Parameters of the retrievers and of what they take, by their old names."""

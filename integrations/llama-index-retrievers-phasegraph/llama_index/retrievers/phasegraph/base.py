@@ -220,7 +220,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         embed_model: BaseEmbedding,
         *,
         path: str | os.PathLike[str] | None = None,
-        extractions: Iterable[phasegraph.graph.Extraction] | Mapping[str, Sequence[tuple[str, str, str]]] | None = None,
+        triples: phasegraph.graph.Triples | None = None,
         known_names: Iterable[str] = (),
         tokenizer: Any = "english",
         title_key: str = "title",
@@ -239,7 +239,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
             A folder, new or empty, to keep everything in: graph and words memory-mapped, vectors in Chroma
             (``phasegraph[folder]``). :meth:`load` opens it again. Without, all is
             in memory, and vectors are compared exactly.
-        extractions, known_names, tokenizer, title_key, source_key
+        triples, known_names, tokenizer, title_key, source_key
             As for :meth:`EntityGraphRetriever.from_nodes`.
         progress : bool, default True
             Show bars for many nodes, where standard error is a terminal.
@@ -266,7 +266,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         >>> sorted(hit.node_id for hit in retriever.retrieve("Who met Bo?"))
         ['a', 'c']
         """
-        how = Indexing(extractions, known_names, tokenizer, title_key, source_key, progress)
+        how = Indexing(triples, known_names, tokenizer, title_key, source_key, progress)
         return cls._of_passages(nodes, embed_model, how, path, fields, {**fields, "filters": None})
 
     @classmethod
@@ -303,7 +303,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         cls,
         index: VectorStoreIndex,
         *,
-        extractions: Iterable[phasegraph.graph.Extraction] | Mapping[str, Sequence[tuple[str, str, str]]] | None = None,
+        triples: phasegraph.graph.Triples | None = None,
         known_names: Iterable[str] = (),
         tokenizer: Any = "english",
         title_key: str = "title",
@@ -318,7 +318,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         index : VectorStoreIndex
             Its nodes are read once from its docstore, or from a vector store that holds texts; none is embedded again.
             :meth:`add_nodes` and :meth:`delete` change it too; it embeds by itself what is added.
-        extractions, known_names, tokenizer, title_key, source_key, progress, **fields
+        triples, known_names, tokenizer, title_key, source_key, progress, **fields
             As for :meth:`from_nodes`. ``retriever.graph.save(folder)`` keeps the graph; the constructor puts
             ``EntityGraphRetriever.load(folder)`` beside the index again.
 
@@ -330,7 +330,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         if not isinstance(index, VectorStoreIndex):
             raise InvalidTypeError(f"index must be a VectorStoreIndex; got {type(index).__name__}")
         held, vectors = contents_of(index)
-        how = Indexing(extractions, known_names, tokenizer, title_key, source_key, progress)
+        how = Indexing(triples, known_names, tokenizer, title_key, source_key, progress)
         embed_model, store = index._embed_model, IndexVectors(index)
         corpus = build_corpus(NODES, held, embed_model, how, vectors=vectors, store=store)
         return cls._over(corpus, embed_model, fields, index)
