@@ -315,7 +315,7 @@ def test_the_design_records_pipeline_can_be_saved_evaluated_and_explained(folder
     assert main(["explain", str(folder), "q0", *command]) == 0
     captured = capsys.readouterr()
     state = json.loads(captured.out)
-    assert {one["source"] for one in state["passages"][0]["sources"]} == {"exact_match", "graph", "lexical", "vector"}
+    assert {one["source"] for one in state["passages"][0]["sources"]} == {"exact_match", "graph", "bm25", "vector"}
     assert {one["prior"] for one in state["priors"]} == {"exact_match", "unit"}
     assert all(one["prior"] == 1.0 and one["bonus"] == 0.0 for one in state["passages"])
     assert "prior unit: 0 candidates hold the field 'importance'" in captured.err

@@ -22,15 +22,15 @@ from phasegraph.fusion.pipeline import PIPELINE_NAMES
 
 VECTOR = Ranking("vector", ["a", "b", "c", "d", "e"], [0.62, 0.55, 0.41, 0.40, 0.12])
 GRAPH = Ranking("graph", ["c", "f", "b", "g"], [0.31, 0.02, 0.004, 0.001])
-LEXICAL = Ranking("lexical", ["b", "h"], [7.0, 3.5])
+LEXICAL = Ranking("bm25", ["b", "h"], [7.0, 3.5])
 
 
 @pytest.mark.parametrize("name", PIPELINE_NAMES)
 def test_every_preset_and_rule_answers_by_its_name_and_survives_its_state(name: str) -> None:
-    weights = None if name in FUSION_RULES or "phasegraph" not in name else {"vector": 0.7, "graph": 0.3, "lexical": 0}
+    weights = None if name in FUSION_RULES or "phasegraph" not in name else {"vector": 0.7, "graph": 0.3, "bm25": 0}
     pipeline = FusionPipeline.named(name, weights)
     if name in ("adr", "convex"):
-        pipeline = FusionPipeline.named(name, {"vector": 1.0, "graph": 0.5, "lexical": 0.5})
+        pipeline = FusionPipeline.named(name, {"vector": 1.0, "graph": 0.5, "bm25": 0.5})
     result = pipeline.decide([VECTOR, GRAPH, LEXICAL], k=9)
     assert len(result) >= 7
     assert [one.status for one in result.reports if one.source != "exact_match"] == ["ok"] * 3
@@ -74,7 +74,7 @@ def test_convex_is_tm2c2_with_the_infimum_of_every_source() -> None:
     value = dict(zip(found.ids, found.fused.tolist(), strict=True))
     assert value["b"] == pytest.approx(0.8 * 1.55 / 1.62 + 0.2)
     assert value["h"] == pytest.approx(0.2 * 0.5)
-    other = FusionPipeline.convex({"vector": 0.8, "lexical": 0.2}, infima={"vector": 0.0}).decide([VECTOR, LEXICAL])
+    other = FusionPipeline.convex({"vector": 0.8, "bm25": 0.2}, infima={"vector": 0.0}).decide([VECTOR, LEXICAL])
     assert dict(zip(other.ids, other.fused.tolist(), strict=True))["b"] == pytest.approx(0.8 * 0.55 / 0.62 + 0.2)
     with pytest.raises(InvalidInputError, match="infima must name sources"):
         FusionPipeline.convex(infima={"bm25": 0.0})

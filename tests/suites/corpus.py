@@ -133,7 +133,7 @@ class CorpusSuite:
     def test_one_call_makes_a_retriever_of_vectors_graph_and_words(self, place: Path | None) -> None:
         retriever = self.made(self.documents(range(12)), place)
         result = retriever.explain(QUESTIONS[0])
-        assert {one.source for one in result.reports if one.status == "ok"} == {"vector", "graph", "lexical"}
+        assert {one.source for one in result.reports if one.status == "ok"} == {"vector", "graph", "bm25"}
         assert result.ids[0] in {name for name, _, _ in self.ask(retriever, QUESTIONS[0])}
         for name, text, metadata in self.ask(retriever, QUESTIONS[0]):
             assert text == story(int(name[1:]))[1]

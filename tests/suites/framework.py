@@ -447,7 +447,7 @@ class FrameworkSuite:
 
     def test_calibrate_fits_every_scored_source_and_saving_keeps_it(self, tmp_path: Path) -> None:
         store, file = self.store(), tmp_path / "fitted.json"
-        ranked = {"lexical": self.listed({"p0": None, "p1": None})}
+        ranked = {"bm25": self.listed({"p0": None, "p1": None})}
         spec = SourceSpec(retriever=store, fields=HitFields(size=9))
         retriever = self.retriever(vector=spec, retrievers=ranked, k=4, **self.shown)
         with pytest.raises(DegradedError, match="list alone"):
@@ -502,9 +502,9 @@ class FrameworkSuite:
     def test_sources_that_agree_less_than_when_calibrated_are_warned_about(self) -> None:
         names = ["p0", "p1", "p2", "p3"]
         other = self.listed(lambda: self.pairs(**{name: 1.0 - i / 10 for i, name in enumerate(names)}))
-        retriever = self.retriever(vector=self.store(), retrievers={"lexical": other}, fetch_k=4)
+        retriever = self.retriever(vector=self.store(), retrievers={"bm25": other}, fetch_k=4)
         retriever.calibrate(QUERIES)
-        assert retriever.fitted_pipeline.min_agreement[("lexical", "vector")] == 1.0
+        assert retriever.fitted_pipeline.min_agreement[("bm25", "vector")] == 1.0
         assert retriever.explain("who?").warnings == ()
         names[1:] = ["p8", "p7", "p6"]
         assert "agree on less than in 95 %" in retriever.explain("who?").warnings[0]
@@ -899,8 +899,8 @@ class FrameworkSuite:
             self.retriever(**{"vector": nothing, **given})
 
     def test_sources_that_depend_on_none_or_on_one_another_are_errors(self) -> None:
-        with pytest.raises(InvalidInputError, match="lexical"):
-            self.retriever(vector=SourceSpec(retriever=nothing, depends_on=["lexical"]))
+        with pytest.raises(InvalidInputError, match="bm25"):
+            self.retriever(vector=SourceSpec(retriever=nothing, depends_on=["bm25"]))
         two = {"vector": "graph", "graph": "vector"}
         with pytest.raises(InvalidInputError, match="circle"):
             self.retriever(**{one: SourceSpec(retriever=nothing, depends_on=[other]) for one, other in two.items()})

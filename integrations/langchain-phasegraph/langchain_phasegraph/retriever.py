@@ -135,13 +135,13 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
     Examples
     --------
     >>> from langchain_core.documents import Document
-    >>> def lexical(query):
+    >>> def bm25(query):
     ...     return [
     ...         (Document("Paris", id="p"), 7.1),
     ...         (Document("Rome", id="r"), 6.0),
     ...         (Document("Oslo", id="o"), 1.0),
     ...     ]
-    >>> retriever = PhaseGraphRetriever(retrievers={"lexical": lexical}, k=2)
+    >>> retriever = PhaseGraphRetriever(retrievers={"bm25": lexical}, k=2)
     >>> [document.id for document in retriever.invoke("Which city?")]
     ['p', 'r']
     """
@@ -238,7 +238,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         progress : bool, default True
             Show bars for many documents, where standard error is a terminal and tqdm is installed.
         **fields
-            The other fields of the retriever; `retriever.retrievers` beside ``lexical``.
+            The other fields of the retriever; `retriever.retrievers` beside ``bm25``.
 
         Raises
         ------

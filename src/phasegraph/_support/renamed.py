@@ -22,6 +22,8 @@ PARAMETERS: Mapping[str, str] = MappingProxyType(
     }
 )
 """Parameters of the retrievers and of what they take, by their old names."""
+SOURCES: Mapping[str, str] = MappingProxyType({"lexical": "bm25"})
+"""Sources that are made by name, by their old names."""
 _OURS = ("phasegraph", "langchain_phasegraph", "llama_index.retrievers.phasegraph")
 _BETWEEN = ("pydantic", "langchain_core", "dataclasses", "functools", "typer", "click")
 """Packages whose frames stand between a caller and the library."""
@@ -72,6 +74,23 @@ def renamed_arguments(given: Mapping[str, Any], known: Collection[str]) -> dict[
             raise InvalidInputError(f"{name}= and {new}= are the same parameter: give {new}= alone")
         warn_of_old_name(f"{name}=", f"{new}=")
         found[new] = value
+    return found
+
+
+def renamed_sources(mentioned: Collection[str], names: Collection[str]) -> dict[str, str]:
+    """What to call the sources that somebody mentions, so that they are among the `names` of sources; with a warning.
+
+    A source may have the new name and be mentioned by the old one, or the other way round.
+
+    >>> renamed_sources(["bm25", "vector"], ["bm25", "vector"])
+    {}
+    """
+    found = {}
+    for old, new in SOURCES.items():
+        for name, other in ((old, new), (new, old)):
+            if name in mentioned and name not in names and other in names and other not in mentioned:
+                warn_of_old_name(f"source {old!r}", repr(new))
+                found[name] = other
     return found
 
 

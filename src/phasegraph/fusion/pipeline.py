@@ -19,6 +19,7 @@ from phasegraph.fusion.context import Context
 from phasegraph.fusion.decide import Shortlist, make_shortlist
 from phasegraph.fusion.exact_match import ExactMatchBonus
 from phasegraph.fusion.priors import UnitPrior
+from phasegraph.fusion.renamed_sources import with_new_source_names
 from phasegraph.fusion.settings import PARTS, FusionSettings, check_weights_mapping
 from phasegraph.fusion.stored_priors import prior_from_dict
 from phasegraph.ranking import Ranking
@@ -34,9 +35,9 @@ _PAPER: Mapping[str, tuple[float, int | None, PoolCapMode]] = {
     "legacy": (0.4, 50, "unique_only"),
 }
 
-_ADR_WEIGHTS = MappingProxyType({"lexical": 1.0, "vector": 1.0, "graph": 0.35})
+_ADR_WEIGHTS = MappingProxyType({"bm25": 1.0, "vector": 1.0, "graph": 0.35})
 
-_CONVEX_WEIGHTS = MappingProxyType({"vector": 0.8, "lexical": 0.2})
+_CONVEX_WEIGHTS = MappingProxyType({"vector": 0.8, "bm25": 0.2})
 
 PLAIN_FIELDS = ("pool_cap_mode", "rule", "weighting", "consensus_bonus", "consensus_bounded", "k", "strict")
 
@@ -191,7 +192,7 @@ class FusionPipeline(FusionSettings):
         Parameters
         ----------
         weights : mapping of str to float, optional
-            Default ``lexical`` 1, ``vector`` 1, ``graph`` .35; sources that are not there do no harm.
+            Default ``bm25`` 1, ``vector`` 1, ``graph`` .35; sources that are not there do no harm.
         rank_constant : float, default 60
             > 0.
         exact_match : float, default 1
@@ -219,7 +220,7 @@ class FusionPipeline(FusionSettings):
         Parameters
         ----------
         weights : mapping of str to float, optional
-            Default ``vector`` .8, ``lexical`` .2; tune them.
+            Default ``vector`` .8, ``bm25`` .2; tune them.
         infima : mapping of str to float, optional
             The lowest score that each source's scorer can give. Default: -1 (a cosine) for ``vector``, 0 (BM25, a
             walk's mass) for any other.
@@ -239,7 +240,7 @@ class FusionPipeline(FusionSettings):
 
         Examples
         --------
-        >>> lists = [Ranking("vector", ["x", "y"], [0.8, 0.2]), Ranking("lexical", ["y"], [9.0])]
+        >>> lists = [Ranking("vector", ["x", "y"], [0.8, 0.2]), Ranking("bm25", ["y"], [9.0])]
         >>> found = FusionPipeline.convex().decide(lists)
         >>> found.ids, found.fused.round(4)
         (('x', 'y'), array([0.8   , 0.7333]))
@@ -349,7 +350,8 @@ class FusionPipeline(FusionSettings):
         -------
         Shortlist
         """
-        return make_shortlist(self, rankings, context, reports=reports, k=k)
+        pipeline = with_new_source_names(self, [one.source for one in rankings])
+        return make_shortlist(pipeline, rankings, context, reports=reports, k=k)
 
     def to_dict(self) -> dict[str, object]:
         """JSON-ready state."""

@@ -56,7 +56,7 @@ class LexicalSource(_FlatSource):
     ----------
     graph : EntityGraph
         With words (``lexical``).
-    name : str, default "lexical"
+    name : str, default "bm25"
 
     Notes
     -----
@@ -72,7 +72,7 @@ class LexicalSource(_FlatSource):
     ('b',)
     """
 
-    name: str = "lexical"
+    name: str = "bm25"
 
     def __post_init__(self) -> None:
         if self.graph.view.lexical is None:

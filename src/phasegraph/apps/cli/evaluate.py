@@ -44,6 +44,7 @@ from phasegraph.evaluation.datasets import Dataset, check_disjoint, load_dataset
 from phasegraph.evaluation.experiment import (
     NAMED_SYSTEMS,
     OWN_SYSTEMS,
+    THREE,
     TWO,
     Answer,
     Answers,
@@ -73,6 +74,7 @@ from phasegraph.evaluation.significance import p_text
 from phasegraph.evaluation.source_runs import DEFAULT_LIMIT, ExperimentInput, graph_of, search_sources
 from phasegraph.evaluation.tuning import calibrated_pipeline
 from phasegraph.fusion.pipeline import FusionPipeline
+from phasegraph.fusion.renamed_sources import with_new_source_names
 from phasegraph.lexical import tokenizer_of
 from phasegraph.ranking import Ranking
 from phasegraph.sources.protocol import one_line
@@ -429,7 +431,7 @@ def added_systems(
     """The systems ``tuned`` (a saved pipeline) and ``calibrated`` (a folder to fit on), if given."""
     found: dict[str, System] = {}
     if pipeline is not None:
-        tuned = FusionPipeline.load(pipeline)
+        tuned = with_new_source_names(FusionPipeline.load(pipeline), THREE)
         named = TWO if tuned.weights is None else tuple(tuned.weights)
         found["tuned"] = pipeline_system("tuned", tuned, named, "from a file", ours=True)
     if calibrate_on is not None:

@@ -22,6 +22,7 @@ from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.evaluation.datasets import Query
 from phasegraph.fusion.context import Context
 from phasegraph.fusion.pipeline import KIND, VERSION, FusionPipeline
+from phasegraph.fusion.renamed_sources import with_new_source_names
 from phasegraph.graph.flat import LexicalSource, VectorSource
 from phasegraph.graph.index.graph_index import GraphIndex
 from phasegraph.graph.walk.source import GraphSource
@@ -63,7 +64,7 @@ class Inspector:
     Parameters
     ----------
     index : GraphIndex
-        Its sources are ``graph``, ``lexical`` if it has an index of words, and ``vector`` if there is an `embedder`.
+        Its sources are ``graph``, ``bm25`` if it has an index of words, and ``vector`` if there is an `embedder`.
     name : str
         Title of the page.
     embedder : callable, optional
@@ -103,11 +104,12 @@ class Inspector:
         self.index, self.name, self.judged, self.questions = index, name, tuple(judged), tuple(questions)
         self.sources: dict[str, Any] = {"graph": GraphSource(graph, embedder=once).prepare()}
         if graph.lexical is not None:
-            self.sources["lexical"] = LexicalSource(graph)
+            self.sources["bm25"] = LexicalSource(graph)
         if once is not None:
             self.sources["vector"] = VectorSource(graph, embedder=once)
         own = FusionPipeline() if pipeline is None else pipeline
-        named = {OWN: own} | ({} if compared is None else {OTHER: compared})
+        given = {OWN: own} | ({} if compared is None else {OTHER: compared})
+        named = {name: with_new_source_names(one, self.sources) for name, one in given.items()}
         for one in named.values():
             self._check(one)
         self.pipelines = named | {
@@ -309,7 +311,7 @@ class Inspector:
             path = getattr(steps, "path", ())
             state["walk"] = [[one.kind, one.name] for one in path] if row is not None else []
         if row is None:
-            why = {"lexical": "the passage has no word of the question", "graph": "the walk does not reach it"}
+            why = {"bm25": "the passage has no word of the question", "graph": "the walk does not reach it"}
             return state | {"said": why.get(source, whole.reason or "the source does not rank it")}
         state |= {"rank": row + 1, "score": float(whole.scores[row])}
         if state["listed"]:

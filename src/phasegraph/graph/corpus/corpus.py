@@ -502,7 +502,7 @@ def opened(folder: Path) -> GraphIndex | ChunkGraph:
     )
 
 
-Part = Literal["graph", "lexical", "vector"]
+Part = Literal["graph", "bm25", "vector"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -578,9 +578,9 @@ class Corpus:
         return self.state.graph
 
     @property
-    def lexical(self) -> LexicalSource:
+    def bm25(self) -> LexicalSource:
         """Its passages by words."""
-        found: LexicalSource = self.in_state(self.state, "lexical")
+        found: LexicalSource = self.in_state(self.state, "bm25")
         return found
 
     @property
@@ -593,7 +593,7 @@ class Corpus:
         """A source over the passages of one state."""
         if name == "graph":
             return state.graph
-        if name == "lexical":
+        if name == "bm25":
             return LexicalSource(state.index.graph)
         nearest = getattr(state.store, "nearest", None)
         return VectorSource(state.index.graph, embedder=state.embedder, nearest=nearest)

@@ -147,9 +147,9 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
     Examples
     --------
     >>> from llama_index.core.schema import TextNode
-    >>> def lexical(query):
+    >>> def bm25(query):
     ...     return [(TextNode(id_=name, text=name), score) for name, score in (("p", 7.1), ("r", 6.0), ("o", 1.0))]
-    >>> retriever = CalibratedFusionRetriever(retrievers={"lexical": lexical}, similarity_top_k=2)
+    >>> retriever = CalibratedFusionRetriever(retrievers={"bm25": lexical}, similarity_top_k=2)
     >>> [node.node_id for node in retriever.retrieve("Which city?")]
     ['p', 'r']
     """
@@ -244,7 +244,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         progress : bool, default True
             Show bars for many nodes, where standard error is a terminal.
         **fields
-            The other arguments of the retriever; `retrievers` beside ``lexical``.
+            The other arguments of the retriever; `retrievers` beside ``bm25``.
 
         Raises
         ------
