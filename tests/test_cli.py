@@ -22,7 +22,7 @@ from phasegraph.fusion.pipeline import PIPELINE_NAMES, FusionPipeline
 from phasegraph.fusion.priors import UnitPrior
 
 BUNDLED = Path(__file__).parents[1] / "data" / "musique-openie"
-QUICK = "vector,graph,rrf,phasegraph,default"
+QUICK = "vector,graph,rrf,paper,default"
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_evaluate_says_how_well_systems_tell_what_the_corpus_answers(folder, man
 def test_the_usual_systems_are_named_as_promised(folder, capsys):
     assert main(["evaluate", str(folder), "--json", "-"]) == 0
     names = set(json.loads(capsys.readouterr().out)["systems"])
-    assert {"vector", "graph", "rrf", "phasegraph", "default", "bm25", "convex", "ensemble"} <= names
+    assert {"vector", "graph", "rrf", "paper", "default", "bm25", "convex", "ensemble"} <= names
     assert {"fusion-reciprocal", "fusion-relative", "fusion-distance", "default-three"} <= names
 
 

@@ -18,6 +18,8 @@ import pytest
 from phasegraph import FusionPipeline, InvalidInputError, InvalidTypeError, Ranking
 from phasegraph._support.renamed import PARAMETERS, accepts_old_names, renamed_options
 from phasegraph.acceptance import AcceptancePolicy, Threshold
+from phasegraph.apps.cli import main
+from phasegraph.fusion.pipeline import PIPELINE_NAMES
 from phasegraph.graph import GraphIndex, build_graph
 from phasegraph.retrieval import FusionEngine, SourceSpec
 
@@ -162,3 +164,29 @@ def test_a_retriever_takes_weights_thresholds_and_a_pipeline_by_the_old_name() -
         assert "bm25" in json.dumps(engine.pipeline.to_dict())
     with pytest.raises(InvalidInputError, match="weights must be among the sources"):
         FusionEngine.of(specs, weights={"lexicon": 1.0, "vector": 1.0})
+
+
+def test_the_papers_preset_answers_to_its_old_name_with_a_warning() -> None:
+    for old, new, made in (
+        ("phasegraph", "paper", FusionPipeline.paper()),
+        ("phasegraph-2wiki", "paper-2wiki", FusionPipeline.paper("2wiki")),
+    ):
+        found, seen = warned(lambda: FusionPipeline.named(old))  # noqa: B023 - called at once
+        assert found == made == FusionPipeline.named(new)
+        assert str(seen[0].message).startswith(f"{old!r} is now called {new!r}")
+        assert old not in PIPELINE_NAMES
+    found, seen = warned(lambda: FusionPipeline.phasegraph("2wiki"))
+    assert found == FusionPipeline.paper("2wiki")
+    assert len(seen) == 1
+
+
+def test_commands_take_the_old_name_of_a_system_and_say_so(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    folder, told = str(ROOT / "data" / "musique-openie"), []
+    for name in ("phasegraph", "paper"):
+        run = tmp_path / f"{name}.json"
+        assert main(["evaluate", folder, "--systems", f"vector,{name}", "--json", str(run)]) == 0
+        told.append(json.loads(run.read_text())["systems"])
+        said = "phasegraph: 'phasegraph' is now called 'paper'; the old name works for one more release\n"
+        assert (said in capsys.readouterr().err) == (name == "phasegraph")
+    assert [list(one) for one in told] == [["vector", "paper"]] * 2
+    assert told[0]["paper"]["LastHop@10"] == told[1]["paper"]["LastHop@10"]

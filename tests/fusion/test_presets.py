@@ -27,7 +27,7 @@ LEXICAL = Ranking("bm25", ["b", "h"], [7.0, 3.5])
 
 @pytest.mark.parametrize("name", PIPELINE_NAMES)
 def test_every_preset_and_rule_answers_by_its_name_and_survives_its_state(name: str) -> None:
-    weights = None if name in FUSION_RULES or "phasegraph" not in name else {"vector": 0.7, "graph": 0.3, "bm25": 0}
+    weights = None if name in FUSION_RULES or "paper" not in name else {"vector": 0.7, "graph": 0.3, "bm25": 0}
     pipeline = FusionPipeline.named(name, weights)
     if name in ("adr", "convex"):
         pipeline = FusionPipeline.named(name, {"vector": 1.0, "graph": 0.5, "bm25": 0.5})
@@ -48,11 +48,11 @@ def test_the_papers_presets() -> None:
     vector = Ranking("vector", [f"g{i:02d}" for i in range(10)], np.arange(10, 0, -1.0))
     hits = {}
     for name in ("musique", "2wiki", "hard-slice", "legacy"):
-        pipeline = FusionPipeline.phasegraph(name)
+        pipeline = FusionPipeline.paper(name)
         hits[name] = (pipeline.weights["vector"], len(pipeline.decide([vector, graph], k=99)))  # type: ignore[index]
     assert hits == {"musique": (0.7, 30), "2wiki": (0.4, 20), "hard-slice": (0.3, 80), "legacy": (0.4, 60)}
     with pytest.raises(InvalidInputError, match="hard-slice"):
-        FusionPipeline.phasegraph("hard")
+        FusionPipeline.paper("hard")
 
 
 def test_the_design_record_s_preset() -> None:

@@ -1168,7 +1168,7 @@ class FrameworkSuite:
         found = self.retriever(
             vector=lambda query: self.pairs(a=0.62, b=0.55, c=0.41, d=0.40, e=0.12),
             graph=lambda query: self.pairs(c=0.31, f=0.02, b=0.004, g=0.001),
-            pipeline=FusionPipeline.phasegraph(),
+            pipeline=FusionPipeline.paper(),
         ).explain("q")
         assert found.ids[:3] == ("a", "c", "b")
         assert found.fused[:3].round(6).tolist() == [0.393196, 0.28426, 0.217723]

@@ -107,7 +107,7 @@ def _own() -> dict[str, System]:
         "hipporag2": "HippoRAG 2's walk alone, without a model's filter",
         "semflow": "SemFlowRAG's walk alone, without a model's filter",
     }
-    rrf, paper, design = FusionPipeline.reciprocal_rank, FusionPipeline.phasegraph, {"vector": 1.0, "graph": 0.35}
+    rrf, paper, design = FusionPipeline.reciprocal_rank, FusionPipeline.paper, {"vector": 1.0, "graph": 0.35}
     relative = FusionPipeline.named("comb_sum")
     of_words = {
         "rrf-words": (rrf(), "RRF of vectors and BM25, no walk: EnsembleRetriever as most people use it"),
@@ -122,8 +122,8 @@ def _own() -> dict[str, System]:
         ),
         "convex-equal": (FusionPipeline.convex({"vector": 0.5, "graph": 0.5}), "the same, equal weights"),
         "min-max-sum": (relative, "scores from each list's least to its best, added"),
-        "phasegraph": (paper(), "percentile ranks, the paper's: vector .7, graph capped at 30"),
-        "phasegraph-2wiki": (paper("2wiki"), "percentile ranks, the paper's for 2Wiki: vector .4, graph capped at 20"),
+        "paper": (paper(), "percentile ranks, the paper's: vector .7, graph capped at 30"),
+        "paper-2wiki": (paper("2wiki"), "percentile ranks, the paper's for 2Wiki: vector .4, graph capped at 20"),
         "default": (FusionPipeline(), "ours: calibrated scores, weights by agreement, nothing fitted"),
     }
     of_three = {

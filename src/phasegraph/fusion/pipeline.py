@@ -8,6 +8,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from phasegraph._support.frozen import by_fields
+from phasegraph._support.renamed import new_system, warn_of_old_name
 from phasegraph._support.serialization import read_document, write_document
 from phasegraph._support.validation import check_choice, check_mapping
 from phasegraph.acceptance.confidence import ConfidenceModel
@@ -98,7 +99,7 @@ class FusionPipeline(FusionSettings):
     --------
     >>> vector = Ranking("vector", ["a", "b", "c", "d", "e"], [0.62, 0.55, 0.41, 0.40, 0.12])
     >>> graph = Ranking("graph", ["c", "f", "b", "g"], [0.31, 0.02, 0.004, 0.001])
-    >>> result = FusionPipeline.phasegraph().decide([vector, graph])
+    >>> result = FusionPipeline.paper().decide([vector, graph])
     >>> result.ids[:3], result.fused[:3].round(6).tolist()
     (('a', 'c', 'b'), [0.393196, 0.28426, 0.217723])
     """
@@ -107,7 +108,7 @@ class FusionPipeline(FusionSettings):
     __reduce__ = by_fields
 
     @classmethod
-    def phasegraph(cls, configuration: str = "musique", /) -> FusionPipeline:
+    def paper(cls, configuration: str = "musique", /) -> FusionPipeline:
         """Build the paper's pipeline: percentile ranks, Boltzmann rule, no bonus.
 
         Parameters
@@ -145,6 +146,12 @@ class FusionPipeline(FusionSettings):
             rule="boltzmann",
             weights={"vector": vector_weight, "graph": 1.0 - vector_weight},
         )
+
+    @classmethod
+    def phasegraph(cls, configuration: str = "musique", /) -> FusionPipeline:
+        """Build the paper's pipeline, by the old name of :meth:`paper`."""
+        warn_of_old_name("FusionPipeline.phasegraph", "FusionPipeline.paper")
+        return cls.paper(configuration)
 
     @classmethod
     def reciprocal_rank(
@@ -260,9 +267,9 @@ class FusionPipeline(FusionSettings):
         Parameters
         ----------
         name : str
-            ``default``, ``reciprocal_rank``, ``adr``, ``convex``, ``min-max-sum``, ``z-score-sum``, ``phasegraph``,
-            ``phasegraph-2wiki``, ``phasegraph-hard-slice``, ``phasegraph-legacy`` or a name in ``FUSION_RULES``: a
-            rule with the calibrator that it expects. ``tsallis`` deforms the list of the source named ``graph`` alone,
+            ``default``, ``reciprocal_rank``, ``adr``, ``convex``, ``min-max-sum``, ``z-score-sum``, ``paper``,
+            ``paper-2wiki``, ``paper-hard-slice``, ``paper-legacy`` or a name in ``FUSION_RULES``: a rule with the
+            calibrator that it expects. ``tsallis`` deforms the list of the source named ``graph`` alone,
             as its paper does.
         weights : mapping of str to float, optional
             By source name, in place of the preset's own; rules have equal ones.
@@ -281,6 +288,7 @@ class FusionPipeline(FusionSettings):
         >>> FusionPipeline.named("comb_mnz").calibrator
         ListCalibrator(name='min_max', options=mappingproxy({}))
         """
+        name = new_system(name) if isinstance(name, str) else name
         check_choice("the name of a preset or a rule", name, PIPELINE_NAMES)
         if name in _PRESETS:
             made = _PRESETS[name](cls)
@@ -398,10 +406,10 @@ _PRESETS: Mapping[str, Callable[[type[FusionPipeline]], FusionPipeline]] = Mappi
         "adr": lambda kind: kind.adr(),
         "min-max-sum": lambda kind: kind.named("comb_sum"),
         "z-score-sum": lambda kind: replace(kind.named("comb_sum"), calibrator=ListCalibrator("z_score")),
-        "phasegraph": lambda kind: kind.phasegraph(),
-        "phasegraph-2wiki": lambda kind: kind.phasegraph("2wiki"),
-        "phasegraph-hard-slice": lambda kind: kind.phasegraph("hard-slice"),
-        "phasegraph-legacy": lambda kind: kind.phasegraph("legacy"),
+        "paper": lambda kind: kind.paper(),
+        "paper-2wiki": lambda kind: kind.paper("2wiki"),
+        "paper-hard-slice": lambda kind: kind.paper("hard-slice"),
+        "paper-legacy": lambda kind: kind.paper("legacy"),
         "tsallis": lambda kind: kind(
             calibrator=ListCalibrator("percentile"),
             rule="tsallis",

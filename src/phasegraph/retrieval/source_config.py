@@ -71,7 +71,7 @@ def read_pipeline(given: FusionPipeline | str | os.PathLike[str]) -> FusionPipel
 
 _PRESETS = {
     **dict.fromkeys(("rrf", "reciprocal_rank", "reciprocal_rerank"), " (for RRF: FusionPipeline.reciprocal_rank())"),
-    **dict.fromkeys(("phasegraph", "paper"), " (for the paper's: FusionPipeline.phasegraph())"),
+    **dict.fromkeys(("phasegraph", "paper"), " (for the paper's: FusionPipeline.paper())"),
     "adr": " (for the design record's: FusionPipeline.adr())",
     **dict.fromkeys(("convex", "tm2c2"), " (for TM2C2: FusionPipeline.convex())"),
 }

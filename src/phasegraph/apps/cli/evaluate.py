@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from phasegraph._support.renamed import new_system
 from phasegraph.apps.cli.output import (
     DEFAULT_OVERLAP,
     Embedder,
@@ -32,6 +33,7 @@ from phasegraph.apps.cli.output import (
     open_dataset,
     percent,
     progress,
+    say_old_name,
     show_table,
     write_json,
 )
@@ -343,6 +345,7 @@ def evaluate(
     _check_together(folder, within, graph, report_to, off_topic, unanswerable)
     rules, abstaining = protocol_of(protocol, dev_set), off_topic is not None or unanswerable
     added = ["tuned"] * (pipeline is not None) + ["calibrated"] * (calibrate_on is not None)
+    baseline = new_system(baseline, say_old_name)
     names = chosen_systems(systems, baseline, added)
     of_protocol, lacking = ([], []) if rules is None else protocol_measures(rules)
     further = [*of_protocol, *map(ranked_measure, names_in(measures))]
@@ -515,7 +518,8 @@ def chosen_systems(text: str, baseline: str, added: Sequence[str]) -> list[str]:
     ``usual`` and ``all`` each stand for a group of systems.
     """
     groups = {"usual": USUAL, "all": tuple(KNOWN)}
-    names = list(dict.fromkeys(name for part in names_in(text) for name in groups.get(part, (part,))))
+    given = [new_system(part, say_old_name) for part in names_in(text)]
+    names = list(dict.fromkeys(name for part in given for name in groups.get(part, (part,))))
     for name, option in ADDED_BY.items():
         if name in [*names, baseline] and name not in added:
             raise typer.BadParameter(f"--systems: {name!r} needs {option}")

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from phasegraph._support.markup import source_colours
+from phasegraph._support.renamed import new_system
 from phasegraph._support.serialization import encode_document
 from phasegraph._support.validation import check_keys, check_query
 from phasegraph.acceptance import AcceptancePolicy
@@ -36,7 +37,7 @@ from phasegraph.sources.gatherer import Gatherer
 from phasegraph.sources.settings import SourceSettings
 
 OWN, OTHER = "own", "compared"
-PRESETS = ("default", "reciprocal_rank", "min-max-sum", "z-score-sum", "convex", "phasegraph", "phasegraph-2wiki")
+PRESETS = ("default", "reciprocal_rank", "min-max-sum", "z-score-sum", "convex", "paper", "paper-2wiki")
 LIMIT = 50
 """Hits requested from every source."""
 MOST_ASKED = 64
@@ -209,6 +210,7 @@ class Inspector:
         """
         given = check_keys("settings", settings, _SETTINGS)
         name = given.get("pipeline", OWN)
+        name = new_system(name) if isinstance(name, str) else name
         if not isinstance(name, str) or name not in self.pipelines:
             raise InvalidInputError(f"settings.pipeline must be one of {list(self.pipelines)}; got {name!r:.80}")
         chosen = replace(self.pipelines[name], strict=False)
