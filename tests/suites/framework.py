@@ -843,7 +843,7 @@ class FrameworkSuite:
         ):
             retriever.calibrate(["fruit", "nothing", "rewritten"] * 10, progress=False)
         assert retriever.fitted_pipeline.calibrators == {}
-        assert retriever.explain("fruit").reports[0].calibration == "per_list"
+        assert retriever.explain("fruit").reports[0].calibration == "estimated"
 
     async def test_searches_beyond_max_in_flight_wait_their_turn_and_none_is_skipped(self) -> None:
         running: list[str] = []
@@ -1086,7 +1086,7 @@ class FrameworkSuite:
             assert block["score"] == best.score
             assert "inner" not in best.metadata
         report = outer.explain("q").reports[0]
-        assert (report.source, report.calibration) == ("inner", "per_list")
+        assert (report.source, report.calibration) == ("inner", "estimated")
         assert any(note.startswith("higher is better") for note in report.notes)
         assert inner.k == 3
 
@@ -1455,7 +1455,7 @@ class FrameworkSuite:
 
         retriever = self.retriever(vector=vector, graph=self.over(self.entities()), evidence_key="phasegraph")
         reports = {report.source: report for report in retriever.explain(ABOUT).reports}
-        assert (reports["graph"].calibration, reports["graph"].missing) == ("declared", ())
+        assert (reports["graph"].calibration, reports["graph"].missing) == ("exact", ())
         for found in self.both(retriever, ABOUT):
             for hit in found:
                 one = hit.metadata["phasegraph"]["sources"]["graph"]

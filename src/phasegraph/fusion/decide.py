@@ -478,7 +478,7 @@ def _refuse(reports: Sequence[SourceReport]) -> None:
     bad += [
         f"{one.source}: calibrated by its list alone"
         for one in reports
-        if one.calibration == "per_list" and one.source not in RESERVED
+        if one.calibration == "estimated" and one.source not in RESERVED
     ]
     bad += drifts(reports)
     if bad:
