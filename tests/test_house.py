@@ -98,7 +98,7 @@ PUBLIC = {
         "list_projections list_schema open_graph read_changes read_graph "
         "records_from_extractions remove_passages write_graph write_synonyms"
     ),
-    "phasegraph.distributed": "Built EmbeddedNames Spent build_index retrieve",
+    "phasegraph.distributed": "BuildReport EmbeddedNames Spent build_index retrieve",
     "phasegraph.distributed.ray": "Actors build_index embed retrieve",
     "phasegraph.distributed.spark": "Tasks build_index embed retrieve",
     "phasegraph.evaluation": "Evaluation evaluate",

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from phasegraph import FusionPipeline, InvalidInputError, InvalidTypeError, Ranking
+from phasegraph import FusionPipeline, InvalidInputError, InvalidTypeError, Ranking, distributed
 from phasegraph._support.renamed import PARAMETERS, accepts_old_names, renamed_options
 from phasegraph.acceptance import AcceptancePolicy, Threshold
 from phasegraph.apps.cli import main
@@ -190,3 +190,13 @@ def test_commands_take_the_old_name_of_a_system_and_say_so(capsys: pytest.Captur
         assert (said in capsys.readouterr().err) == (name == "phasegraph")
     assert [list(one) for one in told] == [["vector", "paper"]] * 2
     assert told[0]["paper"]["LastHop@10"] == told[1]["paper"]["LastHop@10"]
+
+
+def test_the_report_of_a_build_answers_to_its_old_name() -> None:
+    found, seen = warned(lambda: distributed.Built)
+    assert found is distributed.BuildReport
+    assert [str(one.message) for one in seen] == [
+        "Built is now called BuildReport; the old name works for one more release"
+    ]
+    with pytest.raises(AttributeError, match="has no attribute 'Build'"):
+        _ = distributed.Build
