@@ -104,6 +104,11 @@ def open_dataset(folder: Path, span_overlap: float | None = None, *, default: fl
     return dataset
 
 
+def say_old_name(text: str) -> None:
+    """Tell of an old name on standard error."""
+    typer.echo(f"phasegraph: {text}", err=True)
+
+
 def names_in(text: str) -> list[str]:
     """The distinct names of a comma-separated list, in order."""
     return list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
