@@ -16,7 +16,6 @@ from phasegraph._text import legible
 from phasegraph._typing import FloatArray
 from phasegraph.acceptance.policy import ACCEPT, AMBIGUOUS, REJECT, AcceptanceOutcome
 from phasegraph.candidates import Candidates
-from phasegraph.confidence import ConfidenceEvidence
 from phasegraph.errors import InvalidInputError
 from phasegraph.fusion.superposition import Superposition
 from phasegraph.ranking import Ranking
@@ -279,7 +278,7 @@ class Result:
         )
 
     def _repr_html_(self) -> str:
-        from phasegraph.markup import answer_html
+        from phasegraph._support.markup import answer_html
 
         return answer_html(view_of(self))
 
@@ -319,7 +318,7 @@ class Inspection:
         return view_of(self.result, self.question, everything=self.everything)
 
     def _repr_html_(self) -> str:
-        from phasegraph.markup import answer_html
+        from phasegraph._support.markup import answer_html
 
         return answer_html(self.view())
 

@@ -18,8 +18,6 @@ from playwright.sync_api import sync_playwright
 
 from phasegraph.cli.demo import DemoInspector, demo_data
 from phasegraph.graph import GraphIndex
-from phasegraph.inspecting.inspector import Inspector
-from phasegraph.inspecting.server import make_app
 
 ROOT = Path(__file__).resolve().parents[2]
 PICTURE = ROOT / "docs" / "pictures" / "inspector.png"

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from phasegraph import FusionPipeline
+from phasegraph._support.markup import source_colours
 from phasegraph.evaluation.report import (
     calibrated_scores,
     contribution_bars,
@@ -19,7 +20,6 @@ from phasegraph.evaluation.report import (
     new_figure,
     score_distributions,
 )
-from phasegraph.markup import source_colours
 
 ROOT = Path(__file__).resolve().parents[2]
 TO = ROOT / "docs" / "pictures"
