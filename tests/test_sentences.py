@@ -10,7 +10,7 @@ import pytest
 
 from phasegraph import FusionPipeline, Ranking
 from phasegraph.fusion.context import Context
-from phasegraph.graph.paths import PathNode, WalkPath
+from phasegraph.graph.walk.paths import PathNode, WalkPath
 from phasegraph.lexical import HitWords
 from phasegraph.result import view_of
 from phasegraph.retrieval.payloads import Payloads

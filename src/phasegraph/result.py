@@ -12,8 +12,8 @@ from typing import Any, Literal
 import numpy as np
 
 from phasegraph._support.frozen import by_fields, read_only
-from phasegraph._text import legible
-from phasegraph._typing import FloatArray
+from phasegraph._support.text import legible
+from phasegraph._support.typing import FloatArray
 from phasegraph.acceptance.policy import ACCEPT, AMBIGUOUS, REJECT, AcceptanceOutcome
 from phasegraph.candidates import Candidates
 from phasegraph.errors import InvalidInputError

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from phasegraph._text import legible
+from phasegraph._support.text import legible
 
 AGREES = 10
 """The last rank at which a source agrees with the one that found a passage."""

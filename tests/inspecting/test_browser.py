@@ -13,11 +13,11 @@ from tiny import PASSAGES
 
 from inspecting.conftest import EVIL, HOSTILE, QUESTION, Server, embed
 from phasegraph import FusionPipeline
+from phasegraph._support.markup import visible
+from phasegraph.apps.inspector.inspector import Inspector
+from phasegraph.apps.inspector.server import exported
 from phasegraph.evaluation.datasets import Passage
 from phasegraph.graph import build_chunk_graph
-from phasegraph.inspecting.inspector import Inspector
-from phasegraph.inspecting.server import exported
-from phasegraph.markup import visible
 from phasegraph.sentences import label_of
 
 ARTEFACTS = Path(__file__).resolve().parents[2] / "artifacts"

@@ -96,7 +96,7 @@ def test_a_graph_of_chunks_takes_its_texts_from_the_corpus(index, tmp_path, caps
 
 def test_the_page_knows_the_command_that_serves_it(index, monkeypatch) -> None:
     served = []
-    monkeypatch.setattr("phasegraph.cli.inspect.serve", lambda inspector, *_: served.append(inspector.command))
+    monkeypatch.setattr("phasegraph.apps.cli.inspect.serve", lambda inspector, *_: served.append(inspector.command))
     assert main(["inspect", "g", "--port", "0", "--no-open"]) == 0
     monkeypatch.setenv("PHASEGRAPH_INSPECT_TOKEN", "a-long-token")
     assert main(["inspect", "g", "--host", "0.0.0.0"]) == 0

@@ -7,8 +7,8 @@ from report.test_report import _pictures
 
 from inspecting.conftest import QUESTION
 from inspecting.test_browser import ARTEFACTS
+from phasegraph._support.markup import answer_html
 from phasegraph.evaluation.report import write_report
-from phasegraph.markup import answer_html
 
 
 @pytest.mark.parametrize(("width", "beside"), [(900, 3), (400, 1)])

@@ -14,13 +14,13 @@ from tiny import PASSAGES
 
 from inspecting.conftest import EVIL, HOSTILE, QUESTION, embed
 from phasegraph import FusionPipeline, InvalidInputError, MissingDependencyError
+from phasegraph._support.serialization import decode_document
+from phasegraph.apps.inspector import server
+from phasegraph.apps.inspector.collection import Collection
+from phasegraph.apps.inspector.inspector import Inspector
+from phasegraph.apps.inspector.server import embedded_json, exported, make_app, offline_page
 from phasegraph.evaluation.datasets import Passage
 from phasegraph.graph import GraphIndex, build_chunk_graph
-from phasegraph.inspecting import server
-from phasegraph.inspecting.collection import Collection
-from phasegraph.inspecting.inspector import Inspector
-from phasegraph.inspecting.server import embedded_json, exported, make_app, offline_page
-from phasegraph.serialization import decode_document
 
 JSON = {"content-type": "application/json"}
 ASK = {"question": QUESTION, "settings": {}}

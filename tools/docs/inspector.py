@@ -16,7 +16,7 @@ import uvicorn
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
-from phasegraph.cli.demo import DemoInspector, demo_data
+from phasegraph.apps.cli.demo import DemoInspector, demo_data
 from phasegraph.graph import GraphIndex
 
 ROOT = Path(__file__).resolve().parents[2]

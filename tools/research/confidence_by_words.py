@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from phasegraph.confidence import ConfidenceModel
+from phasegraph.acceptance.confidence import ConfidenceModel
 from phasegraph.evaluation.abstention import abstain_auc, without
 from phasegraph.evaluation.datasets import load_dataset, split_by_id
 from phasegraph.graph import GraphSource, build_graph

@@ -12,7 +12,7 @@ import numpy as np
 
 from phasegraph.evaluation.datasets import Judgement, Passage, Query
 from phasegraph.evaluation.own_questions import apart, holders, rare_names
-from phasegraph.graph.entity_graph import EntityGraph
+from phasegraph.graph.model.entity_graph import EntityGraph
 from phasegraph.sentences import written
 
 MOST_WORDS = 14

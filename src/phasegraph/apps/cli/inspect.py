@@ -32,10 +32,8 @@ from phasegraph.evaluation.retrievers import read_judged
 from phasegraph.evaluation.runs import write_text
 from phasegraph.fusion.pipeline import PIPELINE_NAMES, FusionPipeline
 from phasegraph.graph.chunk_graph import ChunkGraph
-from phasegraph.graph.corpus import opened
-from phasegraph.graph.index import GraphIndex
-from phasegraph.inspecting.inspector import OTHER, OWN, Inspector
-from phasegraph.inspecting.server import LOOPBACK, exported, serve
+from phasegraph.graph.corpus.corpus import opened
+from phasegraph.graph.index.graph_index import GraphIndex
 from phasegraph.retrieval import PIPELINE
 
 TOKEN = "PHASEGRAPH_INSPECT_TOKEN"

@@ -23,12 +23,12 @@ from phasegraph.apps.cli.output import (
     open_page,
     progress,
 )
-from phasegraph.cli.reading import ReadableFiles, embedded, read_and_tell
+from phasegraph.apps.cli.reading import ReadableFiles, embedded, read_and_tell
+from phasegraph.apps.inspector.inspector import Inspector
+from phasegraph.apps.inspector.server import check_installed, serve
 from phasegraph.evaluation.natural_questions import natural_questions
 from phasegraph.evaluation.own_questions import read_questions
-from phasegraph.graph.index import GraphIndex
-from phasegraph.inspecting.inspector import Inspector
-from phasegraph.inspecting.server import check_installed, serve
+from phasegraph.graph.index.graph_index import GraphIndex
 
 WITHOUT_MODEL = "without --embedder, answers come from words and the graph; --embedder minilm adds vectors"
 

@@ -11,12 +11,12 @@ from typing import Any
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.datasets import Passage
 from phasegraph.graph.chunk_graph import ChunkGraph, ChunkGraphSource
-from phasegraph.graph.entity_graph import EntityGraph, Extraction
-from phasegraph.graph.index import GraphIndex
-from phasegraph.graph.records import PassageRecord
-from phasegraph.graph.source import GraphSource
-from phasegraph.graph.walker import Embedder
-from phasegraph.graph.words import normalise_name
+from phasegraph.graph.index.graph_index import GraphIndex
+from phasegraph.graph.index.records import PassageRecord
+from phasegraph.graph.model.entity_graph import EntityGraph, Extraction
+from phasegraph.graph.model.words import normalise_name
+from phasegraph.graph.walk.source import GraphSource
+from phasegraph.graph.walk.walker import Embedder
 from phasegraph.lexical import LexicalIndex
 
 _EDGES = MappingProxyType(

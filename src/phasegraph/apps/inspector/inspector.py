@@ -18,22 +18,21 @@ from phasegraph._support.serialization import encode_document
 from phasegraph._support.validation import check_keys, check_query
 from phasegraph.acceptance import AcceptancePolicy
 from phasegraph.acceptance.confidence import Confidence
+from phasegraph.apps.inspector.collection import Collection
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.evaluation.datasets import Passage, Query
 from phasegraph.fusion.context import Context
 from phasegraph.fusion.pipeline import KIND, VERSION, FusionPipeline
 from phasegraph.graph.chunk_graph import ChunkGraph
 from phasegraph.graph.flat import LexicalSource, VectorSource
-from phasegraph.graph.index import GraphIndex
-from phasegraph.graph.walker import Embedder
-from phasegraph.inspecting.collection import Collection
+from phasegraph.graph.index.graph_index import GraphIndex
+from phasegraph.graph.walk.walker import Embedder
 from phasegraph.lexical import read_hits, tokenizer_of
 from phasegraph.ranking import Ranking
 from phasegraph.reports import SourceReport
 from phasegraph.result import Result, view_of
 from phasegraph.retrieval.payloads import Payloads
 from phasegraph.sentences import label_of, path_labels, standings, tell
-from phasegraph.serialization import encode_document
 from phasegraph.sources.gatherer import Gatherer
 from phasegraph.sources.settings import SourceSettings
 
