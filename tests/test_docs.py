@@ -99,6 +99,9 @@ def test_the_example_of_the_readme_is_what_the_command_says(capsys: pytest.Captu
     assert [float(said[1]), int(said[2])] == [ranks["vector"], passage["position"]]
     steps = re.search(r"`(Bubye River → [^`]+)`", text)
     assert steps is not None
+    picture = (DOCS / "pictures" / "answer.svg").read_text(encoding="utf-8")
+    assert f">vector {said[1]}th, graph" in picture
+    assert f">{steps[1]}<" in picture
     path = [titles.get(step.strip("[]"), step) for step in passage["paths"][0].partition(": ")[2].split(" > ")]
     assert steps[1].casefold().split(" → ") == list(dict.fromkeys(step.casefold() for step in path))
 
@@ -280,11 +283,13 @@ def test_a_picture_is_readable_on_a_telephone_and_on_a_dark_page(picture: Path) 
     smallest = min(map(float, re.findall(r'font-size="([\d.]+)"', text)))
     width = float(re.findall(r'width="([\d.]+)"', text)[0])
     assert smallest * 368 / width >= 8  # pixels on a screen of 400
-    assert picture.name in (DOCS / "understand" / "how-it-works.md").read_text(encoding="utf-8")
+    assert picture in {
+        path.resolve() for page in (README, DOCS / "understand" / "how-it-works.md") for path in links(page)
+    }
 
 
-def test_the_pictures_are_those_of_the_page() -> None:
-    assert [picture.stem for picture in PICTURES] == ["calibration", "call", "contributions", "walk"]
+def test_the_pictures_are_those_of_the_pages() -> None:
+    assert [picture.stem for picture in PICTURES] == ["answer", "calibration", "call", "contributions", "walk"]
 
 
 def test_the_commands_that_are_named_exist() -> None:
