@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import doctest
+import http.server
 import importlib
 import importlib.util
 import json
+import os
 import re
 import runpy
+import shutil
 import subprocess
 import sys
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -220,6 +226,56 @@ def test_filters_come_first_in_the_search_and_evidence_last(site: Any) -> None:
     assert max(weights, key=weights.__getitem__) == "guide/filters.md"
     least = max(weight for path, weight in weights.items() if path.startswith(("research/", "reproduction/")))
     assert least < min(weight for path, weight in weights.items() if path.startswith(("guide/", "reference/")))
+
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+@pytest.fixture(scope="module")
+def results() -> Iterator[Callable[[str], list[str]]]:
+    """What the search of the built site finds, in a browser: the pages, best first."""
+    from playwright.sync_api import sync_playwright
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(BUILT)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        page = browser.new_page()
+
+        def of(words: str) -> list[str]:
+            page.goto(f"http://127.0.0.1:{server.server_port}/")
+            page.click("input.md-search__input")
+            page.keyboard.type(words)
+            page.wait_for_selector("a.md-search-result__link")
+            links = page.eval_on_selector_all("a.md-search-result__link", "all => all.map(one => one.pathname)")
+            return [str(link).strip("/") for link in links]
+
+        yield of
+        browser.close()
+    server.shutdown()
+
+
+@pytest.mark.skipif(os.environ.get("PHASEGRAPH_SITE") != "1", reason="make docs builds the site that is searched")
+@pytest.mark.parametrize(
+    ("words", "page"),
+    [
+        ("chroma filter", "guide/filters"),
+        ("tenant", "guide/filters"),
+        ("threshold", "guide/thresholds"),
+        ("EnsembleRetriever", "guide/coming-from"),
+        ("SourceSpec", "reference/sources-and-stages"),
+        ("docker", "guide/serving"),
+        ("citations", "learn/chatbot"),
+    ],
+)
+def test_the_search_of_the_site_finds_the_right_page_first(
+    results: Callable[[str], list[str]], words: str, page: str
+) -> None:
+    assert results(words)[0] == page
 
 
 REFERENCE = {
