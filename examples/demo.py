@@ -21,9 +21,9 @@ import numpy as np
 from rich.console import Console
 
 from phasegraph import DegradedError, FusionPipeline, MissingDependencyError, PhasegraphError, Ranking, Result
-from phasegraph.cli.evaluate import OURS, as_text, meanings, title_of
-from phasegraph.cli.explain import show_result
-from phasegraph.cli.output import console, progress, show_table, write_json
+from phasegraph.apps.cli.evaluate import OURS, as_text, meanings, title_of
+from phasegraph.apps.cli.explain import show_result
+from phasegraph.apps.cli.output import console, progress, show_table, write_json
 from phasegraph.embedding import named_embedder
 from phasegraph.evaluation.datasets import Dataset, Judgement, Query, load_dataset
 from phasegraph.evaluation.experiment import OWN_SYSTEMS, Answers, Table, compare

@@ -15,7 +15,7 @@ import pytest
 from phasegraph import FusionPipeline, Ranking, fit_reference_ecdf
 from phasegraph.calibration.background import order_statistic, order_statistics
 from phasegraph.graph import build_chunk_graph, build_graph
-from phasegraph.graph.restricting import restrict_graph
+from phasegraph.graph.walk.restricting import restrict_graph
 from phasegraph.retrieval import Recent
 
 

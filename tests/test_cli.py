@@ -12,8 +12,8 @@ import pytest
 from tiny import QUERIES, many_queries, write_dataset
 
 from phasegraph.acceptance import AcceptancePolicy
-from phasegraph.cli import main
-from phasegraph.confidence import ConfidenceModel
+from phasegraph.acceptance.confidence import ConfidenceModel
+from phasegraph.apps.cli import main
 from phasegraph.evaluation.datasets import split_by_id
 from phasegraph.evaluation.experiment import NAMED_SYSTEMS, OWN_SYSTEMS
 from phasegraph.evaluation.runs import read_run
@@ -193,7 +193,7 @@ def test_a_command_that_cannot_be_imported_does_not_break_the_others(tmp_path):
     run = tmp_path / "vector.run"
     run.write_text("q1 Q0 a 1 2.0 x\n", encoding="utf-8")
     code = (
-        "import sys; sys.modules['phasegraph.cli.tune'] = None; from phasegraph.cli import main; "
+        "import sys; sys.modules['phasegraph.apps.cli.tune'] = None; from phasegraph.apps.cli import main; "
         "sys.exit(main(sys.argv[1:]))"
     )
     command = [sys.executable, "-c", code, "fuse", str(run), "--out", str(tmp_path / "fused.run")]
@@ -207,7 +207,7 @@ def test_the_version_is_said_without_the_packages_of_the_command_line_too(lackin
     code = (
         "import sys, importlib.util as util; find = util.find_spec; "
         f"util.find_spec = lambda name: None if name in {lacking} else find(name); "
-        "from phasegraph.cli import main; sys.exit(main(['--version']))"
+        "from phasegraph.apps.cli import main; sys.exit(main(['--version']))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, f"phasegraph {version('phasegraph')}\n"), done.stderr

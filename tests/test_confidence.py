@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from phasegraph import Confidence, ConfidenceEvidence, ConfidenceModel, Context, FusionPipeline, Ranking, SourceReport
 from phasegraph.acceptance import AcceptancePolicy
-from phasegraph.confidence import fit_bar, fit_probability
+from phasegraph.acceptance.confidence import fit_bar, fit_probability
 from phasegraph.errors import (
     DegradedError,
     InsufficientDataError,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from phasegraph import DegradedError, FusionPipeline, Ranking, SourceReport
-from phasegraph.cli.output import console
+from phasegraph.apps.cli.output import console
 from phasegraph.evaluation.report import conclusion
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))

@@ -86,7 +86,7 @@ def test_the_readme_answers_over_the_store_that_the_reader_has(capsys: pytest.Ca
 
 
 def test_the_example_of_the_readme_is_what_the_command_says(capsys: pytest.CaptureFixture[str]) -> None:
-    from phasegraph.cli import main
+    from phasegraph.apps.cli import main
 
     text = README.read_text(encoding="utf-8")
     command = re.search(r"`phasegraph (explain data/\S+ \S+)`", text)
@@ -352,7 +352,7 @@ def test_the_commands_that_are_named_exist() -> None:
     text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
     commands = set(re.findall(r"(?:`|^    )phasegraph ([a-z]+)\b", text, re.MULTILINE))
     assert commands >= {"evaluate", "tune", "explain", "fuse", "index"}
-    program = "import sys; from phasegraph.cli import main; sys.exit(main(['--help']))"
+    program = "import sys; from phasegraph.apps.cli import main; sys.exit(main(['--help']))"
     shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     assert commands <= set(re.findall(r"[a-z]+", shown))
 

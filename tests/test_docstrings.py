@@ -15,7 +15,7 @@ MODULES = [
     "phasegraph.fusion.experimental", "phasegraph.fusion.weighting", "phasegraph.acceptance",
     "phasegraph.fusion.context", "phasegraph.fusion.fields", "phasegraph.fusion.prior", "phasegraph.fusion.priors",
     "phasegraph.fusion.exact_match", "phasegraph.fusion.superposition", "phasegraph.fusion.stored_priors",
-    "phasegraph.selection", "phasegraph.serialization", "phasegraph.fusion.pipeline",
+    "phasegraph.selection", "phasegraph._support.serialization", "phasegraph.fusion.pipeline",
     "phasegraph.fusion.decide", "phasegraph.sources",
     "phasegraph.graph", "phasegraph.pagerank", "phasegraph.evaluation", "phasegraph.fusion.rules",
     "phasegraph.calibration.per_list", "phasegraph.acceptance.certified", "phasegraph.acceptance.fitting",

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 from phasegraph import IntegrityError, PhasegraphWarning, StoreError
-from phasegraph._files import naming_full_disk, replace_file
+from phasegraph._support.files import naming_full_disk, replace_file
+from phasegraph._support.serialization import MANIFEST, read_bundle, read_document, write_bundle, write_document
 from phasegraph.graph import GraphIndex
-from phasegraph.graph.corpus import STATE, Corpus, Folder, opened
-from phasegraph.serialization import MANIFEST, read_bundle, read_document, write_bundle, write_document
+from phasegraph.graph.corpus.corpus import STATE, Corpus, Folder, opened
 
 
 def _passage(name: str, text: str = "Ada met Bo.") -> dict[str, Any]:
@@ -66,7 +66,7 @@ def test_a_change_that_was_kept_and_not_noted_counts(folder: Path) -> None:
 
 
 def test_changes_that_the_index_holds_may_be_gone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("phasegraph.graph.corpus.FEWEST_CHANGED", 0)
+    monkeypatch.setattr("phasegraph.graph.corpus.corpus.FEWEST_CHANGED", 0)
     _open(folder).replace([], [_passage("d")])
     assert not list((folder / "changes").iterdir())
     assert set(_open(folder).index.records) == {"b", "c", "d"}
@@ -167,7 +167,7 @@ def test_a_disk_that_is_full_at_any_write_of_a_change_leaves_the_old_corpus_or_t
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, merged: bool
 ) -> None:
     if merged:
-        monkeypatch.setattr("phasegraph.graph.corpus.FEWEST_CHANGED", 0)
+        monkeypatch.setattr("phasegraph.graph.corpus.corpus.FEWEST_CHANGED", 0)
     states = set()
     for writes in range(200):
         path = tmp_path / str(writes)
@@ -276,7 +276,7 @@ def test_a_copy_of_a_change_is_left_out_with_a_warning(folder: Path, name: str) 
 
 def test_a_copy_of_a_change_is_in_nobodys_way(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(folder / "changes" / "00000001", folder / "changes" / "00000001 (copy)")
-    monkeypatch.setattr("phasegraph.graph.corpus.FEWEST_CHANGED", 0)
+    monkeypatch.setattr("phasegraph.graph.corpus.corpus.FEWEST_CHANGED", 0)
     with pytest.warns(PhasegraphWarning, match="is not a change"):
         corpus = _open(folder)
     corpus.replace([], [_passage("d")])
@@ -337,7 +337,7 @@ import hashlib, json, os, sys, time
 from pathlib import Path
 import numpy as np
 from phasegraph.graph import GraphIndex, GraphSource
-from phasegraph.serialization import MANIFEST, _opened, _state, read_bundle, write_bundle
+from phasegraph._support.serialization import MANIFEST, _opened, _state, read_bundle, write_bundle
 
 where, notes = Path(sys.argv[1]), Path(os.environ["XDG_CACHE_HOME"]) / "phasegraph" / "checked"
 rows = [{"id": f"p{i}", "title": f"Ada {i}", "text": f"Ada {i} met Bo {i % 7}."} for i in range(300)]
@@ -389,7 +389,7 @@ def test_without_a_cache_of_the_user_nothing_is_noted(
 
 
 def test_the_oldest_notes_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("phasegraph.serialization._MOST_NOTES", 2)
+    monkeypatch.setattr("phasegraph._support.serialization._MOST_NOTES", 2)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     notes = tmp_path / "cache" / "phasegraph" / "checked"
     kept: list[set[str]] = []

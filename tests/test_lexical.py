@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phasegraph import InvalidInputError, InvalidTypeError, MissingDependencyError, Ranking
-from phasegraph.graph.covering import cover
+from phasegraph.graph.walk.covering import cover
 from phasegraph.lexical import (
     TOKENIZERS,
     HitWords,

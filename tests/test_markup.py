@@ -10,8 +10,8 @@ from html.parser import HTMLParser
 import numpy as np
 
 from phasegraph import Background, FusionPipeline, Ranking
+from phasegraph._support.markup import answer_html, escaped, visible
 from phasegraph.acceptance import AcceptancePolicy
-from phasegraph.markup import answer_html, escaped, visible
 from phasegraph.result import view_of
 
 VECTOR = Ranking("vector", ["a", "b", "c"], [0.9, 0.6, 0.2], payloads={"a": object()})
@@ -93,6 +93,7 @@ def test_an_empty_answer_says_why() -> None:
 
 
 def test_nothing_of_it_is_loaded_before_a_page_is_wanted() -> None:
-    code = "import sys, phasegraph; print([name for name in ('phasegraph.markup', 'starlette') if name in sys.modules])"
+    names = ("phasegraph._support.markup", "starlette")
+    code = f"import sys, phasegraph; print([name for name in {names} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -36,7 +36,7 @@ MADE = {
     "routing.py:__init__": [r"(?<!\w)who\ is(?!\w)"],
     "routing.py:_named": [r"(?<!\w)graph(?!\w)"],
     "own_questions.py:_written": [r"(?<!\w)victoria[ -]falls(?!\w)"],
-    "_text.py:_many_marks": ["[\u0301\u0316]{30}(?=[\u0301\u0316])"],
+    "_support/text.py:_many_marks": ["[\u0301\u0316]{30}(?=[\u0301\u0316])"],
 }
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from phasegraph import FusionPipeline, IntegrityError, InvalidInputError, PhasegraphError, fit_reference_ecdf
-from phasegraph.serialization import decode_document, encode_document, read_bundle, write_bundle
+from phasegraph._support.serialization import decode_document, encode_document, read_bundle, write_bundle
 
 
 def _fitted() -> FusionPipeline:
@@ -67,7 +67,7 @@ def test_foreign_bytes_are_refused(tmp_path: Path, data: bytes) -> None:
 def test_a_file_over_the_size_cap_is_refused_before_it_is_parsed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("phasegraph.serialization.MAX_DOCUMENT_BYTES", 100)
+    monkeypatch.setattr("phasegraph._support.serialization.MAX_DOCUMENT_BYTES", 100)
     FusionPipeline().save(tmp_path / "p.json")
     with pytest.raises(IntegrityError, match="at most 100 bytes"):
         FusionPipeline.load(tmp_path / "p.json")
@@ -125,7 +125,7 @@ def test_a_save_that_dies_in_the_middle_leaves_the_old_bundle_whole(
     def die(*_: object) -> None:
         raise OSError("no space left")
 
-    monkeypatch.setattr("phasegraph.serialization.write_document", die)
+    monkeypatch.setattr("phasegraph._support.serialization.write_document", die)
     with pytest.raises(OSError, match="space"):
         write_bundle(tmp_path, "graph", 1, {"old": False}, {"weights": np.zeros(9, dtype=np.float32)})
     body, arrays = read_bundle(tmp_path, "graph", 1)

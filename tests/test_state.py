@@ -20,10 +20,10 @@ import numpy as np
 import pytest
 
 from phasegraph import FusionPipeline, IntegrityError, PhasegraphError, StoreError
-from phasegraph._files import LOCK, one_writer, replace_file
+from phasegraph._support.files import LOCK, one_writer, replace_file
+from phasegraph._support.serialization import encode_document, read_bundle, read_document, write_bundle
 from phasegraph.graph import ChunkGraph, EntityGraph, GraphIndex, build_chunk_graph, build_graph, load_graph, save_graph
-from phasegraph.graph.corpus import Change, Corpus, Folder
-from phasegraph.serialization import encode_document, read_bundle, read_document, write_bundle
+from phasegraph.graph.corpus.corpus import Change, Corpus, Folder
 
 SPAWN = multiprocessing.get_context("spawn")
 SECONDS = float(os.environ.get("PHASEGRAPH_STATE_SECONDS", "0.7"))
@@ -82,8 +82,8 @@ def _write_folder(path: Path, turn: int) -> None:
     folder = Folder(path)
     corpus = Corpus(folder.load()[0], folder=folder)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("phasegraph.graph.corpus.FEWEST_CHANGED", 2)
-        patch.setattr("phasegraph.graph.corpus.MOST_CHANGED", 0.0)
+        patch.setattr("phasegraph.graph.corpus.corpus.FEWEST_CHANGED", 2)
+        patch.setattr("phasegraph.graph.corpus.corpus.MOST_CHANGED", 0.0)
         other = {"id": "p40", "title": "Cy", "text": "Cy sang.", "metadata": {}}
         if "p40" in corpus:
             corpus.replace(["p40"])
@@ -163,7 +163,7 @@ def _hold(path: Path, held: Any, seconds: float) -> None:
 def test_a_second_writer_is_told_who_holds_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     graph, held = build_graph(_passages(3, "Bo")), SPAWN.Event()
     save_graph(graph, tmp_path)
-    monkeypatch.setattr("phasegraph._files.PATIENCE", 0.2)
+    monkeypatch.setattr("phasegraph._support.files.PATIENCE", 0.2)
     other = SPAWN.Process(target=_hold, args=(tmp_path, held, 600.0))
     other.start()
     try:
@@ -331,7 +331,7 @@ HOSTILE: dict[str, tuple[bytes, dict[str, Any]]] = {
 @pytest.mark.parametrize("mmap", [True, False])
 @pytest.mark.parametrize("case", HOSTILE)
 def test_a_resealed_array_is_refused(tmp_path: Path, case: str, mmap: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("phasegraph.serialization.MAPPED_BYTES", 0)
+    monkeypatch.setattr("phasegraph._support.serialization.MAPPED_BYTES", 0)
     data, entry = HOSTILE[case]
     _sealed(tmp_path, "graph", {}, {"a": data}, entry)
     for verify in (True, False):
@@ -412,7 +412,7 @@ def test_a_record_that_is_no_record_is_refused_when_it_is_read(tmp_path: Path) -
 
 @pytest.mark.parametrize("lines", [["5"], ["[]"], ['{"id": 5}'], ['{"id": "a"}'], ["[" * 100_000], ['{"id": "p0"}']])
 def test_a_change_that_is_no_change_is_refused(tmp_path: Path, lines: list[str]) -> None:
-    from phasegraph.graph.storage import packed
+    from phasegraph.graph.model.storage import packed
 
     Corpus(GraphIndex.build(_passages(3, "Bo"))).save(tmp_path / "f", {})
     arrays = packed("passages", lines) | packed("removed", [])
@@ -428,7 +428,7 @@ import json, sys, warnings
 import numpy as np
 from phasegraph import PhasegraphError
 from phasegraph.graph import ChunkGraph, ChunkGraphSource, GraphSource, load_graph
-from phasegraph.serialization import read_bundle, write_bundle
+from phasegraph._support.serialization import read_bundle, write_bundle
 
 where, kind, first, last = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 warnings.simplefilter("error")
@@ -495,8 +495,8 @@ def test_damaged_arrays_never_end_the_process(tmp_path: Path, kind: str) -> None
 _CUT_OFF = """
 import os, sys
 import numpy as np
-import phasegraph.serialization
-phasegraph.serialization.MAPPED_BYTES = 4096
+import phasegraph._support.serialization
+phasegraph._support.serialization.MAPPED_BYTES = 4096
 from phasegraph import IntegrityError
 from phasegraph.graph import (
     ChunkGraph, ChunkGraphSource, GraphIndex, GraphSource, LexicalSource, VectorSource, load_graph, save_graph

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phasegraph._text import composed
+from phasegraph._support.text import composed
 from phasegraph.fusion.exact_match import ExactMatchBonus
 from phasegraph.graph.experimental import llm_extraction
-from phasegraph.graph.rules import title_names
-from phasegraph.graph.words import normalise_name, split_words
+from phasegraph.graph.model.rules import title_names
+from phasegraph.graph.model.words import normalise_name, split_words
 from phasegraph.lexical import split
 from phasegraph.retrieval.identity import text_id
 

@@ -9,10 +9,17 @@ from phasegraph.calibration import BackgroundCalibrator
 from phasegraph.errors import InsufficientDataError, InvalidInputError, PhasegraphWarning
 from phasegraph.evaluation.datasets import Judgement, split_by_id
 from phasegraph.evaluation.measures import Measure
+from phasegraph.evaluation.tuning import (
+    Candidate,
+    calibrated_pipeline,
+    candidates,
+    learn_weights,
+    tune,
+    tune_confidence,
+)
 from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.lexical import read_hits
 from phasegraph.ranking import Background, Ranking
-from phasegraph.tuning import Candidate, calibrated_pipeline, candidates, learn_weights, tune, tune_confidence
 
 IDS = [f"p{i:02d}" for i in range(40)]
 

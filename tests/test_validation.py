@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from phasegraph._validation import (
+from phasegraph._support.validation import (
     check_choice,
     check_count,
     check_flag,

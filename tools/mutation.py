@@ -34,26 +34,29 @@ TARGETS = {
     "acceptance": (["src/phasegraph/acceptance"], "src/phasegraph/acceptance tests/acceptance"),
     "reproduce": (["tools/reproduce"], "tests/reproduce -m 'not slow'"),
     "durability": (
-        ["src/phasegraph/serialization.py"],
+        ["src/phasegraph/_support/serialization.py"],
         "tests/test_serialization.py tests/test_durability.py tests/graph/test_packed.py tests/test_state.py "
         "--deselect tests/test_state.py::test_readers_beside_a_writer_see_the_old_or_the_new",
     ),
     "locks": (
-        ["src/phasegraph/_files.py"],
+        ["src/phasegraph/_support/files.py"],
         "tests/test_durability.py tests/test_state.py -k 'not readers_beside and not resealed and not damaged'",
     ),
     "serving": (
-        ["src/phasegraph/serving"],
+        ["src/phasegraph/apps/server"],
         "tests/serving/test_siege.py tests/serving/test_view.py tests/serving/test_web.py "
         "tests/serving/test_hostile_clients.py tests/serving/test_agents.py",
     ),
-    "turns": (["src/phasegraph/serving/turns.py"], "tests/serving/test_siege.py -k 'queue or share or few or told'"),
+    "turns": (
+        ["src/phasegraph/apps/server/turns.py"],
+        "tests/serving/test_siege.py -k 'queue or share or few or told'",
+    ),
     "filters": (
         ["src/phasegraph/retrieval/filters.py", "integrations/langchain-phasegraph/langchain_phasegraph/filters.py"],
         "tests/graph/test_corpus_filters.py integrations/langchain-phasegraph/tests/test_filters.py "
         "integrations/langchain-phasegraph/tests/test_corpus.py",
     ),
-    "deltas": (["src/phasegraph/graph/deltas.py"], "tests/graph/test_deltas.py"),
+    "deltas": (["src/phasegraph/graph/index/deltas.py"], "tests/graph/test_deltas.py"),
 }
 """By name: what is mutated, and the tests that should notice."""
 LEFT_OUT = ["core/ReplaceBinaryOperator_BitOr_.*"]

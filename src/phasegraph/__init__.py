@@ -3,11 +3,11 @@
 from importlib import import_module
 from typing import Any
 
+from phasegraph.acceptance.confidence import Confidence, ConfidenceEvidence, ConfidenceModel
 from phasegraph.calibration.background import BackgroundCalibrator
 from phasegraph.calibration.per_list import ListCalibrator
 from phasegraph.calibration.reference import ReferenceECDF, fit_reference_ecdf
 from phasegraph.candidates import Candidates
-from phasegraph.confidence import Confidence, ConfidenceEvidence, ConfidenceModel
 from phasegraph.errors import (
     AllSourcesFailed,
     DegradedError,

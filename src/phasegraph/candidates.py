@@ -13,8 +13,8 @@ from typing import Literal
 
 import numpy as np
 
-from phasegraph._shared import kept_while_short
-from phasegraph._typing import FloatArray, IntArray
+from phasegraph._support.shared import kept_while_short
+from phasegraph._support.typing import FloatArray, IntArray
 from phasegraph.errors import InvalidInputError
 from phasegraph.ranking import Ranking
 

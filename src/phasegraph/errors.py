@@ -30,7 +30,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 
-from phasegraph._text import legible
+from phasegraph._support.text import legible
 
 _logger = logging.getLogger("phasegraph")
 

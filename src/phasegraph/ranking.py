@@ -15,11 +15,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from phasegraph._shared import kept_while_short
 from phasegraph._support.frozen import by_fields
 from phasegraph._support.numbers import all_true, as_floats
-from phasegraph._typing import FloatArray
-from phasegraph._validation import check_choice, check_count, check_flag, check_number, check_range
+from phasegraph._support.shared import kept_while_short
+from phasegraph._support.typing import FloatArray
+from phasegraph._support.validation import check_choice, check_count, check_flag, check_number, check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 
 RERANK = "rerank"

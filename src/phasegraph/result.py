@@ -11,10 +11,10 @@ from typing import Any, Literal
 import numpy as np
 
 from phasegraph._support.frozen import by_fields, read_only
-from phasegraph._typing import FloatArray
+from phasegraph._support.typing import FloatArray
+from phasegraph.acceptance.confidence import ConfidenceEvidence
 from phasegraph.acceptance.policy import ACCEPT, AMBIGUOUS, REJECT, AcceptanceOutcome
 from phasegraph.candidates import Candidates
-from phasegraph.confidence import ConfidenceEvidence
 from phasegraph.errors import InvalidInputError
 from phasegraph.fusion.superposition import Superposition
 from phasegraph.ranking import Ranking
@@ -239,7 +239,7 @@ class Result:
         )
 
     def _repr_html_(self) -> str:
-        from phasegraph.markup import answer_html
+        from phasegraph._support.markup import answer_html
 
         return answer_html(view_of(self))
 
@@ -279,7 +279,7 @@ class Inspection:
         return view_of(self.result, self.question, everything=self.everything)
 
     def _repr_html_(self) -> str:
-        from phasegraph.markup import answer_html
+        from phasegraph._support.markup import answer_html
 
         return answer_html(self.view())
 

@@ -13,9 +13,9 @@ from typing import Literal, Protocol, TypeAlias, get_args
 
 import numpy as np
 
-from phasegraph._shared import go_on
-from phasegraph._typing import FloatArray, IntArray
-from phasegraph._validation import (
+from phasegraph._support.shared import go_on
+from phasegraph._support.typing import FloatArray, IntArray
+from phasegraph._support.validation import (
     check_choice,
     check_count,
     check_flag,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tiny import PASSAGES, QUERIES, write_jsonl
 
-from phasegraph.cli import main, try_out
+from phasegraph.apps.cli import main, try_out
 
 MODULE = """
 from langchain_core.documents import Document

@@ -8,8 +8,8 @@ import pytest
 from rich.console import Console
 from tiny import write_dataset
 
-from phasegraph.cli import main
-from phasegraph.cli.output import show_table
+from phasegraph.apps.cli import main
+from phasegraph.apps.cli.output import show_table
 
 
 def said(capsys) -> str:

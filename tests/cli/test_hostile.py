@@ -18,8 +18,8 @@ from tiny import write_dataset, write_jsonl
 from typer.main import get_command
 
 from phasegraph import FusionPipeline
-from phasegraph.cli import main
-from phasegraph.cli.app import COMMANDS, app
+from phasegraph.apps.cli import main
+from phasegraph.apps.cli.app import COMMANDS, app
 from phasegraph.graph import GraphIndex
 
 SECONDS = float(os.environ.get("PHASEGRAPH_CLI_SECONDS", "0.8"))
@@ -137,7 +137,7 @@ def test_a_command_never_shows_a_traceback_and_steers_no_terminal(command, place
     ],
 )
 def test_a_real_process_ends_with_a_code_and_a_sentence(place, given, encoding):
-    command = [sys.executable, "-c", "import sys; from phasegraph.cli import main; sys.exit(main())", *given]
+    command = [sys.executable, "-c", "import sys; from phasegraph.apps.cli import main; sys.exit(main())", *given]
     environment = {**os.environ, "PYTHONIOENCODING": encoding, "PYTHONWARNINGS": "ignore"}
     done = subprocess.run(command, capture_output=True, check=False, env=environment, timeout=120)
     assert done.returncode in (0, 1, 2)

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from tiny import PASSAGES, write_dataset, write_jsonl
 
-from phasegraph.cli import main
-from phasegraph.graph.index import GraphIndex
-from phasegraph.graph.storage import load_graph
-from phasegraph.serving.view import View
+from phasegraph.apps.cli import main
+from phasegraph.apps.server.view import View
+from phasegraph.graph.index.graph_index import GraphIndex
+from phasegraph.graph.model.storage import load_graph
 
 TRIPLES = [
     {"id": "p00", "triples": [["Ada Lovelace", "daughter of", "Lord Byron"], ["Ada Lovelace", "worked"]]},

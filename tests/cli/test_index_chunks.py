@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tiny import PASSAGES, write_dataset, write_jsonl
 
-from phasegraph.cli import main
+from phasegraph.apps.cli import main
 from phasegraph.graph import ChunkGraph, build_chunk_graph, load_graph
 
 

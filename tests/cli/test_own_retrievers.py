@@ -6,7 +6,7 @@ import sys
 import pytest
 from tiny import write_dataset, write_jsonl
 
-from phasegraph.cli import main
+from phasegraph.apps.cli import main
 
 MODULE = """
 from langchain_core.documents import Document

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tiny import PASSAGES, many_queries, write_dataset, write_jsonl
 
-from phasegraph.cli import main
+from phasegraph.apps.cli import main
 
 PARTS = ("calibration", "dev", "test")
 

@@ -11,8 +11,8 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from tiny import PASSAGES, write_dataset, write_jsonl
 
 from langchain_phasegraph import PhaseGraphRetriever
-from phasegraph.cli import main
-from phasegraph.cli.search import WIDTH, snippet_of
+from phasegraph.apps.cli import main
+from phasegraph.apps.cli.search import WIDTH, snippet_of
 from phasegraph.graph import GraphIndex, GraphSource, build_graph, save_graph
 
 QUESTION = "Where did the father of Ada Lovelace die?"

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from phasegraph.cli.search import answered
+from phasegraph._support.serialization import MANIFEST
+from phasegraph.apps.cli.search import answered
 from phasegraph.evaluation.datasets import read_vectors
 from phasegraph.graph import GraphIndex, NameSynonyms
-from phasegraph.graph.building import read_openie
-from phasegraph.serialization import MANIFEST
+from phasegraph.graph.model.building import read_openie
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "musique-openie"
 GAZETTEER = ("Bo", "New York", "a name of many many many many words that is too long")

@@ -14,7 +14,7 @@ pytest.importorskip("typer")
 from engines import absent
 from sharded_corpus import digests, given_besides, passages, plain, questions, vectors
 
-from phasegraph.cli import main
+from phasegraph.apps.cli import main
 from phasegraph.evaluation.runs import read_run
 
 

@@ -33,12 +33,12 @@ from sharded_corpus import (
 )
 
 from phasegraph import InvalidInputError, PhasegraphError
+from phasegraph._support.serialization import MANIFEST
 from phasegraph.distributed import EmbeddedNames, build_index
 from phasegraph.distributed.local import Processes
 from phasegraph.evaluation.datasets import read_vectors
 from phasegraph.graph import GraphIndex, NameSynonyms
-from phasegraph.graph.building import read_openie
-from phasegraph.serialization import MANIFEST
+from phasegraph.graph.model.building import read_openie
 
 
 @pytest.mark.parametrize(("shards", "workers"), [(1, 1), (5, 2)])

@@ -19,7 +19,7 @@ from phasegraph import InvalidInputError, InvalidTypeError
 from phasegraph.distributed import retrieve
 from phasegraph.distributed.retrieval import Answering
 from phasegraph.evaluation.runs import read_run
-from phasegraph.graph.records import PassageRecords
+from phasegraph.graph.index.records import PassageRecords
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ pytest.importorskip("pyarrow")
 from sharded_corpus import GAZETTEER, digests, of_one_process, passages, vectors
 
 from phasegraph import InvalidInputError, InvalidTypeError
+from phasegraph._support.serialization import StreamedArray, write_bundle
 from phasegraph.distributed import merging
 from phasegraph.distributed.merging import merge, write_gazetteer
 from phasegraph.distributed.shards import (
@@ -27,8 +28,7 @@ from phasegraph.distributed.shards import (
     stage,
 )
 from phasegraph.graph import GraphIndex
-from phasegraph.graph.words import find_names, split_words
-from phasegraph.serialization import StreamedArray, write_bundle
+from phasegraph.graph.model.words import find_names, split_words
 
 SETTINGS = BuildSettings(gazetteer=GAZETTEER)
 

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from phasegraph import InsufficientDataError, InvalidInputError, PhasegraphWarning
-from phasegraph.cli.app import app
+from phasegraph.apps.cli.app import app
 from phasegraph.evaluation.ablation import STAGES, ablate, compare_ablations, published_ablation
 from phasegraph.evaluation.datasets import Dataset, load_dataset
 from phasegraph.evaluation.significance import holm, paired_bootstrap

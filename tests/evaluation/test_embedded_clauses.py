@@ -8,7 +8,7 @@ import numpy as np
 
 from phasegraph.evaluation.datasets import load_dataset
 from phasegraph.evaluation.source_runs import ExperimentInput, search_sources
-from phasegraph.graph.clauses import clauses
+from phasegraph.graph.walk.clauses import clauses
 
 SLICE = Path(__file__).parents[2] / "data" / "musique-openie"
 

@@ -6,7 +6,7 @@ import pytest
 from langchain_core.documents import Document
 from llama_index.core.schema import NodeWithScore, TextNode
 
-from phasegraph.cli import main
+from phasegraph.apps.cli import main
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation import evaluate
 from phasegraph.evaluation.datasets import Judgement, load_dataset

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from phasegraph.cli import main
+from phasegraph.apps.cli import main
 from phasegraph.evaluation.datasets import Judgement
 from phasegraph.evaluation.experiment import Answers, compare
 from phasegraph.evaluation.measures import Measure

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny import PASSAGES, write_jsonl
 
-from phasegraph.cli import main
+from phasegraph.apps.cli import main
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.datasets import Span, judgement_from_spans, load_dataset
 from phasegraph.evaluation.measures import Measure

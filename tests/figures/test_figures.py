@@ -321,7 +321,7 @@ def test_a_wrong_figure_of_the_readme_is_found():
     kept = json.loads((ROOT / "docs/figures/bundled.json").read_text(encoding="utf-8"))
     block = next(one for one in pages.blocks(text) if one.name == "readme")
     assert not block.edited
-    assert block.body.strip() == FIGURES["bundled"].blocks["readme"][1](kept).strip()
+    assert block.body.strip().startswith(FIGURES["bundled"].blocks["readme"][1](kept).strip())  # a date may follow
     figure = f"| {kept['multi-hop']['systems']['rrf-words']['LastHop@10']:.1f} ["
     assert figure in block.body
     wrong = next(one for one in pages.blocks(text.replace(figure, "| 12.3 [")) if one.name == "readme")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from phasegraph import InvalidInputError, InvalidTypeError, Ranking
-from phasegraph._validation import check_range
+from phasegraph._support.validation import check_range
 from phasegraph.graph import (
     EdgeWeights,
     Extraction,
@@ -20,8 +20,8 @@ from phasegraph.graph import (
     WalkSettings,
     build_graph,
 )
-from phasegraph.graph.index import GraphIndex
-from phasegraph.graph.synonyms import synonym_pairs
+from phasegraph.graph.index.graph_index import GraphIndex
+from phasegraph.graph.model.synonyms import synonym_pairs
 
 PASSAGES = [{"id": "1", "text": "Ada met Bo."}, {"id": "2", "text": "Bo sang."}]
 GRAPH = build_graph(PASSAGES, embeddings=np.eye(2))

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phasegraph import IntegrityError, InvalidInputError, InvalidTypeError, Ranking
+from phasegraph._support.serialization import bundle_kind, write_bundle
 from phasegraph.graph import build_graph
 from phasegraph.graph.chunk_graph import (
     ChunkGraph,
@@ -19,9 +20,8 @@ from phasegraph.graph.chunk_graph import (
     semantic,
     sequential,
 )
-from phasegraph.graph.source import passage_ids
-from phasegraph.graph.storage import load_graph, packed, save_graph
-from phasegraph.serialization import bundle_kind, write_bundle
+from phasegraph.graph.model.storage import load_graph, packed, save_graph
+from phasegraph.graph.walk.source import passage_ids
 from phasegraph.sources import CallableSource, Gatherer, SourceSettings
 from phasegraph.testing.contracts import SourceContract
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from phasegraph._support.serialization import read_document, write_document
 from phasegraph.errors import IntegrityError
 from phasegraph.graph import GraphIndex, corpus, index
-from phasegraph.graph.corpus import Folder
-from phasegraph.serialization import read_document, write_document
+from phasegraph.graph.corpus.corpus import Folder
 
 KINDS = {"graph/manifest.json": (index.KIND, index.VERSION), corpus.STATE: (corpus.KIND, corpus.VERSION)}
 

@@ -24,9 +24,9 @@ from phasegraph.graph import (
     VectorSource,
     load_graph,
 )
-from phasegraph.graph.corpus import Corpus, Folder
-from phasegraph.graph.deltas import LoggedGraph
-from phasegraph.graph.restricting import restrict_graph
+from phasegraph.graph.corpus.corpus import Corpus, Folder
+from phasegraph.graph.index.deltas import LoggedGraph
+from phasegraph.graph.walk.restricting import restrict_graph
 from phasegraph.ranking import Ranking
 
 NAMES = ["Ada", "Bo", "Cy", "Di", "Ed", "Flo", "Gus", "Łukasz"]
@@ -37,12 +37,12 @@ QUESTIONS = [f"Whom did {name} {number * 4} meet in {PLACES[number % 3]}?" for n
 @pytest.fixture(autouse=True)
 def _large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every index counts as large, no round of a walk as dense, and names stay packed in mapped files."""
-    monkeypatch.setattr("phasegraph.graph.index.LOGGED", 0)
+    monkeypatch.setattr("phasegraph.graph.index.graph_index.LOGGED", 0)
     for module in ("source", "flat"):
         monkeypatch.setattr(f"phasegraph.graph.{module}.COMPARED", -1)
     monkeypatch.setattr("phasegraph.pagerank.push.DENSE_SHARE", 1e9)
-    monkeypatch.setattr("phasegraph.graph.storage.PACKED_BYTES", 0)
-    monkeypatch.setattr("phasegraph.serialization.MAPPED_BYTES", 64)
+    monkeypatch.setattr("phasegraph.graph.model.storage.PACKED_BYTES", 0)
+    monkeypatch.setattr("phasegraph._support.serialization.MAPPED_BYTES", 64)
 
 
 class World:
@@ -273,8 +273,8 @@ def test_extractions_that_name_titles_are_kept_apart_from_titles() -> None:
 def test_a_folder_opens_with_its_log_and_merges_it_when_it_gets_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("phasegraph.graph.corpus.FEWEST_CHANGED", 12)
-    monkeypatch.setattr("phasegraph.graph.corpus.MOST_CHANGED", 0.0)
+    monkeypatch.setattr("phasegraph.graph.corpus.corpus.FEWEST_CHANGED", 12)
+    monkeypatch.setattr("phasegraph.graph.corpus.corpus.MOST_CHANGED", 0.0)
     world = World(4, 40)
     folder = Folder.create(tmp_path / "kept", world.index(), {})
     index, _ = folder.load()
@@ -300,7 +300,7 @@ def test_a_folder_opens_with_its_log_and_merges_it_when_it_gets_long(
 
 def test_a_corpus_in_memory_merges_its_log_when_it_gets_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else every change would take longer than the one before."""
-    monkeypatch.setattr("phasegraph.graph.corpus.FEWEST_CHANGED", 12)
+    monkeypatch.setattr("phasegraph.graph.corpus.corpus.FEWEST_CHANGED", 12)
     world = World(4, 40)
     corpus = Corpus(world.index(), lambda _: np.ones(8))
     merged = []

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from phasegraph.graph import GraphIndex, GraphSource, WalkSettings, build_graph
-from phasegraph.graph.documents import neighbour_support, neighbours, spread_over_documents
-from phasegraph.graph.restricting import restrict_graph
-from phasegraph.graph.scoring import deviations
+from phasegraph.graph.walk.documents import neighbour_support, neighbours, spread_over_documents
+from phasegraph.graph.walk.restricting import restrict_graph
+from phasegraph.graph.walk.scoring import deviations
 from phasegraph.ranking import Ranking
 
 RNG = np.random.default_rng(0)
@@ -38,7 +38,7 @@ def test_neighbours_of_a_part_of_a_graph_are_those_of_a_graph_of_that_part() -> 
 
 
 def test_neighbours_in_a_log_of_changes_are_those_of_the_merged_graph(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("phasegraph.graph.index.LOGGED", 0)
+    monkeypatch.setattr("phasegraph.graph.index.graph_index.LOGGED", 0)
     more = [
         {"id": f"q{at}", "title": title, "text": "It is old."} for at, title in enumerate(["Rope", "Marnie", "Marnie"])
     ]

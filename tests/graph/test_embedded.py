@@ -11,7 +11,7 @@ import pytest
 from phasegraph import InvalidInputError, PhasegraphWarning
 from phasegraph.embedding.identity import EmbeddingModel, ModelIdentity
 from phasegraph.graph import GraphIndex
-from phasegraph.graph.embedded import check_model
+from phasegraph.graph.corpus.embedded import check_model
 
 INDEX = GraphIndex.build(
     [{"id": str(number), "text": f"Ada met Bo in Room {number}."} for number in range(5)],

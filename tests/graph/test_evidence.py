@@ -20,10 +20,10 @@ from phasegraph.graph import (
     load_graph,
     save_graph,
 )
-from phasegraph.graph.covering import covering, seeds_by_words
-from phasegraph.graph.scoring import published
-from phasegraph.graph.settings import WordSettings
-from phasegraph.graph.storage import graph_from_parts, graph_parts
+from phasegraph.graph.model.storage import graph_from_parts, graph_parts
+from phasegraph.graph.walk.covering import covering, seeds_by_words
+from phasegraph.graph.walk.scoring import published
+from phasegraph.graph.walk.settings import WordSettings
 from phasegraph.lexical import LexicalIndex
 from phasegraph.retrieval.provenance import plain_evidence
 

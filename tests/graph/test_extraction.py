@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phasegraph.errors import InvalidInputError, InvalidTypeError
-from phasegraph.graph.building import build_graph
-from phasegraph.graph.entity_graph import Extraction
-from phasegraph.graph.index import GraphIndex
-from phasegraph.graph.rules import RuleExtractor, lead_name, title_names
-from phasegraph.graph.words import Gazetteer, find_names, normalise_name, split_words
+from phasegraph.graph.index.graph_index import GraphIndex
+from phasegraph.graph.model.building import build_graph
+from phasegraph.graph.model.entity_graph import Extraction
+from phasegraph.graph.model.rules import RuleExtractor, lead_name, title_names
+from phasegraph.graph.model.words import Gazetteer, find_names, normalise_name, split_words
 
 NONE = Gazetteer()
 WORDS = st.sampled_from(

@@ -8,9 +8,9 @@ import pytest
 from phasegraph import Ranking
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph import Extraction, GraphSource, WalkSettings, build_graph, graph_from_extractions
-from phasegraph.graph.facts import FactIndex
-from phasegraph.graph.linking import link
-from phasegraph.graph.relevance import relevance
+from phasegraph.graph.walk.facts import FactIndex
+from phasegraph.graph.walk.linking import link
+from phasegraph.graph.walk.relevance import relevance
 from phasegraph.sources import Source
 
 PASSAGES = [

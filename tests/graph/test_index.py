@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from phasegraph import IntegrityError, InvalidInputError
 from phasegraph.graph import EntityGraph, Extraction, build_graph
-from phasegraph.graph.index import GraphIndex
-from phasegraph.graph.storage import load_graph, save_graph
-from phasegraph.graph.words import word_texts
+from phasegraph.graph.index.graph_index import GraphIndex
+from phasegraph.graph.model.storage import load_graph, save_graph
+from phasegraph.graph.model.words import word_texts
 
 TITLES = ["Ada", "Bo Diddley", "Paris", "The Seine (river)", "Ada Lovelace", "Order of the Seine", "", "Bo"]
 TEXTS = [
@@ -147,7 +147,7 @@ def test_an_update_splits_no_text_again_that_no_changed_name_stands_in(monkeypat
         split.append(text)
         return word_texts(text)
 
-    monkeypatch.setattr("phasegraph.graph.index.word_texts", counted)
+    monkeypatch.setattr("phasegraph.graph.index.graph_index.word_texts", counted)
     passages = [{"id": f"p{n}", "title": f"Name{n}", "text": f"Name{n} met Name{n + 1}."} for n in range(50)]
     index = GraphIndex.build(passages)
     assert len(index.name_words.lengths) == 50

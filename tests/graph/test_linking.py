@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from phasegraph import Ranking
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph import Extraction, LinkSettings, build_graph, graph_from_extractions
-from phasegraph.graph.facts import FactIndex, nearest_entities
-from phasegraph.graph.linking import link, query_entities
-from phasegraph.graph.relevance import relevance, similarities
-from phasegraph.graph.resets import RESETS, fact_reset, reset_by_name
+from phasegraph.graph.walk.facts import FactIndex, nearest_entities
+from phasegraph.graph.walk.linking import link, query_entities
+from phasegraph.graph.walk.relevance import relevance, similarities
+from phasegraph.graph.walk.resets import RESETS, fact_reset, reset_by_name
 from phasegraph.pagerank import WalkOperator
 from phasegraph.pagerank.push import RelevanceTransitions
 

@@ -21,9 +21,9 @@ from phasegraph.graph import (
     WalkSettings,
     build_graph,
 )
-from phasegraph.graph.listed import ListedRelevance, ListedSpaces
-from phasegraph.graph.scoring import moments
-from phasegraph.graph.settings import WordSettings
+from phasegraph.graph.walk.listed import ListedRelevance, ListedSpaces
+from phasegraph.graph.walk.scoring import moments
+from phasegraph.graph.walk.settings import WordSettings
 from phasegraph.lexical import LexicalIndex
 from phasegraph.pagerank import PageRankResult
 
@@ -88,7 +88,7 @@ def test_its_background_is_that_of_all_passages(data: Any, graph: EntityGraph, l
 def test_nothing_is_worked_out_for_all_passages(
     data: Any, graph: EntityGraph, lists: list[Ranking], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("phasegraph.graph.listed.SAMPLED", 64)
+    monkeypatch.setattr("phasegraph.graph.walk.listed.SAMPLED", 64)
     source = _source(graph, data).prepare()
     looked = []
     cosines = ListedRelevance.cosines
@@ -101,7 +101,7 @@ def test_nothing_is_worked_out_for_all_passages(
         raise AssertionError("a pass over all passages")
 
     monkeypatch.setattr(ListedRelevance, "cosines", counted)
-    monkeypatch.setattr("phasegraph.graph.source.relevance", never)
+    monkeypatch.setattr("phasegraph.graph.walk.source.relevance", never)
     monkeypatch.setattr(LexicalIndex, "look_up", never)
     monkeypatch.setattr(PageRankResult, "mass", property(never))
     found = source.search(data.queries[0].text, 10, {"vector": lists[0]})
@@ -174,7 +174,7 @@ def test_which_passages_are_compared(
     assert listed != exact
     auto = _source(graph, data, WalkSettings())
     assert auto.search(query, 10, handed).scores.tobytes() == exact
-    monkeypatch.setattr("phasegraph.graph.source.COMPARED", len(graph.passages) - 1)
+    monkeypatch.setattr("phasegraph.graph.walk.source.COMPARED", len(graph.passages) - 1)
     assert auto.search(query, 10, handed).scores.tobytes() == listed
     assert len(auto.search(query, None, handed)) == len(graph.passages)  # all are asked for
     alone = _source(graph, data, WalkSettings(compare="all")).search(query, 10, {}).scores.tobytes()
@@ -237,7 +237,7 @@ def test_the_sample_is_even_and_whole_where_there_are_few(graph: EntityGraph, mo
     rows = ListedSpaces(graph).sample
     assert len(rows) == 1024 < len(graph.passages)
     assert set(np.diff(rows).tolist()) == {1, 2}
-    monkeypatch.setattr("phasegraph.graph.listed.SAMPLED", 10_000)
+    monkeypatch.setattr("phasegraph.graph.walk.listed.SAMPLED", 10_000)
     assert ListedSpaces(graph).sample.tolist() == list(range(len(graph.passages)))
 
 

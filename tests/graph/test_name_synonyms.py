@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phasegraph import IntegrityError, InvalidInputError, InvalidTypeError
+from phasegraph._support.serialization import read_bundle, write_bundle
 from phasegraph.graph import EntityGraph, Extraction, GraphSource, NameSynonyms, build_graph, graph_from_extractions
-from phasegraph.graph.index import GraphIndex
-from phasegraph.serialization import read_bundle, write_bundle
+from phasegraph.graph.index.graph_index import GraphIndex
 
 TITLES = ["Ada", "Bo Diddley", "Paris", "The Seine (river)", "Ada Lovelace", "Order of the Seine", "", "Bo"]
 TEXTS = [

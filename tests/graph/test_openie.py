@@ -7,8 +7,8 @@ import pytest
 
 from phasegraph import InvalidInputError
 from phasegraph.graph import Extraction, build_graph
-from phasegraph.graph.building import read_openie
-from phasegraph.graph.index import GraphIndex
+from phasegraph.graph.index.graph_index import GraphIndex
+from phasegraph.graph.model.building import read_openie
 
 BUNDLED = Path(__file__).parents[2] / "data" / "musique-openie"
 PASSAGES = [

@@ -18,11 +18,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phasegraph import IntegrityError
-from phasegraph._packed import PackedTexts, TextRows, merged_names
+from phasegraph._support.packed import PackedTexts, TextRows, merged_names
+from phasegraph._support.serialization import MANIFEST, read_bundle, write_bundle
 from phasegraph.graph import EntityGraph, GraphIndex, GraphSource, load_graph
-from phasegraph.graph.storage import packed
+from phasegraph.graph.model.storage import packed
 from phasegraph.lexical import LexicalIndex
-from phasegraph.serialization import MANIFEST, read_bundle, write_bundle
 
 NAMES = ["Ada", "Bo", "Cy", "Di", "Ed", "Flo", "Łukasz", "日本"]
 TEXTS = ["", "a", "a\0", "ab", "é", "日本", "\ud800", "\uffff", "\U0001f600"]
@@ -31,9 +31,9 @@ TEXTS = ["", "a", "a\0", "ab", "é", "日本", "\ud800", "\uffff", "\U0001f600"]
 @pytest.fixture(autouse=True)
 def _packed(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-    monkeypatch.setattr("phasegraph.graph.storage.PACKED_BYTES", 0)
-    monkeypatch.setattr("phasegraph.serialization.MAPPED_BYTES", 64)
-    monkeypatch.setattr("phasegraph.serialization._SETTLED", -3600.0)
+    monkeypatch.setattr("phasegraph.graph.model.storage.PACKED_BYTES", 0)
+    monkeypatch.setattr("phasegraph._support.serialization.MAPPED_BYTES", 64)
+    monkeypatch.setattr("phasegraph._support.serialization._SETTLED", -3600.0)
 
 
 def _note(folder: Path) -> Path:
@@ -105,7 +105,7 @@ def test_rows_are_found_in_any_order() -> None:
 
 @pytest.mark.parametrize("stride", [1, 2, 7, 256])
 def test_places_are_those_of_bisection(stride: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("phasegraph._packed._STRIDE", stride)
+    monkeypatch.setattr("phasegraph._support.packed._STRIDE", stride)
     names = sorted({f"{first} {second}" for first in "abcdé" for second in ("", "x", "xy", "日")} | {"b"})
     texts = _texts(names)
     for sought in [*names, "", "a", "c ", "cc", "d xyz", "zz", "\ud800"]:
@@ -205,7 +205,7 @@ def test_files_are_checked_once_for_each_of_their_states(tmp_path: Path, monkeyp
     _index().save(tmp_path)
     _note(tmp_path).unlink()  # as after copying them elsewhere
     read = []
-    digest = "phasegraph.serialization.hashlib.file_digest"
+    digest = "phasegraph._support.serialization.hashlib.file_digest"
     plain = hashlib.file_digest
     monkeypatch.setattr(digest, lambda handle, name: read.append(1) or plain(handle, name))
     load_graph(tmp_path)
@@ -225,7 +225,7 @@ def test_files_are_checked_once_for_each_of_their_states(tmp_path: Path, monkeyp
 def test_what_was_just_saved_is_not_read_again_to_open_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     index = _index()
     index.save(tmp_path)
-    monkeypatch.setattr("phasegraph.serialization.hashlib.file_digest", None)
+    monkeypatch.setattr("phasegraph._support.serialization.hashlib.file_digest", None)
     monkeypatch.setattr(EntityGraph, "__post_init__", None)
     assert GraphIndex.load(tmp_path).graph.passages == index.graph.passages
     assert load_graph(tmp_path).entities == index.graph.entities
@@ -234,7 +234,7 @@ def test_what_was_just_saved_is_not_read_again_to_open_it(tmp_path: Path, monkey
 def test_a_file_that_changes_while_the_others_are_written_is_checked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from phasegraph import serialization
+    from phasegraph._support import serialization
 
     plain = serialization.write_document
 
@@ -244,7 +244,7 @@ def test_a_file_that_changes_while_the_others_are_written_is_checked(
         time.sleep(0.02)  # the clock of the file system goes on
         file.write_bytes(file.read_bytes()[:-1] + b"\x7f")
 
-    monkeypatch.setattr("phasegraph.serialization.write_document", later)
+    monkeypatch.setattr("phasegraph._support.serialization.write_document", later)
     _index().save(tmp_path)
     with pytest.raises(IntegrityError, match="checksum"):
         GraphIndex.load(tmp_path)
@@ -253,11 +253,11 @@ def test_a_file_that_changes_while_the_others_are_written_is_checked(
 def test_a_clock_that_cannot_tell_a_change_from_the_writing_notes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("phasegraph.serialization._COARSE", 1)
+    monkeypatch.setattr("phasegraph._support.serialization._COARSE", 1)
     _index().save(tmp_path)
     assert not _note(tmp_path).exists()
-    monkeypatch.setattr("phasegraph.serialization._COARSE", 10**30)
-    monkeypatch.setattr("phasegraph.serialization._MOST_TICKS", 0)
+    monkeypatch.setattr("phasegraph._support.serialization._COARSE", 10**30)
+    monkeypatch.setattr("phasegraph._support.serialization._MOST_TICKS", 0)
     _index().save(tmp_path)
     assert not _note(tmp_path).exists()
 
@@ -291,11 +291,13 @@ def test_a_damaged_note_of_the_check_is_no_note(tmp_path: Path, found: bytes) ->
 
 def test_files_that_have_just_changed_are_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second change within the clock's grain would leave the same times."""
-    monkeypatch.setattr("phasegraph.serialization._SETTLED", 2.0)
+    monkeypatch.setattr("phasegraph._support.serialization._SETTLED", 2.0)
     _index().save(tmp_path)
     read = []
     plain = hashlib.file_digest
-    monkeypatch.setattr("phasegraph.serialization.hashlib.file_digest", lambda *of: read.append(1) or plain(*of))
+    monkeypatch.setattr(
+        "phasegraph._support.serialization.hashlib.file_digest", lambda *of: read.append(1) or plain(*of)
+    )
     load_graph(tmp_path)
     assert read  # although it was noted that they need not be
     _note(tmp_path).unlink()

@@ -32,9 +32,9 @@ from phasegraph.graph import (
     load_graph,
     save_graph,
 )
-from phasegraph.graph.facts import FactIndex
-from phasegraph.graph.paths import PathNode, WalkPath
-from phasegraph.graph.words import split_words
+from phasegraph.graph.model.words import split_words
+from phasegraph.graph.walk.facts import FactIndex
+from phasegraph.graph.walk.paths import PathNode, WalkPath
 from phasegraph.pagerank import WalkOperator, personalized_pagerank
 
 QUERY = "Who met Bo?"

@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phasegraph import InvalidInputError, InvalidTypeError, Ranking
-from phasegraph._packed import PackedTexts
+from phasegraph._support.packed import PackedTexts
 from phasegraph.graph import Extraction, GraphSource, graph_from_extractions, load_graph, save_graph
-from phasegraph.graph.facts import FactIndex
-from phasegraph.graph.restricting import restrict_graph
-from phasegraph.graph.source import RestrictedGraphSource
+from phasegraph.graph.walk.facts import FactIndex
+from phasegraph.graph.walk.restricting import restrict_graph
+from phasegraph.graph.walk.source import RestrictedGraphSource
 from phasegraph.lexical import LexicalIndex
 
 NAMES = ["ada", "bo", "cy", "dee", "eve"]

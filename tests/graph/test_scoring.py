@@ -7,10 +7,10 @@ import pytest
 
 from phasegraph import InvalidTypeError, Ranking
 from phasegraph.graph import GraphSource, WalkSettings, build_graph
-from phasegraph.graph.clauses import clause_relevance, clauses
-from phasegraph.graph.covering import covering
-from phasegraph.graph.scoring import balanced, deviations, fiftieth, part_worths
-from phasegraph.graph.settings import WordSettings
+from phasegraph.graph.walk.clauses import clause_relevance, clauses
+from phasegraph.graph.walk.covering import covering
+from phasegraph.graph.walk.scoring import balanced, deviations, fiftieth, part_worths
+from phasegraph.graph.walk.settings import WordSettings
 from phasegraph.lexical import LexicalIndex
 
 RNG = np.random.default_rng(0)

@@ -10,8 +10,8 @@ import pytest
 from phasegraph import InvalidInputError, InvalidTypeError
 from phasegraph.graph import Extraction, GraphSource, SemFlowSource, graph_from_extractions
 from phasegraph.graph.experimental.semflow import SEMFLOW_PARAMETERS, SemanticFlow, graph_abstractness
-from phasegraph.graph.facts import FactIndex
-from phasegraph.graph.resets import reset_by_name
+from phasegraph.graph.walk.facts import FactIndex
+from phasegraph.graph.walk.resets import reset_by_name
 from phasegraph.sources import Source
 
 RNG = np.random.default_rng(7)

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from phasegraph import IntegrityError, InvalidTypeError
+from phasegraph._support.serialization import read_bundle, write_bundle
 from phasegraph.graph import ChunkGraph, EntityGraph, GraphIndex, GraphSource, SummaryTree, build_graph
-from phasegraph.graph.storage import load_graph, save_graph
-from phasegraph.serialization import read_bundle, write_bundle
+from phasegraph.graph.model.storage import load_graph, save_graph
 
 NAMES = ["Ada", "Bo", "Cy", "Di", "Ed", "Flo"]
 
@@ -49,7 +49,7 @@ def test_a_saved_graph_comes_back_bit_equal(tmp_path: Path, mmap: bool) -> None:
 
 
 def test_large_arrays_are_mapped_and_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("phasegraph.serialization.MAPPED_BYTES", 4096)
+    monkeypatch.setattr("phasegraph._support.serialization.MAPPED_BYTES", 4096)
     save_graph(_graph(400), tmp_path)
     found = load_graph(tmp_path).embeddings
     owner: object = found

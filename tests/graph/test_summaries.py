@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from phasegraph import IntegrityError, InvalidInputError, InvalidTypeError, MissingDependencyError, PhasegraphWarning
+from phasegraph._support.serialization import read_bundle, write_bundle
 from phasegraph.graph import ClusterSettings, SummarySource, SummaryTree, extractive
-from phasegraph.graph.clusters import fit_clusters
-from phasegraph.graph.storage import packed
-from phasegraph.serialization import read_bundle, write_bundle
+from phasegraph.graph.model.storage import packed
+from phasegraph.graph.summaries.clusters import fit_clusters
 
 PCA = ClusterSettings(reducer="pca")
 

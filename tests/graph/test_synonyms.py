@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phasegraph.errors import InvalidInputError, InvalidTypeError
-from phasegraph.graph.synonyms import _bounds, _unit, synonym_pairs
+from phasegraph.graph.model.synonyms import _bounds, _unit, synonym_pairs
 
 
 def names(n, dimensions=64, seed=0, dtype=np.float32):

@@ -13,10 +13,10 @@ import pytest
 import uvicorn
 from tiny import PASSAGES, QUERIES
 
+from phasegraph.apps.inspector.inspector import Inspector
+from phasegraph.apps.inspector.server import make_app
 from phasegraph.evaluation.retrievers import read_judged
-from phasegraph.graph.index import GraphIndex
-from phasegraph.inspecting.inspector import Inspector
-from phasegraph.inspecting.server import make_app
+from phasegraph.graph.index.graph_index import GraphIndex
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 QUESTION = QUERIES[0][1]

@@ -12,8 +12,8 @@ from playwright.sync_api import Page, expect
 
 from inspecting.conftest import EVIL, HOSTILE, QUESTION
 from phasegraph import FusionPipeline
-from phasegraph.inspecting.server import exported
-from phasegraph.markup import visible
+from phasegraph._support.markup import visible
+from phasegraph.apps.inspector.server import exported
 
 ARTEFACTS = Path(__file__).resolve().parents[2] / "artifacts"
 

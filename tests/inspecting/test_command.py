@@ -14,8 +14,8 @@ from tiny import PASSAGES, write_dataset
 from inspecting.conftest import embed, indexed, judged
 from langchain_phasegraph import PhaseGraphRetriever
 from phasegraph import FusionPipeline, InvalidInputError, Ranking
-from phasegraph.cli import main
-from phasegraph.inspecting.inspector import Inspector
+from phasegraph.apps.cli import main
+from phasegraph.apps.inspector.inspector import Inspector
 
 QUESTION = "Where did the father of Ada Lovelace die?"
 
@@ -99,7 +99,7 @@ def test_a_source_without_a_weight_is_shown_and_not_fused() -> None:
 
 
 def test_a_question_is_asked_once_and_few_are_kept(monkeypatch) -> None:
-    monkeypatch.setattr("phasegraph.inspecting.inspector.MOST_ASKED", 2)
+    monkeypatch.setattr("phasegraph.apps.inspector.inspector.MOST_ASKED", 2)
     inspector, asked = Inspector(indexed(), "x", judged=judged()), []
     search = type(inspector.sources["lexical"]).search
 

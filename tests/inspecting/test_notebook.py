@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from inspecting.conftest import QUESTION
-from phasegraph.markup import answer_html
+from phasegraph._support.markup import answer_html
 
 
 @pytest.mark.parametrize(("width", "beside"), [(900, 3), (400, 1)])

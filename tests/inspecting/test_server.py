@@ -13,11 +13,11 @@ from starlette.testclient import TestClient
 
 from inspecting.conftest import EVIL, HOSTILE, QUESTION
 from phasegraph import FusionPipeline, InvalidInputError, MissingDependencyError
+from phasegraph._support.serialization import decode_document
+from phasegraph.apps.inspector import server
+from phasegraph.apps.inspector.inspector import Inspector
+from phasegraph.apps.inspector.server import embedded_json, exported, make_app, offline_page
 from phasegraph.graph import GraphIndex
-from phasegraph.inspecting import server
-from phasegraph.inspecting.inspector import Inspector
-from phasegraph.inspecting.server import embedded_json, exported, make_app, offline_page
-from phasegraph.serialization import decode_document
 
 JSON = {"content-type": "application/json"}
 ASK = {"question": QUESTION, "settings": {}}

@@ -11,10 +11,10 @@ import pytest
 from tiny import PASSAGES
 
 from inspecting.conftest import CHROMIUM
-from phasegraph.cli import demo, main, try_out
+from phasegraph.apps.cli import demo, main, try_out
+from phasegraph.apps.inspector.inspector import Inspector
 from phasegraph.evaluation.datasets import load_dataset
-from phasegraph.graph.index import GraphIndex
-from phasegraph.inspecting.inspector import Inspector
+from phasegraph.graph.index.graph_index import GraphIndex
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from recording import Recorder, Watcher
 
 from phasegraph.errors import InvalidInputError, StoreError
-from phasegraph.graph.entity_graph import EdgeWeights
+from phasegraph.graph.model.entity_graph import EdgeWeights
 from phasegraph.neo4j import (
     GraphSchema,
     Neo4jConnection,

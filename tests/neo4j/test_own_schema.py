@@ -11,8 +11,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from recording import Unasked
 
 from phasegraph.errors import InvalidInputError, StoreError
-from phasegraph.graph.entity_graph import Extraction, graph_from_extractions
-from phasegraph.graph.words import normalise_name
+from phasegraph.graph.model.entity_graph import Extraction, graph_from_extractions
+from phasegraph.graph.model.words import normalise_name
 from phasegraph.neo4j import (
     GraphRecords,
     Neo4jConnection,

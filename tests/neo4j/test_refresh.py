@@ -8,7 +8,7 @@ import pytest
 
 from phasegraph.errors import InvalidInputError, StoreError
 from phasegraph.graph import GraphIndex, GraphSource
-from phasegraph.graph.entity_graph import graph_from_extractions
+from phasegraph.graph.model.entity_graph import graph_from_extractions
 from phasegraph.neo4j import (
     GraphChanges,
     GraphRecords,

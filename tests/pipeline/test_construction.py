@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from phasegraph import FusionPipeline, InvalidInputError, ListCalibrator
+from phasegraph._support.serialization import write_document
 from phasegraph.calibration import BackgroundCalibrator, fit_reference_ecdf
 from phasegraph.errors import InvalidTypeError
 from phasegraph.fusion import FUSION_RULES
-from phasegraph.serialization import write_document
 
 
 @pytest.mark.parametrize("temperature", [-1, 0, float("nan"), "x", [1.0]])

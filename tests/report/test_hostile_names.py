@@ -11,7 +11,7 @@ import pytest
 from phasegraph import FusionPipeline, PhasegraphWarning, Ranking
 from phasegraph.errors import warn
 from phasegraph.evaluation.report import Picture, contribution_bars, coverage_curve, score_distributions, write_report
-from phasegraph.graph.paths import PathNode, WalkPath
+from phasegraph.graph.walk.paths import PathNode, WalkPath
 
 HOSTILE = [
     "$", "$$", "$5 and $6", r"$\frac{1}{0}$", r"\$5", "$\\undefined{", "\ud800", "a\x1b[31mb\x07", "\u202egnp",

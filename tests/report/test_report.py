@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from phasegraph import Background, FusionPipeline, InvalidInputError, Ranking
+from phasegraph._support.markup import source_colours
 from phasegraph.evaluation.datasets import Judgement
 from phasegraph.evaluation.experiment import Answers, compare
 from phasegraph.evaluation.report import (
@@ -21,7 +22,6 @@ from phasegraph.evaluation.report import (
     wins_and_losses,
     write_report,
 )
-from phasegraph.markup import source_colours
 
 COLUMNS, ROWS = ("system", "LastHop@10"), (("vector", "55.0"), ("<b>default</b>", "70.0"))
 

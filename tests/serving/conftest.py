@@ -67,7 +67,13 @@ def tenants(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-c", "import sys; from phasegraph.cli import main; sys.exit(main())", "serve", *arguments]
+    return [
+        sys.executable,
+        "-c",
+        "import sys; from phasegraph.apps.cli import main; sys.exit(main())",
+        "serve",
+        *arguments,
+    ]
 
 
 def free_port() -> int:

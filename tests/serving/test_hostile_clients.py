@@ -18,9 +18,9 @@ from mcp import ClientSession
 from mcp.client.streamable_http import streamable_http_client
 from tests.serving.conftest import TOKENS, command, embed, running
 
+from phasegraph.apps.server.view import View
+from phasegraph.apps.server.web import LARGEST_BODY, Gate, web_app
 from phasegraph.graph import GraphIndex
-from phasegraph.serving.view import View
-from phasegraph.serving.web import LARGEST_BODY, Gate, web_app
 
 RED, BLUE = ({"Authorization": f"Bearer {TOKENS[team]}"} for team in ("red", "blue"))
 AGENT = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}

@@ -19,9 +19,9 @@ import httpx
 import pytest
 from tests.serving.conftest import TOKENS, command, embed, running
 
-from phasegraph.serving.turns import BusyError, Turns
-from phasegraph.serving.view import View
-from phasegraph.serving.web import Gate, web_app
+from phasegraph.apps.server.turns import BusyError, Turns
+from phasegraph.apps.server.view import View
+from phasegraph.apps.server.web import Gate, web_app
 
 RED = {"Authorization": f"Bearer {TOKENS['red']}"}
 AGENT = RED | {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
@@ -237,7 +237,7 @@ def test_it_ends_at_once_with_requests_that_never_come_whole(folder, tenants):
     ],
 )
 def test_a_key_that_stands_twice_in_the_tenants_file_is_refused(folder, tmp_path, text, capsys):
-    from phasegraph.cli import main
+    from phasegraph.apps.cli import main
 
     file = tmp_path / "tenants.json"
     file.write_text(text % TOKENS["red"])
@@ -424,7 +424,7 @@ def test_evidence_is_worked_out_beside_the_event_loop(index, monkeypatch):
 
 
 def test_answers_are_written_beside_the_event_loop(index, monkeypatch):
-    from phasegraph.serving import web
+    from phasegraph.apps.server import web
 
     plain, where = json.dumps, []
 

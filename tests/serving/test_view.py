@@ -11,9 +11,9 @@ import pytest
 from tests.serving.conftest import PLACES, corpus, embed
 
 from phasegraph import InvalidInputError, InvalidTypeError
+from phasegraph.apps.server.view import View, check_filter, lets_through
+from phasegraph.apps.server.web import read_tenants
 from phasegraph.graph import GraphIndex
-from phasegraph.serving.view import View, check_filter, lets_through
-from phasegraph.serving.web import read_tenants
 
 QUESTION = "Who met the keeper in Oslo?"
 

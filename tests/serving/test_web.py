@@ -11,10 +11,10 @@ import httpx
 import pytest
 from tests.serving.conftest import PLACES, TOKENS, corpus, embed, running
 
-from phasegraph.cli import main
+from phasegraph.apps.cli import main
+from phasegraph.apps.server.view import View
+from phasegraph.apps.server.web import LARGEST_BODY, web_app
 from phasegraph.graph import GraphIndex
-from phasegraph.serving.view import View
-from phasegraph.serving.web import LARGEST_BODY, web_app
 
 
 def bearer(team):
@@ -97,7 +97,7 @@ def test_long_passages_hold_up_nobody_else():
 
 
 def test_passages_that_take_too_long_to_read_cost_their_words_alone(index, monkeypatch):
-    monkeypatch.setattr("phasegraph.serving.view.read_hits", lambda *given: time.sleep(5))
+    monkeypatch.setattr("phasegraph.apps.server.view.read_hits", lambda *given: time.sleep(5))
     begun = time.monotonic()
     told = asyncio.run(View(index, embed, timeout=0.5).search("Oslo"))
     assert time.monotonic() - begun < 4

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from phasegraph._shared import fork_safe_lock, lazy_property
+from phasegraph._support.shared import fork_safe_lock, lazy_property
 
 HERE = Path(__file__).parent
 SOURCES = HERE.parents[1] / "src" / "phasegraph"

@@ -30,10 +30,10 @@ from phasegraph.errors import (
     PhasegraphWarning,
     StoreError,
 )
-from phasegraph.graph.chroma import ChromaVectors, open_folder
-from phasegraph.graph.corpus import Change, Folder
-from phasegraph.graph.entity_graph import EntityGraph
-from phasegraph.graph.source import GraphSource
+from phasegraph.graph.corpus.chroma import ChromaVectors, open_folder
+from phasegraph.graph.corpus.corpus import Change, Folder
+from phasegraph.graph.model.entity_graph import EntityGraph
+from phasegraph.graph.walk.source import GraphSource
 
 TITLES = ["Ada Lovelace", "Charles Babbage", "Analytical Engine", "London", "Byron", "Turin", "Luigi Menabrea", "Devon"]
 QUESTIONS = ["Who wrote about the engine of Charles Babbage?", "Where was Byron?", "London", "Menabrea in Turin"]
@@ -159,7 +159,7 @@ class CorpusSuite:
             assert self.answers(again) == self.answers(retriever)
 
     def test_many_changes_are_taken_into_the_index(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("phasegraph.graph.corpus.FEWEST_CHANGED", 3)
+        monkeypatch.setattr("phasegraph.graph.corpus.corpus.FEWEST_CHANGED", 3)
         path = tmp_path / "corpus"
         retriever = self.made(self.documents(range(8)), path)
         for number in range(8, 16):
@@ -567,7 +567,10 @@ class CorpusSuite:
         def full(*arguments: Any) -> None:
             raise OSError("no space left")
 
-        for place in ("phasegraph.graph.chroma.ChromaVectors.write", "phasegraph.serialization.write_document"):
+        for place in (
+            "phasegraph.graph.corpus.chroma.ChromaVectors.write",
+            "phasegraph._support.serialization.write_document",
+        ):
             monkeypatch.setattr(place, full)
             with pytest.raises(StoreError, match=r"nothing was changed.*no space left"):
                 retriever.reembed(self.model("other", 24))
@@ -709,7 +712,7 @@ class CorpusSuite:
         def full(*arguments: Any) -> None:
             raise OSError("no space left")
 
-        monkeypatch.setattr("phasegraph.serialization.write_document", full)
+        monkeypatch.setattr("phasegraph._support.serialization.write_document", full)
         with pytest.raises(StoreError, match=r"nothing was changed.*no space left"):
             retriever.sync(self.pages(a=["New words."]), full=True)
         monkeypatch.undo()
@@ -850,7 +853,7 @@ class CorpusSuite:
         def full(*arguments: Any) -> None:
             raise OSError("no space left")
 
-        monkeypatch.setattr("phasegraph.serialization.write_document", full)
+        monkeypatch.setattr("phasegraph._support.serialization.write_document", full)
         with pytest.raises(StoreError, match=r"nothing was changed.*no space left"):
             self.add(retriever, self.documents([9]))
         with pytest.raises(StoreError, match="no space left"):
@@ -908,7 +911,7 @@ class CorpusSuite:
 
         def meanwhile(directory: Path) -> Change:
             monkeypatch.undo()
-            monkeypatch.setattr("phasegraph.graph.corpus.FEWEST_CHANGED", 0)
+            monkeypatch.setattr("phasegraph.graph.corpus.corpus.FEWEST_CHANGED", 0)
             self.add(first, self.documents([8]))
             return read(directory)
 

@@ -20,7 +20,7 @@ import langchain_phasegraph
 import llama_index.retrievers.phasegraph as llama_phasegraph
 from phasegraph import Candidates, Evidence, Ranking, Result, SourceEvidence, SourceReport
 from phasegraph.graph import RuleExtractor
-from phasegraph.graph.paths import WalkPath
+from phasegraph.graph.walk.paths import WalkPath
 from phasegraph.neo4j import drop_corpus, records_from_extractions, write_graph
 
 ROOT = Path(__file__).parents[2]

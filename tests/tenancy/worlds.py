@@ -40,8 +40,8 @@ from pydantic import PrivateAttr
 import langchain_phasegraph
 import llama_index.retrievers.phasegraph as llama_phasegraph
 from phasegraph import PhasegraphError, PhasegraphWarning, Result
+from phasegraph.apps.tracing import SpansOfResults
 from phasegraph.retrieval import HitFields, SourceSpec
-from phasegraph.tracing import SpansOfResults
 
 ROWS = 8
 FOREIGN = re.compile(r"xb-\d|indigo|bluesecret|aquamarine", re.IGNORECASE)

@@ -25,7 +25,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from langchain_phasegraph import PhaseGraphRetriever
 from llama_index.retrievers.phasegraph import CalibratedFusionRetriever
 from phasegraph import FusionPipeline, InvalidInputError, Ranking
-from phasegraph.tracing import SpansOfResults
+from phasegraph.apps.tracing import SpansOfResults
 
 SECRET = "Who met the spy?"
 LEGS = {"phasegraph.graph", "phasegraph.lexical", "phasegraph.vector"}

@@ -258,7 +258,7 @@ def test_a_source_distribution_holds_no_leavings(built: dict[str, Built], name: 
         "README.md", "LICENSE", "CHANGELOG.md", "pyproject.toml", "PKG-INFO", ".gitignore",
     }  # fmt: skip
     assert {one.partition("/")[0] for one in held if "/" in one} == top
-    code = [one for one in held if "/" in one and "/static/" not in one and "/inspecting/demo/" not in one]
+    code = [one for one in held if "/" in one and "/static/" not in one and "/inspector/demo/" not in one]
     assert {Path(one).suffix for one in code} <= {".py", ".typed"}
     assert {"README.md", "LICENSE"} <= set(held)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from phasegraph._typing import FloatArray, IntArray
+from phasegraph._support.typing import FloatArray, IntArray
 from phasegraph.acceptance import (
     JudgedScores,
     certify_threshold,

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from phasegraph import FusionPipeline, Ranking
-from phasegraph._typing import FloatArray
+from phasegraph._support.typing import FloatArray
 from phasegraph.acceptance import (
     JudgedScores,
     certify_threshold,

@@ -23,7 +23,7 @@ import numpy as np
 from phasegraph._support.ordering import top_order
 from phasegraph.evaluation.datasets import Dataset, load_dataset
 from phasegraph.graph import EntityGraph, GraphSource, WalkSettings, build_graph
-from phasegraph.graph.linking import link
+from phasegraph.graph.walk.linking import link
 from phasegraph.ranking import Ranking
 
 

@@ -20,7 +20,7 @@ from time import perf_counter, process_time
 
 from phasegraph.evaluation.datasets import read_corpus
 from phasegraph.graph import RuleExtractor, build_graph
-from phasegraph.graph.index import GraphIndex
+from phasegraph.graph.index.graph_index import GraphIndex
 
 BUNDLED = Path(__file__).parents[2] / "data" / "musique-openie" / "corpus.jsonl"
 _NAME = re.compile(r"\b[A-Z][a-z]{2,}\b")

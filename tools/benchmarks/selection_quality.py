@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from phasegraph import FusionPipeline
-from phasegraph._typing import FloatArray
+from phasegraph._support.typing import FloatArray
 from phasegraph.evaluation.datasets import Dataset, load_dataset
 from phasegraph.evaluation.measures import full_support, recall
 from phasegraph.evaluation.significance import bootstrap_intervals, mcnemar_exact, wins_and_losses

@@ -17,7 +17,7 @@ from graph_quality import measures
 from phasegraph.evaluation.datasets import Dataset, load_dataset, load_facts
 from phasegraph.evaluation.source_runs import FlowWalk, ranking_of_masses
 from phasegraph.graph import Extraction, SemFlowSource, build_graph, graph_from_extractions
-from phasegraph.graph.facts import FactIndex
+from phasegraph.graph.walk.facts import FactIndex
 from phasegraph.ranking import Ranking
 
 

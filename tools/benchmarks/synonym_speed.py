@@ -15,7 +15,7 @@ import numpy as np
 from scipy import sparse
 
 from phasegraph.graph.experimental.semflow import abstractness
-from phasegraph.graph.synonyms import _bounds, _unit, synonym_pairs
+from phasegraph.graph.model.synonyms import _bounds, _unit, synonym_pairs
 
 
 def timed(function):

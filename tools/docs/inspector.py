@@ -16,10 +16,10 @@ import uvicorn
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
+from phasegraph.apps.inspector.inspector import Inspector
+from phasegraph.apps.inspector.server import make_app
 from phasegraph.evaluation.datasets import load_dataset
 from phasegraph.graph import GraphIndex
-from phasegraph.inspecting.inspector import Inspector
-from phasegraph.inspecting.server import make_app
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA, PICTURE = ROOT / "data" / "musique-openie", ROOT / "docs" / "pictures" / "inspector.png"

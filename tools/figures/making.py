@@ -19,7 +19,7 @@ import pages
 from digests import ROOT, Code, as_json, digest_of_data, steady
 from registry import FIGURES, Figure
 
-PHASEGRAPH = ("-c", "import sys; from phasegraph.cli import main; sys.exit(main())")
+PHASEGRAPH = ("-c", "import sys; from phasegraph.apps.cli import main; sys.exit(main())")
 NO_DATA = "none"
 NOWHERE = Path("DATA")
 """The folder of the data sets where none is given: their digests are not compared, and their figures left out."""

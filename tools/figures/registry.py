@@ -83,7 +83,7 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
                 kind: ("phasegraph", "evaluate", folder, "--systems", SIMPLE, "--json", "{json}")
                 for kind, folder in (("multi-hop", BUNDLED), ("manual", MANUAL))
             },
-            ("src/phasegraph/cli/evaluate.py",),
+            ("src/phasegraph/apps/cli/evaluate.py",),
             (BUNDLED, MANUAL),
             {"readme": ("README.md", tables.readme), "manual": ("docs/research/results.md", tables.manual)},
             keep=tables.brief,
@@ -94,7 +94,7 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
                 name: ("phasegraph", "evaluate", f"{{data}}/ordinary/{name}", "--systems", SIMPLE, "--json", "{json}")
                 for name in ORDINARY
             },
-            ("src/phasegraph/cli/evaluate.py",),
+            ("src/phasegraph/apps/cli/evaluate.py",),
             tuple(f"ordinary/{name}" for name in ORDINARY),
             {"ordinary": ("docs/research/results.md", tables.ordinary)},
             keep=tables.brief,
@@ -107,7 +107,7 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
                 )
                 for name in OPEN
             },
-            ("src/phasegraph/cli/evaluate.py",),
+            ("src/phasegraph/apps/cli/evaluate.py",),
             OPEN,
             {"results-sets": ("docs/research/results.md", tables.sets)},
             keep=tables.brief,

@@ -11,7 +11,7 @@ import numpy as np
 
 from claims import Verdict, judge, points
 from page import Page, p_value, table
-from phasegraph._typing import FloatArray, IntArray
+from phasegraph._support.typing import FloatArray, IntArray
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.datasets import Dataset
 from phasegraph.evaluation.significance import paired_bootstrap

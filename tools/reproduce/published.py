@@ -13,7 +13,7 @@ from scipy.stats import false_discovery_control
 
 from claims import Verdict, judge, points
 from page import Page, number, p_value, table
-from phasegraph._typing import FloatArray, IntArray
+from phasegraph._support.typing import FloatArray, IntArray
 from phasegraph.acceptance import JudgedScores, fit_global_threshold, fit_grid, fit_threshold
 from phasegraph.acceptance.fitting import area_under_curve
 from phasegraph.errors import InvalidInputError

@@ -11,7 +11,7 @@ from scipy.stats import binomtest
 
 from claims import Verdict, judge, plain, points
 from page import Page, number, p_value, share, table
-from phasegraph._typing import FloatArray, IntArray
+from phasegraph._support.typing import FloatArray, IntArray
 from phasegraph.evaluation.datasets import Dataset, split_by_id
 from phasegraph.evaluation.experiment import OWN_SYSTEMS, run_systems
 from phasegraph.evaluation.measures import Measure, score_run

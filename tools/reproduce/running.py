@@ -16,7 +16,7 @@ from findings import FINDINGS
 from heterogeneity import heterogeneity_page
 from page import Page, interval, p_value, share, table
 from paper import paper_page
-from phasegraph._typing import IntArray
+from phasegraph._support.typing import IntArray
 from phasegraph.candidates import cap_ranking
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.datasets import Dataset, load_dataset

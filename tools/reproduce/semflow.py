@@ -11,7 +11,7 @@ from scipy import sparse
 
 from claims import Verdict, judge, plain, points
 from page import Page, interval, p_value, share, table
-from phasegraph._typing import FloatArray
+from phasegraph._support.typing import FloatArray
 from phasegraph.errors import InsufficientDataError
 from phasegraph.evaluation.datasets import Dataset, load_facts
 from phasegraph.evaluation.experiment import Answers, Table, compare

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from phasegraph._support.ordering import top_order
-from phasegraph._typing import IntArray
+from phasegraph._support.typing import IntArray
 from phasegraph.calibration import Calibrator, ListCalibrator, fit_reference_ecdf
 from phasegraph.evaluation.datasets import Dataset, split_by_id
 from phasegraph.evaluation.experiment import (

@@ -9,7 +9,7 @@ import numpy as np
 
 from claims import LAST, RECALL, Verdict, judge, points
 from page import Page, interval, p_value, share, table
-from phasegraph._typing import IntArray
+from phasegraph._support.typing import IntArray
 from phasegraph.calibration import ListCalibrator
 from phasegraph.evaluation.datasets import Dataset
 from phasegraph.evaluation.experiment import OWN_SYSTEMS, TWO, Table, compare, pipeline_system, run_systems

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from phasegraph.cli.evaluate import calibrated
+from phasegraph.apps.cli.evaluate import calibrated
 from phasegraph.evaluation.abstention import _confidences, abstain_auc, calibration_errors, without
 from phasegraph.evaluation.datasets import load_dataset, split_by_id
 from phasegraph.evaluation.experiment import OWN_SYSTEMS, TWO

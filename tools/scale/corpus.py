@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from phasegraph.graph.words import STOP_WORDS
+from phasegraph.graph.model.words import STOP_WORDS
 
 ROOT = Path(__file__).parents[2]
 SHARED = ROOT.parent / "shared" / "data"

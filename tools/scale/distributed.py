@@ -34,7 +34,7 @@ print(json.dumps({"cpu": time.process_time() - started, "driver_peak": peak, "wo
 MANY = """
 import json, sys
 from dataclasses import asdict
-from phasegraph.cli.engines import Engine, started
+from phasegraph.apps.cli.engines import Engine, started
 from phasegraph.distributed import build_index
 if __name__ == "__main__":
     with started(Engine(sys.argv[3]), int(sys.argv[5])) as engine:
@@ -57,7 +57,7 @@ if __name__ == "__main__":
 ASKED = """
 import json, sys
 from dataclasses import asdict
-from phasegraph.cli.engines import Engine, started
+from phasegraph.apps.cli.engines import Engine, started
 from phasegraph.distributed import retrieve
 if __name__ == "__main__":
     with started(Engine(sys.argv[4]), int(sys.argv[6])) as engine:

@@ -56,8 +56,8 @@ def clocked(call: Callable[[], Any]) -> tuple[Any, float, float]:
 
 def build(made: ZipfCorpus, size: int, folder: Path, options: argparse.Namespace) -> dict[str, object]:
     """Build an index and keep it in a folder."""
-    from phasegraph.graph.corpus import Folder
-    from phasegraph.graph.index import GraphIndex
+    from phasegraph.graph.corpus.corpus import Folder
+    from phasegraph.graph.index.graph_index import GraphIndex
 
     rows, vectors = list(made.rows(size)), made.vectors(size)
     before = peak_mb()
@@ -95,7 +95,7 @@ def shards(made: ZipfCorpus, size: int, folder: Path, options: argparse.Namespac
 def open_index(made: ZipfCorpus, size: int, folder: Path, options: argparse.Namespace) -> dict[str, object]:
     """Open it, for updating and for searching."""
     from phasegraph.graph import load_graph
-    from phasegraph.graph.index import GraphIndex
+    from phasegraph.graph.index.graph_index import GraphIndex
 
     found: dict[str, object] = {}
     ways: dict[str, Callable[[], Any]] = {
@@ -176,7 +176,7 @@ def nearest(held: Any, vectors: Any, count: int) -> list[tuple[list[int], Any]]:
 
 def update(made: ZipfCorpus, size: int, folder: Path, options: argparse.Namespace) -> dict[str, object]:
     """Add a batch, another, and remove the first, as a retriever of the folder does it; then merge all of it."""
-    from phasegraph.graph.corpus import Corpus, Folder
+    from phasegraph.graph.corpus.corpus import Corpus, Folder
 
     rows = [{**row, "metadata": {}} for row in made.rows(size + 2 * BATCH, size)]
     vectors = made.vectors(size + 2 * BATCH, size)

@@ -9,7 +9,7 @@ from typing import SupportsFloat
 
 import numpy as np
 
-from phasegraph._typing import BoolArray, FloatArray
+from phasegraph._support.typing import BoolArray, FloatArray
 
 _NUMERIC = frozenset({float, int, np.float64, np.float32, np.float16, np.int64, np.int32})
 

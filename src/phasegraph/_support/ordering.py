@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from phasegraph._support.numbers import all_true
-from phasegraph._typing import FloatArray, IntArray
+from phasegraph._support.typing import FloatArray, IntArray
 
 _STRIDES = 64
 

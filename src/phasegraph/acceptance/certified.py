@@ -12,8 +12,8 @@ from typing import Literal
 
 import numpy as np
 
-from phasegraph._typing import FloatArray
-from phasegraph._validation import check_choice, check_range
+from phasegraph._support.typing import FloatArray
+from phasegraph._support.validation import check_choice, check_range
 from phasegraph.acceptance.fitting import fitted
 from phasegraph.acceptance.judged import JudgedScores, Risk, check_orientation, query_losses, require_separate
 from phasegraph.acceptance.thresholds import NO_PROMISE, Threshold

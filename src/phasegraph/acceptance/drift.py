@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from phasegraph._typing import FloatArray
-from phasegraph._validation import check_flat, check_range
+from phasegraph._support.typing import FloatArray
+from phasegraph._support.validation import check_flat, check_range
 from phasegraph.acceptance.judged import number_queries, per_query
 from phasegraph.acceptance.thresholds import Threshold
 from phasegraph.errors import DegradedError, InsufficientDataError, InvalidInputError, warn

@@ -10,8 +10,8 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from phasegraph._typing import FloatArray
-from phasegraph._validation import check_choice, check_count, check_number, check_range
+from phasegraph._support.typing import FloatArray
+from phasegraph._support.validation import check_choice, check_count, check_number, check_range
 from phasegraph.acceptance.judged import JudgedScores, check_orientation, per_query
 from phasegraph.acceptance.thresholds import DriftReference, Threshold
 from phasegraph.errors import InsufficientDataError, InvalidInputError

@@ -8,8 +8,8 @@ from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from phasegraph._typing import BoolArray, FloatArray, IntArray
-from phasegraph._validation import check_choice
+from phasegraph._support.typing import BoolArray, FloatArray, IntArray
+from phasegraph._support.validation import check_choice
 from phasegraph.errors import InsufficientDataError, InvalidInputError, InvalidTypeError
 from phasegraph.ranking import Ranking
 

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from phasegraph._support.frozen import by_fields
 from phasegraph._support.ordering import top_order
-from phasegraph._typing import BoolArray, FloatArray, IntArray
-from phasegraph._validation import check_choice, check_count, check_keys, check_mapping, check_rows
+from phasegraph._support.typing import BoolArray, FloatArray, IntArray
+from phasegraph._support.validation import check_choice, check_count, check_keys, check_mapping, check_rows
+from phasegraph.acceptance.confidence import Confidence
 from phasegraph.acceptance.thresholds import GIVEN, Threshold
 from phasegraph.candidates import Candidates
-from phasegraph.confidence import Confidence
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.ranking import RERANK, Ranking
 

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from phasegraph._support.frozen import by_fields
-from phasegraph._validation import (
+from phasegraph._support.validation import (
     check_count,
     check_flat,
     check_keys,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from phasegraph._validation import check_choice
+from phasegraph._support.validation import check_choice
 from phasegraph.calibration.background import BackgroundCalibrator, Calibrated, Calibrator
 from phasegraph.calibration.per_list import LIST_CALIBRATORS, ListCalibrator
 from phasegraph.calibration.reference import ReferenceECDF, fit_reference_ecdf

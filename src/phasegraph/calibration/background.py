@@ -15,10 +15,10 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from phasegraph._shared import LOADING, kept_while_short
 from phasegraph._support.ordering import tied_ranks
-from phasegraph._typing import FloatArray
-from phasegraph._validation import check_count
+from phasegraph._support.shared import LOADING, kept_while_short
+from phasegraph._support.typing import FloatArray
+from phasegraph._support.validation import check_count
 from phasegraph.ranking import Ranking
 
 ASSUMED_SIZE = 1_000_000

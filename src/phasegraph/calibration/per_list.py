@@ -14,8 +14,15 @@ import numpy as np
 
 from phasegraph._support.frozen import by_fields
 from phasegraph._support.numbers import moderate
-from phasegraph._typing import FloatArray
-from phasegraph._validation import check_choice, check_flat, check_mapping, check_number, check_range, check_real
+from phasegraph._support.typing import FloatArray
+from phasegraph._support.validation import (
+    check_choice,
+    check_flat,
+    check_mapping,
+    check_number,
+    check_range,
+    check_real,
+)
 from phasegraph.calibration.background import Calibrated
 from phasegraph.errors import InvalidInputError
 from phasegraph.ranking import Ranking

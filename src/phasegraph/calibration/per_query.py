@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from phasegraph._support.numbers import all_true
-from phasegraph._typing import FloatArray
+from phasegraph._support.typing import FloatArray
 from phasegraph.calibration import BackgroundCalibrator, Calibrated, Calibrator
 from phasegraph.errors import InvalidInputError
 from phasegraph.ranking import Ranking

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from phasegraph._support.numbers import moderate
-from phasegraph._typing import FloatArray
-from phasegraph._validation import check_count, check_flag, check_flat, check_keys, check_range, check_text
+from phasegraph._support.typing import FloatArray
+from phasegraph._support.validation import check_count, check_flag, check_flat, check_keys, check_range, check_text
 from phasegraph.calibration.background import Calibrated, normal_quantile, order_statistic
 from phasegraph.errors import InsufficientDataError, InvalidInputError, InvalidTypeError
 from phasegraph.ranking import Ranking

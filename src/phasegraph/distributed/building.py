@@ -12,8 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from phasegraph._files import one_writer
-from phasegraph._validation import check_count
+from phasegraph._support.files import one_writer
+from phasegraph._support.serialization import MANIFEST
+from phasegraph._support.validation import check_count
 from phasegraph.distributed.merging import merge, write_gazetteer
 from phasegraph.distributed.names import NameBlocks
 from phasegraph.distributed.shards import (
@@ -28,7 +29,6 @@ from phasegraph.distributed.shards import (
 )
 from phasegraph.distributed.triples import TRIPLES, Stated, TripleFile, write_rows
 from phasegraph.errors import InvalidInputError, StoreError
-from phasegraph.serialization import MANIFEST
 
 PASSAGES_PER_SHARD = 10_000
 

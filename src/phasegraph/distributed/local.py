@@ -20,15 +20,15 @@ from typing import Any
 
 import numpy as np
 
-from phasegraph._files import file_digest
-from phasegraph._validation import check_count
+from phasegraph._support.files import file_digest
+from phasegraph._support.validation import check_count
 from phasegraph.distributed.building import PASSAGES_PER_SHARD, Built, Run, Spent, Work, cuts, in_turn, shown, spent
 from phasegraph.distributed.names import NAMES_PER_BLOCK, EmbeddedNames, NameBlocks
 from phasegraph.distributed.shards import STAGED, BuildSettings, arrow, digest_of, is_whole, rows_of, stage
 from phasegraph.distributed.triples import TripleFile
 from phasegraph.errors import InvalidInputError, PhasegraphError
 from phasegraph.evaluation.datasets import objects_in, read_vectors, texts_in, wrong
-from phasegraph.graph.entity_graph import EdgeWeights
+from phasegraph.graph.model.entity_graph import EdgeWeights
 
 TRIPLES_PER_PIECE = 100_000
 """Lines of a file of triples that are read at once."""

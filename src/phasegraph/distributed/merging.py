@@ -18,16 +18,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from phasegraph._typing import IntArray
+from phasegraph._support.serialization import MANIFEST, StreamedArray, read_document, write_bundle
+from phasegraph._support.typing import IntArray
 from phasegraph.distributed.shards import GAZETTEER, READ, STAGED, BuildSettings, Staged, arrow, digest_of, name_key
 from phasegraph.errors import InvalidInputError
-from phasegraph.graph.entity_graph import EdgeWeights, across_weights, count_weights, home_weights, kept_entities
-from phasegraph.graph.storage import KIND, PARTS, VERSION, packed
-from phasegraph.graph.words import MAX_WORDS
+from phasegraph.graph.model.entity_graph import EdgeWeights, across_weights, count_weights, home_weights, kept_entities
+from phasegraph.graph.model.storage import KIND, PARTS, VERSION, packed
+from phasegraph.graph.model.words import MAX_WORDS
 from phasegraph.pagerank import WalkOperator
 from phasegraph.pagerank.operator import prepared
 from phasegraph.pagerank.push import ranges
-from phasegraph.serialization import MANIFEST, StreamedArray, read_document, write_bundle
 
 MOST_NAMES = 1_000_000
 """Names, words or entries that are merged at once, about."""

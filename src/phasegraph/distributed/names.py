@@ -11,16 +11,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from phasegraph._validation import check_range
+from phasegraph._support.serialization import StreamedArray, read_bundle, write_bundle
+from phasegraph._support.validation import check_range
 from phasegraph.distributed.merging import Part, Spool, as_pointer, merged
 from phasegraph.distributed.shards import digest_of
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.datasets import read_vectors
-from phasegraph.graph.entity_graph import checked_embeddings
-from phasegraph.graph.storage import VERSION, packed
-from phasegraph.graph.synonyms import MAX_PAIRS, pairs_across, synonym_pairs, too_many
-from phasegraph.graph.words import normalise_name
-from phasegraph.serialization import StreamedArray, read_bundle, write_bundle
+from phasegraph.graph.model.entity_graph import checked_embeddings
+from phasegraph.graph.model.storage import VERSION, packed
+from phasegraph.graph.model.synonyms import MAX_PAIRS, pairs_across, synonym_pairs, too_many
+from phasegraph.graph.model.words import normalise_name
 
 NAMES, ENTITIES, PAIRS = "embedded-names", "entities", "synonym-pairs"
 NAMES_PER_BLOCK = 32_768

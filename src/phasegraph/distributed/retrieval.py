@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from phasegraph._files import one_writer
+from phasegraph._support.files import one_writer
 from phasegraph._support.ordering import reached_by, top_order
-from phasegraph._validation import check_count, check_query
+from phasegraph._support.validation import check_count, check_query
 from phasegraph.distributed.building import Run, Spent, cuts, peak
 from phasegraph.distributed.local import Piece, Processes, engine_of, row_file
 from phasegraph.distributed.shards import arrow, digest_of, made_here, rows_of
@@ -28,9 +28,9 @@ from phasegraph.evaluation.runs import check_columns
 from phasegraph.fusion.context import Context
 from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.graph.chunk_graph import ChunkGraph
-from phasegraph.graph.corpus import opened
-from phasegraph.graph.index import GraphIndex
-from phasegraph.graph.source import GraphSource
+from phasegraph.graph.corpus.corpus import opened
+from phasegraph.graph.index.graph_index import GraphIndex
+from phasegraph.graph.walk.source import GraphSource
 from phasegraph.lexical import LexicalIndex, counted_hits, read_hits
 from phasegraph.ranking import Ranking
 

@@ -25,18 +25,18 @@ from zlib import crc32
 
 import numpy as np
 
-from phasegraph._files import file_digest
-from phasegraph._typing import Float32Array, IntArray
+from phasegraph._support.files import file_digest
+from phasegraph._support.serialization import MANIFEST, read_bundle, read_document, write_bundle
+from phasegraph._support.typing import Float32Array, IntArray
 from phasegraph.errors import InvalidInputError, InvalidTypeError, needed
-from phasegraph.graph.building import read_passages, texts_of
-from phasegraph.graph.entity_graph import EdgeWeights, Extraction, checked_embeddings, graph_from_extractions
-from phasegraph.graph.records import PassageRecord, PassageRecords, check_plain
-from phasegraph.graph.rules import extracted, title_names
-from phasegraph.graph.storage import VERSION, packed, packed_matrix, packed_words
-from phasegraph.graph.words import MAX_WORDS, Gazetteer, Words, normalise_name, split_words
+from phasegraph.graph.index.records import PassageRecord, PassageRecords, check_plain
+from phasegraph.graph.model.building import read_passages, texts_of
+from phasegraph.graph.model.entity_graph import EdgeWeights, Extraction, checked_embeddings, graph_from_extractions
+from phasegraph.graph.model.rules import extracted, title_names
+from phasegraph.graph.model.storage import VERSION, packed, packed_matrix, packed_words
+from phasegraph.graph.model.words import MAX_WORDS, Gazetteer, Words, normalise_name, split_words
 from phasegraph.lexical import LexicalIndex, tokenizer_of
 from phasegraph.pagerank.push import ranges
-from phasegraph.serialization import MANIFEST, read_bundle, read_document, write_bundle
 
 STAGED, GAZETTEER, READ = "staged-shard", "gazetteer", "shard"
 ROWS = "rows.arrow"

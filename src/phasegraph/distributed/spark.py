@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from phasegraph._validation import check_count
+from phasegraph._support.validation import check_count
 from phasegraph.distributed.building import Built, Spent, Work, spent
 from phasegraph.distributed.local import name_blocks
 from phasegraph.distributed.names import EmbeddedNames
 from phasegraph.distributed.retrieval import answering, query_embedder
 from phasegraph.distributed.shards import EMBEDDING, BuildSettings, embed_texts, rows_of, stage
 from phasegraph.errors import InvalidInputError, InvalidTypeError, PhasegraphError, needed
-from phasegraph.graph.entity_graph import EdgeWeights
+from phasegraph.graph.model.entity_graph import EdgeWeights
 
 __all__ = ["Tasks", "build_index", "embed", "retrieve"]
 

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from phasegraph._support.serialization import read_bundle, write_bundle
 from phasegraph.distributed.shards import STAGED, Staged, digest_of, id_hash
 from phasegraph.errors import InvalidInputError
-from phasegraph.graph.building import (
+from phasegraph.graph.model.building import (
     EXTRACTED,
     OpenieEntry,
     by_entry,
@@ -24,9 +25,8 @@ from phasegraph.graph.building import (
     stated_in,
     unplaced,
 )
-from phasegraph.graph.entity_graph import Extraction
-from phasegraph.graph.storage import VERSION, packed
-from phasegraph.serialization import read_bundle, write_bundle
+from phasegraph.graph.model.entity_graph import Extraction
+from phasegraph.graph.model.storage import VERSION, packed
 
 ROWS_OF_IDS, TRIPLES = "rows-of-ids", "triples"
 

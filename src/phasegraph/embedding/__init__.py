@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from phasegraph._validation import check_choice
+from phasegraph._support.validation import check_choice
 
 __all__ = [
     "EMBEDDERS",

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from phasegraph._typing import Float32Array
+from phasegraph._support.typing import Float32Array
 from phasegraph.errors import PhasegraphError, StoreError, needed
 
 MODEL = "BAAI/bge-small-en-v1.5"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-from phasegraph._shared import lazy_property, portable
+from phasegraph._support.shared import lazy_property, portable
 
 _NAME = ("model_name", "model", "model_id", "deployment")
 _UNNAMED = "unknown"

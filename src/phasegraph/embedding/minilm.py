@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erf
 
-from phasegraph._typing import Float32Array
+from phasegraph._support.typing import Float32Array
 from phasegraph.errors import MissingDependencyError, needed
 
 HalfArray: TypeAlias = NDArray[np.float16]

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from phasegraph._shared import lazy_property
-from phasegraph._typing import FloatArray
+from phasegraph._support.shared import lazy_property
+from phasegraph._support.typing import FloatArray
 from phasegraph.errors import InsufficientDataError, InvalidInputError
 from phasegraph.evaluation.answering import extract_answer, word_share
 from phasegraph.evaluation.datasets import load_facts
@@ -25,8 +25,8 @@ from phasegraph.evaluation.measures import ndcg, token_f1
 from phasegraph.evaluation.significance import holm, paired_bootstrap
 from phasegraph.evaluation.source_runs import ExperimentInput, graph_of
 from phasegraph.graph import EntityGraph, FactIndex, GraphSource, SummaryTree, VectorSource
-from phasegraph.graph.fact_filter import NOT_FILTERED
-from phasegraph.graph.words import normalise_name
+from phasegraph.graph.model.words import normalise_name
+from phasegraph.graph.walk.fact_filter import NOT_FILTERED
 from phasegraph.ranking import Ranking
 from phasegraph.result import Result
 from phasegraph.retrieval import Corrective, FusionEngine, HitAccess, Rerank, SourceSpec

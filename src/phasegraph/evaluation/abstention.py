@@ -9,7 +9,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import ArrayLike
 
-from phasegraph._typing import FloatArray
+from phasegraph._support.typing import FloatArray
 from phasegraph.acceptance import JudgedScores
 from phasegraph.acceptance.fitting import area_under_curve
 from phasegraph.errors import InsufficientDataError, InvalidInputError, MissingDependencyError

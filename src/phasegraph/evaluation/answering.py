@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from phasegraph._support.prompts import check_prompt, filled
-from phasegraph._validation import check_count, check_range, is_number
+from phasegraph._support.validation import check_count, check_range, is_number
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.evaluation.datasets import Dataset
 from phasegraph.evaluation.experiment import Answers

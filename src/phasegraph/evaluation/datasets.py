@@ -20,13 +20,13 @@ import numpy as np
 from numpy.lib import format as npy_format
 from scipy import sparse
 
-from phasegraph._shared import lazy_property
-from phasegraph._typing import Float32Array, FloatArray, IntArray
-from phasegraph._validation import check_count, check_range, check_text
+from phasegraph._support.shared import lazy_property
+from phasegraph._support.typing import Float32Array, FloatArray, IntArray
+from phasegraph._support.validation import check_count, check_range, check_text
 from phasegraph.errors import InsufficientDataError, InvalidInputError, InvalidTypeError
 from phasegraph.fusion.context import Context
-from phasegraph.graph.building import read_openie
-from phasegraph.graph.entity_graph import Triple
+from phasegraph.graph.model.building import read_openie
+from phasegraph.graph.model.entity_graph import Triple
 from phasegraph.lexical import read_hits
 from phasegraph.ranking import Ranking
 

@@ -12,8 +12,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from phasegraph._typing import FloatArray
-from phasegraph._validation import check_text
+from phasegraph._support.typing import FloatArray
+from phasegraph._support.validation import check_text
 from phasegraph.errors import InsufficientDataError, InvalidInputError, MissingDependencyError
 from phasegraph.evaluation.datasets import Dataset, Judgement, check_ids, parts_by
 from phasegraph.evaluation.measures import ANSWER_MEASURES, BINARY, DEFAULT_MEASURES, Measure, score_run

@@ -19,8 +19,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from phasegraph._typing import FloatArray
-from phasegraph._validation import check_count
+from phasegraph._support.typing import FloatArray
+from phasegraph._support.validation import check_count
 from phasegraph.errors import InvalidInputError, needed
 from phasegraph.evaluation.datasets import Judgement, check_ids
 

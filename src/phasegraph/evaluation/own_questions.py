@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from phasegraph.evaluation.datasets import Judgement, Passage, Query, id_list, objects_of, queries_of, wrong
-from phasegraph.graph.entity_graph import EntityGraph
+from phasegraph.graph.model.entity_graph import EntityGraph
 from phasegraph.lexical import TOKENIZERS
 
 WORDS, CHARACTERS = 6, 18

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from phasegraph._typing import FloatArray
+from phasegraph._support.typing import FloatArray
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.datasets import Dataset
 from phasegraph.evaluation.experiment import Table

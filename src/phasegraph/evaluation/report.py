@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from phasegraph._files import replace_file
-from phasegraph._text import legible
-from phasegraph._typing import BoolArray, FloatArray
+from phasegraph._support.files import replace_file
+from phasegraph._support.markup import COLOURS, source_colours
+from phasegraph._support.text import legible
+from phasegraph._support.typing import BoolArray, FloatArray
 from phasegraph.errors import InvalidInputError, needed
 from phasegraph.evaluation.datasets import Judgement
 from phasegraph.evaluation.experiment import Table
 from phasegraph.evaluation.measures import Measure
 from phasegraph.fusion.pipeline import FusionPipeline
-from phasegraph.markup import COLOURS, source_colours
 from phasegraph.ranking import Ranking
 from phasegraph.result import Result
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from phasegraph._files import replace_file
+from phasegraph._support.files import replace_file
 from phasegraph.errors import InvalidInputError, InvalidTypeError, needed
 from phasegraph.evaluation.datasets import (
     Judgement,

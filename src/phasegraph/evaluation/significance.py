@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from phasegraph._typing import BoolArray, FloatArray
-from phasegraph._validation import check_count, check_range
+from phasegraph._support.typing import BoolArray, FloatArray
+from phasegraph._support.validation import check_count, check_range
 from phasegraph.errors import InsufficientDataError, InvalidInputError
 
 _EXACT_UP_TO = 20

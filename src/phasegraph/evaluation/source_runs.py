@@ -12,8 +12,8 @@ import numpy as np
 from scipy import sparse
 
 from phasegraph._support.ordering import top_order
-from phasegraph._typing import FloatArray
-from phasegraph._validation import check_count
+from phasegraph._support.typing import FloatArray
+from phasegraph._support.validation import check_count
 from phasegraph.calibration.per_list import min_max
 from phasegraph.errors import InvalidInputError, needed
 from phasegraph.evaluation.datasets import Dataset, Facts, load_facts
@@ -25,9 +25,9 @@ from phasegraph.graph.experimental.semflow import (
     abstractness,
     truncated_min_max,
 )
-from phasegraph.graph.resets import RESETS
-from phasegraph.graph.source import GraphSource
-from phasegraph.graph.walker import Embedder
+from phasegraph.graph.walk.resets import RESETS
+from phasegraph.graph.walk.source import GraphSource
+from phasegraph.graph.walk.walker import Embedder
 from phasegraph.lexical import Tokenizer, tokenizer_of
 from phasegraph.pagerank import WalkOperator, personalized_pagerank
 from phasegraph.ranking import Ranking

@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from phasegraph._typing import FloatArray
+from phasegraph._support.typing import FloatArray
 from phasegraph.fusion import experimental
 from phasegraph.fusion.rules import (
     boltzmann,

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from phasegraph._support.numbers import all_true
-from phasegraph._typing import FloatArray
-from phasegraph._validation import check_range
+from phasegraph._support.typing import FloatArray
+from phasegraph._support.validation import check_range
 from phasegraph.calibration import Calibrated, Calibrator, ListCalibrator
 from phasegraph.candidates import Candidates, pool
 from phasegraph.errors import InvalidInputError, warn

@@ -7,7 +7,7 @@ from itertools import combinations
 
 import numpy as np
 
-from phasegraph._typing import FloatArray, IntArray
+from phasegraph._support.typing import FloatArray, IntArray
 from phasegraph.fusion import FusionRule
 
 _SHAPLEY_SOURCES = 8

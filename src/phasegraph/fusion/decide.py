@@ -11,14 +11,14 @@ from operator import attrgetter
 import numpy as np
 from numpy.typing import ArrayLike
 
-from phasegraph._shared import kept_while_short
 from phasegraph._support.ordering import top_order
-from phasegraph._typing import BoolArray, FloatArray, IntArray
+from phasegraph._support.shared import kept_while_short
+from phasegraph._support.typing import BoolArray, FloatArray, IntArray
 from phasegraph.acceptance import AcceptanceOutcome
+from phasegraph.acceptance.confidence import ConfidenceEvidence
 from phasegraph.calibration import Calibrated
 from phasegraph.calibration.per_query import calibrate_all, calibrator_for
 from phasegraph.candidates import Candidates, apply_caps, pool
-from phasegraph.confidence import ConfidenceEvidence
 from phasegraph.errors import DegradedError, InvalidInputError, InvalidTypeError, PhasegraphError
 from phasegraph.fusion import FUSION_RULES
 from phasegraph.fusion.adjustments import RESERVED, Adjusted, Adjustment, adjustments_of

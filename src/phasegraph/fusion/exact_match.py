@@ -10,8 +10,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from phasegraph._typing import FloatArray
-from phasegraph._validation import check_number, check_range
+from phasegraph._support.typing import FloatArray
+from phasegraph._support.validation import check_number, check_range
 from phasegraph.fusion.context import TEXT, Context
 from phasegraph.fusion.fields import FieldReading, check_field_name
 from phasegraph.fusion.prior import StoredPrior

@@ -11,8 +11,8 @@ from functools import partial
 
 import numpy as np
 
-from phasegraph._typing import BoolArray, FloatArray, PerSource
-from phasegraph._validation import check_count, check_number, check_range
+from phasegraph._support.typing import BoolArray, FloatArray, PerSource
+from phasegraph._support.validation import check_count, check_number, check_range
 from phasegraph.errors import InvalidInputError, NotConvergedError
 from phasegraph.fusion.rules import (
     boltzmann_shares,

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from phasegraph._typing import FloatArray
-from phasegraph._validation import check_flat
+from phasegraph._support.typing import FloatArray
+from phasegraph._support.validation import check_flat
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.fusion.context import Context
 

@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 import numpy as np
 
+from phasegraph.acceptance.confidence import ConfidenceEvidence, ConfidenceModel, fit_bar, fit_probability
 from phasegraph.candidates import apply_caps
-from phasegraph.confidence import ConfidenceEvidence, ConfidenceModel, fit_bar, fit_probability
 from phasegraph.errors import InsufficientDataError, warn
 from phasegraph.fusion.agreement import agreement
 from phasegraph.fusion.context import Context
@@ -66,7 +66,7 @@ def fit_confidence(
     """How a pipeline judges confidence, fitted to the questions of a calibration and the rankings of their sources.
 
     The bar and the width are fitted with 20 questions that the source named ``vector`` answers; see
-    :func:`phasegraph.confidence.fit_bar`. The probability is fitted where 20 judged questions have a confidence:
+    :func:`phasegraph.acceptance.confidence.fit_bar`. A probability needs 20 judged questions with a confidence:
     `relevant` are the ids that answer each, none where the corpus is known not to, and ``words(question, rankings)``
     is what :func:`phasegraph.lexical.read_hits` says. A judged question stands for two: one with its answer, and one
     whose relevant passages are taken out of the lists. The probability is that of a corpus which answers every second

@@ -8,10 +8,11 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from phasegraph._support.frozen import by_fields
-from phasegraph._validation import check_choice, check_mapping
+from phasegraph._support.serialization import read_document, write_document
+from phasegraph._support.validation import check_choice, check_mapping
+from phasegraph.acceptance.confidence import ConfidenceModel
 from phasegraph.calibration import BackgroundCalibrator, ListCalibrator, calibrator_from_dict
 from phasegraph.candidates import PoolCapMode
-from phasegraph.confidence import ConfidenceModel
 from phasegraph.errors import InvalidInputError, PhasegraphError
 from phasegraph.fusion import FUSION_RULES
 from phasegraph.fusion.context import Context
@@ -23,7 +24,6 @@ from phasegraph.fusion.stored_priors import prior_from_dict
 from phasegraph.ranking import Ranking
 from phasegraph.reports import SourceReport
 from phasegraph.result import Result
-from phasegraph.serialization import read_document, write_document
 
 KIND, VERSION = "pipeline", 1
 

@@ -14,8 +14,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from phasegraph._typing import FloatArray
-from phasegraph._validation import check_flat, check_number, check_range
+from phasegraph._support.typing import FloatArray
+from phasegraph._support.validation import check_flat, check_number, check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.fusion.context import Context
 from phasegraph.fusion.fields import FieldReading, check_column, check_field_name, parsed, read_field

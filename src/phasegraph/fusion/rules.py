@@ -14,8 +14,8 @@ import numpy as np
 
 from phasegraph._support.numbers import moderate
 from phasegraph._support.ordering import tied_ranks
-from phasegraph._typing import FloatArray, IntArray, PerSource
-from phasegraph._validation import check_choice, check_range
+from phasegraph._support.typing import FloatArray, IntArray, PerSource
+from phasegraph._support.validation import check_choice, check_range
 from phasegraph.errors import InvalidInputError
 
 

@@ -10,12 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from phasegraph._validation import KnownFields, check_choice, check_count, check_flag, check_mapping, check_number
+from phasegraph._support.validation import (
+    KnownFields,
+    check_choice,
+    check_count,
+    check_flag,
+    check_mapping,
+    check_number,
+)
 from phasegraph.acceptance import AcceptancePolicy
+from phasegraph.acceptance.confidence import Confidence, ConfidenceModel
 from phasegraph.calibration import BackgroundCalibrator, Calibrator
 from phasegraph.calibration.per_query import calibrator_for
 from phasegraph.candidates import PoolCapMode
-from phasegraph.confidence import Confidence, ConfidenceModel
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.fusion import FUSION_RULES
 from phasegraph.fusion.exact_match import EXACT_MATCH, ExactMatchBonus

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from phasegraph._validation import check_choice
+from phasegraph._support.validation import check_choice
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.fusion.exact_match import ExactMatchBonus
 from phasegraph.fusion.prior import Prior

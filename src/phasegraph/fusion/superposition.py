@@ -9,8 +9,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from phasegraph._typing import FloatArray, IntArray
-from phasegraph._validation import check_number, check_range
+from phasegraph._support.typing import FloatArray, IntArray
+from phasegraph._support.validation import check_number, check_range
 from phasegraph.errors import InvalidInputError
 from phasegraph.fusion.context import Context
 from phasegraph.fusion.fields import FieldReading, check_column, check_field_name, parsed, read_field

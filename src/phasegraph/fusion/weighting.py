@@ -11,7 +11,7 @@ from types import MappingProxyType
 import numpy as np
 
 from phasegraph._support.numbers import moderate
-from phasegraph._typing import FloatArray
+from phasegraph._support.typing import FloatArray
 from phasegraph.ranking import Ranking
 
 VECTOR, GRAPH = "vector", "graph"

@@ -18,14 +18,15 @@ from typing import Any, Self
 import numpy as np
 from scipy import sparse
 
-from phasegraph._shared import lazy_property
 from phasegraph._support.frozen import by_fields
 from phasegraph._support.recent import Recent
-from phasegraph._typing import Float32Array, IntArray
-from phasegraph._validation import check_count, check_flag, check_query, check_range
+from phasegraph._support.serialization import MISFITS, check_mapped, mapped_in, read_bundle, write_bundle
+from phasegraph._support.shared import lazy_property
+from phasegraph._support.typing import Float32Array, IntArray
+from phasegraph._support.validation import check_count, check_flag, check_query, check_range
 from phasegraph.errors import IntegrityError, InvalidInputError, InvalidTypeError
-from phasegraph.graph.building import read_passages
-from phasegraph.graph.entity_graph import (
+from phasegraph.graph.model.building import read_passages
+from phasegraph.graph.model.entity_graph import (
     Csr,
     EntityGraph,
     check_kind,
@@ -33,16 +34,15 @@ from phasegraph.graph.entity_graph import (
     checked_embeddings,
     read_only_matrix,
 )
-from phasegraph.graph.paths import WalkPath, WalkPaths
-from phasegraph.graph.relevance import unit_vector
-from phasegraph.graph.restricting import MOST_PARTS, Allowed, allowed_rows
-from phasegraph.graph.settings import LinkSettings, WalkSettings
-from phasegraph.graph.source import GraphSource
-from phasegraph.graph.storage import packed, packed_matrix, unpacked, unpacked_matrix
-from phasegraph.graph.synonyms import synonym_pairs
-from phasegraph.graph.walker import GraphWalker, best_passages
+from phasegraph.graph.model.storage import packed, packed_matrix, unpacked, unpacked_matrix
+from phasegraph.graph.model.synonyms import synonym_pairs
+from phasegraph.graph.walk.paths import WalkPath, WalkPaths
+from phasegraph.graph.walk.relevance import unit_vector
+from phasegraph.graph.walk.restricting import MOST_PARTS, Allowed, allowed_rows
+from phasegraph.graph.walk.settings import LinkSettings, WalkSettings
+from phasegraph.graph.walk.source import GraphSource
+from phasegraph.graph.walk.walker import GraphWalker, best_passages
 from phasegraph.ranking import Ranking
-from phasegraph.serialization import MISFITS, check_mapped, mapped_in, read_bundle, write_bundle
 from phasegraph.sources.protocol import CallableSource, Source, Upstream
 
 Pairs = Iterable[tuple[int, int]]
@@ -434,7 +434,7 @@ WALK = WalkSettings(follow_probability=0.5)
 
 @dataclass(frozen=True, slots=True)
 class ChunkPath(WalkPath):
-    """Why a chunk was found: a :class:`~phasegraph.graph.source.WalkPath` over chunks alone.
+    """Why a chunk was found: a :class:`~phasegraph.graph.walk.source.WalkPath` over chunks alone.
 
     `kinds` says what joins each chunk of the path to the next, the heaviest kind of edge first.
     """

@@ -9,14 +9,14 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from phasegraph._support.frozen import by_fields
-from phasegraph._typing import Float32Array, FloatArray
-from phasegraph._validation import check_count, check_query
+from phasegraph._support.typing import Float32Array, FloatArray
+from phasegraph._support.validation import check_count, check_query
 from phasegraph.errors import InvalidInputError
-from phasegraph.graph.entity_graph import EntityGraph
-from phasegraph.graph.listed import COMPARED, WORDS_LISTED
-from phasegraph.graph.relevance import unit_vector
-from phasegraph.graph.restricting import restrict_graph
-from phasegraph.graph.walker import Embedder, best_passages, check_embedder
+from phasegraph.graph.model.entity_graph import EntityGraph
+from phasegraph.graph.walk.listed import COMPARED, WORDS_LISTED
+from phasegraph.graph.walk.relevance import unit_vector
+from phasegraph.graph.walk.restricting import restrict_graph
+from phasegraph.graph.walk.walker import Embedder, best_passages, check_embedder
 from phasegraph.ranking import Ranking
 from phasegraph.sources.protocol import Upstream
 

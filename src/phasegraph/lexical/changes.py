@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from phasegraph._typing import BoolArray, IntArray
+from phasegraph._support.typing import BoolArray, IntArray
 from phasegraph.lexical.index import (
     HEAVIEST,
     MOST_ENTRIES,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from phasegraph._typing import FloatArray
+from phasegraph._support.typing import FloatArray
 from phasegraph.lexical.index import K1, B, LexicalIndex
 from phasegraph.lexical.tokenizers import tokenizer_of, tokens_of
 from phasegraph.ranking import Ranking

@@ -11,10 +11,10 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from phasegraph._packed import NameRows, merged_names
-from phasegraph._shared import lazy_property
 from phasegraph._support.frozen import by_fields
-from phasegraph._typing import BoolArray, FloatArray, Int32Array, IntArray
+from phasegraph._support.packed import NameRows, merged_names
+from phasegraph._support.shared import lazy_property
+from phasegraph._support.typing import BoolArray, FloatArray, Int32Array, IntArray
 from phasegraph.lexical.tokenizers import Tokenizer, tokenizer_of, tokens_of
 
 K1, B = 1.5, 0.75

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from phasegraph._text import composed
+from phasegraph._support.text import composed
 from phasegraph.errors import InvalidInputError, InvalidTypeError, needed
 
 CJK = "\u3005-\u3007\u3040-\u30fa\u30fc-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from phasegraph._typing import FloatArray
-from phasegraph._validation import KnownFields, check_range
+from phasegraph._support.typing import FloatArray
+from phasegraph._support.validation import KnownFields, check_range
 from phasegraph.errors import InvalidInputError, NotConvergedError
 from phasegraph.graph import EntityGraph
-from phasegraph.graph.entity_graph import check_kind
+from phasegraph.graph.model.entity_graph import check_kind
 from phasegraph.retrieval.stages.models import Passage
 
 _STEPS, _TOLERANCE = 10_000, 1e-12

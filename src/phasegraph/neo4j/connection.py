@@ -12,8 +12,8 @@ from types import TracebackType
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
-from phasegraph._shared import fork_safe_lock
-from phasegraph._validation import check_range
+from phasegraph._support.shared import fork_safe_lock
+from phasegraph._support.validation import check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError, StoreError, needed
 from phasegraph.neo4j.errors import from_driver, late, translated
 from phasegraph.neo4j.transactions import BULK_FROM_SECONDS, Transactions

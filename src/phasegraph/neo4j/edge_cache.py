@@ -10,9 +10,9 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 from scipy import sparse
 
-from phasegraph._shared import fork_safe_lock, lazy_property
-from phasegraph._typing import BoolArray, Float32Array, FloatArray, Int32Array, IntArray
-from phasegraph.graph.entity_graph import EntityGraph
+from phasegraph._support.shared import fork_safe_lock, lazy_property
+from phasegraph._support.typing import BoolArray, Float32Array, FloatArray, Int32Array, IntArray
+from phasegraph.graph.model.entity_graph import EntityGraph
 from phasegraph.pagerank import WalkOperator
 from phasegraph.pagerank.push import RelevanceTransitions, StaticTransitions, Transitions, ranges
 

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from phasegraph.errors import InvalidInputError, StoreError
-from phasegraph.graph.entity_graph import FEWEST_COMMON, EdgeWeights
+from phasegraph.graph.model.entity_graph import FEWEST_COMMON, EdgeWeights
 from phasegraph.neo4j.connection import BULK_SECONDS, Neo4jConnection
 
 _FREQUENCY = "COUNT { (e)<-[:`PHASEGRAPH_MENTIONS`]-() }"

@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from phasegraph._validation import check_count
+from phasegraph._support.validation import check_count
 from phasegraph.errors import InvalidInputError
-from phasegraph.graph.entity_graph import HOME_LEAD, HOME_TITLE
+from phasegraph.graph.model.entity_graph import HOME_LEAD, HOME_TITLE
 from phasegraph.neo4j.connection import BULK_SECONDS, Neo4jConnection, Row, check_connection
 from phasegraph.neo4j.records import (
     GraphChanges,

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from phasegraph._validation import check_count, check_range
+from phasegraph._support.validation import check_count, check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError
-from phasegraph.graph.building import read_passages, texts_of
-from phasegraph.graph.entity_graph import (
+from phasegraph.graph.model.building import read_passages, texts_of
+from phasegraph.graph.model.entity_graph import (
     HOME_LEAD,
     HOME_TITLE,
     Csr,
@@ -29,8 +29,8 @@ from phasegraph.graph.entity_graph import (
     replace_passages,
     symmetric,
 )
-from phasegraph.graph.rules import lead_name, title_names
-from phasegraph.graph.words import normalise_name
+from phasegraph.graph.model.rules import lead_name, title_names
+from phasegraph.graph.model.words import normalise_name
 from phasegraph.lexical import LexicalIndex
 
 # Nearly all names are of this form, for which lower case is the normal form.

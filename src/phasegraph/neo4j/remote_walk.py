@@ -10,13 +10,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from phasegraph._typing import BoolArray, Float32Array, FloatArray, IntArray
-from phasegraph._validation import check_count, check_range
+from phasegraph._support.typing import BoolArray, Float32Array, FloatArray, IntArray
+from phasegraph._support.validation import check_count, check_range
 from phasegraph.errors import StoreError
-from phasegraph.graph.entity_graph import EdgeWeights, across_weights, count_weights, home_weights, rarity_weights
-from phasegraph.graph.linking import Seeding
-from phasegraph.graph.relevance import relevance
-from phasegraph.graph.words import MAX_WORDS, normalise_name, split_words
+from phasegraph.graph.model.entity_graph import EdgeWeights, across_weights, count_weights, home_weights, rarity_weights
+from phasegraph.graph.model.words import MAX_WORDS, normalise_name, split_words
+from phasegraph.graph.walk.linking import Seeding
+from phasegraph.graph.walk.relevance import relevance
 from phasegraph.neo4j.connection import Neo4jConnection, Row
 from phasegraph.neo4j.edge_cache import LEAST_TOLERANCE, Codes, KeptEdges, KnownEdges, PartialGraph, merged
 from phasegraph.neo4j.gds import most_common

@@ -10,18 +10,18 @@ from typing import Any, Literal
 
 import numpy as np
 
-from phasegraph._shared import fork_safe_lock
 from phasegraph._support.ordering import top_order
-from phasegraph._validation import check_choice, check_count, check_flag, check_names, check_query
+from phasegraph._support.shared import fork_safe_lock
+from phasegraph._support.validation import check_choice, check_count, check_flag, check_names, check_query
 from phasegraph.errors import InvalidInputError, InvalidTypeError
-from phasegraph.graph.entity_graph import EdgeWeights
-from phasegraph.graph.linking import Seeding, link
-from phasegraph.graph.paths import WalkPaths
-from phasegraph.graph.relevance import relevance
-from phasegraph.graph.restricting import Allowed, allowed_ids, restrict_ranking
-from phasegraph.graph.scoring import background, passage_scores
-from phasegraph.graph.settings import LinkSettings, WalkSettings
-from phasegraph.graph.source import GraphSource
+from phasegraph.graph.model.entity_graph import EdgeWeights
+from phasegraph.graph.walk.linking import Seeding, link
+from phasegraph.graph.walk.paths import WalkPaths
+from phasegraph.graph.walk.relevance import relevance
+from phasegraph.graph.walk.restricting import Allowed, allowed_ids, restrict_ranking
+from phasegraph.graph.walk.scoring import background, passage_scores
+from phasegraph.graph.walk.settings import LinkSettings, WalkSettings
+from phasegraph.graph.walk.source import GraphSource
 from phasegraph.neo4j.connection import BULK_SECONDS, Neo4jConnection, check_connection
 from phasegraph.neo4j.edge_cache import KeptEdges, PartialGraph
 from phasegraph.neo4j.gds import corpus_state, has_gds, project, walk_corpus

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from phasegraph._validation import check_range
+from phasegraph._support.validation import check_range
 from phasegraph.errors import InvalidInputError, StoreError
 from phasegraph.neo4j.connection import BULK_SECONDS, Neo4jConnection, check_connection
 from phasegraph.neo4j.gds import drop_projections, has_gds

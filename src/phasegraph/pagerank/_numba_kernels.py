@@ -16,7 +16,7 @@ import numba
 import numpy as np
 from numba.core.compiler_lock import global_compiler_lock
 
-from phasegraph._shared import wait_before_forks
+from phasegraph._support.shared import wait_before_forks
 
 wait_before_forks(global_compiler_lock)  # a child would wait for ever for what another thread was compiling
 

@@ -8,8 +8,8 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from scipy import sparse
 
-from phasegraph._shared import lazy_property
-from phasegraph._typing import Float32Array, FloatArray, Int32Array
+from phasegraph._support.shared import lazy_property
+from phasegraph._support.typing import Float32Array, FloatArray, Int32Array
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.pagerank.workspace import WorkspacePool
 

@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from phasegraph._shared import lazy_property
-from phasegraph._typing import FloatArray, Int32Array, IntArray
+from phasegraph._support.shared import lazy_property
+from phasegraph._support.typing import FloatArray, Int32Array, IntArray
 from phasegraph.errors import InvalidInputError, InvalidTypeError, NotConvergedError
 from phasegraph.pagerank.operator import WalkOperator
 from phasegraph.pagerank.workspace import PushWorkspace, State, WorkspacePool, compiled_kernels

@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from phasegraph._typing import FloatArray
-from phasegraph._validation import check_count, check_flag, check_range
+from phasegraph._support.typing import FloatArray
+from phasegraph._support.validation import check_count, check_flag, check_range
 from phasegraph.errors import InvalidInputError, NotConvergedError
 from phasegraph.pagerank.operator import Precision, WalkOperator
 from phasegraph.pagerank.push import (

@@ -11,9 +11,9 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from phasegraph._shared import LOADING, lazy_property
-from phasegraph._typing import FloatArray, Int32Array, IntArray
-from phasegraph._validation import check_count
+from phasegraph._support.shared import LOADING, lazy_property
+from phasegraph._support.typing import FloatArray, Int32Array, IntArray
+from phasegraph._support.validation import check_count
 from phasegraph.errors import InvalidInputError, MissingDependencyError
 
 Kernel = Literal["auto", "numpy", "compiled"]

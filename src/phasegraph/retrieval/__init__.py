@@ -6,7 +6,7 @@ it binds its sources, and turns each :class:`SelectedHit` of the answer into a d
 
 from phasegraph._support.progress import with_progress
 from phasegraph._support.recent import Recent
-from phasegraph._validation import LONGEST_QUERY, check_count, check_query, known_arguments, unexpected_argument
+from phasegraph._support.validation import LONGEST_QUERY, check_count, check_query, known_arguments, unexpected_argument
 from phasegraph.embedding.identity import EmbeddingModel
 from phasegraph.errors import warn
 from phasegraph.ranking import SUMMARY_PREFIX

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from numpy.typing import ArrayLike
 
-from phasegraph._shared import go_on
+from phasegraph._support.shared import go_on
 from phasegraph.errors import InvalidInputError
 from phasegraph.fusion.context import Context
 from phasegraph.fusion.pipeline import FusionPipeline

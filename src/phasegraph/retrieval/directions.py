@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 
 from phasegraph._support.numbers import all_true, as_floats
-from phasegraph._typing import FloatArray
+from phasegraph._support.typing import FloatArray
 from phasegraph.errors import warn
 
 _TELLING_HITS = 3

@@ -14,11 +14,11 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from phasegraph._support.frozen import by_fields
-from phasegraph._validation import LONGEST_QUERY
+from phasegraph._support.validation import LONGEST_QUERY
 from phasegraph.acceptance import AcceptancePolicy, Threshold
+from phasegraph.acceptance.confidence import LEAST_QUERIES, Confidence
 from phasegraph.acceptance.judged import check_orientations
 from phasegraph.calibration.background import normal_quantile
-from phasegraph.confidence import LEAST_QUERIES, Confidence
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.fusion import FUSION_RULES
 from phasegraph.fusion.fitting import fit_confidence, fit_min_agreement

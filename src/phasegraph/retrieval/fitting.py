@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from phasegraph._support.progress import with_progress
+from phasegraph.acceptance.confidence import LEAST_QUERIES
 from phasegraph.acceptance.judged import check_relevant
 from phasegraph.calibration import ReferenceECDF, fit_reference_ecdf
-from phasegraph.confidence import LEAST_QUERIES
 from phasegraph.errors import DegradedError, InsufficientDataError, InvalidInputError, InvalidTypeError, warn
 from phasegraph.ranking import Ranking
 

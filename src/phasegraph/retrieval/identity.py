@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-from phasegraph._text import composed
+from phasegraph._support.text import composed
 from phasegraph.errors import InvalidInputError, warn
 
 ID_KEYS = ("_id", "id", "pk", "chunk_id", "doc_id", "source_id")

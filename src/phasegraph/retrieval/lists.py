@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from phasegraph._validation import LONGEST_QUERY, check_query
+from phasegraph._support.validation import LONGEST_QUERY, check_query
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.ranking import Ranking

@@ -8,7 +8,7 @@ from operator import is_
 import numpy as np
 from numpy.typing import ArrayLike
 
-from phasegraph._typing import BoolArray, Float32Array, IntArray
+from phasegraph._support.typing import BoolArray, Float32Array, IntArray
 
 _ROUNDING = 2.4e-7
 

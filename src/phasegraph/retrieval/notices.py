@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from phasegraph._shared import fork_safe_lock
+from phasegraph._support.shared import fork_safe_lock
 from phasegraph.acceptance import AcceptancePolicy
 from phasegraph.errors import warn
 from phasegraph.fusion.decide import Shortlist

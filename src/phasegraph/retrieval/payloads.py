@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from phasegraph._typing import FloatArray
+from phasegraph._support.typing import FloatArray
 from phasegraph.ranking import Ranking
 
 

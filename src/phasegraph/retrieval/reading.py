@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from phasegraph._shared import go_on
 from phasegraph._support.numbers import as_floats
+from phasegraph._support.shared import go_on
 from phasegraph.candidates import cap_ranking
 from phasegraph.errors import InvalidTypeError
 from phasegraph.ranking import Ranking

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from phasegraph._validation import KnownFields, check_choice, check_count, check_number
+from phasegraph._support.validation import KnownFields, check_choice, check_count, check_number
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.retrieval.stages.rewriting import COMBINATIONS, Combine, Rewriting
 from phasegraph.sources.settings import BreakerSettings, OnError, SourceSettings

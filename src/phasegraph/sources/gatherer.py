@@ -11,8 +11,8 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from types import MappingProxyType
 
-from phasegraph._shared import OVER
-from phasegraph._validation import LONGEST_QUERY, check_count, check_flag, check_query, check_seconds
+from phasegraph._support.shared import OVER
+from phasegraph._support.validation import LONGEST_QUERY, check_count, check_flag, check_query, check_seconds
 from phasegraph.errors import (
     AllSourcesFailed,
     DegradedError,

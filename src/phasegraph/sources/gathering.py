@@ -11,7 +11,7 @@ from time import monotonic
 from types import MappingProxyType
 from typing import TypeAlias
 
-from phasegraph._shared import DUE
+from phasegraph._support.shared import DUE
 from phasegraph.errors import PhasegraphError, too_late
 from phasegraph.ranking import Ranking
 from phasegraph.reports import Status, found_in

@@ -7,7 +7,14 @@ from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from typing import Literal, TypeAlias
 
-from phasegraph._validation import KnownFields, check_choice, check_count, check_flag, check_names, check_seconds
+from phasegraph._support.validation import (
+    KnownFields,
+    check_choice,
+    check_count,
+    check_flag,
+    check_names,
+    check_seconds,
+)
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 
 OnError: TypeAlias = Literal["skip", "raise"]

@@ -14,7 +14,7 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any, Literal, TypeAlias
 
-from phasegraph._shared import fork_safe_lock
+from phasegraph._support.shared import fork_safe_lock
 from phasegraph.errors import InvalidTypeError, PhasegraphError, warn
 from phasegraph.sources.breaker import Breaker
 from phasegraph.sources.protocol import is_fatal, reason_of

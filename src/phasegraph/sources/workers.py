@@ -19,7 +19,7 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any, TypeAlias, TypeVar
 
-from phasegraph._shared import OVER, go_on
+from phasegraph._support.shared import OVER, go_on
 
 Job: TypeAlias = tuple[Callable[[Any], Any], Callable[[Any, Any], None], Any]
 _logger = logging.getLogger("phasegraph")

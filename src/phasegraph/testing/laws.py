@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from phasegraph._typing import FloatArray
+from phasegraph._support.typing import FloatArray
 from phasegraph.errors import PhasegraphError
 from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.ranking import Ranking

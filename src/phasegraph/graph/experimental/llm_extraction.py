@@ -18,11 +18,11 @@ from typing import Any, TypeAlias
 from phasegraph._support.frozen import by_fields
 from phasegraph._support.progress import with_progress
 from phasegraph._support.prompts import check_prompt, filled
-from phasegraph._validation import check_count
+from phasegraph._support.serialization import read_document, write_document
+from phasegraph._support.validation import check_count
 from phasegraph.errors import IntegrityError, InvalidInputError, InvalidTypeError, warn
-from phasegraph.graph.building import entity_names, read_passages, sound_triples
-from phasegraph.graph.entity_graph import Extraction, Triple
-from phasegraph.serialization import read_document, write_document
+from phasegraph.graph.model.building import entity_names, read_passages, sound_triples
+from phasegraph.graph.model.entity_graph import Extraction, Triple
 from phasegraph.sources.workers import as_they_come
 
 KIND, VERSION, PROMPT_VERSION = "model-answer", 1, 1

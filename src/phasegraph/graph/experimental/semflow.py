@@ -16,17 +16,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from phasegraph._shared import lazy_property
-from phasegraph._typing import Float32Array, FloatArray, Int32Array, IntArray
-from phasegraph._validation import check_count, check_flag, check_query, check_range
+from phasegraph._support.shared import lazy_property
+from phasegraph._support.typing import Float32Array, FloatArray, Int32Array, IntArray
+from phasegraph._support.validation import check_count, check_flag, check_query, check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError
-from phasegraph.graph.entity_graph import EntityGraph, check_kind
-from phasegraph.graph.fact_filter import FactFilter, KeepFacts, KeptFacts, kept_facts
-from phasegraph.graph.facts import FactIndex
-from phasegraph.graph.relevance import unit_vector
-from phasegraph.graph.resets import NO_FACTS, ResetRecipe, fact_reset, fact_scores
-from phasegraph.graph.synonyms import finite_rows
-from phasegraph.graph.walker import GraphWalker, best_passages, check_embedder, check_source_name
+from phasegraph.graph.model.entity_graph import EntityGraph, check_kind
+from phasegraph.graph.model.synonyms import finite_rows
+from phasegraph.graph.walk.fact_filter import FactFilter, KeepFacts, KeptFacts, kept_facts
+from phasegraph.graph.walk.facts import FactIndex
+from phasegraph.graph.walk.relevance import unit_vector
+from phasegraph.graph.walk.resets import NO_FACTS, ResetRecipe, fact_reset, fact_scores
+from phasegraph.graph.walk.walker import GraphWalker, best_passages, check_embedder, check_source_name
 from phasegraph.pagerank.operator import WalkOperator
 from phasegraph.pagerank.push import PageRankResult, Positions, Reset, Transitions, as_seeds, ranges, run_push
 from phasegraph.pagerank.solve import personalized_pagerank, push_settings

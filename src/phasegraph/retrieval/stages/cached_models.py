@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from phasegraph._shared import fork_safe_lock
-from phasegraph._validation import check_flag
+from phasegraph._support.shared import fork_safe_lock
+from phasegraph._support.validation import check_flag
 from phasegraph.errors import InsufficientDataError, InvalidInputError, InvalidTypeError, warn
 from phasegraph.ranking import RERANK, Ranking
 from phasegraph.retrieval.stages.models import OverModel, Passage

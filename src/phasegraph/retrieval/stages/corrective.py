@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from phasegraph._support.prompts import filled
-from phasegraph._validation import KnownFields, check_choice, is_number
+from phasegraph._support.validation import KnownFields, check_choice, is_number
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.retrieval.stages.models import OverModel
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Literal
 
-from phasegraph._validation import KnownFields, check_choice, check_count, check_range
+from phasegraph._support.validation import KnownFields, check_choice, check_count, check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.ranking import RERANK, Ranking
 from phasegraph.retrieval.access import HitAccess

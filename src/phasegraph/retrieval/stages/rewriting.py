@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias, cast
 import numpy as np
 
 from phasegraph._support.prompts import check_prompt, filled
-from phasegraph._validation import check_choice, check_count, check_range
+from phasegraph._support.validation import check_choice, check_count, check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.ranking import Ranking

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from phasegraph._support.prompts import filled
-from phasegraph._typing import FloatArray
-from phasegraph._validation import check_count, check_flag, check_flat, check_number, check_range
+from phasegraph._support.typing import FloatArray
+from phasegraph._support.validation import check_count, check_flag, check_flat, check_number, check_range
 from phasegraph.errors import InsufficientDataError, InvalidInputError, InvalidTypeError
 from phasegraph.ranking import Ranking
 from phasegraph.retrieval.stages.models import OverModel

@@ -1,0 +1,301 @@
+"""Texts in one run of bytes, decoded one by one when they are asked for; names in ascending order, merged and found."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import compress, pairwise, starmap
+from operator import eq, lt
+from typing import Any, SupportsIndex, overload
+
+import numpy as np
+
+from phasegraph._support.shared import lazy_property
+from phasegraph._support.typing import BoolArray, IntArray
+from phasegraph.errors import IntegrityError
+
+_AT_ONCE = 65_536
+"""Texts that are decoded together when all are gone through."""
+_MOST_BEGUN = 10_000
+"""Beginnings of names of which it is kept where they stand."""
+_ROWS, _STRIDE = range(2**62), 32
+
+
+class PackedTexts(Sequence[str]):
+    """A sequence of texts, equal to the tuple of them; made of bytes in UTF-8 and of where each text ends.
+
+    `order` are the rows in ascending order of their texts, sorted when needed; `ascends` says that the texts are known
+    to be unique and in ascending order.
+
+    >>> texts = PackedTexts(np.frombuffer("adabo".encode(), dtype=np.uint8), np.array([3, 5]))
+    >>> texts, texts[-1], texts == ("ada", "bo")
+    (('ada', 'bo'), 'bo', True)
+    """
+
+    def __init__(self, text: Any, ends: Any, order: IntArray | None = None, *, ascends: bool = False) -> None:
+        self.text, self.ends, self._order, self.ascends = text, ends, order, ascends
+        self._bytes, self._ends = memoryview(text), memoryview(ends)
+
+    @overload
+    def __getitem__(self, row: SupportsIndex) -> str: ...
+    @overload
+    def __getitem__(self, row: slice) -> tuple[str, ...]: ...
+    def __getitem__(self, row: SupportsIndex | slice) -> str | tuple[str, ...]:
+        if isinstance(row, slice):
+            return tuple(self[each] for each in range(*row.indices(len(self))))
+        place, count = row.__index__(), len(self._ends)
+        if place < 0:
+            place += count
+        if not 0 <= place < count:
+            raise IndexError(f"there are {count} texts; got {row}")
+        return _decoded(self.raw(place))
+
+    def raw(self, row: int) -> bytes:
+        """The bytes of a text; `row` is one there is."""
+        return self._bytes[self._ends[row - 1] if row else 0 : self._ends[row]].tobytes()
+
+    def place(self, text: str, first: int = 0) -> int:
+        """``bisect_left(texts, text, first)``, where they ascend; without decoding them."""
+        sought = text.encode("utf-8", "surrogatepass")
+        near = bisect_left(self._marks, sought)
+        low, high = max(first, (near - 1) * _STRIDE), min(near * _STRIDE, len(self._ends))
+        return bisect_left(_ROWS, sought, low, max(low, high), key=self.raw)
+
+    @lazy_property
+    def _marks(self) -> list[bytes]:
+        """Every so many of the texts, in memory: bisection begins among them."""
+        return [self.raw(row) for row in range(0, len(self._ends), _STRIDE)]
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def __iter__(self) -> Iterator[str]:
+        start = 0
+        for first in range(0, len(self), _AT_ONCE):
+            ends = self._ends[first : first + _AT_ONCE].tolist()
+            run, base = bytes(self._bytes[start : ends[-1]]), start
+            for end in ends:
+                yield _decoded(run[start - base : end - base])
+                start = end
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, tuple | PackedTexts):
+            return NotImplemented
+        return len(self) == len(other) and all(map(eq, self, other))
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return repr(tuple(self)) if len(self) <= _AT_ONCE else f"<{len(self):,} texts>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return tuple, (tuple(self),)
+
+    def edited(self, stays: BoolArray, new: Sequence[tuple[int, str]]) -> PackedTexts:
+        """Those of the texts that stay, and new ones, each before the row that is given with it; rows ascend.
+
+        >>> texts = PackedTexts(np.frombuffer(b"adabocy", dtype=np.uint8), np.array([3, 5, 7]))
+        >>> texts.edited(np.array([True, False, True]), [(1, "al"), (3, "dee")])
+        ('ada', 'al', 'cy', 'dee')
+        """
+        lengths = np.diff(self.ends, prepend=0)[stays]
+        before = np.array([row for row, _ in new], dtype=np.int64)
+        events = [(int(row), 1, b"") for row in np.flatnonzero(~stays)]
+        events += [(row, 0, text.encode("utf-8", "surrogatepass")) for row, text in new]
+        pieces: list[memoryview | bytes] = []
+        at = 0
+        for row, gone, text in sorted(events, key=lambda each: each[:2]):
+            start = self._ends[row - 1] if row else 0
+            pieces += [self._bytes[at:start], text]
+            at = self._ends[row] if gone else start
+        pieces.append(self._bytes[at:])
+        places = before - np.concatenate([[0], np.cumsum(~stays)])[before]
+        inserted = [len(text) for _, gone, text in sorted(events, key=lambda each: each[:2]) if not gone]
+        ends = np.cumsum(np.insert(lengths, places, inserted), dtype=np.int64)
+        return PackedTexts(np.frombuffer(b"".join(pieces), dtype=np.uint8), ends, ascends=self.ascends)
+
+    @lazy_property
+    def order(self) -> IntArray:
+        """(n,) array of int: rows in ascending order of their texts."""
+        return ascending_order(self) if self._order is None else self._order
+
+
+class TextRows(Mapping[str, int]):
+    """The row of each of some texts that are unique, in any order: found by bisection.
+
+    >>> texts = PackedTexts(np.frombuffer(b"boada", dtype=np.uint8), np.array([2, 5]))
+    >>> dict(TextRows(texts)), "cy" in TextRows(texts)
+    ({'bo': 0, 'ada': 1}, False)
+    """
+
+    def __init__(self, texts: PackedTexts) -> None:
+        self.texts, self._order = texts, memoryview(np.ascontiguousarray(texts.order).data)
+
+    @lazy_property
+    def _marks(self) -> list[bytes]:
+        return [self.texts.raw(row) for row in self._order[::_STRIDE].tolist()]
+
+    def __getitem__(self, text: str) -> int:
+        if isinstance(text, str):
+            sought = text.encode("utf-8", "surrogatepass")
+            near = bisect_left(self._marks, sought)
+            low, high = max(0, (near - 1) * _STRIDE), min(near * _STRIDE, len(self._order))
+            place = bisect_left(self._order, sought, low, high, key=self.texts.raw)
+            if place < len(self._order):
+                row: int = self._order[place]
+                if self.texts.raw(row) == sought:
+                    return row
+        raise KeyError(text)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.texts)
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+
+def place_of(names: Sequence[str], name: str, first: int = 0) -> int:
+    """Where a name stands, or would, among names that ascend.
+
+    >>> place_of(("ada", "bo"), "b")
+    1
+    """
+    return names.place(name, first) if isinstance(names, PackedTexts) else bisect_left(names, name, first)
+
+
+def ascending_order(texts: Sequence[str]) -> IntArray:
+    """(n,) array of int32: rows of the texts, those of the first texts first."""
+    listed = list(texts)
+    return np.array(sorted(range(len(listed)), key=listed.__getitem__), dtype=np.int32)
+
+
+def ascend(texts: Iterable[str]) -> bool:
+    """Whether each text comes after the one before it.
+
+    >>> ascend(("ada", "bo")), ascend(("ada", "ada"))
+    (True, False)
+    """
+    return (isinstance(texts, PackedTexts) and texts.ascends) or all(starmap(lt, pairwise(texts)))
+
+
+def _decoded(found: bytes) -> str:
+    try:
+        return str(found, "utf-8", "surrogatepass")
+    except UnicodeDecodeError as error:
+        raise IntegrityError(f"a saved name or id is not valid text: {error}; the file is damaged") from error
+
+
+class NameRows(Mapping[str, int]):
+    """The row of each of some names, which ascend.
+
+    >>> dict(NameRows(("ada", "bo")))
+    {'ada': 0, 'bo': 1}
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = names
+        self._begun: dict[str, tuple[int, bool, bool]] = {}
+
+    def begun(self, text: str, first: int = 0) -> tuple[int, bool, bool]:
+        """Where a text stands among names, or would; whether a name begins with it, and whether it is one.
+
+        `first` is a row that it is not before. Kept for a while: questions begin names with the same words.
+
+        >>> NameRows(("ada", "bo")).begun("b")
+        (1, True, False)
+        """
+        found = self._begun.get(text)
+        if found is None:
+            row = place_of(self.names, text, first)
+            name = self.names[row] if row < len(self.names) else ""
+            if len(self._begun) >= _MOST_BEGUN:
+                self._begun.clear()
+            found = self._begun[text] = row, name.startswith(text), name == text
+        return found
+
+    def __getitem__(self, name: str) -> int:
+        row = place_of(self.names, name)
+        if row == len(self.names) or self.names[row] != name:
+            raise KeyError(name)
+        return row
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+class ChangedRows(Mapping[str, int]):
+    """Rows of texts, some of which are gone, and of others that came, which stand behind them.
+
+    >>> dict(ChangedRows({"a": 0, "b": 1}, {"a"}, {"c": 2, "a": 3}))
+    {'b': 1, 'c': 2, 'a': 3}
+    """
+
+    def __init__(self, rows: Mapping[str, int], gone: Collection[str], came: Mapping[str, int]) -> None:
+        self._rows, self._gone, self._came = rows, gone, came
+
+    def __getitem__(self, text: str) -> int:
+        row = self._came.get(text)
+        if row is None:
+            if text in self._gone:
+                raise KeyError(text)
+            row = self._rows[text]
+        return row
+
+    def __iter__(self) -> Iterator[str]:
+        yield from (text for text in self._rows if text not in self._gone)
+        yield from self._came
+
+    def __len__(self) -> int:
+        return len(self._rows) - len(self._gone) + len(self._came)
+
+
+class ChangedNames(NameRows):
+    """The same for names: those that came are in no order, and found by bisection in one of their own."""
+
+    def __init__(self, names: Sequence[str], came: Mapping[str, int], gone: Collection[str]) -> None:
+        super().__init__(names)
+        self.gone, self._came = gone, came
+        self.parts = NameRows(names), NameRows(tuple(sorted(came)))
+
+    def __getitem__(self, name: str) -> int:
+        row = self._came.get(name)
+        if row is None:
+            if name in self.gone:
+                raise KeyError(name)
+            row = super().__getitem__(name)
+        return row
+
+    def __iter__(self) -> Iterator[str]:
+        yield from (name for name in self.names if name not in self.gone)
+        yield from self._came
+
+    def __len__(self) -> int:
+        return len(self.names) - len(self.gone) + len(self._came)
+
+
+def merged_names(old: Sequence[str], alive: BoolArray, new: Iterable[str]) -> tuple[Sequence[str], IntArray]:
+    """The old names that are alive and the new ones, ascending, and the new row of each old one (-1: it is gone).
+
+    >>> merged_names(("ada", "bo", "dee"), np.array([True, False, True]), ["cy", "ada"])
+    (('ada', 'cy', 'dee'), array([ 0, -1,  2]))
+    """
+    fresh, revived = [], alive.copy()
+    for name in new:
+        row = place_of(old, name)
+        if row < len(old) and old[row] == name:
+            revived[row] = True
+        else:
+            fresh.append((row, name))
+    fresh.sort()
+    names: Sequence[str]
+    if isinstance(old, PackedTexts):
+        names = old.edited(revived, fresh) if fresh or not revived.all() else old
+    else:
+        kept = old if revived.all() else tuple(compress(old, revived.tolist()))
+        names = tuple(sorted([*kept, *(name for _, name in fresh)])) if fresh else kept
+    before = np.searchsorted([row for row, _ in fresh], np.arange(len(old)), side="right")
+    return names, np.where(revived, np.cumsum(revived) - 1 + before, -1)

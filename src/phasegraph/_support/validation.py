@@ -1,0 +1,228 @@
+"""Checks of arguments; each error names the argument, what must hold and what was given.
+
+A check returns the value in the type that the caller works with, and raises InvalidTypeError for a wrong type and
+InvalidInputError for a wrong value.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import wraps
+from types import MappingProxyType
+from typing import Any, Self, TypeGuard, TypeVar, cast
+
+import numpy as np
+
+from phasegraph._support.typing import FloatArray
+from phasegraph.errors import InvalidInputError, InvalidTypeError
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether `value` is a real number, NaN and infinities included; a boolean is not."""
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+
+
+def check_count(name: str, value: object, *, minimum: int = 0) -> int:
+    """`value` as an integer >= `minimum`; booleans and floats are refused."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
+        raise InvalidTypeError(f"{name} must be an integer; got {value!r}")
+    if value < minimum:
+        raise InvalidInputError(f"{name} must be >= {minimum}; got {value!r}")
+    return int(value)
+
+
+def check_real(name: str, value: object) -> float:
+    """`value` as a float, which may be NaN or infinite; booleans are refused."""
+    if not is_number(value):
+        raise InvalidTypeError(f"{name} must be a number; got {value!r}")
+    return float(value)
+
+
+def check_number(name: str, value: object, *, minimum: float | None = 0.0) -> float:
+    """`value` as a finite float, >= `minimum` where one is given; booleans are refused."""
+    number = check_real(name, value)
+    if not math.isfinite(number) or (minimum is not None and number < minimum):
+        bound = "finite" if minimum is None else f"finite and >= {minimum:g}"
+        raise InvalidInputError(f"{name} must be {bound}; got {value!r}")
+    return number
+
+
+def check_range(name: str, value: object, low: float = 0.0, high: float = math.inf, *, ends: str = "[]") -> float:
+    """`value` as a finite float between `low` and `high`; a bracket of `ends` includes its bound, a parenthesis not.
+
+    Examples
+    --------
+    >>> check_range("share", 1, 0, 1)
+    1.0
+    """
+    number = check_number(name, value, minimum=None)
+    above = number >= low if ends[0] == "[" else number > low
+    below = number <= high if ends[1] == "]" else number < high
+    if not (above and below):
+        bounds = f"lie in {ends[0]}{low:g}, {high:g}{ends[1]}"
+        if high == math.inf:
+            bounds = f"be finite and {'>=' if ends[0] == '[' else '>'} {low:g}"
+        raise InvalidInputError(f"{name} must {bounds}; got {value!r}")
+    return number
+
+
+def check_seconds(name: str, value: object) -> None:
+    """Raise unless `value` is None or a finite number of seconds above 0."""
+    if value is not None:
+        check_range(name, value, ends="(]")
+
+
+def check_flat(name: str, values: object) -> FloatArray:
+    """`values` copied to a flat float64 array of finite numbers."""
+    try:
+        array = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidTypeError(f"{name} must be a flat array of numbers; {error}") from error
+    if array.ndim != 1:
+        raise InvalidInputError(f"{name} must be a flat array; got shape {array.shape}")
+    finite = np.isfinite(array)
+    if not finite.all():
+        raise InvalidInputError(f"{name} must be finite; got {float(array[~finite][0])!r}")
+    return array
+
+
+def check_flag(name: str, value: object) -> bool:
+    """`value`, which must be True or False."""
+    if not isinstance(value, bool):
+        raise InvalidTypeError(f"{name} must be True or False; got {value!r}")
+    return value
+
+
+def check_choice(name: str, value: object, allowed: Collection[str]) -> None:
+    """Refuse what is not among the names in `allowed`."""
+    if not isinstance(value, str) or value not in allowed:
+        raise InvalidInputError(f"{name} must be one of {sorted(allowed)}; got {value!r}")
+
+
+def check_text(name: str, value: object) -> str:
+    """`value`, which must be a string."""
+    if not isinstance(value, str):
+        raise InvalidTypeError(f"{name} must be a string; got {value!r:.80}")
+    return value
+
+
+LONGEST_QUERY = 20_000
+"""Characters of a query, unless a retriever is told otherwise."""
+
+
+def check_query(query: object, longest: int | None = None) -> str:
+    """`query` as text that is not blank, and has at most so many characters."""
+    if not isinstance(query, str):
+        raise InvalidTypeError(f"query must be text; got {type(query).__name__}")
+    if longest is not None and len(query) > longest:
+        raise InvalidInputError(
+            f"query must have at most {longest:,} characters; got {len(query):,}. Ask for less at once, or raise "
+            "max_query_length="
+        )
+    if not query.strip():
+        raise InvalidInputError(f"query must not be empty or blank; got {query!r}")
+    return query
+
+
+def check_rows(name: str, value: object) -> Iterable[Any]:
+    """`value`, which must be iterable and not a string."""
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        raise InvalidTypeError(f"{name} must be a list, not a string; got {value!r:.80}")
+    return value
+
+
+def check_names(name: str, value: object) -> tuple[str, ...]:
+    """`value` as a tuple of strings; a single string is refused."""
+    names = tuple(check_rows(name, value))
+    for each in names:
+        if not isinstance(each, str):
+            raise InvalidTypeError(f"{name} must hold strings; got {each!r:.80}")
+    return names
+
+
+def check_mapping(name: str, value: object) -> Mapping[str, Any]:
+    """`value` as a read-only mapping in name order."""
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise InvalidTypeError(f"{name} must be a mapping with names as keys; got {value!r}")
+    return MappingProxyType(dict(sorted(value.items())))
+
+
+def check_keys(owner: str, data: object, known: Collection[str], *, required: Iterable[str] = ()) -> dict[str, Any]:
+    """`data`, read from JSON, as a dict of an `owner`'s known fields, the required ones among them."""
+    if not isinstance(data, Mapping):
+        raise InvalidTypeError(f"{owner} must be read from an object; got {data!r}")
+    unknown = sorted(set(data) - set(known))
+    if unknown:
+        raise InvalidInputError(f"{owner} has no field {unknown[0]!r}; it has {', '.join(sorted(known))}")
+    for name in required:
+        if name not in data:
+            raise InvalidInputError(f"{owner} needs the field {name!r}; it was not given")
+    return dict(data)
+
+
+_HINTS = {
+    "top_k": "k", "top_n": "k", "similarity_top_k": "k", "k": "similarity_top_k", "deadline": "timeout",
+    "retriever_weights": "weights", "provenance": "metadata_key", "needs": "depends_on", "in_worker": "in_thread",
+    **dict.fromkeys(("id", "id_fn", "id_key"), "fields=HitFields(id=...)"),
+    **dict.fromkeys(("score", "score_fn", "score_key"), "fields=HitFields(score=...)"),
+    **{name: f"fields=HitFields({name}=...)" for name in ("higher_is_better", "size", "resolve", "fingerprint")},
+    **{name: f"execution=Execution({name}=...)" for name in ("on_error", "max_in_flight", "in_thread")},
+    **dict.fromkeys(("breaker", "circuit_breaker"), "execution=Execution(circuit_breaker=...)"),
+}  # fmt: skip
+
+
+_OF_PEERS = ("c", "id_key", "llm", "mode", "num_queries", "query_gen_prompt", "use_async")
+
+
+def unexpected_argument(name: str, known: Collection[str]) -> InvalidTypeError:
+    """The error for an argument that there is not, with the nearest one that there is.
+
+    Examples
+    --------
+    >>> str(unexpected_argument("top_k", ["k", "weights"]))
+    "unexpected argument 'top_k'; did you mean 'k'?"
+    """
+    hint = _HINTS.get(name, "")
+    near = [hint] if hint.partition("=")[0] in known else difflib.get_close_matches(name, known, 1, 0.6)
+    if near:
+        said = f"did you mean {near[0] if '=' in near[0] else repr(near[0])}?"
+    elif name in _OF_PEERS:
+        said = "docs/guide/coming-from.md says what takes its place"
+    else:
+        said = f"known are {', '.join(sorted(known))}"
+    return InvalidTypeError(f"unexpected argument {name!r}; {said}")
+
+
+Made = TypeVar("Made", bound=Callable[..., Any])
+
+
+def known_arguments(make: Made) -> Made:
+    """Have a class method that takes its class's other arguments as ``**fields`` refuse what neither has.
+
+    The error names the nearest argument of both.
+    """
+    own = inspect.signature(make).parameters.keys()
+
+    @wraps(make)
+    def checked(cls: Any, *given: Any, **named: Any) -> Any:
+        known = {*own, *inspect.signature(cls).parameters} - {"cls", "fields", "unknown"}
+        for name in named.keys() - known:
+            raise unexpected_argument(name, known)
+        return make(cls, *given, **named)
+
+    return cast("Made", checked)
+
+
+class KnownFields:
+    """A dataclass that refuses arguments it does not have, with what was probably meant."""
+
+    __slots__ = ()
+
+    def __new__(cls, *_: object, **given: object) -> Self:
+        known = cls.__dataclass_fields__  # type: ignore[attr-defined]
+        for name in given.keys() - known.keys():
+            raise unexpected_argument(name, known)
+        return object.__new__(cls)

@@ -1,0 +1,56 @@
+"""The ``phasegraph`` command: exit code 0 for done, 1 for failed, 2 for bad usage."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib.metadata import version
+from importlib.util import find_spec
+from io import TextIOWrapper
+
+from phasegraph._support.text import legible
+from phasegraph.errors import PhasegraphError
+
+__all__ = [
+    "main",
+]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line, by default with the process's arguments; return 0 (done), 1 (failed) or 2 (bad usage).
+
+    The reason for a failure goes to standard error.
+    """
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    lacking = [name for name in ("typer", "rich", "tqdm") if find_spec(name) is None]
+    if lacking and given == ["--version"]:
+        sys.stdout.write(f"phasegraph {version('phasegraph')}\n")
+        return 0
+    if lacking:
+        sys.stderr.write(f"the command line needs {', '.join(lacking)}; pip install 'phasegraph[cli]'\n")
+        return 1
+    from phasegraph.apps.cli.app import app
+
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # escape characters that the terminal cannot show
+    try:
+        app(args=given, prog_name="phasegraph")
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 1
+    except KeyboardInterrupt:
+        sys.stderr.write("phasegraph: interrupted\n")
+        return 1
+    except (PhasegraphError, OSError) as error:
+        sys.stderr.write(f"phasegraph: {legible(str(error))}\n")
+        return 1
+    except Exception as error:  # noqa: BLE001 - from the caller's model or module, or a defect of ours
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        said = f"{type(error).__name__}: {error} ({where.filename}, line {where.lineno})"
+        sys.stderr.write(f"phasegraph: {legible(said)}\n")
+        return 1
+    return 0

@@ -1,0 +1,164 @@
+"""``phasegraph try --compare``: a user's own retriever, plain ways and phasegraph on the same questions."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from phasegraph.apps.cli.output import console, percent, progress, show_table
+from phasegraph.apps.inspector.inspector import LIMIT, OWN, Inspector
+from phasegraph.errors import InvalidInputError
+from phasegraph.evaluation.comparison import BEST, Comparison, Flip, compare_own
+from phasegraph.evaluation.datasets import Passage, Query
+from phasegraph.evaluation.own_questions import WORDS, known_items, read_questions, two_part
+from phasegraph.evaluation.recommendation import recommendation_beside
+from phasegraph.fusion.pipeline import FusionPipeline
+from phasegraph.graph.model.entity_graph import EntityGraph
+
+VECTORS, BM25, ENSEMBLE, OURS = "vectors", "bm25", "ensemble", "phasegraph"
+MADE = 40
+"""Questions of each kind that are made from the files."""
+_SOURCES = {"vector": "vectors", "graph": "graph", "lexical": "BM25"}
+_ABOUT = {
+    VECTORS: "cosines of the embeddings of --embedder",
+    BM25: "BM25 over the words of the passages",
+    ENSEMBLE: "reciprocal ranks of vectors and BM25, as LangChain's EnsembleRetriever fuses them",
+    OURS: "the default pipeline over the same sources and the graph",
+}
+
+
+def questions_for(path: Path | None, passages: Sequence[Passage], graph: EntityGraph) -> tuple[list[Query], list[str]]:
+    """The user's questions, or questions made from the files; and lines that say what the questions are."""
+    if path is not None:
+        found = list(read_questions(path, passages))
+        return found, [f"asking the {len(found)} questions of {path}"]
+    known, parts = known_items(passages, MADE), two_part(passages, graph, MADE)
+    if not known and not parts:
+        raise InvalidInputError("no questions can be made from these files, whose passages are too short: give some")
+    return [*known, *parts], [
+        f"asking {len(known) + len(parts)} questions made from the files, which no user asked:",
+        f"  {len(known)} known-item: {WORDS} words of a passage, which is the answer; they favour BM25",
+        f"  {len(parts)} two-part: words of two passages that share a name; they favour the graph",
+    ]
+
+
+def answers_of(inspector: Inspector, queries: Sequence[Query]) -> dict[str, dict[str, tuple[str, ...]]]:
+    """The ids that each way finds, by its name and question id; without an embedder, there are no vectors."""
+    with_vectors = "vector" in inspector.sources
+    ways = [*([VECTORS] * with_vectors), BM25, *([ENSEMBLE] * with_vectors), OURS]
+    found: dict[str, dict[str, tuple[str, ...]]] = {name: {} for name in ways}
+    ensemble = FusionPipeline.reciprocal_rank()
+    for query in progress(queries, OURS):
+        asked = inspector.ask(query.text)
+        rankings = {one.source: one for one in asked.rankings}
+        everything = inspector.decide(asked, inspector.pipelines[OWN])[1]
+        answers = {OURS: everything.ids, BM25: rankings["lexical"].ids if "lexical" in rankings else ()}
+        if with_vectors:
+            pair = [rankings[name] for name in ("vector", "lexical") if name in rankings]
+            answers[VECTORS] = rankings["vector"].ids if "vector" in rankings else ()
+            answers[ENSEMBLE] = ensemble.decide(pair, asked.context, k=LIMIT).ids
+        for name, ids in answers.items():
+            found[name][query.id] = tuple(ids)
+    return found
+
+
+def compare_and_print(
+    name: str, retriever: object, path: Path | None, passages: Sequence[Passage], inspector: Inspector
+) -> None:
+    """Compare the retriever with the other ways, and print tables, three flips explained and a recommendation."""
+    to = console()
+    queries, lines = questions_for(path, passages, inspector.index.graph)
+    for line in lines:
+        to.print(line)
+    ways = answers_of(inspector, queries)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the user's retriever, a line for each of many questions
+        found = compare_own(name, retriever, queries, passages, ways, progress=progress)
+    title = f"{inspector.name}: {len(queries)} questions, 95 % intervals in brackets"
+    show_table(to, title, *_means(found), marked=(OURS,))
+    for way in ways:
+        to.print(f"{way}: {_ABOUT[way]}")
+    if VECTORS not in ways:
+        to.print(f"without --embedder, {VECTORS} and {ENSEMBLE} are left out, and {OURS} has no vectors")
+    for line in found.notes:
+        to.print(line)
+    show_table(to, f"questions won / lost in {found.measure}, row against column", *_won_lost(found), marked=(OURS,))
+    flips = found.flips(OURS)
+    if not flips:
+        to.print(f"{name} and {OURS} find the same judged passages among the first {found.measure.k}")
+    for number, flip in enumerate(flips, start=1):
+        for line in explained(number, flip, found, inspector):
+            to.print(line)
+    advice = recommendation_beside(found.table, OURS, found.measure)
+    made = " on questions made from the files" if path is None else ""
+    to.print(f"verdict{made}: {advice.sentence}")
+    if path is None:
+        to.print("your users' questions may give another verdict: write 40 of them (docs/guide/try.md)")
+
+
+def _means(found: Comparison) -> tuple[list[str], list[list[str]]]:
+    """Columns and rows of the first table: the means of each way, and of each kind of made question."""
+    table, measure = found.table, found.measure
+    kinds = [str(query.extra.get("kind", "")) for query in found.queries]
+    by_kind = table.means_by(kinds) if all(kinds) else {}
+    columns = ["way", *(f"{one}" for one in table.measures), *by_kind]
+    rows = []
+    for row in table.rows:
+        cells = [row.name]
+        for one in table.measures:
+            low, high = row.intervals[one]
+            cells.append(f"{percent(row.means[one])} [{100 * low:.0f}, {100 * high:.0f}]")
+        shares = (of[row.name][str(measure)] for of in by_kind.values())
+        rows.append([*cells, *("–" if share is None else f"{share:.1f}" for share in shares)])
+    return columns, rows
+
+
+def _won_lost(found: Comparison) -> tuple[list[str], list[list[str]]]:
+    """Columns and rows of the second table."""
+    pairs = found.pairs()
+    names = list(pairs)
+    rows = [[one, *("–" if one == other else "{}/{}".format(*pairs[one][other]) for other in names)] for one in names]
+    return ["", *names], rows
+
+
+def explained(number: int, flip: Flip, found: Comparison, inspector: Inspector) -> list[str]:
+    """A flip in four lines: the question, the passage, its ranks on both sides, and why."""
+    title, text = inspector.read(flip.passage)
+    view = inspector.view(flip.query.text, {})
+    row: Mapping[str, Any] = next((one for one in view["rows"] if one["id"] == flip.passage), {"sources": {}})
+    ranks = {name: row["sources"].get(name, {}).get("rank") for name in _SOURCES if name in inspector.sources}
+    snippet = " ".join(text.split())
+    own = found.table.baseline
+    returned = len(found.table.found[own].get(flip.query.id, ()))
+    sides = [f"{OURS}: {_rank(flip.rank)}", f"{own}: {_rank(flip.own_rank, returned)}"]
+    return [
+        f"{number}. {'won' if flip.won else 'lost'}: {flip.query.text}",
+        f"   {flip.passage}{f' {title!r}' if title else ''}: {snippet[:100]}{' …' if len(snippet) > 100 else ''}",
+        f"   {'; '.join(sides)}",
+        f"   why: {_why(flip, ranks, row.get('walk'))}",
+    ]
+
+
+def _rank(rank: int | None, returned: int | None = None) -> str:
+    if rank is not None:
+        return f"rank {rank}"
+    return "not found" if returned is None else f"not among its {returned}"
+
+
+def _why(flip: Flip, ranks: Mapping[str, float | None], walk: Mapping[str, Any] | None) -> str:
+    """What each source of ours makes of the passage; the path of the walk for a passage that the graph found."""
+    said = {name: f"rank {rank:g}" if rank is not None else f"not among its {LIMIT}" for name, rank in ranks.items()}
+    listed = ", ".join(f"{_SOURCES[name]} {text}" for name, text in said.items())
+    steps = [name for _, name in walk["path"]] if walk else []
+    path = f"; the walk: {' → '.join(steps)}" if len(steps) > 1 else ""
+    known = {name: rank for name, rank in ranks.items() if rank is not None}
+    if not known:
+        return f"no source of phasegraph found the passage ({listed})"
+    least = min(known.values())
+    if not flip.won and least > BEST:
+        return f"no source of phasegraph ranks it among its first {BEST} ({listed}){path}"
+    best = " and ".join(_SOURCES[name] for name, rank in known.items() if rank == least)
+    outvoted = "" if flip.won else ", but the other sources outvote it"
+    return f"best by {best}{outvoted} ({listed}){path}"

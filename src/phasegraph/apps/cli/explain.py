@@ -1,0 +1,127 @@
+"""``phasegraph explain``: show why a query's answer holds these passages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import Annotated, cast
+
+import typer
+from rich.console import Console
+
+from phasegraph.apps.cli.output import (
+    DatasetDir,
+    GraphDir,
+    JsonTo,
+    Limit,
+    PipelineFile,
+    check_outputs,
+    kept_graph,
+    progress,
+    show_table,
+    write_json,
+)
+from phasegraph.apps.server.view import as_passage, paths_of
+from phasegraph.errors import InvalidInputError
+from phasegraph.evaluation.datasets import Dataset, Query, load_dataset
+from phasegraph.evaluation.experiment import ALIKE, TWO
+from phasegraph.evaluation.source_runs import DEFAULT_LIMIT, ExperimentInput, search_sources
+from phasegraph.fusion.fields import FieldReading
+from phasegraph.fusion.pipeline import FusionPipeline
+from phasegraph.result import WHY_EMPTY, Evidence, Result
+
+
+def explain(
+    folder: DatasetDir,
+    query_id: Annotated[str, typer.Argument(metavar="QUERY_ID")],
+    pipeline: PipelineFile = None,
+    graph: GraphDir = None,
+    limit: Limit = DEFAULT_LIMIT,
+    k: Annotated[int, typer.Option(min=1, help="Number of passages to explain.")] = 5,
+    json_to: JsonTo = None,
+) -> None:
+    """Show each passage's score, calibrated value and contribution per source, and the path of the walk.
+
+    If the pipeline has priors, their factors are shown. Exact matches count as one more source.
+    """
+    check_outputs(json=json_to)
+    dataset = load_dataset(folder)
+    row = next((place for place, query in enumerate(dataset.queries) if query.id == query_id), None)
+    if row is None:
+        raise InvalidInputError(f"{folder / 'queries.jsonl'}: QUERY_ID must be an id of this file; got {query_id!r}")
+    chosen = FusionPipeline() if pipeline is None else FusionPipeline.load(pipeline)
+    names = TWO if chosen.weights is None else tuple(chosen.weights)
+    asked = {name: ALIKE.get(name, name) for name in names}
+    inputs = ExperimentInput(dataset.subset([row]), limit, graph=kept_graph(graph), progress=progress)
+    runs = search_sources(inputs, asked.values())
+    query = dataset.queries[row]
+    rankings = [replace(runs[one].rankings[0], source=name) for name, one in asked.items()]
+    result = chosen.decide(rankings, dataset.context(row, rankings), k=k)
+    show_result(result, query, dataset, write_json(_as_dict(result, query), json_to))
+
+
+def show_result(result: Result, query: Query, dataset: Dataset, to: Console, *, top: int | None = None) -> None:
+    """Print one answer: the sources, their agreement, and the evidence of the first `top` passages."""
+    titles = {passage.id: passage.title for passage in dataset.passages}
+    gold = query.judgement.passages
+    to.print(query.text, style="bold")
+    for report in result.reports:
+        why = f" ({report.reason})" if report.reason else ""
+        line = f"  {report.source}: {report.status}{why}, {report.hits} hits, calibration {report.calibration or '–'}"
+        to.print(line)
+    for (first, second), share in result.agreement.items():
+        to.print(f"  {share:.0%} of the top 10 of {first} are in the top 50 of {second}")
+    to.print(f"  confidence {result.confidence_evidence}")
+    for one in _readings(result):
+        said = f"  prior {one.prior}: {one.found} candidates hold the field {one.key!r}, {one.missing} do not"
+        to.print(said + (f", {one.unusable} hold what cannot be used" if one.unusable else ""))
+    for line in result.warnings:
+        to.print(f"  warning: {line}")
+    if not result.ids:
+        to.print(f"  no passages: {WHY_EMPTY.get(result.reason, result.reason)}")
+    columns = ["source", "rank", "score", "calibrated", "weight", "contribution"]
+    for name in result.ids[:top]:
+        evidence = result.evidence(name)
+        mark = " (judged relevant)" if name in gold else ""
+        title = f"{evidence.position}. {name} {titles[name]!r}{mark}: score {evidence.score:.4f}"
+        show_table(to, title, columns, _rows(evidence))
+        if evidence.bonus or evidence.prior != 1.0:
+            to.print(f"  bonus {evidence.bonus:+.3f}, priors multiply by {evidence.prior:.3f}")
+        for path in paths_of(evidence):
+            to.print(f"  {path}")
+
+
+def _readings(result: Result) -> Sequence[FieldReading]:
+    return cast("Sequence[FieldReading]", result.extras.get("priors", ()))
+
+
+def _rows(evidence: Evidence) -> list[list[str]]:
+    return [
+        [
+            one.source,
+            "–" if one.rank is None else f"{one.rank:g}",
+            "–" if one.score is None else f"{one.score:.4g}",
+            f"{one.calibrated:.3f}",
+            f"{one.weight:.3f}",
+            f"{one.contribution:+.3f}",
+        ]
+        for one in evidence.sources
+    ]
+
+
+def _as_dict(result: Result, query: Query) -> dict[str, object]:
+    return {
+        "query": query.id,
+        "question": query.text,
+        "agreement": {f"{first} in {second}": share for (first, second), share in result.agreement.items()},
+        "warnings": list(result.warnings),
+        "reports": [
+            {name: getattr(one, name) for name in ("source", "status", "reason", "hits", "calibration")}
+            for one in result.reports
+        ],
+        "reason": result.reason,
+        "confidence": result.confidence,
+        "confidence_evidence": asdict(result.confidence_evidence),
+        "priors": [asdict(one) for one in _readings(result)],
+        "passages": [as_passage(result.evidence(name)) for name in result.ids],
+    }

@@ -1,0 +1,75 @@
+"""``phasegraph fuse``: fuse TREC runs into one TREC run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from phasegraph.apps.cli.output import PipelineFile, check_named, check_outputs, console, names_in
+from phasegraph.errors import InvalidInputError
+from phasegraph.evaluation.runs import Run, read_run, write_run
+from phasegraph.fusion.decide import with_prior
+from phasegraph.fusion.pipeline import PIPELINE_NAMES, FusionPipeline
+from phasegraph.ranking import Ranking
+from phasegraph.retrieval.source_config import check_no_exact_match
+
+
+def fuse(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", exists=True, dir_okay=False)],
+    out: Annotated[Path, typer.Option(help="File for the fused run.", dir_okay=False)],
+    rule: Annotated[str, typer.Option(help=f"One of {', '.join(PIPELINE_NAMES)}.")] = "default",
+    weights: Annotated[str, typer.Option(help="Weight of each source, such as vector=1,graph=0.35.")] = "",
+    pipeline: PipelineFile = None,
+    k: Annotated[int, typer.Option(min=1, help="Hits per query.")] = 100,
+    name: Annotated[str, typer.Option(help="Name of the fused run.")] = "fused",
+) -> None:
+    """Fuse runs by a preset or a rule; a source is named after its file (vector.run is 'vector').
+
+    The scores of the fused run are the values of the rule; with equal weights they are those of the literature.
+    """
+    check_named("--rule", rule, PIPELINE_NAMES)
+    own = weights_in(weights)
+    if pipeline is not None and (rule != "default" or own is not None):
+        raise typer.BadParameter("--pipeline sets the rule and the weights: leave out --rule and --weights")
+    check_outputs(out=out)
+    chosen = FusionPipeline.named(rule, own) if pipeline is None else FusionPipeline.load(pipeline)
+    read = [read_run(path) for path in runs]
+    names = [run.name for run in read]
+    if len(set(names)) != len(names):
+        raise InvalidInputError(f"runs must have files of different names; got {names}")
+    check_no_exact_match(names)
+    unread = [str(prior.to_dict()["name"]) for prior in chosen.priors]
+    chosen = replace(chosen, priors=())
+    queries = dict.fromkeys(query for run in read for query in run.rankings)
+    fused: dict[str, Ranking] = {}
+    said: list[str] = []
+    for query in queries:
+        found = chosen.decide([run.rankings[query] for run in read if query in run.rankings], k=k)
+        fused[query] = Ranking(name, found.ids, with_prior(found.fused, found.priors))
+        said += found.warnings[:1]
+    write_run(Run(name, fused), out)
+    to = console()
+    to.print(f"{len(queries)} queries from {len(read)} runs fused into {out}")
+    if unread:
+        to.print(f"{', '.join(unread)}: left out, since runs hold neither texts nor fields (see evaluate and explain)")
+    partial = sum(any(query not in run.rankings for run in read) for query in queries)
+    if partial:
+        lacks = ", ".join(f"{run.name} {len(queries) - len(run.rankings)}" for run in read)
+        to.print(f"{partial} queries are not in every run (missing: {lacks}); fused from those that have them")
+    if said:
+        to.print(f"{len(said)} queries come with a warning, the first: {said[0]}")
+
+
+def weights_in(text: str) -> dict[str, float] | None:
+    """Parse the weights of ``name=number,name=number``; None if there are none."""
+    found: dict[str, float] = {}
+    for part in names_in(text):
+        name, _, number = part.partition("=")
+        try:
+            found[name.strip()] = float(number)
+        except ValueError:
+            raise typer.BadParameter(f"--weights must be name=number,name=number; got {part!r}") from None
+    return found or None

@@ -1,0 +1,399 @@
+"""``phasegraph index``: build and save an entity graph, or a graph of chunks."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import perf_counter
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from phasegraph._support.serialization import MANIFEST
+from phasegraph._support.typing import Float32Array
+from phasegraph._support.validation import check_range
+from phasegraph.apps.cli import engines
+from phasegraph.apps.cli.engines import EngineName, Shards, Workers, WorkFolder
+from phasegraph.apps.cli.output import Embedder, check_outputs, console, file_option, load_model, stage
+from phasegraph.apps.cli.reading import ReadableFiles, embedded, read_and_tell
+from phasegraph.distributed import EmbeddedNames, local
+from phasegraph.errors import InvalidInputError
+from phasegraph.evaluation.datasets import Passage, lines_of, read_vectors
+from phasegraph.graph.chunk_graph import ChunkGraph, build_chunk_graph
+from phasegraph.graph.index.graph_index import GraphIndex
+from phasegraph.graph.model.building import read_openie
+from phasegraph.graph.model.entity_graph import Extraction, checked_embeddings
+from phasegraph.graph.model.synonyms import NameSynonyms
+from phasegraph.graph.model.words import normalise_name
+from phasegraph.lexical import Tokenizer, tokenizer_of
+
+SAME = 1e-3
+"""Two embeddings of one passage differ by at most this in every number."""
+DEFAULT_THRESHOLD = 0.8
+
+
+@dataclass(frozen=True, eq=False)
+class Embedded:
+    """Names with their embeddings, and the least cosine of synonyms where it was said."""
+
+    vectors: Mapping[str, Float32Array]
+    threshold: float | None
+
+    def made(self) -> NameSynonyms:
+        """The synonyms to build an index with."""
+        return NameSynonyms.of(self.vectors, threshold=DEFAULT_THRESHOLD if self.threshold is None else self.threshold)
+
+
+@dataclass(frozen=True, eq=False)
+class IndexFiles:
+    """The contents of the files of one command."""
+
+    passages: tuple[Passage, ...]
+    vectors: Float32Array | None
+    records: tuple[Extraction, ...] | None
+    names: tuple[str, ...] | None
+    synonyms: Embedded | None = None
+    tokenizer: str | None = None
+
+
+def updated(old: GraphIndex, given: IndexFiles) -> tuple[GraphIndex, str]:
+    """The index with the passages of `given`, and what changed.
+
+    A passage whose text, metadata, embedding or triples differ leaves and comes again. Passages that stay keep the
+    triples they have where none are given. Where none stays, all is built anew.
+    """
+    vectors = _same_kind(old, given)
+    by_id: dict[str, tuple[Extraction, ...]] = {}
+    for record in given.records or ():
+        by_id[record.passage_id] = (*by_id.get(record.passage_id, ()), record)
+    there = {row[0]: (place, row) for place, row in enumerate(old.rows)}
+
+    def stays(place: int, passage: Passage) -> bool:
+        if passage.id not in there:
+            return False
+        row, kept = there[passage.id]
+        same = kept == (passage.id, passage.title, passage.text)
+        same = same and old.records[passage.id].metadata == (passage.metadata or {})
+        if vectors is not None and old.graph.embeddings is not None:
+            same = same and bool(np.abs(vectors[place] - old.graph.embeddings[row]).max() <= SAME)
+        return same and (given.records is None or by_id.get(passage.id, ()) == old.given.get(passage.id, ()))
+
+    steady = {passage.id for place, passage in enumerate(given.passages) if stays(place, passage)}
+    new = [place for place, passage in enumerate(given.passages) if passage.id not in steady]
+    gone = [name for name in there if name not in steady]
+    again = sum(given.passages[place].id in there for place in new)
+    said = f"{len(new) - again} passages new, {len(gone) - again} gone, {again} changed, {len(steady)} as they were"
+    if not steady:
+        return built(given, old), said
+    embedded = None if given.synonyms is None else given.synonyms.vectors
+    if not gone and not new:
+        return _knowing(old, given.synonyms), said
+    fresh = old.remove(gone, name_embeddings=embedded) if gone else old
+    if new:
+        triples = [record for place in new for record in by_id.get(given.passages[place].id, ())]
+        rows = None if vectors is None else vectors[new]
+        came = [given.passages[place] for place in new]
+        fresh = fresh.add(came, triples=triples, embeddings=rows, name_embeddings=embedded)
+    return fresh, said
+
+
+def _knowing(old: GraphIndex, given: Embedded | None) -> GraphIndex:
+    """The index with the embeddings of these names, too; itself where there are none."""
+    if given is None or old.synonyms is None:
+        return old
+    synonyms = old.synonyms.knowing(old.graph.entities, given.vectors)
+    graph = replace(old.graph, synonyms=synonyms.edges(old.graph.entities))
+    return replace(old, graph=graph, synonyms=synonyms)
+
+
+def _same_kind(old: GraphIndex, given: IndexFiles) -> Float32Array | None:
+    if (old.graph.embeddings is None) != (given.vectors is None):
+        said = "has none" if given.vectors is not None else "has them"
+        raise InvalidInputError(f"--embeddings must be given exactly where the index has embeddings; it {said}")
+    if given.names is not None and {name for name in map(normalise_name, given.names) if name} != old.gazetteer:
+        raise InvalidInputError("--gazetteer must hold the names of the index to update it; build it anew instead")
+    if given.tokenizer not in (None, _tokenizer_of(old)):
+        raise InvalidInputError(
+            f"--tokenizer must be that of the index to update it, {_tokenizer_of(old)}; got {given.tokenizer}: build "
+            "the index anew to change it"
+        )
+    if given.synonyms is not None:
+        if old.synonyms is None:
+            raise InvalidInputError("--names must be given when an index is built; it has no synonyms to update")
+        held, wanted = old.synonyms.threshold, given.synonyms.threshold
+        if wanted not in (None, held):
+            raise InvalidInputError(
+                f"--synonym-threshold must be that of the index to update it, {held:g}; got {wanted:g}"
+            )
+    if given.vectors is None or old.graph.embeddings is None:
+        return None
+    if given.vectors.shape[1] != old.graph.embeddings.shape[1]:
+        width = old.graph.embeddings.shape[1]
+        raise InvalidInputError(f"--embeddings must have {width} columns as in the index; got {given.vectors.shape[1]}")
+    return checked_embeddings("embeddings", given.vectors, len(given.passages))
+
+
+def built(given: IndexFiles, old: GraphIndex | None = None) -> GraphIndex:
+    """The index of what the files hold; names, weights and synonyms as in an old one where they are not given."""
+    names = given.names if given.names is not None or old is None else sorted(old.gazetteer)
+    synonyms = None if given.synonyms is None else given.synonyms.made()
+    if old is not None and old.synonyms is not None:
+        synonyms = old.synonyms if given.synonyms is None else old.synonyms.knowing((), given.synonyms.vectors)
+    return GraphIndex.build(
+        given.passages,
+        triples=given.records,
+        embeddings=given.vectors,
+        gazetteer=names or (),
+        synonyms=synonyms,
+        weights=None if old is None else old.graph.weights,
+        tokenizer=given.tokenizer if given.tokenizer is not None else _tokenizer_of(old),
+    )
+
+
+def _tokenizer_of(old: GraphIndex | None) -> Tokenizer:
+    return "english" if old is None or old.graph.lexical is None else old.graph.lexical.tokenizer
+
+
+def passages_and_vectors(
+    corpus: Path, embeddings: Path | None, embedder: str | None
+) -> tuple[tuple[Passage, ...], Float32Array | None]:
+    """The passages of the user's files, and their embeddings from a file or from a model; None for neither."""
+    model = load_model(embedder)
+    passages = read_and_tell(corpus).passages
+    if embeddings is not None:
+        return passages, read_vectors(embeddings, len(passages), corpus.name)
+    return passages, None if model is None else embedded(model, passages)
+
+
+def read_beside(
+    passages: tuple[Passage, ...],
+    vectors: Float32Array | None,
+    triples: Path | None,
+    gazetteer: Path | None,
+    synonyms: tuple[Path | None, Path | None, float | None] = (None, None, None),
+) -> tuple[IndexFiles, int]:
+    """The passages with the contents of the files beside them, and the number of malformed triples.
+
+    `synonyms` are the files of the names and of their embeddings, and the threshold.
+    """
+    embedded_names = _embedded(*synonyms)
+    found = None if triples is None else read_openie(triples, passages, entities=False)
+    names = None if gazetteer is None else tuple(text for _, text in lines_of(gazetteer))
+    records = None if found is None else found.extractions
+    return IndexFiles(
+        passages, vectors, records, names, embedded_names
+    ), 0 if found is None else found.malformed_triples
+
+
+def _name_files(names: Path | None, embeddings: Path | None, threshold: float | None) -> tuple[Path, Path] | None:
+    """The files of the names and of their embeddings, where they are given; an error where that is in part."""
+    if names is None and embeddings is None and threshold is None:
+        return None
+    if names is None or embeddings is None:
+        raise InvalidInputError("--names and --name-embeddings must be given together, one row for each name")
+    if threshold is not None:
+        check_range("--synonym-threshold", threshold, 0, 1, ends="(]")
+    return names, embeddings
+
+
+def _embedded(names: Path | None, embeddings: Path | None, threshold: float | None) -> Embedded | None:
+    files = _name_files(names, embeddings, threshold)
+    if files is None:
+        return None
+    texts = [text for _, text in lines_of(files[0])]
+    vectors = read_vectors(files[1], len(texts), files[0].name)
+    found: dict[str, Float32Array] = {}
+    for text, vector in zip(texts, vectors, strict=True):
+        found.setdefault(text, vector)
+    return Embedded(found, threshold)
+
+
+def chunks_of(
+    passages: tuple[Passage, ...],
+    vectors: Float32Array | None,
+    name: str,
+    document: str | None = None,
+    position: str | None = None,
+) -> ChunkGraph:
+    """The chunk graph of a corpus; fields of its lines name the document of a chunk and its place in it."""
+
+    def column(option: str, field: str | None, kinds: tuple[type, ...]) -> list[Any] | None:
+        if field is None:
+            return None
+        values = [passage.extra.get(field) for passage in passages]
+        for passage, value in zip(passages, values, strict=True):
+            if not isinstance(value, kinds) or isinstance(value, bool):
+                named = " or ".join(kind.__name__ for kind in kinds)
+                raise InvalidInputError(
+                    f"{option} {field}: every line of {name} must hold {named} there; {passage.id!r} has {value!r:.80}"
+                )
+        return values
+
+    documents, positions = column("--document", document, (str, int)), column("--position", position, (int, float))
+    named = None if documents is None else list(map(str, documents))
+    return build_chunk_graph(passages, documents=named, positions=positions, embeddings=vectors)
+
+
+def check_folder(out: Path, *, may_replace: bool) -> None:
+    """Raise where the index cannot go into a folder; where that would replace another index, ask first."""
+    if not out.is_dir() or not any(out.iterdir()):
+        return
+    if not (out / MANIFEST).is_file():
+        raise InvalidInputError(f"{out}: the folder must be new, empty, or an index; it holds other files")
+    if may_replace:
+        return
+    if not sys.stdin.isatty():
+        raise InvalidInputError(f"{out}: there is an index already; --update changes it, --force replaces it")
+    typer.confirm(f"{out}: there is an index already (--update changes it). Replace it?", abort=True, err=True)
+
+
+Gazetteer = Annotated[Path | None, file_option("Names to look for besides the titles, one a line.")]
+Update = Annotated[
+    bool, typer.Option("--update", help="Change the index in OUT: only what differs from it is read again.")
+]
+Force = Annotated[bool, typer.Option("--force", help="Replace an index that is in OUT without asking.")]
+Names = Annotated[Path | None, file_option("Names whose embeddings tell synonyms, one a line.")]
+NameEmbeddings = Annotated[Path | None, file_option("Their embeddings (.npy), row i for name i.")]
+SynonymThreshold = Annotated[
+    float | None, typer.Option(help="Least cosine of synonyms, in (0, 1]: 0.8 where it is not given.")
+]
+Chunks = Annotated[
+    bool,
+    typer.Option("--chunks", help="Build a graph of chunks, not of entities: for corpora that name nothing."),
+]
+DocumentField = Annotated[
+    str | None, typer.Option("--document", help="With --chunks: field that names a chunk's document; else its title.")
+]
+PositionField = Annotated[
+    str | None, typer.Option("--position", help="With --chunks: field with its place there; else the order of lines.")
+]
+EntitiesTo = Annotated[
+    Path | None, typer.Option("--entities-to", help="Write the entities' names, to be embedded.", dir_okay=False)
+]
+
+
+def index(
+    corpus: ReadableFiles,
+    out: Annotated[Path, typer.Option(help="Folder for the index: new, empty, or an older index.", file_okay=False)],
+    embeddings: Annotated[Path | None, file_option("Passage embeddings (.npy), row i for line i.")] = None,
+    embedder: Embedder = None,
+    triples: Annotated[Path | None, file_option("Triples by passage (.jsonl, or HippoRAG's OpenIE .json).")] = None,
+    gazetteer: Gazetteer = None,
+    names: Names = None,
+    name_embeddings: NameEmbeddings = None,
+    synonym_threshold: SynonymThreshold = None,
+    tokenizer: Annotated[
+        str | None,
+        typer.Option(
+            help="How texts are split into words: english (default), german, plain (no stop words out), or "
+            "snowball:LANGUAGE (without endings)."
+        ),
+    ] = None,
+    entities_to: EntitiesTo = None,
+    update: Update = False,
+    force: Force = False,
+    chunks: Chunks = False,
+    document: DocumentField = None,
+    position: PositionField = None,
+    engine: EngineName = None,
+    shards: Shards = None,
+    workers: Workers = None,
+    work: WorkFolder = None,
+) -> None:
+    """Build the graph of your files by rules, without a model, and save it for search, inspect, serve and evaluate.
+
+    A JSONL file with {"id", "title", "text"} in every line gives a passage a line; other files are cut into passages.
+
+    With --engine a corpus of any size is built in shards, to the byte as without; its lines (or its Parquet) may hold
+    triples and metadata.
+    """
+    started = perf_counter()
+    check_outputs(**{"entities-to": entities_to})
+    of_engine = {"--shards": shards, "--workers": workers, "--work": work}
+    of_chunks = {"--document": document, "--position": position}
+    of_entities = {
+        "--triples": triples, "--gazetteer": gazetteer, "--names": names, "--name-embeddings": name_embeddings,
+        "--synonym-threshold": synonym_threshold, "--tokenizer": tokenizer, "--entities-to": entities_to,
+        "--update": update or None,
+    }  # fmt: skip
+    if engine is not None:
+        without = {"--chunks": chunks or None, "--update": update or None, "--embedder": embedder}
+        _leave_out({**without, **of_chunks}, "with --engine")
+        if corpus.is_dir():
+            raise InvalidInputError(f"--engine reads one JSONL or Parquet file; {corpus} is a folder")
+    else:
+        _leave_out(of_engine, "without --engine")
+        _leave_out(of_entities if chunks else of_chunks, f"{'with' if chunks else 'without'} --chunks")
+    if embeddings is not None:
+        _leave_out({"--embedder": embedder}, "with --embeddings")
+    check_folder(out, may_replace=update or force)
+    said, malformed = "", 0
+    if engine is not None:
+        files = _name_files(names, name_embeddings, synonym_threshold)
+        embedded = None if files is None else EmbeddedNames(*files, synonym_threshold or DEFAULT_THRESHOLD)
+        listed = () if gazetteer is None else [text for _, text in lines_of(gazetteer)]
+        with engines.started(engine, workers) as run:
+            built_so = local.build_index(
+                corpus, out, embeddings=embeddings, triples=triples, names=embedded, tokenizer=tokenizer or "english",
+                gazetteer=listed, shards=shards, work=work, engine=run,
+            )  # fmt: skip
+        if entities_to is not None:
+            _write_entities(entities_to, GraphIndex.load(out).graph.entities)
+        counted = ["passages", "entities", "mentions", "facts", *(["synonyms"] if embedded else [])]
+        sizes = ", ".join(f"{getattr(built_so, one)} {one}" for one in counted)
+        said, malformed = str(built_so), built_so.malformed
+    elif chunks:
+        found = passages_and_vectors(corpus, embeddings, embedder)
+        graph = stage("building", lambda: chunks_of(*found, corpus.name, document, position))
+        stage("saving", lambda: graph.save(out))
+        counts = [f"{len(graph.passages)} passages", *(f"{count} {kind}" for kind, count in graph.counts().items())]
+        sizes = f"{', '.join(counts)} edges"
+    else:
+        if tokenizer is not None:
+            tokenizer_of(tokenizer)
+        old = stage("loading", lambda: GraphIndex.load(out)) if update and (out / MANIFEST).is_file() else None
+        synonyms = (names, name_embeddings, synonym_threshold)
+        found = passages_and_vectors(corpus, embeddings, embedder)
+        read, malformed = stage("reading", lambda: read_beside(*found, triples, gazetteer, synonyms))
+        given, label = replace(read, tokenizer=tokenizer), "building" if old is None else "updating"
+        fresh, said = stage(label, lambda: (built(given), "") if old is None else updated(old, given))
+        if fresh is not old:
+            stage("saving", lambda: fresh.save(out))
+        if entities_to is not None:
+            _write_entities(entities_to, fresh.graph.entities)
+        sizes = sizes_of(fresh)
+    to = console()
+    to.print(f"{sizes} in {perf_counter() - started:.1f} s: {out}")
+    if said:
+        to.print(said)
+    if malformed:
+        to.print(f"{malformed} malformed triples left out of {triples}")
+
+
+def _leave_out(options: Mapping[str, object], when: str) -> None:
+    """Refuse the first of these options that was given."""
+    named = next((name for name, value in options.items() if value is not None), None)
+    if named is not None:
+        raise InvalidInputError(f"{named} must be left out {when}")
+
+
+def _write_entities(file: Path, names: Iterable[str]) -> None:
+    with file.open("wb") as lines:
+        lines.writelines(f"{name}\n".encode("utf-8", "replace") for name in names)
+
+
+def sizes_of(index: GraphIndex) -> str:
+    """How much there is of everything, in words."""
+    graph = index.graph
+    counts = [
+        (len(graph.passages), "passages"),
+        (len(graph.entities), "entities"),
+        (graph.mentions.nnz, "mentions"),
+        (graph.facts.nnz // 2, "facts"),
+    ]
+    if index.synonyms is not None:
+        counts.append((graph.synonyms.nnz // 2, "synonyms"))
+    return ", ".join(f"{count} {what}" for count, what in counts)

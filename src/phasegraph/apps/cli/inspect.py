@@ -1,0 +1,108 @@
+"""``phasegraph inspect``: explore the answers of a saved index on a local page."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from phasegraph.apps.cli.output import (
+    Embedder,
+    IndexFolder,
+    OpenPage,
+    Port,
+    check_outputs,
+    console,
+    load_embedder,
+    open_page,
+    progress,
+)
+from phasegraph.apps.inspector.inspector import OTHER, OWN, Inspector
+from phasegraph.apps.inspector.server import LOOPBACK, exported, serve
+from phasegraph.errors import InvalidInputError
+from phasegraph.evaluation.retrievers import read_judged
+from phasegraph.evaluation.runs import write_text
+from phasegraph.fusion.pipeline import PIPELINE_NAMES, FusionPipeline
+from phasegraph.graph.corpus.corpus import opened
+from phasegraph.graph.index.graph_index import GraphIndex
+from phasegraph.retrieval import PIPELINE
+
+TOKEN = "PHASEGRAPH_INSPECT_TOKEN"
+"""Environment variable with the access token."""
+
+
+def _pipeline_of(given: str | None, option: str) -> FusionPipeline | None:
+    if given is None:
+        return None
+    if given in PIPELINE_NAMES:
+        return FusionPipeline.named(given)
+    if not Path(given).is_file():
+        raise InvalidInputError(
+            f"{option} must be a saved pipeline or one of {', '.join(PIPELINE_NAMES)}; got {given!r}"
+        )
+    return FusionPipeline.load(given)
+
+
+def inspect(
+    folder: IndexFolder,
+    embedder: Embedder = None,
+    pipeline: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE|NAME", help="Default: the pipeline saved in the folder, otherwise the default pipeline."
+        ),
+    ] = None,
+    compare: Annotated[str | None, typer.Option(metavar="FILE|NAME", help="A second pipeline to compare with.")] = None,
+    judged: Annotated[
+        Path | None,
+        typer.Option(
+            help="Judged questions (JSONL, or a folder with queries.jsonl), to show which of them a setting gains."
+        ),
+    ] = None,
+    ask: Annotated[str | None, typer.Option(metavar="QUESTION", help="With --export: the question to answer.")] = None,
+    export: Annotated[
+        Path | None, typer.Option(metavar="PAGE.html", help="Write one offline page instead of starting a server.")
+    ] = None,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; other hosts than loopback need a token.")
+    ] = "127.0.0.1",
+    port: Port = 8765,
+    open_it: OpenPage = False,
+) -> None:
+    """Show on a local page what every source found, how it was fused, and what other settings would change.
+
+    The page contacts only this server, which serves this machine alone unless --host says otherwise. For other hosts,
+    the token comes from PHASEGRAPH_INSPECT_TOKEN; without this variable, the command generates a token.
+    """
+    if (ask is None) != (export is None):
+        raise InvalidInputError("--ask and --export go together: --export page.html --ask QUESTION")
+    check_outputs(export=export)
+    index = opened(folder)
+    if not isinstance(index, GraphIndex):
+        raise InvalidInputError(f"{folder}: inspect shows indexes with an entity graph; this one is a graph of chunks")
+    kept = folder / PIPELINE
+    inspector = Inspector(
+        index,
+        folder.resolve().name,
+        embedder=load_embedder(embedder),
+        pipeline=_pipeline_of(pipeline or (str(kept) if kept.is_file() else None), "--pipeline"),
+        compared=_pipeline_of(compare, "--compare"),
+        judged=() if judged is None else read_judged(judged)[0],
+    )
+    to = console()
+    if export is not None:
+        other = None if compare is None else {"pipeline": OTHER}
+        write_text(str(export), exported(inspector, ask, {"pipeline": OWN}, other))
+        to.print(f"wrote {export}")
+        return
+    token = os.environ.get(TOKEN) or (None if host in LOOPBACK else secrets.token_urlsafe(24))
+    inspector.prepare(progress)
+
+    def say(address: str) -> None:
+        to.print(f"{address}  (Ctrl-C stops it)")
+        open_page(address, open_it)
+
+    serve(inspector, host, port, token, say)

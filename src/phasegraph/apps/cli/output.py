@@ -1,0 +1,297 @@
+"""Helpers of all commands: shared options, objects named on the command line, tables, JSON and progress."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import sys
+import webbrowser
+from collections.abc import Callable, Collection, Iterable, Sequence
+from difflib import get_close_matches
+from functools import reduce
+from importlib import import_module
+from itertools import accumulate
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from phasegraph._support.progress import with_progress
+from phasegraph._support.serialization import bundle_kind
+from phasegraph._support.text import legible, legible_json
+from phasegraph.embedding import EMBEDDERS, named_embedder
+from phasegraph.errors import InvalidInputError
+from phasegraph.evaluation.datasets import SPANS, Dataset, load_dataset
+from phasegraph.evaluation.measures import Measure
+from phasegraph.evaluation.runs import write_text
+from phasegraph.graph.chunk_graph import KIND, ChunkGraph
+from phasegraph.graph.model.entity_graph import EntityGraph
+from phasegraph.graph.model.storage import load_graph
+
+
+def file_option(about: str, **more: Any) -> Any:
+    """An option that takes an existing file."""
+    return typer.Option(help=about, exists=True, dir_okay=False, **more)
+
+
+def folder_option(about: str) -> Any:
+    """An option that takes an existing folder."""
+    return typer.Option(help=about, exists=True, file_okay=False)
+
+
+DatasetDir = Annotated[
+    Path,
+    typer.Argument(
+        metavar="DATASET_DIR", help="A folder with corpus, queries and embeddings.", exists=True, file_okay=False
+    ),
+]
+IndexFolder = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FOLDER", help="A folder written by index, or a saved retriever.", exists=True, file_okay=False
+    ),
+]
+Embedder = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME|MODULE:OBJECT",
+        help="The embedding model: minilm, fastembed, or an object of yours (LangChain's, LlamaIndex's, or a function "
+        "from text to vector).",
+    ),
+]
+Limit = Annotated[int, typer.Option(min=1, help="Number of hits to request from every source.")]
+JsonTo = Annotated[
+    str | None, typer.Option("--json", help="Write the result as JSON to this file ('-': standard output).")
+]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="Port of the local server; 0 chooses a free port.")]
+OpenPage = Annotated[
+    bool | None,
+    typer.Option("--open/--no-open", help="Open the page in a browser; by default only from a terminal."),
+]
+PipelineFile = Annotated[Path | None, file_option("A saved pipeline.")]
+GraphDir = Annotated[Path | None, folder_option("A saved graph of this corpus (see index).")]
+SpanOverlap = Annotated[
+    float | None,
+    typer.Option(
+        min=0.0,
+        max=1.0,
+        help="Share of a gold span that a passage must contain to be relevant; default .5, or .3 with --protocol.",
+    ),
+]
+DEFAULT_OVERLAP = 0.5
+
+
+def kept_graph(folder: Path | None) -> EntityGraph | ChunkGraph | None:
+    """Load the entity graph or chunk graph of a folder."""
+    if folder is None:
+        return None
+    return ChunkGraph.load(folder) if bundle_kind(folder) == KIND else load_graph(folder)
+
+
+def open_dataset(folder: Path, span_overlap: float | None = None, *, default: float = DEFAULT_OVERLAP) -> Dataset:
+    """Load the data set of a folder; raise if an overlap is given and no query is judged by spans."""
+    if span_overlap is None:
+        return load_dataset(folder, share=default)
+    dataset = load_dataset(folder, share=span_overlap)
+    if not dataset.unjudged and not any(key in query.extra for query in dataset.queries for key in SPANS):
+        raise InvalidInputError(f"--span-overlap: no query of {dataset.name} is judged by spans")
+    return dataset
+
+
+def names_in(text: str) -> list[str]:
+    """The distinct names of a comma-separated list, in order."""
+    return list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Suggest the known names that are similar to a misspelt name; "" if none is similar.
+
+    >>> did_you_mean("vectr", ["vector", "graph"])
+    "; did you mean 'vector'?"
+    """
+    like = get_close_matches(name, list(known), n=2)
+    return f"; did you mean {' or '.join(map(repr, like))}?" if like else ""
+
+
+def check_named(option: str, name: str, known: Collection[str]) -> None:
+    """Refuse an unknown name; the error names the option and suggests similar names, or lists all known names."""
+    if name not in known:
+        known_names = did_you_mean(name, known) or f"; it must be one of {', '.join(known)}"
+        raise typer.BadParameter(f"{option}: there is no {name!r}{known_names}")
+
+
+def measure_of(text: str, option: str) -> Measure:
+    """Parse the measure that an option names."""
+    try:
+        return Measure.parse(text)
+    except InvalidInputError as error:
+        raise typer.BadParameter(f"{option}: {error}") from error
+
+
+T = TypeVar("T")
+Embed = Callable[[str], Any]
+WIDE, NARROW = 200, 80
+"""Line width of output that goes to no terminal, and the terminal width below which tables drop columns."""
+
+
+class _Console(Console):
+    """A console that escapes control characters in the texts that it prints."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print as :class:`rich.console.Console` does; escape each text, and keep it on one line."""
+        super().print(*(legible(one) if isinstance(one, str) else one for one in objects), **options)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Render with every control character escaped."""
+        for segment in super().render(renderable, options):
+            if segment.control or segment.text == "\n":
+                yield segment
+            else:
+                yield segment._replace(text="\n".join(map(legible, segment.text.split("\n"))))
+
+
+def console(*, beside_json: bool = False) -> Console:
+    """The console for messages: standard output, or standard error if JSON goes to standard output."""
+    found = _Console(stderr=beside_json, highlight=False, markup=False, soft_wrap=True)
+    return found if found.is_terminal else _Console(stderr=beside_json, highlight=False, markup=False, width=WIDE)
+
+
+def progress(items: Iterable[T], label: str) -> Iterable[T]:
+    """Show a progress bar if standard error is a terminal."""
+    return with_progress(items, True, label=label)
+
+
+def write_json(state: object, target: str | None) -> Console:
+    """Write JSON to a file, or to standard output for ``-``; return the console for messages."""
+    if target is not None:
+        text = legible_json(json.dumps(state, indent=2, ensure_ascii=False, allow_nan=False)) + "\n"
+        if target == "-":
+            sys.stdout.write(text)
+        else:
+            write_text(target, text)
+    return console(beside_json=target == "-")
+
+
+def check_outputs(**options: str | Path | None) -> None:
+    """Raise before any work if an option names a file that cannot be written."""
+    for name, target in options.items():
+        if target is None or str(target) == "-":
+            continue
+        parent = Path(target).resolve().parent
+        if not parent.is_dir():
+            raise InvalidInputError(f"--{name}: the folder of {target} must exist; {parent} does not")
+        if not os.access(parent, os.W_OK):
+            raise InvalidInputError(f"--{name}: the folder of {target} must be writable; {parent} is not")
+
+
+def check_heeded(context: typer.Context, option: str, heeded: Collection[str]) -> None:
+    """Refuse options that would have no effect together with `option`."""
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        source = context.get_parameter_source(name)
+        if name not in heeded and source is not None and source.name == "COMMANDLINE":
+            raise typer.BadParameter(f"{parameter.opts[0]} must be left out with {option}")
+
+
+def show_table(
+    to: Console, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], marked: Collection[str] = ()
+) -> None:
+    """Print a line and a table: first column to the left, others to the right; rows of `marked` names in bold.
+
+    A terminal of less than 80 characters shows the first columns that fit, and a line names the others.
+    """
+    to.print(Text(legible(title), style="bold"))
+    kept = _fitting(columns, rows, to.width) if to.width < NARROW else len(columns)
+    hidden, columns, rows = columns[kept:], columns[:kept], [row[:kept] for row in rows]
+    table = RichTable()
+    for place, column in enumerate(columns):
+        table.add_column(
+            Text(legible(column)), justify="left" if place == 0 else "right", no_wrap=place == 0, overflow="fold"
+        )
+    for row in rows:
+        table.add_row(*(Text(legible(cell)) for cell in row), style="bold" if row[0] in marked else None)
+    to.print(table)
+    if hidden:
+        to.print(f"not shown in {to.width} characters: {', '.join(hidden)}")
+
+
+def _fitting(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> int:
+    """The number of columns that fit into a line; at least two."""
+    widths = [3 + max(map(len, cells)) for cells in zip(columns, *rows, strict=True)]
+    return max(sum(1 + total <= width for total in accumulate(widths)), 2)
+
+
+def percent(value: float | None) -> str:
+    """Format a share in [0, 1] as a percentage; ``–`` for None or NaN."""
+    return "–" if value is None or value != value else f"{100 * value:.1f}"
+
+
+def load_object(text: str, option: str) -> object:
+    """Import the object that ``module:object`` names, from the current folder or an installed package.
+
+    A function without parameters is treated as a factory. BadParameter, which names the `option`, if the module or
+    object does not exist; errors inside the module pass unchanged.
+    """
+    module, colon, names = text.partition(":")
+    if not (module and colon and names) or module.endswith(".py"):
+        raise typer.BadParameter(f"{option} must read MODULE:OBJECT, such as my_rag:retriever; got {text!r}")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        found = reduce(getattr, names.split("."), import_module(module))
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise
+        raise typer.BadParameter(f"{option}: there is no module {module!r} here or installed") from error
+    except AttributeError as error:
+        if module not in sys.modules:
+            raise
+        raise typer.BadParameter(f"{option}: the module {module!r} has no {names!r}") from error
+    if inspect.isfunction(found) and not inspect.signature(found).parameters:
+        return found()
+    return found
+
+
+def load_model(text: str | None) -> object | None:
+    """Load the embedding model of a name (:data:`~phasegraph.embedding.EMBEDDERS`) or of ``module:object``."""
+    if text is None:
+        return None
+    if text in EMBEDDERS:
+        found: object = named_embedder(text)
+        return found
+    if ":" not in text:
+        like = did_you_mean(text, EMBEDDERS)
+        raise typer.BadParameter(f"--embedder must be {', '.join(EMBEDDERS)} or MODULE:OBJECT; got {text!r}{like}")
+    return load_object(text, "--embedder")
+
+
+def load_embedder(text: str | None) -> Embed | None:
+    """The function from question to vector of the model that ``--embedder`` names; None without a name."""
+    return None if text is None else embed_with(load_model(text))
+
+
+def embed_with(model: object) -> Embed | None:
+    """The function from question to vector of an embedding model."""
+    from phasegraph.distributed.retrieval import query_embedder
+
+    return query_embedder(model, "--embedder must name")
+
+
+def stage(label: str, work: Callable[[], T]) -> T:
+    """Run a step of the work, and show its label on a terminal meanwhile."""
+    to = console()
+    if not to.is_terminal:
+        return work()
+    with to.status(label):
+        return work()
+
+
+def open_page(address: str, wanted: bool | None) -> None:
+    """Open an address in the browser if `wanted`; None means only if standard output is a terminal."""
+    if console().is_terminal if wanted is None else wanted:
+        webbrowser.open(address)

@@ -1,0 +1,56 @@
+"""Read and embed the user's files, for ``index`` and ``try``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from phasegraph._support.typing import Float32Array
+from phasegraph.apps.cli.output import console, progress
+from phasegraph.errors import InvalidInputError
+from phasegraph.evaluation.datasets import Passage
+from phasegraph.reading import FilesRead, read_files
+
+BATCH = 64
+"""Passages per embedding call."""
+FILES = "FILE|FOLDER|ARCHIVE"
+ReadableFiles = Annotated[
+    Path,
+    typer.Argument(
+        metavar=FILES,
+        exists=True,
+        help="Text, Markdown, HTML, CSV, JSONL or PDF; a folder, or a zip or tar archive of such files.",
+    ),
+]
+
+
+def read_and_tell(path: Path) -> FilesRead:
+    """Read the files of a path; print how many were read (except for a single file) and which were skipped."""
+    found = read_files(path, progress=progress)
+    to = console()
+    if not path.is_file() or sum(found.files.values()) > 1:
+        to.print(f"read {found}")
+    for line in found.notes():
+        to.print(line)
+    return found
+
+
+def embedded(model: Any, passages: Sequence[Passage]) -> Float32Array:
+    """Embed the title and text of each passage, (n, d), by a model of either framework or a function of a text."""
+    from phasegraph.distributed.shards import embed_texts
+
+    texts = [passage.content for passage in passages]
+    whole = any(callable(getattr(model, name, None)) for name in ("embed_documents", "get_text_embedding_batch"))
+    if not whole:
+        if not callable(model):
+            raise InvalidInputError(
+                "--embedder must name an embedding model of LangChain or LlamaIndex, or a function from text to "
+                f"vector; got {type(model).__name__}"
+            )
+        return np.asarray([model(text) for text in progress(texts, "embedding")], dtype=np.float32)
+    starts = progress(range(0, len(texts), BATCH), "embedding")
+    return np.concatenate([embed_texts(model, texts[start : start + BATCH]) for start in starts])

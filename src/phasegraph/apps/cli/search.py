@@ -1,0 +1,165 @@
+"""``phasegraph search``: ask a saved index."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import asdict
+from time import perf_counter, time
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from phasegraph._support.ordering import top_order
+from phasegraph._support.text import legible
+from phasegraph._support.validation import check_query
+from phasegraph.apps.cli.output import (
+    Embed,
+    Embedder,
+    IndexFolder,
+    JsonTo,
+    check_outputs,
+    load_embedder,
+    write_json,
+)
+from phasegraph.apps.server.view import as_passage, paths_of
+from phasegraph.errors import InvalidInputError
+from phasegraph.evaluation.source_runs import DEFAULT_LIMIT
+from phasegraph.fusion.context import Context
+from phasegraph.fusion.pipeline import FusionPipeline
+from phasegraph.graph import ChunkGraph, ChunkGraphSource, EntityGraph, GraphIndex, GraphSource
+from phasegraph.graph.corpus.corpus import opened
+from phasegraph.graph.index.records import PassageRecord
+from phasegraph.graph.walk.relevance import unit_vector
+from phasegraph.lexical import Tokenizer, places_of, read_hits, tokenizer_of
+from phasegraph.ranking import Ranking
+from phasegraph.result import WHY_EMPTY, Result
+
+WIDTH = 240
+"""Approximate length of a snippet, in characters."""
+
+
+def graph_in(index: GraphIndex | ChunkGraph) -> EntityGraph | ChunkGraph:
+    """The graph of an index."""
+    return index.graph if isinstance(index, GraphIndex) else index
+
+
+def answered(
+    index: GraphIndex | ChunkGraph, question: str, k: int, embed: Embed | None, records: Mapping[str, PassageRecord]
+) -> Result:
+    """Fuse the walk's ranking with the nearest passages, if there is an embedding model."""
+    graph = graph_in(index)
+    rankings: list[Ranking] = []
+    if embed is not None:
+        if graph.embeddings is None:
+            raise InvalidInputError(
+                "--embedder needs an index with embeddings (phasegraph index --embeddings); this one has none"
+            )
+        vector = unit_vector(embed(question), graph.embeddings.shape[1])
+        scores = (graph.embeddings @ vector).astype(float)
+        best = top_order(scores, graph.passages, DEFAULT_LIMIT)
+        rankings.append(Ranking("vector", [graph.passages[row] for row in best.tolist()], scores[best]))
+        embed = lambda _: vector  # noqa: E731 - the question is embedded once
+    elif isinstance(graph, ChunkGraph):
+        raise InvalidInputError(
+            "a graph of chunks needs --embedder, because the walk starts from the chunks nearest to the question"
+        )
+    source = (
+        ChunkGraphSource(graph, embedder=embed) if isinstance(graph, ChunkGraph) else GraphSource(graph, embedder=embed)
+    )
+    rankings.append(source.search(question, DEFAULT_LIMIT, {one.source: one for one in rankings}))
+    words = read_hits(question, rankings, lambda name: records[name].content if name in records else "")
+    return FusionPipeline().decide(rankings, Context(query=question, now=time(), words=words), k=k)
+
+
+def snippet_of(
+    text: str, words: Collection[str], tokenizer: Tokenizer = "english"
+) -> tuple[str, list[tuple[int, int]]]:
+    """The part of a text with the most distinct words of the question, and the positions of these words in it.
+
+    >>> snippet_of("Ada met  Bo.", {"bo"})
+    ('Ada met Bo.', [(8, 10)])
+    """
+    line = " ".join(text.split())
+    places = places_of(line, words, tokenizer)
+    starts = (
+        [max(line.rfind(" ", 0, max(start - WIDTH // 4, 0)) + 1, 0) for start, _ in places] if len(line) > WIDTH else []
+    )
+
+    def held(start: int) -> int:
+        return len({line[one:end].lower() for one, end in places if start <= one and end <= start + WIDTH})
+
+    start = max(starts, key=held, default=0)
+    end = len(line) if len(line) - start <= WIDTH else line.rfind(" ", start + WIDTH // 2, start + WIDTH + 1)
+    end = start + WIDTH if end < 0 else end
+    before, after = "… " * (start > 0), " …" * (end < len(line))
+    shift = len(before) - start
+    marks = [(one + shift, other + shift) for one, other in places if start <= one and other <= end]
+    return before + line[start:end] + after, marks
+
+
+def search(
+    folder: IndexFolder,
+    question: Annotated[str, typer.Argument(metavar="QUESTION")],
+    k: Annotated[int, typer.Option(min=1, help="Number of passages to show.")] = 5,
+    embedder: Embedder = None,
+    json_to: JsonTo = None,
+) -> None:
+    """Search a saved index: print the best passages, how they were found, and the confidence of the answer.
+
+    Without --embedder, the walk starts from the names and words of the question, and no model is needed.
+    """
+    check_outputs(json=json_to)
+    check_query(question)
+    index = opened(folder)
+    embed = load_embedder(embedder)
+    records: Mapping[str, PassageRecord] = index.records if isinstance(index, GraphIndex) else {}
+    lexical = index.graph.lexical if isinstance(index, GraphIndex) else None
+    tokenizer: Tokenizer = "english" if lexical is None else lexical.tokenizer
+    started = perf_counter()
+    result = answered(index, question, k, embed, records)
+    milliseconds = 1000 * (perf_counter() - started)
+    words = frozenset(tokenizer_of(tokenizer)(question))
+    passages: list[dict[str, Any]] = []
+    for name in result.ids:
+        record = records.get(name)
+        snippet, marks = ("", []) if record is None else snippet_of(record.text, words, tokenizer)
+        said = {"title": "" if record is None else record.title, "snippet": snippet, "marks": marks}
+        passages.append(as_passage(result.evidence(name)) | said)
+    state = {
+        "question": question,
+        "ms": milliseconds,
+        "confidence": result.confidence,
+        "confidence_evidence": asdict(result.confidence_evidence),
+        "reason": result.reason,
+        "warnings": list(result.warnings),
+        "passages": passages,
+    }
+    to = write_json(state, json_to)
+    show(result, passages, question, to)
+    if embed is None and graph_in(index).embeddings is not None:
+        to.print("  answered by names and words only: --embedder MODULE:OBJECT also uses the embeddings of the index")
+
+
+def show(result: Result, passages: list[dict[str, Any]], question: str, to: Console) -> None:
+    """Print the answer; words of the question are highlighted on a terminal, and between asterisks elsewhere."""
+    to.print(Text(legible(question), style="bold"))
+    to.print(f"  confidence {result.confidence_evidence}")
+    for line in result.warnings:
+        to.print(f"  warning: {line}")
+    if not passages:
+        to.print(f"  no passages: {WHY_EMPTY.get(result.reason, result.reason)}")
+    for passage in passages:
+        title = f" {passage['title']!r}" if passage["title"] else ""
+        line = legible(f"{passage['position']}. {passage['id']}{title}: score {passage['score']:.4f}")
+        to.print(Text(line, style="bold"))
+        found = Text(passage["snippet"])
+        for start, end in reversed(passage["marks"]):
+            found.stylize("bold yellow", start, end)
+            if not to.is_terminal:
+                found = found[:start] + Text("*") + found[start:end] + Text("*") + found[end:]
+        if passage["snippet"]:
+            to.print(Text("   ") + found, soft_wrap=True)
+        for path in paths_of(result.evidence(passage["id"])):
+            to.print(f"   {path}")

@@ -1,0 +1,134 @@
+"""``phasegraph serve``: serve the passages of a folder to agents (MCP) and other programs (HTTP)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from phasegraph.apps.cli.output import Embedder, IndexFolder, file_option, load_embedder
+from phasegraph.apps.server.agents import mcp_server
+from phasegraph.apps.server.connections import MOST_CONNECTIONS, Door, listening, run_server
+from phasegraph.apps.server.view import View, check_filter
+from phasegraph.apps.server.web import LOOPBACK, MOST_REQUESTS, check_token, read_tenants, web_app
+from phasegraph.errors import InvalidInputError
+from phasegraph.fusion.pipeline import FusionPipeline
+from phasegraph.graph.corpus.corpus import opened
+from phasegraph.graph.index.graph_index import GraphIndex
+from phasegraph.retrieval import PIPELINE
+
+
+def serve(
+    folder: IndexFolder,
+    transport: Annotated[str, typer.Option(help="stdio (MCP only), or http (MCP at /mcp, and plain HTTP).")] = "stdio",
+    embedder: Embedder = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--filter", metavar="KEY=VALUE", help="Serve only passages with this metadata (repeatable)."),
+    ] = None,
+    tenants: Annotated[
+        Path | None,
+        file_option(
+            'With http: JSON {"name": {"token": …, "filter": {…}}}; the token identifies the tenant.', metavar="FILE"
+        ),
+    ] = None,
+    token_file: Annotated[
+        Path | None, file_option("With http: file with the token of all clients.", metavar="FILE")
+    ] = None,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; other hosts than loopback need a token.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535)] = 8321,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="A host name that requests may address (repeatable).")
+    ] = None,
+    timeout: Annotated[float, typer.Option(min=0.01, help="Time limit of an answer, in seconds.")] = 10.0,
+    max_requests: Annotated[
+        int, typer.Option(min=1, help="Concurrent requests; one tenant may use half of them.")
+    ] = MOST_REQUESTS,
+    max_connections: Annotated[int, typer.Option(min=1, help="Concurrent connections.")] = MOST_CONNECTIONS,
+    max_connections_per_address: Annotated[
+        int | None, typer.Option(min=1, help="Concurrent connections per address; leave out behind a proxy.")
+    ] = None,
+) -> None:
+    """Serve a folder's passages: search, explain, and passages by id.
+
+    Only --filter or --tenants decide which passages a client may see; a request cannot widen this. Later changes of
+    the folder are not served.
+    """  # fmt: skip
+    if transport not in ("stdio", "http"):
+        raise typer.BadParameter(f"--transport must be stdio or http; got {transport!r}")
+    given = {"--tenants": tenants, "--token-file": token_file}
+    named = [name for name, value in given.items() if value is not None]
+    if transport == "stdio" and named:
+        raise typer.BadParameter(f"{named[0]} needs --transport http: stdio has a single client")
+    if len(named) > 1 or (tenants is not None and only):
+        raise typer.BadParameter(
+            "--tenants sets the token and filter of each tenant: leave out --token-file and --filter"
+        )
+    host = host.removeprefix("[").removesuffix("]")
+    local = host in ("127.0.0.1", "localhost", "::1")
+    if transport == "http" and not local and not named:
+        raise typer.BadParameter(f"--host {host} is not loopback: give --token-file FILE or --tenants FILE")
+    index = opened(folder)
+    if not isinstance(index, GraphIndex):
+        raise InvalidInputError(f"{folder}: it holds a graph of chunks, which keeps no texts; serve an entity graph")
+    embed = load_embedder(embedder)
+    saved = folder / PIPELINE
+    shared: dict[str, Any] = {
+        "pipeline": FusionPipeline.load(saved) if saved.is_file() else None,
+        "timeout": timeout,
+    }
+    views: dict[str, View] = {}
+    if tenants is not None:
+        for name, (token, its) in read_tenants(tenants).items():
+            views[token] = View(index, embed, only=its, **shared)
+            _say_how_many(name, views[token], index)
+    else:
+        token = "" if token_file is None else check_token(str(token_file), token_file.read_text("utf-8").strip())
+        views[token] = View(index, embed, only=_filter(only), **shared)
+        _say_how_many("all", views[token], index)
+    if transport == "stdio":
+        asyncio.run(mcp_server(next(iter(views.values()))).run_stdio_async())
+        return
+    hosts = None if not local and not allow_host else [*(LOOPBACK if local else ()), *(allow_host or ())]
+    door = Door(max_connections, max_connections_per_address)
+    run_http(web_app(views, hosts=hosts, most=max_requests), host, port, door)
+
+
+def _filter(given: list[str] | None) -> dict[str, Any] | None:
+    if not given:
+        return None
+    wanted: dict[str, Any] = {}
+    for one in given:
+        key, sign, text = one.partition("=")
+        if not key or not sign:
+            raise typer.BadParameter(f"--filter must be KEY=VALUE; got {one!r}")
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            value = text
+        if key in wanted:
+            raise typer.BadParameter(f'--filter {key} is given twice: --filter \'{key}=["a", "b"]\' lets both through')
+        wanted[key] = value
+    check_filter("--filter", wanted)
+    return wanted
+
+
+def _say_how_many(name: str, view: View, index: GraphIndex) -> None:
+    """Print to standard error: standard output belongs to the protocol."""
+    typer.echo(f"{name}: {len(view):,} of {len(index.records):,} passages", err=True)
+    if not len(view):
+        typer.echo(f"warning: {name}: the filter lets no passage through", err=True)
+
+
+def run_http(app: Any, host: str, port: int, door: Door) -> None:
+    """Serve until interrupted; print the address to standard error."""
+    made, address = listening(host, port)
+    typer.echo(f"{address}: POST /search, /explain, /passages; MCP at /mcp  (Ctrl-C stops it)", err=True)
+    with contextlib.suppress(KeyboardInterrupt):
+        run_server(app, made, door)

@@ -1,0 +1,117 @@
+"""``phasegraph tune``: fit a pipeline on one part of the queries, confirm it on the other, and report both."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from phasegraph.apps.cli.output import (
+    DatasetDir,
+    JsonTo,
+    Limit,
+    SpanOverlap,
+    check_outputs,
+    measure_of,
+    names_in,
+    open_dataset,
+    percent,
+    progress,
+    show_table,
+    write_json,
+)
+from phasegraph.evaluation.datasets import Dataset, split_rows
+from phasegraph.evaluation.source_runs import DEFAULT_LIMIT, SOURCES, ExperimentInput, search_sources
+from phasegraph.evaluation.tuning import ConfidenceTuning, Tuning, tune_confidence
+from phasegraph.evaluation.tuning import tune as tune_pipeline
+from phasegraph.lexical import read_hits
+
+
+def tune(
+    folder: DatasetDir,
+    out: Annotated[Path, typer.Option(help="JSON file for the pipeline.", dir_okay=False)],
+    measure: Annotated[str, typer.Option(help="Measure to maximise.")] = "Recall@5",
+    sources: Annotated[str, typer.Option(help="Comma-separated sources.")] = "vector,graph",
+    limit: Limit = DEFAULT_LIMIT,
+    confirm_split: Annotated[
+        str | None, typer.Option(help="Split for the confirmation; default the data set's last split.")
+    ] = None,
+    span_overlap: SpanOverlap = None,
+    keep_unconfirmed: Annotated[
+        bool, typer.Option(help="Write the best pipeline of the tuning part even if its gain was not confirmed.")
+    ] = False,
+    json_to: JsonTo = None,
+) -> None:
+    """Tune on one part of the judged queries, and confirm on the other part.
+
+    The parts are the splits that the queries name; otherwise two halves that share no collection.
+    """
+    names = names_in(sources)
+    if not names or any(name not in SOURCES for name in names):
+        raise typer.BadParameter(f"--sources must be among {', '.join(SOURCES)}; got {sources!r}")
+    goal = measure_of(measure, "--measure")
+    check_outputs(out=out, json=json_to)
+    dataset = open_dataset(folder, span_overlap)
+    _, confirming, parted_by = split_rows(dataset, confirm_split)
+    runs = search_sources(ExperimentInput(dataset, limit, progress=progress), names)
+    found = tune_pipeline(
+        {name: runs[name].rankings for name in names},
+        dataset.judgements,
+        [dataset.context(row, [runs[name].rankings[row] for name in names]) for row in range(len(dataset.queries))],
+        measure=goal,
+        groups=dataset.groups,
+        confirmation=confirming,
+        sizes=dict.fromkeys(names, len(dataset.passages)),
+        progress=progress,
+    )
+    kept = found.chosen if keep_unconfirmed else found.pipeline
+    judged = tune_confidence(
+        kept,
+        {name: runs[name].rankings for name in names},
+        dataset.judgements,
+        [query.text for query in dataset.queries],
+        lambda question, lists: read_hits(question, lists, dataset.contents.__getitem__),
+        confirmation=confirming.tolist(),
+    )
+    (kept if judged is None else replace(kept, confidence=judged.model)).save(out)
+    figures = None if judged is None else {key: getattr(judged, key) for key in ("queries", "auc", "ece", "brier")}
+    state = {"dataset": dataset.name, "limit": limit, "parted_by": parted_by, **found.to_dict(), "confidence": figures}
+    to = write_json(state, json_to)
+    _show(found, dataset, parted_by, to)
+    if judged is not None:
+        to.print(_said(judged))
+
+
+def _said(found: ConfidenceTuning) -> str:
+    line = f"confidence: AUC {percent(found.auc)} on {found.queries} queries with and without their passages"
+    if found.ece is None or found.brier is None:
+        return f"{line}; too few are judged for a probability"
+    return f"{line}; a probability, ECE {found.ece:.3f}, Brier {found.brier:.3f}"
+
+
+def _show(found: Tuning, dataset: Dataset, parted_by: str, to: Console) -> None:
+    name = dataset.name
+    title = f"{name}: {found.tried} configurations tried, best is '{found.chosen_name}'"
+    if found.unfitted:
+        title += f" ({found.unfitted} more could not be fitted on so few queries)"
+    rows = [
+        (
+            f"tuning part ({found.tuning_queries} queries, out of fold)",
+            percent(found.tuning_default),
+            percent(found.tuning_chosen),
+        ),
+        (
+            f"confirmation part ({found.confirmation_queries} queries, looked at once)",
+            percent(found.confirmation_default),
+            percent(found.confirmation_chosen),
+        ),
+    ]
+    show_table(to, title, [found.measure, "default", "chosen"], rows)
+    parted = f"parted by {parted_by}"
+    if dataset.groups is not None:
+        parted += f": {found.tuning_groups} and {found.confirmation_groups} collections, {found.shared_groups} in both"
+    to.print(parted)
+    to.print(f"gain {100 * found.low:+.1f} to {100 * found.high:+.1f} (95 %); {found.verdict}")

@@ -1,0 +1,173 @@
+"""Serve the answers as tools of the Model Context Protocol (MCP)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any
+
+from phasegraph._support.serialization import deeper
+from phasegraph.apps.server.view import View, aside
+from phasegraph.errors import InvalidInputError, InvalidTypeError, needed
+
+INSTRUCTIONS = (
+    "Passages of a fixed collection. search finds the best for a question; explain says besides why; passages gives "
+    "passages by id. The confidence, in [0, 1], says whether the collection holds an answer at all: below about .3, "
+    "say that it is not known rather than guess."
+)
+FIELDS = MappingProxyType(
+    {"search": frozenset({"query", "k"}), "explain": frozenset({"query", "k"}), "passages": frozenset({"ids"})}
+)
+"""Fields of a request, by tool."""
+_DEEPEST, _LONGEST_ID = 50, 100
+NEEDED = "serving needs the MCP SDK; pip install 'phasegraph[serve]'"
+
+
+def mcp_server(view: View) -> Any:
+    """Make a server of the official SDK (version 1 or 2) with the tools search, explain and passages."""
+    server, errors = _sdk()
+
+    async def told(answer: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
+        try:
+            # the protocol is UTF-8, which cannot encode lone surrogates
+            whole: dict[str, Any] = json.loads(
+                json.dumps(await answer(), ensure_ascii=False).encode("utf-8", "replace")
+            )
+            return whole
+        except (InvalidInputError, InvalidTypeError) as error:
+            raise errors(str(error)) from None
+        except Exception as error:  # noqa: BLE001 - its text may be another's
+            raise errors(f"the collection could not be asked ({type(error).__name__}); try again") from None
+
+    async def search(query: str, k: int = 5) -> dict[str, Any]:
+        """Find the passages of the collection that best answer a question. k: how many, 1 to 100."""
+        return await told(lambda: view.search(query, k))
+
+    async def explain(query: str, k: int = 5) -> dict[str, Any]:
+        """As search, and say for each passage which source found it, with what score, and by which path."""
+        return await told(lambda: view.explain(query, k))
+
+    async def passages(ids: list[str]) -> dict[str, Any]:
+        """Give passages by their ids (1 to 100); those that there are not are listed as missing."""
+
+        async def found() -> dict[str, Any]:
+            return await aside(lambda: view.passages(ids))
+
+        return await told(found)
+
+    class Strict(server):  # type: ignore[misc, valid-type]
+        """A server that refuses unknown arguments, such as a filter; the SDK's own server ignores them."""
+
+        async def call_tool(self, name: str, arguments: Mapping[str, Any], *more: Any, **options: Any) -> Any:
+            refused = unknown_fields(arguments, FIELDS.get(name, arguments))
+            if refused:
+                raise errors(refused)
+            return await super().call_tool(name, arguments, *more, **options)
+
+    made = Strict("phasegraph", instructions=INSTRUCTIONS, log_level="WARNING")  # the SDK logs requests
+    for tool in (search, explain, passages):
+        made.add_tool(tool)
+    return made
+
+
+def unknown_fields(asked: Iterable[str], known: Collection[str]) -> str:
+    """The error for a request with unknown fields; "" if it has none.
+
+    >>> unknown_fields(["query", "filter"], {"query", "k"})
+    "'filter': unknown; a request has k, query. The server decides which passages are visible"
+    """
+    other = sorted(set(asked) - set(known))
+    if not other:
+        return ""
+    return (
+        f"{', '.join(map(repr, other))[:80]}: unknown; a request has {', '.join(sorted(known))}. The server "
+        "decides which passages are visible"
+    )
+
+
+class SoundMessages:
+    """ASGI middleware that passes only valid messages on to the SDK.
+
+    It answers all others with 400, because the SDK would log them with the question.
+    """
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer a request whose body has been read into one message."""
+        message = await receive()
+        refused = _refused_message(message.get("body", b""))
+        if refused is not None:
+            from starlette.responses import JSONResponse
+
+            await JSONResponse(refused, 400)(scope, receive, send)
+            return
+        first = [message]
+
+        async def again() -> Any:
+            return first.pop() if first else await receive()
+
+        await self._app(scope, again, send)
+
+
+def _refused_message(body: bytes) -> dict[str, Any] | None:
+    """The JSON-RPC error for an invalid message; it repeats nothing of the message but the id."""
+    from pydantic import ValidationError
+
+    def error(code: int, said: str, of: object = None) -> dict[str, Any]:
+        return {"jsonrpc": "2.0", "id": of, "error": {"code": code, "message": said}}
+
+    try:
+        message = json.loads(body)
+    except (ValueError, RecursionError):
+        return error(-32700, "the body must be JSON")
+    if not isinstance(message, dict) or deeper(message, _DEEPEST):
+        return error(-32600, f"the body must be a JSON object, with objects at most {_DEEPEST} levels deep")
+    name = message.get("id")
+    of = name if isinstance(name, str | int) and len(str(name)) <= _LONGEST_ID else None
+    try:
+        for one in _shapes("id" in message, "method" in message):
+            one.validate_python(message)
+    except ValidationError:
+        return error(-32602, "this is no message of the protocol, or its parameters are wrong", of)
+    return None
+
+
+@lru_cache(maxsize=4)
+def _shapes(asks: bool, calls: bool) -> tuple[Any, ...]:
+    """The SDK's validator of a message."""
+    from mcp import types
+    from pydantic import TypeAdapter
+
+    kinds = ["JSONRPCMessage", *(["ClientRequest" if asks else "ClientNotification"] if calls else [])]
+    return tuple(TypeAdapter(getattr(types, kind)) for kind in kinds if hasattr(types, kind))
+
+
+def _sdk() -> tuple[Any, Any]:
+    try:
+        from mcp.server.mcpserver import MCPServer  # type: ignore[import-not-found, unused-ignore]
+        from mcp.server.mcpserver.exceptions import ToolError  # type: ignore[import-not-found, unused-ignore]
+
+        return MCPServer, ToolError
+    except ImportError:
+        pass
+    with needed(NEEDED):
+        from mcp.server.fastmcp import FastMCP  # type: ignore[import-not-found, unused-ignore]
+        from mcp.server.fastmcp.exceptions import ToolError  # type: ignore[import-not-found, unused-ignore, no-redef]
+    return FastMCP, ToolError
+
+
+def streamable_app(view: View) -> Any:
+    """Serve stateless streamable HTTP at ``/mcp``; the caller checks hosts and tokens."""
+    from mcp.server.transport_security import TransportSecuritySettings
+
+    server = mcp_server(view)
+    security = TransportSecuritySettings(enable_dns_rebinding_protection=False)  # see phasegraph.apps.server.web
+    if hasattr(server.settings, "stateless_http"):  # version 1 has these settings in the server
+        server.settings.stateless_http = server.settings.json_response = True
+        server.settings.transport_security = security
+        return server.streamable_http_app()
+    return server.streamable_http_app(stateless_http=True, json_response=True, transport_security=security)

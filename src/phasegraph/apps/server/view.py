@@ -1,0 +1,227 @@
+"""The passages that one caller may see, and the answers to the caller's requests in JSON types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import lru_cache
+from time import monotonic, time
+from typing import Any, TypeVar
+
+import numpy as np
+
+from phasegraph._support.typing import Float32Array
+from phasegraph._support.validation import check_count, check_names, check_query
+from phasegraph.errors import InvalidInputError, PhasegraphError, StoreError
+from phasegraph.fusion.context import Context
+from phasegraph.fusion.pipeline import FusionPipeline
+from phasegraph.graph.corpus.corpus import Corpus
+from phasegraph.graph.index.graph_index import GraphIndex
+from phasegraph.graph.index.records import PassageRecord
+from phasegraph.graph.walk.paths import WalkPath
+from phasegraph.lexical import read_hits
+from phasegraph.result import WHY_EMPTY, Evidence, Result
+from phasegraph.retrieval.access import LONGEST_TEXT
+from phasegraph.retrieval.provenance import plain
+from phasegraph.sources import Gatherer, SourceSettings
+from phasegraph.sources.workers import Late, awithin
+
+MOST_RESULTS, MOST_IDS, LONGEST_QUERY = 100, 100, 20_000
+"""Limits of a request: passages per answer, ids per request, characters of a query."""
+_FOREVER = 1e6
+
+Filter = Mapping[str, Any]
+Answer = TypeVar("Answer")
+
+
+def check_filter(name: str, value: object) -> Filter:
+    """Check a filter, which maps a metadata key to the required value or to a list of allowed values."""
+    if not isinstance(value, Mapping) or not value:
+        raise InvalidInputError(f"{name} must map at least one metadata key to a value; got {value!r:.80}")
+    for key, wanted in value.items():
+        options = wanted if isinstance(wanted, list) else [wanted]
+        plain = all(isinstance(one, str | int | float) and one == one for one in options)
+        if not isinstance(key, str) or not options or not plain:
+            raise InvalidInputError(
+                f"{name}[{key!r}] must be a text, a number, true or false, or a list of these; got {wanted!r:.80}"
+            )
+    return value
+
+
+def lets_through(only: Filter, metadata: Mapping[str, Any]) -> bool:
+    """Whether a filter accepts a passage; a passage that lacks a key is refused.
+
+    >>> lets_through({"team": ["red", "blue"]}, {"team": "red"}), lets_through({"team": "red"}, {})
+    (True, False)
+    >>> lets_through({"level": 1}, {"level": True})
+    False
+    """
+
+    def same(one: object, other: object) -> bool:
+        return one == other and isinstance(one, bool) == isinstance(other, bool)
+
+    return all(
+        key in metadata and any(same(metadata[key], one) for one in (wanted if isinstance(wanted, list) else [wanted]))
+        for key, wanted in only.items()
+    )
+
+
+class View:
+    """The passages of an index that one caller may see; hidden passages have no effect on any answer.
+
+    `embed` is the function from text to vector of the model that embedded the passages; without it, the search uses
+    only names and words. `only` is the metadata that a passage must have (:func:`check_filter`). `timeout` is the time
+    limit of an answer in seconds.
+    """
+
+    def __init__(
+        self,
+        index: GraphIndex,
+        embed: Callable[[str], Any] | None = None,
+        *,
+        only: Filter | None = None,
+        pipeline: FusionPipeline | None = None,
+        timeout: float | None = 10.0,
+    ) -> None:
+        if embed is not None and index.graph.view.embeddings is None:
+            raise InvalidInputError("an embedder needs an index with embeddings; this index has none")
+        self._records: Mapping[str, PassageRecord] = index.records
+        self._ids: Collection[str] = index.records
+        if only is not None:
+            self._ids = frozenset(name for name, one in index.records.items() if lets_through(only, one.metadata))
+        corpus = Corpus(index, None if embed is None else _once(embed))
+        sources: dict[str, Any] = {"graph": corpus.graph}
+        if index.graph.view.lexical is not None:
+            sources["lexical"] = corpus.lexical
+        if embed is not None:
+            sources["vector"] = corpus.vector
+        if only is not None:
+            sources = {name: source.within(self._ids) for name, source in sources.items()}
+        self._sources = sources
+        depends = {"graph": ("vector",)} if embed is not None else {}
+        settings = {name: SourceSettings(depends_on=depends.get(name, ())) for name in sources}
+        self._gatherer, self._timeout = Gatherer(settings, timeout=timeout), timeout
+        self._pipeline = pipeline or FusionPipeline()
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    async def search(self, query: str, k: int = 5) -> dict[str, Any]:
+        """Find the best k passages (1 to 100) for a query of at most 20,000 characters.
+
+        ``passages`` (id, title, text, score in [0, 1]), ``confidence`` in [0, 1] that the passages hold an answer,
+        ``reason`` if there are none, ``degraded`` and ``warnings``.
+        """
+        result = await self._ask(query, k)
+        return await aside(lambda: self._told(result, [self._passage(name) for name in result.ids]))
+
+    async def explain(self, query: str, k: int = 5) -> dict[str, Any]:
+        """Like :meth:`search`, with each source's score, calibrated value and contribution, and the walk's path."""
+        result = await self._ask(query, k)
+        return await aside(lambda: self._explained(result))
+
+    def _explained(self, result: Result) -> dict[str, Any]:
+        passages = [self._passage(name) | as_passage(result.evidence(name)) for name in result.ids]
+        fields = ("source", "status", "reason", "hits", "calibration", "milliseconds")
+        return self._told(result, passages) | {
+            "confidence_evidence": plain(asdict(result.confidence_evidence)),
+            "agreement": {f"{one} in {other}": share for (one, other), share in result.agreement.items()},
+            "sources": [{name: getattr(one, name) for name in fields} for one in result.reports],
+        }
+
+    def passages(self, ids: Sequence[str]) -> dict[str, Any]:
+        """Passages by id; ``missing`` lists ids that do not exist or that the caller may not see."""
+        wanted = check_names("ids", ids)
+        if not 1 <= len(wanted) <= MOST_IDS:
+            raise InvalidInputError(f"ids must be 1 to {MOST_IDS}; got {len(wanted)}")
+        return {
+            "passages": [self._passage(name) for name in wanted if name in self._ids],
+            "missing": [name for name in wanted if name not in self._ids],
+        }
+
+    async def _ask(self, query: str, k: int) -> Result:
+        check_query(query)
+        if len(query) > LONGEST_QUERY:
+            raise InvalidInputError(f"query must have at most {LONGEST_QUERY:,} characters; got {len(query):,}")
+        if check_count("k", k, minimum=1) > MOST_RESULTS:
+            raise InvalidInputError(f"k must be at most {MOST_RESULTS}; got {k}")
+        end = monotonic() + (_FOREVER if self._timeout is None else self._timeout)
+        try:
+            found = await self._gatherer.agather(self._sources, query)
+        except PhasegraphError as error:
+            raise StoreError(f"no source could answer: {error}") from error
+
+        late: tuple[str, ...] = ()
+        try:  # in a worker thread, so that other requests do not wait
+            words = await awithin(lambda: read_hits(query, found.rankings, self._read), end - monotonic())
+        except Late:
+            words, late = None, ("the passages were not read in time: the confidence does not count their words",)
+        context = Context(query=query, now=time(), words=words)
+        result = await aside(lambda: self._pipeline.decide(found.rankings, context, reports=found.reports, k=k))
+        return replace(result, warnings=(*result.warnings, *late))
+
+    def _read(self, name: str) -> str:
+        record = self._records[name]
+        return record.content[:LONGEST_TEXT]
+
+    def _passage(self, name: str) -> dict[str, Any]:
+        record = self._records[name]
+        return {"id": name, "title": record.title, "text": record.text}
+
+    def _told(self, result: Result, passages: list[dict[str, Any]]) -> dict[str, Any]:
+        scored = [one | {"score": score} for one, score in zip(passages, result.scores.tolist(), strict=True)]
+        return {
+            "passages": scored,
+            "confidence": result.confidence,
+            "reason": WHY_EMPTY.get(result.reason, result.reason),
+            "degraded": result.degraded,
+            "warnings": list(result.warnings),
+        }
+
+
+async def aside(function: Callable[[], Answer]) -> Answer:
+    """Run a function in a worker thread, so that the event loop answers other requests meanwhile."""
+    return await awithin(function, _FOREVER)
+
+
+def _once(embed: Callable[[str], Any]) -> Callable[[str], Float32Array]:
+    """Cache the vector of a query that several sources embed."""
+
+    @lru_cache(maxsize=64)
+    def asked(query: str) -> Float32Array:
+        vector: Float32Array = np.asarray(embed(query), dtype=np.float32)
+        vector.setflags(write=False)
+        return vector
+
+    return asked
+
+
+def as_passage(evidence: Evidence) -> dict[str, Any]:
+    """The evidence for one passage, as JSON types."""
+    fields = ("source", "rank", "raw", "score", "calibrated", "weight", "contribution")
+    return {
+        "id": evidence.id,
+        "position": evidence.position,
+        "score": evidence.score,
+        "fused": evidence.fused,
+        "bonus": evidence.bonus,
+        "prior": evidence.prior,
+        "sources": [{name: getattr(one, name) for name in fields} for one in evidence.sources],
+        "paths": paths_of(evidence),
+    }
+
+
+def paths_of(evidence: Evidence) -> list[str]:
+    """One line per source that gives the path to a passage."""
+    found = [(one.source, _path_of(one.payload)) for one in evidence.sources]
+    return [f"{source}: {path}" for source, path in found if path]
+
+
+def _path_of(payload: object) -> str:
+    """The path of a walk from a payload, or from a framework's document."""
+    if isinstance(payload, WalkPath):
+        return str(payload)
+    metadata = getattr(payload, "metadata", None)
+    block = metadata.get("phasegraph") if isinstance(metadata, dict) else None
+    steps = block.get("path", []) if isinstance(block, dict) else []
+    return " > ".join(f"[{name}]" if kind == "passage" else name for kind, name in steps)

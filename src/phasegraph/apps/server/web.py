@@ -1,0 +1,293 @@
+"""Plain HTTP and streamable MCP behind one gate, which checks hosts, tokens, sizes and concurrent calls."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from phasegraph.apps.server.agents import FIELDS, NEEDED, SoundMessages, streamable_app, unknown_fields
+from phasegraph.apps.server.turns import BusyError, Turns
+from phasegraph.apps.server.view import Filter, View, aside, check_filter
+from phasegraph.errors import InvalidInputError, InvalidTypeError, needed
+
+LARGEST_BODY = 256 * 1024
+MOST_REQUESTS, SLOWEST_BODY = 16, 10.0
+"""Maximum of concurrent requests, and seconds within which a request must arrive."""
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+OPEN = "/health"
+"""The only path without a token; it reports that the server runs, and nothing about its content."""
+_log = logging.getLogger("phasegraph")
+
+Receive = Callable[[], Awaitable[Any]]
+Send = Callable[[Any], Awaitable[None]]
+
+
+def read_tenants(path: Path) -> dict[str, tuple[str, Filter]]:
+    """Read the token and the filter of each tenant from a file.
+
+    The file is JSON: ``{"red": {"token": "…", "filter": {"team": "red"}}, …}``. InvalidInputError if it is not, a token
+    is short or repeated, or a filter is empty.
+    """
+    try:
+        state = json.loads(path.read_text(encoding="utf-8-sig"), object_pairs_hook=partial(_once, path))
+    except (OSError, ValueError, RecursionError) as error:
+        if isinstance(error, InvalidInputError):
+            raise
+        raise InvalidInputError(f"{path}: it cannot be read as JSON: {type(error).__name__}") from error
+    if not isinstance(state, dict) or not state:
+        raise InvalidInputError(f'{path}: it must hold {{"name": {{"token": "...", "filter": {{...}}}}, ...}}')
+    tenants: dict[str, tuple[str, Filter]] = {}
+    for name, one in state.items():
+        if not isinstance(one, dict) or set(one) != {"token", "filter"}:
+            raise InvalidInputError(f"{path}: {name!r} must have a token and a filter, and nothing else")
+        tenants[name] = (check_token(f"{path}: the token of {name!r}", one["token"]), check_filter(name, one["filter"]))
+    if len({token for token, _ in tenants.values()}) < len(tenants):
+        raise InvalidInputError(f"{path}: every tenant must have a token of its own")
+    return tenants
+
+
+def _once(path: Path, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make a mapping of key-value pairs, and refuse a repeated key; plain JSON would keep the last."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = next(key for key in found if sum(key == one for one, _ in pairs) > 1)
+        raise InvalidInputError(f"{path}: the key {twice!r:.80} stands twice in one object; leave one of them out")
+    return found
+
+
+def check_token(name: str, token: object) -> str:
+    """Check a token: at least 16 visible ASCII characters. No message repeats it."""
+    if not isinstance(token, str) or len(token) < 16 or not all("!" <= one <= "~" for one in token):
+        raise InvalidInputError(
+            f"{name} must be at least 16 visible ASCII characters; python -c "
+            "'import secrets; print(secrets.token_urlsafe())' makes one"
+        )
+    return token
+
+
+class Gate:
+    """ASGI middleware that passes a request on to the application of its token.
+
+    Parameters
+    ----------
+    apps : mapping
+        Application by token. A server without tokens has only the key "".
+    hosts : collection of str or None
+        Names that the Host header may have, without the port; None allows any. This stops DNS rebinding.
+    most : int
+        Concurrent requests.
+    each : int, optional
+        Concurrent requests per token. Default: half of `most` if there are several tokens, otherwise `most`.
+    queue : int, default 64
+        Waiting requests per token; further requests are refused with 429.
+    slowest : float
+        Seconds within which a request must arrive. A request counts once it has arrived, so slow senders block nobody.
+    """
+
+    def __init__(
+        self,
+        apps: Mapping[str, Any],
+        *,
+        hosts: Collection[str] | None = None,
+        most: int = MOST_REQUESTS,
+        each: int | None = None,
+        queue: int = 64,
+        slowest: float = SLOWEST_BODY,
+    ) -> None:
+        if "" in apps and len(apps) > 1:
+            raise InvalidInputError("a server needs a token for every tenant, or for none")
+        self._apps = {sha256(token.encode()).digest(): app for token, app in apps.items()}
+        self._open = apps.get("")
+        self._hosts = None if hosts is None else frozenset(one.lower() for one in hosts)
+        share = most if len(apps) == 1 else max(1, most // 2)
+        self._turns, self._slowest = Turns(most, each=share if each is None else each, queue=queue), slowest
+
+    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            return
+        names = Counter(name.lower() for name, _ in scope["headers"])
+        headers = {name.lower(): value for name, value in scope["headers"]}
+        twice = next((name for name in _SINGLE if names[name.lower().encode()] > 1), "")
+        refused = (400, f"a request has one {twice}") if twice else self._refused_at_the_door(headers)
+        if refused is None and scope["path"] == OPEN:
+            await _say(send, 200, {"status": "ok"})
+            return
+        app = self._open or self._opened_by(headers.get(b"authorization", b""))
+        if refused is None and app is None:
+            refused = (401, "a token is needed: Authorization: Bearer TOKEN")
+        if refused is not None:
+            await _say(send, *refused)
+            return
+        try:
+            async with asyncio.timeout(self._slowest):
+                body = await _body(receive)
+        except TimeoutError:
+            await _say(send, 408, f"a request must have come within {self._slowest:g} s")
+            return
+        if body is None:
+            return
+        if len(body) > LARGEST_BODY:
+            await _say(send, 413, f"a request must have at most {LARGEST_BODY} bytes")
+            return
+        try:
+            async with self._turns.place(id(app)):
+                await app(scope, _again(body, receive), send)
+        except BusyError as error:
+            await _say(send, 429, f"{error}; try again")
+
+    def _refused_at_the_door(self, headers: Mapping[bytes, bytes]) -> tuple[int, str] | None:
+        host = headers.get(b"host", b"").decode("latin-1").lower()
+        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
+        if self._hosts is not None and name not in self._hosts:
+            return 421, "this server is not known under that name: --allow-host NAME admits it"
+        if self._open is not None and b"origin" in headers:
+            return 403, "web pages are not answered without a token"
+        length = headers.get(b"content-length", b"0")
+        if not length.isdigit() or int(length) > LARGEST_BODY:
+            return 413, f"a request must have at most {LARGEST_BODY} bytes"
+        return None
+
+    def _opened_by(self, given: bytes) -> Any:
+        scheme, _, token = given.partition(b" ")
+        asked = sha256(token.strip()).digest()
+        found = None
+        for kept, app in self._apps.items():  # compare with all tokens, so that the time reveals nothing
+            if hmac.compare_digest(kept, asked) and scheme.lower() == b"bearer":
+                found = app
+        return found
+
+
+async def _body(receive: Receive) -> bytes | None:
+    """Read the whole body, or enough to see that it is too long; None if the client disconnected."""
+    body, more = b"", True
+    while more and len(body) <= LARGEST_BODY:
+        message = await receive()
+        if message["type"] != "http.request":
+            return None
+        body += message.get("body", b"")
+        more = message.get("more_body", False)
+    return body
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """A ``receive`` function that gives a body already read, then the messages after it."""
+    given = False
+
+    async def next_message() -> Any:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return next_message
+
+
+_SINGLE = ("Host", "Authorization", "Content-Length")
+_MORE = {401: [(b"www-authenticate", b"Bearer"), (b"connection", b"close")], 429: [(b"retry-after", b"1")]}
+
+
+async def _say(send: Send, status: int, said: str | Mapping[str, Any]) -> None:
+    body = json.dumps({"error": said} if isinstance(said, str) else said).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    headers += _MORE.get(status, ())
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def web_app(views: Mapping[str, View], *, hosts: Collection[str] | None = LOOPBACK, most: int = MOST_REQUESTS) -> Any:
+    """The ASGI application of a server: `views` by token ("" without tokens); other parameters as in :class:`Gate`.
+
+    ``POST /search``, ``/explain`` (``{"query": …, "k": 5}``), ``/passages`` (``{"ids": […]}``), ``GET /health``, and
+    MCP at ``/mcp``.
+    """
+    with needed(NEEDED):
+        from starlette.applications import Starlette
+        from starlette.exceptions import HTTPException
+        from starlette.responses import JSONResponse
+        from starlette.routing import Mount, Route
+    agents = {token: streamable_app(view) for token, view in views.items()}
+
+    @asynccontextmanager
+    async def running(_: object) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            for one in agents.values():
+                await stack.enter_async_context(one.router.lifespan_context(one))
+            yield
+
+    async def not_here(_: object, error: Any) -> JSONResponse:
+        said = {404: "there is no such path: POST /search, /explain, /passages or /mcp", 405: "ask by POST"}
+        return JSONResponse({"error": said.get(error.status_code, error.detail)}, error.status_code, error.headers)
+
+    # a GET of an agent would stay open for messages that never come, and use up a slot
+    apps = {
+        token: Starlette(
+            routes=[*_routes(views[token]), Route("/mcp", SoundMessages(agents[token]), methods=["POST"])],
+            exception_handlers={HTTPException: not_here},
+        )
+        for token in views
+    }
+    return Starlette(routes=[Mount("/", Gate(apps, hosts=hosts, most=most))], lifespan=running)
+
+
+def _routes(view: View) -> list[Any]:
+    from starlette.routing import Route
+
+    async def search(asked: Mapping[str, Any]) -> dict[str, Any]:
+        return await view.search(**_fields(asked, FIELDS["search"], "query"))
+
+    async def explain(asked: Mapping[str, Any]) -> dict[str, Any]:
+        return await view.explain(**_fields(asked, FIELDS["explain"], "query"))
+
+    async def passages(asked: Mapping[str, Any]) -> dict[str, Any]:
+        return await aside(partial(view.passages, **_fields(asked, FIELDS["passages"], "ids")))
+
+    return [Route(f"/{one.__name__}", _endpoint(one), methods=["POST"]) for one in (search, explain, passages)]
+
+
+def _endpoint(answer: Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]) -> Any:
+    from starlette.requests import Request
+    from starlette.responses import JSONResponse, Response
+
+    async def answered(request: Request) -> Response:
+        try:
+            found = await answer(await _asked(request))
+            told = await aside(partial(json.dumps, found, allow_nan=False))  # ASCII: halves of characters pass
+            return Response(told, media_type="application/json")
+        except (InvalidInputError, InvalidTypeError) as error:
+            return JSONResponse({"error": str(error)}, 400)
+        except Exception as error:  # noqa: BLE001 - its text may be another's
+            _log.warning("a request failed: %s", type(error).__name__)
+            _log.debug("", exc_info=True)
+            return JSONResponse({"error": f"the collection could not be asked ({type(error).__name__})"}, 502)
+
+    return answered
+
+
+async def _asked(request: Any) -> Mapping[str, Any]:
+    try:
+        asked = json.loads(await request.body())
+    except (ValueError, RecursionError) as error:
+        raise InvalidInputError("the body must be JSON") from error
+    if not isinstance(asked, dict):
+        raise InvalidTypeError(f"the body must be a JSON object; got {type(asked).__name__}")
+    return asked
+
+
+def _fields(asked: Mapping[str, Any], known: Collection[str], needed: str) -> dict[str, Any]:
+    if needed not in asked:
+        raise InvalidInputError(f"{needed} is needed")
+    refused = unknown_fields(asked, known)
+    if refused:
+        raise InvalidInputError(refused)
+    return dict(asked)

@@ -1,0 +1,116 @@
+"""Results as OpenTelemetry spans: one for the call, one for each source, with ids and scores."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from time import time_ns
+from typing import Any
+
+from phasegraph._support.validation import check_count
+from phasegraph.errors import needed
+from phasegraph.reports import SourceReport
+from phasegraph.result import Result
+
+__all__ = ["SpansOfResults"]
+
+_KIND = {"openinference.span.kind": "RETRIEVER"}
+_FAILED = ("error", "timeout", "skipped")
+
+
+@dataclass(frozen=True)
+class SpansOfResults:
+    """An ``on_result`` of either retriever that writes its results as spans.
+
+    Parameters
+    ----------
+    most : int, default 20
+        Passages of a span, >= 1.
+    tracer_provider : TracerProvider, optional
+        Default: the one that the process has set.
+
+    Raises
+    ------
+    MissingDependencyError
+        If the OpenTelemetry API is not installed.
+
+    Notes
+    -----
+    The span ``phasegraph`` has a child ``phasegraph.NAME`` for every source that was asked, with the attributes that
+    OpenInference gives to retrievers (``retrieval.documents.0.document.id``, ``….score``), and of our own the source's
+    status, reason, calibration, weight, hits and dropped hits, and the call's confidence and degradation. Scores of
+    sources are their own, those of the call are published ones. There is no text: neither the question's nor a
+    passage's. They are children of the span that is current, or of the LangChain run's where OpenInference's
+    instrumentor made one. A source's span begins with the call and ends when the source had settled, by its report.
+
+    Examples
+    --------
+    >>> from opentelemetry.sdk.trace import TracerProvider
+    >>> from phasegraph import FusionPipeline, Ranking
+    >>> spans = SpansOfResults(tracer_provider=TracerProvider())
+    >>> spans(FusionPipeline().decide([Ranking("vector", ["a"], [0.9])]))
+    """
+
+    most: int = 20
+    tracer_provider: Any = None
+
+    def __post_init__(self) -> None:
+        check_count("most", self.most, minimum=1)
+        _api()
+
+    def __call__(self, result: Result) -> None:
+        """Write one result."""
+        trace = _api()
+        tracer = trace.get_tracer("phasegraph", tracer_provider=self.tracer_provider)
+        end = time_ns()
+        begun = end - round(1e6 * max((one.milliseconds for one in result.reports), default=0.0))
+        attributes = {
+            "phasegraph.degraded": result.degraded,
+            "phasegraph.reason": result.reason,
+            **({} if result.confidence is None else {"phasegraph.acceptance.confidence": result.confidence}),
+            **_documents(result.ids, result.scores.tolist(), self.most),
+        }
+        call = tracer.start_span("phasegraph", _parent(trace), attributes=_KIND | attributes, start_time=begun)
+        inside = trace.set_span_in_context(call)
+        weights = dict(zip(result.candidates.sources, result.weights.tolist(), strict=True))
+        rankings = {one.source: one for one in result.candidates.rankings}
+        for report in result.reports:
+            ranking = rankings.get(report.source)
+            told = {} if ranking is None else _documents(ranking.ids, ranking.scores.tolist(), self.most)
+            told |= _of_report(report, weights.get(report.source))
+            span = tracer.start_span(f"phasegraph.{report.source}", inside, attributes=_KIND | told, start_time=begun)
+            if report.status in _FAILED:
+                span.set_status(trace.StatusCode.ERROR, report.reason)
+            span.end(begun + round(1e6 * report.milliseconds))
+        call.end(end)
+
+
+def _documents(ids: Sequence[str], scores: Sequence[float], most: int) -> dict[str, Any]:
+    told: dict[str, Any] = {}
+    for row, (identifier, score) in enumerate(zip(ids[:most], scores[:most], strict=True)):
+        told[f"retrieval.documents.{row}.document.id"] = identifier
+        told[f"retrieval.documents.{row}.document.score"] = score
+    return told
+
+
+def _of_report(report: SourceReport, weight: float | None) -> Mapping[str, Any]:
+    told = {name: getattr(report, name) for name in ("status", "reason", "calibration", "hits", "dropped")}
+    if weight is not None:
+        told["weight"] = weight
+    return {f"phasegraph.{name}": value for name, value in told.items()}
+
+
+def _api() -> Any:
+    with needed("spans need OpenTelemetry; pip install 'phasegraph[otel]'"):
+        from opentelemetry import trace
+    return trace
+
+
+def _parent(trace: Any) -> Any:
+    """The current context, or that of the LangChain run where only OpenInference's instrumentor knows its span."""
+    langchain = sys.modules.get("openinference.instrumentation.langchain")
+    if langchain is None or trace.get_current_span().get_span_context().is_valid:
+        return None
+    span = langchain.get_current_span()
+    return None if span is None else trace.set_span_in_context(span)

@@ -1,0 +1,161 @@
+"""Opening a folder, and its vectors: a Chroma collection."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from phasegraph._support.progress import with_progress
+from phasegraph._support.typing import Float32Array
+from phasegraph.errors import InvalidInputError, MissingDependencyError, StoreError
+from phasegraph.graph.corpus.corpus import OPENING, VECTORS, Corpus, Folder
+from phasegraph.graph.index.records import PassageRecord
+from phasegraph.graph.walk.walker import Embedder
+
+
+class ChromaVectors:
+    """A persistent Chroma collection of cosines by passage id, with texts and what of the metadata Chroma can hold.
+
+    Its folder is made if missing. `progress` shows a bar where many passages are written.
+    """
+
+    @staticmethod
+    def check_installed() -> None:
+        """Raise MissingDependencyError where chromadb is not installed."""
+        try:
+            import chromadb  # noqa: F401
+        except ImportError as error:
+            raise MissingDependencyError("path= keeps vectors in Chroma; pip install 'phasegraph[folder]'") from error
+
+    def __init__(self, path: str | os.PathLike[str], name: str = VECTORS, *, progress: bool | None = False) -> None:
+        self.check_installed()
+        import chromadb
+        from chromadb.api.shared_system_client import SharedSystemClient
+        from chromadb.config import Settings
+
+        self._path, self.name, self._progress = Path(path).absolute(), name, progress
+        # Chroma goes on with what it read of a path first, though another process changed, moved or deleted that.
+        SharedSystemClient._identifier_to_system.pop(str(self._path), None)
+        try:
+            self.client = chromadb.PersistentClient(str(self._path), settings=Settings(anonymized_telemetry=False))
+            self.collection: Any = self.client.get_or_create_collection(
+                name, configuration={"hnsw": {"space": "cosine", "ef_search": 200}}, embedding_function=None
+            )
+        except Exception as error:
+            raise StoreError(f"{self._path.name}: Chroma cannot open it. {type(error).__name__}: {error}") from error
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ChromaVectors, (self._path, self.name)
+
+    def beside(self, name: str) -> ChromaVectors:
+        """An empty collection of this name in the same folder."""
+        made = ChromaVectors(self._path, name, progress=self._progress)
+        if made.ids():  # of a process that died
+            made.drop()
+            made = ChromaVectors(self._path, name, progress=self._progress)
+        return made
+
+    def drop(self) -> None:
+        """Forget the collection."""
+        self.client.delete_collection(self.name)
+
+    def drop_others(self) -> None:
+        """Forget collections that were made anew since, and those of processes that died."""
+        for one in self.client.list_collections():
+            if one.name != self.name and (one.name == VECTORS or one.name.startswith(f"{VECTORS}-")):
+                self.client.delete_collection(one.name)
+
+    def write(self, records: Sequence[PassageRecord], vectors: Float32Array) -> None:
+        """Keep these passages, in place of any with their ids."""
+        self.remove([one.id for one in records])
+        batches = self._batches(len(records))
+        shown = with_progress(batches, self._progress if len(batches) > 1 else False, label="store", unit="batch")
+        for first, last in shown:
+            batch = records[first:last]
+            self.collection.add(
+                ids=[one.id for one in batch],
+                embeddings=vectors[first:last],
+                documents=[_written(one.text) for one in batch],
+                metadatas=[_flat(one.metadata) or None for one in batch],
+            )
+
+    def remove(self, ids: Sequence[str]) -> None:
+        """Forget passages; ids that are not there are passed over."""
+        for first, last in self._batches(len(ids)):
+            self.collection.delete(ids=list(ids[first:last]))
+
+    def ids(self) -> frozenset[str]:
+        """Ids of the passages there are."""
+        return frozenset(self.collection.get(include=[])["ids"])
+
+    def nearest(self, vector: Float32Array, limit: int) -> list[str]:
+        """Ids of the passages nearest to a vector, approximately (HNSW)."""
+        from chromadb.errors import NotFoundError
+
+        try:
+            ids: list[str] = self.collection.query(query_embeddings=[vector], n_results=limit, include=[])["ids"][0]
+        except NotFoundError as error:
+            raise StoreError(f"{self._path.parent.name}: another model embedded it anew; load it again") from error
+        return ids
+
+    def _batches(self, count: int) -> list[tuple[int, int]]:
+        most = self.client.get_max_batch_size()
+        return [(first, min(first + most, count)) for first in range(0, count, most)]
+
+
+def _flat(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """What Chroma can hold; keys that begin with $ or # are its own."""
+    return {
+        key: value
+        for key, value in metadata.items()
+        if isinstance(value, str | int | float)
+        and key
+        and key[0] not in "$#"
+        and key != "chroma:document"
+        and all(one == _written(one) for one in (key, value) if isinstance(one, str))
+    }
+
+
+def _written(text: str) -> str:
+    """The text as UTF-8 can say it: halves of characters, which some PDFs are read to, become "?"."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def open_folder(
+    path: str | os.PathLike[str],
+    framework: str,
+    embedder: Embedder | None,
+    *,
+    vectors: bool,
+    progress: bool | None = False,
+    checks: bool = True,
+) -> Corpus:
+    """The corpus of a folder, with its vectors where they are wanted.
+
+    InvalidInputError if the folder was made for another framework, by another model (unless `checks` is false: the
+    model is known to be right, or all is embedded anew), or lacks what is wanted; IntegrityError if it is damaged,
+    foreign or newer.
+    """
+    folder = Folder(path)
+    settings = folder.settings
+    if settings.get("framework") != framework:
+        raise InvalidInputError(f"{folder.path.name!r} was made for {settings.get('framework')}; open it there")
+    if vectors and not settings.get("vectors"):
+        raise InvalidInputError(f"{folder.path.name!r} was saved by an EntityGraphRetriever; load it with that")
+    if not vectors:
+        index, _ = folder.load()
+        corpus = Corpus(index, embedder, folder=folder, checked=not checks)
+        if checks:
+            corpus.check_model()
+        return corpus
+    with folder.held(patience=OPENING):
+        index, behind = folder.load()
+        corpus = Corpus(index, embedder, folder=folder, checked=not checks)
+        if checks:
+            corpus.check_model()
+        store = ChromaVectors(folder.path / "vectors", folder.collection, progress=progress)
+        corpus.keep_in(store, behind)
+        store.drop_others()
+    return corpus

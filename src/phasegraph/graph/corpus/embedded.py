@@ -1,0 +1,105 @@
+"""Whether a model embeds the passages of an index as their vectors are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from phasegraph.embedding.identity import EmbeddingModel, ModelIdentity
+from phasegraph.errors import InvalidInputError, warn
+from phasegraph.graph.index.graph_index import GraphIndex
+from phasegraph.graph.walk.walker import Embedder
+
+SAMPLED = 3
+"""Passages that are embedded again to tell a model from another."""
+SAME = 0.99
+"""Least cosine of two vectors of one passage by one model."""
+
+
+def check_model(index: GraphIndex, made_by: ModelIdentity | None, embedder: Embedder | None, name: str) -> bool:
+    """Refuse a model that embeds passages otherwise than their vectors are.
+
+    Parameters
+    ----------
+    index : GraphIndex
+    made_by : ModelIdentity or None
+        The model that embedded the passages, where it is known.
+    embedder : callable or None
+        The model at hand. An :class:`EmbeddingModel` embeds three passages again; any other callable one word.
+    name : str
+        The folder or the store, for messages.
+
+    Returns
+    -------
+    bool
+        Whether the model is known to be the one that embedded the passages.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is another; the message names both.
+    """
+    vectors = index.graph.view.embeddings
+    if vectors is None or embedder is None:
+        return True
+    model = embedder if isinstance(embedder, EmbeddingModel) else None
+    rows = index.graph.view.passage_rows
+    names = [] if model is None else _sampled(list(index.records))
+    try:
+        found = np.asarray(
+            [embedder("passage")] if model is None else model.passages([index.records[one] for one in names])
+        )
+    except Exception as error:
+        if model is not None and made_by is not None and made_by.name != model.identity.name:
+            raise InvalidInputError(_another(name, made_by, model, "it does not answer")) from error
+        warn(
+            f"{name}: the embedding model does not answer, so that it could not be checked against the vectors there "
+            f"({type(error).__name__})",
+            cause=error,
+            stacklevel=2,
+        )
+        return False
+    if found.shape[1:] != vectors.shape[1:]:
+        known = f", by {made_by.name}," if made_by is not None else ""
+        given = "the embedding model" if model is None else model.identity.name
+        raise InvalidInputError(
+            f"{name} holds vectors of {vectors.shape[1]} numbers{known} and {given} makes vectors of "
+            f"{found.size // max(len(found), 1)}: open it with the model that it was made with, or give reembed=True "
+            "to load()"
+        )
+    if model is None:
+        return False
+    least = float(_cosines(found, vectors[[rows[one] for one in names]]).min())
+    if least >= SAME:
+        if made_by is not None and (changed := made_by.differences(model.identity)):
+            warn(f"{name}: the settings of its embedding model have changed: {'; '.join(changed)}", stacklevel=2)
+        return True
+    if made_by is not None and made_by.given and made_by.name == model.identity.name:
+        return False  # the vectors handed over may be of other texts than these passages'
+    raise InvalidInputError(
+        _another(name, made_by, model, f"it embeds passages otherwise: cosine {least:.2f}, at least {SAME:g} needed")
+    )
+
+
+def _another(name: str, made_by: ModelIdentity | None, model: EmbeddingModel, reason: str) -> str:
+    was = "another model" if made_by is None else made_by.name
+    return (
+        f"{name} was embedded with {was}, and {model.identity.name} is given ({reason}): open it with the model that "
+        "it was made with, or give reembed=True to load() to embed all passages anew"
+    )
+
+
+def _sampled(names: Sequence[str]) -> list[str]:
+    """The first, the middle and the last."""
+    rows = np.linspace(0, len(names) - 1, min(SAMPLED, len(names))).astype(int).tolist()
+    return [names[row] for row in dict.fromkeys(rows)]
+
+
+def _cosines(one: Any, other: Any) -> Any:
+    """Row by row; of two vectors of zeros 1."""
+    one, other = np.asarray(one, dtype=np.float64), np.asarray(other, dtype=np.float64)
+    lengths = np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1)
+    same = ~one.any(axis=1) & ~other.any(axis=1)
+    return np.where(same, 1.0, np.einsum("ij,ij->i", one, other) / np.where(lengths > 0, lengths, 1.0))

@@ -1,0 +1,444 @@
+"""A corpus with its graph: passages come and go, and only what they touch is read again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain, compress
+from pathlib import Path
+from types import NoneType
+from typing import Any
+
+import numpy as np
+
+from phasegraph._support.frozen import by_fields
+from phasegraph._support.packed import NameRows
+from phasegraph._support.serialization import MISFITS, Verify, check_mapped, mapped_in, open_bundle, write_bundle
+from phasegraph._support.shared import lazy_property
+from phasegraph._support.typing import Float32Array
+from phasegraph._support.validation import check_names, check_rows
+from phasegraph.errors import IntegrityError, InvalidInputError, InvalidTypeError
+from phasegraph.graph.index.deltas import ChangeLog, LoggedGraph
+from phasegraph.graph.index.records import PassageRecord, PassageRecords
+from phasegraph.graph.model.building import Triples, by_passage, passage_field, read_passages, texts_of
+from phasegraph.graph.model.entity_graph import (
+    HOME_TITLE,
+    EdgeWeights,
+    EntityGraph,
+    Extraction,
+    checked_embeddings,
+    graph_from_extractions,
+    replace_passages,
+)
+from phasegraph.graph.model.rules import RuleExtractor, title_names
+from phasegraph.graph.model.storage import (
+    KIND,
+    VERSION,
+    graph_from_parts,
+    graph_parts,
+    packed_words,
+    taken_as_is,
+    unpacked_words,
+)
+from phasegraph.graph.model.synonyms import NameSynonyms, NameVectors, synonym_parts, synonyms_from_parts
+from phasegraph.graph.model.words import Gazetteer, normalise_name, word_texts
+from phasegraph.lexical import LexicalIndex, Tokenizer
+
+Row = tuple[str, str, str]
+LOGGED = 50_000
+"""Passages above which a change goes into a log, and is not made in new arrays."""
+
+
+@dataclass(frozen=True, eq=False)
+class GraphIndex:
+    """Passages, what was found in each, and the entity graph of it all; made by :meth:`build`.
+
+    Parameters
+    ----------
+    records : PassageRecords
+        Title, text, metadata and extractions by passage id.
+    gazetteer : frozenset of str
+        The user's own names, normalised.
+    graph : EntityGraph
+    words : LexicalIndex, optional
+        Which passages have which words, as names are made of them; counted when the first change needs it.
+    synonyms : NameSynonyms, optional
+        Embedded names of the entities, from which the graph's synonym edges follow.
+    log : ChangeLog, optional
+        What came and left since the arrays were made, where they are not to be made anew for it; see :meth:`compact`.
+
+    Notes
+    -----
+    What the rules find in a passage depends on its text and on the known names in it: the titles of the corpus and the
+    user's names. A new title is therefore looked up in all passages, and only those in which it stands are read again.
+
+    Examples
+    --------
+    >>> index = GraphIndex.build([{"id": "a", "title": "Ada", "text": "Ada met Bo."}])
+    >>> index = index.add([{"id": "b", "title": "Bo", "text": "Bo sang to Cy."}])
+    >>> index.graph.passages, index.graph.entities
+    (('a', 'b'), ('ada', 'bo', 'cy'))
+    >>> index.remove(["a"]).graph.entities
+    ('bo', 'cy')
+    """
+
+    records: PassageRecords = field(repr=False)
+    gazetteer: frozenset[str] = field(repr=False)
+    graph: EntityGraph = field(repr=False)
+    words: LexicalIndex | None = field(default=None, repr=False)
+    synonyms: NameSynonyms | None = field(default=None, repr=False)
+    log: ChangeLog | None = field(default=None, repr=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return by_fields(self.compact())
+
+    @classmethod
+    def build(
+        cls,
+        passages: Iterable[Any],
+        *,
+        triples: Triples | None = None,
+        embeddings: Any = None,
+        gazetteer: Iterable[str] = (),
+        synonyms: NameSynonyms | None = None,
+        weights: EdgeWeights | None = None,
+        tokenizer: Tokenizer = "english",
+        progress: Callable[[Sequence[Row]], Iterable[Row]] = iter,
+    ) -> GraphIndex:
+        """Read a corpus and build its graph; parameters and errors as in :func:`phasegraph.graph.build_graph`.
+
+        Passages are gone through as `progress`, ``tqdm`` for instance, gives them back. `synonyms` is kept, with the
+        names' embeddings, so that updates embed and compare new names only.
+        """
+        listed = list(check_rows("passages", passages))
+        rows = read_passages(listed)
+        names = frozenset(name for name in map(normalise_name, check_names("gazetteer", gazetteer)) if name)
+        extract = RuleExtractor(names, titles=[title for _, title, _ in rows if title])
+        known = {name: None for name, _, _ in rows}
+        given = by_passage(triples, known)
+        held = _recorded(progress(rows), listed, extract, given)
+        graph = graph_from_extractions(
+            list(held), chain.from_iterable(one.extractions for one in held.values()),
+            embeddings=embeddings, weights=weights, texts=texts_of(rows), tokenizer=tokenizer,
+        )  # fmt: skip
+        if synonyms is not None:
+            synonyms = synonyms.knowing(graph.entities)
+            graph = replace(graph, synonyms=synonyms.edges(graph.entities))
+        return cls(PassageRecords(graph.passage_rows, held), names, graph, None, synonyms)
+
+    @lazy_property
+    def name_words(self) -> LexicalIndex:
+        """The words of the passages, as names are made of them."""
+        if self.words is not None:
+            return self.words
+        if self.log is not None:
+            return self._merged.name_words
+        return LexicalIndex.of((one.text for one in self.records.values()), word_texts)
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """Id, title and text of each passage."""
+        return tuple((one.id, one.title, one.text) for one in self.records.values())
+
+    @property
+    def found(self) -> dict[str, Extraction]:
+        """What the rules found, by passage id."""
+        return {name: one.found for name, one in self.records.items()}
+
+    @property
+    def given(self) -> dict[str, tuple[Extraction, ...]]:
+        """What was handed over (triples of a language model, say), by the ids of the passages that were given some."""
+        return {name: one.given for name, one in self.records.items() if one.given}
+
+    def add(
+        self,
+        passages: Iterable[Any],
+        *,
+        triples: Triples | None = None,
+        embeddings: Any = None,
+        name_embeddings: NameVectors | None = None,
+    ) -> GraphIndex:
+        """A new index with passages added at the end, its graph equal to the bit to that of all passages built at once.
+
+        The ids must be new, `triples` and `embeddings` are of the new passages; the latter are needed exactly where the
+        index has embeddings. `name_embeddings` of new names are as for :meth:`NameSynonyms.of`, where the index has
+        synonyms: one that was built with a callable goes on with that; after loading, it has to be given again once.
+        """
+        return self.replace([], passages, triples=triples, embeddings=embeddings, name_embeddings=name_embeddings)
+
+    def remove(self, ids: Iterable[str], *, name_embeddings: NameVectors | None = None) -> GraphIndex:
+        """A new index without these passages, its graph equal to the bit to that of the others built at once.
+
+        At least one passage stays. `name_embeddings` as for :meth:`add`: without a title, other names may be found
+        where it stood.
+        """
+        return self.replace(ids, None, name_embeddings=name_embeddings)
+
+    def replace(
+        self,
+        ids: Iterable[str],
+        passages: Iterable[Any] | None,
+        *,
+        triples: Triples | None = None,
+        embeddings: Any = None,
+        name_embeddings: NameVectors | None = None,
+    ) -> GraphIndex:
+        """A new index without the passages of these ids, and with others (None: no others), in one step.
+
+        Parameters as for :meth:`add` and :meth:`remove`; a passage may leave and come again, changed.
+
+        >>> index = GraphIndex.build([{"id": "a", "title": "Ada", "text": "Ada met Bo."}])
+        >>> index.replace(["a"], [{"id": "a", "title": "Ada", "text": "Ada met Cy."}]).graph.entities
+        ('ada', 'cy')
+        """
+        self._check_files()
+        gone = dict.fromkeys(check_names("ids", ids))
+        unknown = next((name for name in gone if name not in self.records), None)
+        if unknown is not None:
+            raise InvalidInputError(f"passage {unknown!r} is not in the index")
+        listed = [] if passages is None else list(check_rows("passages", passages))
+        new = [] if passages is None else read_passages(listed)
+        came = {name: None for name, _, _ in new}
+        clash = next((name for name in came if name in self.records and name not in gone), None)
+        if clash is not None:
+            raise InvalidInputError(f"passage {clash!r} is already in the index")
+        given = by_passage(triples, came)
+        if self.synonyms is None and name_embeddings is not None:
+            raise InvalidInputError("name_embeddings= is for an index with synonyms; this one has none")
+        if len(gone) == len(self.records) and not new:
+            raise InvalidInputError("an index keeps at least one passage: not all of them can be removed")
+        known = self._known()
+        again, extract = self._read_again(known, gone, new)
+        fresh = _recorded(new, listed, extract, given)
+        reread = {one.id: replace(one, found=extract(one.id, one.title, one.text)) for one in again}
+        vectors = self._new_vectors(embeddings, len(new))
+        if isinstance(known, ChangeLog):
+            return self._logged(known.changed(gone, fresh, reread, vectors))
+        return self._arrayed(gone, fresh, reread, vectors, name_embeddings)
+
+    def _arrayed(
+        self,
+        gone: Collection[str],
+        came: Mapping[str, PassageRecord],
+        again: Mapping[str, PassageRecord],
+        embeddings: Float32Array | None,
+        name_embeddings: NameVectors | None = None,
+    ) -> GraphIndex:
+        """The index with a change, in new arrays; `again` are passages that were read again."""
+        stays = np.ones(len(self.graph.passages), dtype=np.bool_)
+        stays[[self.graph.passage_rows[name] for name in gone]] = False
+        kept = np.flatnonzero(stays)
+        vectors = self.graph.embeddings
+        if vectors is not None:
+            vectors = vectors if len(kept) == len(vectors) else vectors[kept]
+            vectors = vectors if embeddings is None else np.concatenate([vectors, embeddings])
+        before = [self.records[name] for name in (*again, *gone)]
+        after = {**came, **again}
+        graph = replace_passages(
+            self.graph if self.synonyms is None else replace(self.graph, synonyms=None),
+            [*compress(self.graph.passages, stays.tolist()), *came],
+            before={one.id: one.extractions for one in before},
+            after={name: one.extractions for name, one in after.items()},
+            embeddings=vectors,
+            texts={name: one.content for name, one in came.items()},
+        )
+        synonyms = self.synonyms
+        if synonyms is not None:
+            synonyms = synonyms.knowing(graph.entities, name_embeddings)
+            graph = replace(graph, synonyms=synonyms.edges(graph.entities, graph=self.graph, earlier=self.synonyms))
+        words = self.name_words.replaced(
+            np.concatenate([kept, np.full(len(came), -1)]),
+            {len(kept) + place: one.text for place, one in enumerate(came.values())},
+        )
+        return GraphIndex(self.records.replaced(graph.passage_rows, after), self.gazetteer, graph, words, synonyms)
+
+    def _known(self) -> ChangeLog | _Titles:
+        """What a change asks about the passages there are: the log that it goes into, or arrays."""
+        if self.log is not None:
+            return self.log
+        if len(self.records) <= LOGGED or self.synonyms is not None or self.graph.lexical is None:
+            return _Titles(self)
+        return ChangeLog.of(self.graph, self.records, self.name_words)
+
+    def _logged(self, log: ChangeLog) -> GraphIndex:
+        """The index with this log."""
+        base = vars(self).get("_base", self)
+        records = base.records.replaced(log.rows, {**log.came, **log.again})
+        made = GraphIndex(records, self.gazetteer, LoggedGraph.of(log, lambda: made._merged.graph), log=log)
+        vars(made)["_base"] = base
+        return made
+
+    def reembedded(self, embeddings: Any) -> GraphIndex:
+        """The index with other embeddings of its passages, in their order, perhaps of another length.
+
+        >>> index = GraphIndex.build([{"id": "a", "text": "Ada met Bo."}], embeddings=[[1.0, 0.0]])
+        >>> index.reembedded([[0.0, 0.0, 1.0]]).graph.embeddings.tolist()
+        [[0.0, 0.0, 1.0]]
+        """
+        whole = self.compact()
+        whole._check_files()
+        vectors = checked_embeddings("embeddings", embeddings, len(whole.records))
+        return replace(whole, graph=replace(whole.graph, embeddings=vectors))
+
+    def compact(self) -> GraphIndex:
+        """The index without a log: changes are merged into arrays of its own, to the bit those of a new index.
+
+        A change of an index of more than 50,000 passages, without embedded names, costs time in what it touches, and
+        goes into a log, which searches by lists walk with the arrays. What the log does not serve (searches that
+        compare all passages, or within some of them; a look at the arrays; saving) merges it first, once for each
+        change; so does a folder when the log gets long.
+
+        >>> index = GraphIndex.build([{"id": "a", "title": "Ada", "text": "Ada met Bo."}])
+        >>> index.compact() is index
+        True
+        """
+        return self if self.log is None else self._merged
+
+    @lazy_property
+    def _merged(self) -> GraphIndex:
+        log, base = self.log, vars(self).get("_base")
+        if log is None or base is None:
+            return self
+        base._check_files()
+        made: GraphIndex = base._arrayed(log.gone, log.came, log.again, log.vectors if log.came else None)
+        return made
+
+    def save(self, directory: str | os.PathLike[str], *, change: int = 0) -> None:
+        """Save graph, passages and records in one step; :func:`~phasegraph.graph.load_graph` reads the graph of it.
+
+        `change` is the number of the last change it holds, where changes are numbered. A log is merged before.
+        """
+        if self.log is not None:
+            self.compact().save(directory, change=change)
+            return
+        self._check_files()
+        body, arrays = graph_parts(self.graph)
+        arrays |= self.records.packed() | packed_words("name_words", "name_word", self.name_words)
+        body["gazetteer"] = sorted(self.gazetteer)
+        body["change"] = change
+        body["retitled"] = sorted(self.records.retitled)
+        if self.synonyms is not None:
+            body["synonyms"], vectors = synonym_parts(self.synonyms)
+            arrays |= vectors
+        write_bundle(directory, KIND, VERSION, body, arrays, readers=("graph", "index"))
+
+    @classmethod
+    def load(cls, directory: str | os.PathLike[str], *, mmap: bool = True, verify: Verify = True) -> GraphIndex:
+        """Load what :meth:`save` wrote; IntegrityError where it is damaged, or a graph without its passages.
+
+        Parameters as for :func:`~phasegraph.graph.load_graph`.
+        """
+        bundle = open_bundle(directory, KIND, VERSION, mmap=mmap, verify=verify, reader="index")
+        body, arrays, sound = bundle.body, bundle.plain, bundle.sound
+        name = Path(directory).name
+        if "records_text" not in arrays:
+            raise IntegrityError(f"{name}: this is a graph alone, saved without the passages that an index needs")
+        graph = graph_from_parts(body, arrays, name, sound=sound)
+        try:
+            records = PassageRecords.unpacked(graph.passage_rows, arrays, body.get("retitled"), sound=sound)
+            words = None  # saved by an older version
+            if "name_word_rows" in arrays:
+                words = unpacked_words("name_words", "name_word", arrays, word_texts, sound=sound)
+            if words is not None and len(words.lengths) != len(records):
+                raise InvalidInputError("the words of names must be those of the passages")
+            names = frozenset(map(str, body["gazetteer"]))  # type: ignore[call-overload]
+            made = cls(records, names, graph, words, synonyms_from_parts(body.get("synonyms"), arrays))
+        except MISFITS as error:
+            raise IntegrityError(f"{name}: the records of the saved index do not fit: {error}") from error
+        if taken_as_is(bundle, graph):
+            bundle.passed("graph", "index")
+        return made
+
+    def _check_files(self) -> None:
+        """As :meth:`EntityGraph.check_files`, of the words and vectors of names, too."""
+        self.graph.check_files()
+        words, vectors = self.words, None if self.synonyms is None else self.synonyms.vectors
+        counted = [] if words is None else [words.starts, words.rows, words.counts, words.lengths]
+        check_mapped(mapped_in([*counted, vectors]))
+
+    def _read_again(
+        self, known: ChangeLog | _Titles, gone: Collection[str], came: Sequence[Row]
+    ) -> tuple[list[PassageRecord], RuleExtractor]:
+        """Passages that stay and are read again, as names came or went in them, and what reads them and the new."""
+        fresh = {form for _, title, _ in came for form in title_names(title)}
+        lost = {form for name in gone for form in title_names(self.records[name].title)}
+        went = {form for form in lost - fresh if not known.give(form, without=gone)}
+        wanted = Gazetteer(
+            (went | {form for form in fresh if not known.give(form)}) - self.gazetteer,
+            matcher="python",
+            normalised=True,
+        )
+        there = dict.fromkeys(one for name in sorted(wanted.names) for one in known.with_words(set(name.split())))
+        held = (self.records[name] for name in there if name not in gone)
+        again = [one for one in held if wanted.stands_in(word_texts(one.text))]
+        texts = [*(one.text for one in again), *(text for _, _, text in came)]
+        titles = known.standing_in(texts)
+        return again, RuleExtractor({*self.gazetteer, *titles, *fresh} - (went - self.gazetteer))
+
+    def _new_vectors(self, embeddings: Any, count: int) -> Float32Array | None:
+        """Embeddings of the `count` passages that come; None for an index without, or where none comes."""
+        old = self.graph.view.embeddings
+        if count and (old is None) != (embeddings is None):
+            said = "has none" if old is None else "has them"
+            raise InvalidInputError(f"embeddings= must be given exactly where the index has embeddings; it {said}")
+        if old is None or not count:
+            return None
+        new = np.asarray(embeddings)
+        if new.shape != (count, old.shape[1]):
+            raise InvalidInputError(f"embeddings must have shape {(count, old.shape[1])}; got {new.shape}")
+        return checked_embeddings("embeddings", new, count)
+
+
+class _Titles:
+    """What a change asks about the passages of an index: read from its arrays, so that no passage is."""
+
+    def __init__(self, index: GraphIndex) -> None:
+        self._index = index
+        homes = index.graph.homes
+        given = homes.data == HOME_TITLE
+        columns = homes.indices[given]
+        order = np.argsort(columns, kind="stable")
+        self._columns = columns[order]
+        self._rows = np.repeat(np.arange(homes.shape[0]), np.diff(homes.indptr))[given][order]
+
+    def give(self, name: str, *, without: Collection[str] = ()) -> bool:
+        """Whether a title gives the name, those of the passages `without` left out."""
+        column = self._index.graph.entity_rows.get(name)
+        return column is not None and self._gives(column, name, without)
+
+    def standing_in(self, texts: Iterable[str]) -> set[str]:
+        """Names that titles give and that stand in one of these texts."""
+        names = Gazetteer.of_rows(NameRows(self._index.graph.entities))
+        return {
+            name for name in {one for text in texts for one in names.standing_in(word_texts(text))} if self.give(name)
+        }
+
+    def with_words(self, words: Collection[str]) -> list[str]:
+        """Ids of the passages that have all of these words."""
+        passages = self._index.graph.passages
+        return [passages[row] for row in self._index.name_words.passages_with(words).tolist()]
+
+    def _gives(self, column: int, name: str, without: Collection[str]) -> bool:
+        ends = np.array([column, column + 1], dtype=self._columns.dtype)  # of another type, all would be converted
+        first, last = np.searchsorted(self._columns, ends).tolist()
+        passages, records = self._index.graph.passages, self._index.records
+        held = (passages[row] for row in self._rows[first:last].tolist())
+        return any(
+            one not in without and (one not in records.retitled or name in title_names(records[one].title))
+            for one in held
+        )
+
+
+def _recorded(
+    rows: Iterable[Row], listed: Sequence[Any], extract: RuleExtractor, given: Mapping[str, tuple[Extraction, ...]]
+) -> dict[str, PassageRecord]:
+    """The records of passages; `listed` are these as they were given, with their metadata."""
+    held = {}
+    for (name, title, text), passage in zip(rows, listed, strict=True):
+        metadata = passage_field(passage, "metadata")
+        if not isinstance(metadata, Mapping | NoneType):
+            raise InvalidTypeError(f"metadata of passage {name!r} must be a mapping; got {metadata!r:.80}")
+        found = extract(name, title, text)
+        held[name] = PassageRecord(name, title, text, found, given.get(name, ()), metadata or {})
+    return held

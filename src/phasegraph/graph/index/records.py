@@ -1,0 +1,204 @@
+"""What is known of each passage: parsed when it is asked for, so that a large corpus is opened without reading it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType, NoneType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phasegraph._support.serialization import MISFITS, check_mapped, mapped_in
+from phasegraph.errors import IntegrityError, InvalidInputError, InvalidTypeError
+from phasegraph.graph.model.building import texts_of
+from phasegraph.graph.model.entity_graph import Extraction
+from phasegraph.graph.model.storage import offsets
+
+MOST_READ = 20_000
+"""Packed records that are kept when they were read."""
+_PLAIN = frozenset({str, int, bool, NoneType})
+_FIELDS = ("entities", "triples", "titles", "lead")
+
+
+@dataclass(frozen=True, slots=True)
+class PassageRecord:
+    """One passage of an index.
+
+    Parameters
+    ----------
+    id, title, text : str
+    found : Extraction
+        What the rules found.
+    given : tuple of Extraction
+        What was handed over (triples of a language model, say).
+    metadata : mapping of str to value
+        The document's own.
+    """
+
+    id: str
+    title: str
+    text: str
+    found: Extraction
+    given: tuple[Extraction, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def extractions(self) -> tuple[Extraction, ...]:
+        """All that is known of it."""
+        return (self.found, *self.given)
+
+    @property
+    def content(self) -> str:
+        """Title and text in one, as the graph counts its words."""
+        return texts_of([(self.id, self.title, self.text)])[0]
+
+    def line(self) -> bytes:
+        """The record as a line of JSON.
+
+        Raises
+        ------
+        InvalidInputError
+            If the metadata hold what JSON has no word for.
+        """
+        found, *given = ({key: getattr(one, key) for key in _FIELDS} for one in (self.found, *self.given))
+        state: dict[str, Any] = {"id": self.id, "title": self.title, "text": self.text, "found": found, "given": given}
+        if self.metadata:
+            state["metadata"] = check_plain(self.id, self.metadata)
+        return json.dumps(state, ensure_ascii=True).encode()
+
+    @classmethod
+    def of_line(cls, line: bytes) -> PassageRecord:
+        """The record of :meth:`line`."""
+        state = json.loads(line)
+        name, metadata = state["id"], state.get("metadata", {})
+        if not isinstance(metadata, dict) or not all(isinstance(state[key], str) for key in ("title", "text")):
+            raise InvalidTypeError("title and text must be text, metadata a mapping")
+        found, *given = (Extraction(name, *(one[key] for key in _FIELDS)) for one in (state["found"], *state["given"]))
+        return cls(name, state["title"], state["text"], found, tuple(given), metadata)
+
+
+def check_plain(name: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Metadata that JSON gives back as they are, or an InvalidInputError that names passage and key."""
+    for key, value in metadata.items():
+        if type(key) is str and type(value) in _PLAIN:
+            continue
+        try:
+            same = isinstance(key, str) and json.loads(json.dumps(value)) == value
+        except (TypeError, ValueError):
+            same = False
+        if not same:
+            raise InvalidInputError(
+                f"metadata {key!r} of passage {name!r} must be plain (text, numbers, lists and dicts of these) to be "
+                f"saved; got {value!r:.80}"
+            )
+    return dict(metadata)
+
+
+class PassageRecords(Mapping[str, PassageRecord]):
+    """Records by passage id, in the order of the passages.
+
+    Those `held` in memory count before the `packed` ones: lines in one run, where each of them ends, and the row of
+    each passage among them. `retitled` are passages of which what was handed over names titles, too.
+    """
+
+    def __init__(
+        self,
+        ids: Collection[str],
+        held: Mapping[str, PassageRecord],
+        packed: tuple[NDArray[Any], NDArray[Any], Mapping[str, int]] | None = None,
+        retitled: frozenset[str] | None = None,
+    ) -> None:
+        self._ids, self.held, self._packed = ids, held, packed
+        self._mapped = () if packed is None else mapped_in(packed[:2])
+        self._read: dict[str, PassageRecord] = {}
+        self.retitled = _retitled(held.values()) if retitled is None else retitled
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        packed = None if self._packed is None else (*self._packed[:2], dict(self._packed[2]))
+        return PassageRecords, (dict.fromkeys(self._ids), dict(self.held), packed, self.retitled)
+
+    def __getitem__(self, name: str) -> PassageRecord:
+        if name not in self._ids:
+            raise KeyError(name)
+        held = self.held.get(name) or self._read.get(name)
+        if held is None:
+            held = self._parsed(name)
+            if len(self._read) >= MOST_READ:
+                self._read.clear()
+            self._read[name] = held
+        return held
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._ids)
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._ids
+
+    def content(self, name: str) -> tuple[str, dict[str, Any]]:
+        """Text and metadata of a passage that is packed: what was found in it is not read, and nothing is kept."""
+        try:
+            state = json.loads(self._packed_line(name))
+            return state["text"], state.get("metadata", {})
+        except MISFITS as error:
+            raise IntegrityError(f"the record of passage {name!r} in the saved index is damaged: {error}") from error
+
+    def replaced(self, ids: Collection[str], changed: Mapping[str, PassageRecord]) -> PassageRecords:
+        """The records of other passages: those of `changed`, and the ones there are."""
+        kept = {name: record for name, record in self.held.items() if name in ids and name not in changed}
+        again = frozenset(name for name in self.retitled if name in ids and name not in changed)
+        return PassageRecords(ids, {**kept, **changed}, self._packed, again | _retitled(changed.values()))
+
+    def packed(self) -> dict[str, NDArray[Any]]:
+        """The lines in one run, and where each of them ends."""
+        lines = [self._line(name) for name in self._ids]
+        return {
+            "records_text": np.frombuffer(b"".join(lines), dtype=np.uint8),
+            "records_ends": np.cumsum([len(line) for line in lines], dtype=np.int64),
+        }
+
+    @classmethod
+    def unpacked(
+        cls, rows: Mapping[str, int], arrays: Mapping[str, NDArray[Any]], retitled: object, *, sound: bool = False
+    ) -> PassageRecords:
+        """The records of :meth:`packed`; InvalidInputError where there are not as many as `rows`.
+
+        Arrays that are `sound` have been checked before.
+        """
+        text, ends = arrays["records_text"], arrays["records_ends"] if sound else offsets("records", arrays)
+        if len(ends) != len(rows):
+            raise InvalidInputError(f"{len(ends)} records do not match {len(rows)} passages")
+        packed = text, ends, rows
+        if isinstance(retitled, list):
+            return cls(rows, {}, packed, frozenset(map(str, retitled)))
+        return cls(rows, {}, packed, _retitled(cls(rows, {}, packed).values()))  # saved by an older version
+
+    def _line(self, name: str) -> bytes:
+        held = self.held.get(name)
+        return self._packed_line(name) if held is None else held.line()
+
+    def _packed_line(self, name: str) -> bytes:
+        if self._packed is None:
+            raise KeyError(name)
+        check_mapped(self._mapped)
+        text, ends, rows = self._packed
+        row = rows[name]
+        return text[int(ends[row - 1]) if row else 0 : int(ends[row])].tobytes()
+
+    def _parsed(self, name: str) -> PassageRecord:
+        try:
+            record = PassageRecord.of_line(self._packed_line(name))
+        except MISFITS as error:
+            raise IntegrityError(f"the record of passage {name!r} in the saved index is damaged: {error}") from error
+        if record.id != name:
+            raise IntegrityError(f"the record of passage {name!r} in the saved index is that of {record.id!r}")
+        return record
+
+
+def _retitled(records: Iterable[PassageRecord]) -> frozenset[str]:
+    return frozenset(one.id for one in records if any(each.titles for each in one.given))

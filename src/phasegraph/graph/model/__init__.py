@@ -1,0 +1,1 @@
+"""The entity graph itself: names, rules that find them, building, storing."""

@@ -1,0 +1,423 @@
+"""A corpus to its graph: read the passages, extract or read extractions, build."""
+
+from __future__ import annotations
+
+import json
+import os
+from codecs import BOM_UTF8
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from phasegraph._support.validation import check_names, check_rows
+from phasegraph.errors import InvalidInputError, InvalidTypeError, warn
+from phasegraph.graph.model.entity_graph import (
+    EdgeWeights,
+    EntityGraph,
+    Extraction,
+    Extractor,
+    Synonyms,
+    Triple,
+    check_kind,
+    graph_from_extractions,
+    grouped,
+)
+from phasegraph.graph.model.rules import RuleExtractor
+from phasegraph.graph.model.words import normalise_name
+from phasegraph.lexical import Tokenizer
+
+Triples = Mapping[str, Sequence[Any]] | Iterable[Extraction]
+
+
+def build_graph(
+    passages: Iterable[Any],
+    *,
+    triples: Triples | None = None,
+    embeddings: Any = None,
+    extractor: Extractor | None = None,
+    gazetteer: Iterable[str] = (),
+    synonyms: Synonyms | None = None,
+    weights: EdgeWeights | None = None,
+    tokenizer: Tokenizer = "english",
+) -> EntityGraph:
+    """Build the entity graph of a corpus, in time linear in its length.
+
+    Parameters
+    ----------
+    passages : iterable of mapping or object
+        Each with ``id``, ``text`` and optionally ``title``, as keys or as attributes.
+    triples : mapping of str to sequence of triples, or iterable of Extraction, optional
+        Facts (and entities) found by other means, by passage id; names as written. Added to what the rules find.
+    embeddings : (P, d) array_like of float, optional
+        One row per passage; kept with the graph so that the walk can follow the query's meaning.
+    extractor : callable, optional
+        ``extractor(id, title, text) -> Extraction``; default: the rules.
+    gazetteer : iterable of str
+        Names the rules should know besides the corpus' own titles.
+    synonyms : mapping of (name, name) to float, or callable, optional
+        As for :func:`graph_from_extractions`; with embedded names
+        ``phasegraph.graph.NameSynonyms.of(embeddings, threshold=...)``.
+    weights : EdgeWeights, optional
+    tokenizer : {"english", "german", "plain", "snowball:LANGUAGE"} or callable, default "english"
+        Splits passages and queries into words, which count in the walk: without English or German stop words, all
+        words, or all words without their endings (``phasegraph[stemming]``); Chinese and Japanese as pairs of
+        characters in each. Or ``tokenizer(text) -> list of str``.
+
+    Returns
+    -------
+    EntityGraph
+
+    Raises
+    ------
+    InvalidInputError, InvalidTypeError
+        Naming the row or the passage: for an empty corpus, ids that repeat or are missing, passages without
+        text, triples that do not have three parts or belong to no passage, embeddings that do not fit.
+
+    Examples
+    --------
+    >>> passages = [{"id": "1", "text": "Ada Lovelace met Charles Babbage."}]
+    >>> graph = build_graph(passages, triples={"1": [("Ada Lovelace", "met", "Charles Babbage")]})
+    >>> graph.entities, graph.facts.nnz
+    (('ada lovelace', 'charles babbage'), 2)
+    """
+    rows = read_passages(passages)
+    if extractor is None:
+        rules = RuleExtractor(check_names("gazetteer", gazetteer), titles=[title for _, title, _ in rows if title])
+        found = [rules(*row) for row in rows]
+    else:
+        found = [in_normal_form(extractor(*row)) for row in rows]
+    if triples is not None:
+        found += as_extractions(triples)
+    ids = [row[0] for row in rows]
+    return graph_from_extractions(
+        ids, found, embeddings=embeddings, synonyms=synonyms, weights=weights, texts=texts_of(rows), tokenizer=tokenizer
+    )
+
+
+def texts_of(rows: Iterable[tuple[str, str, str]]) -> list[str]:
+    """Title and text of each passage in one; as it is where it starts with a line that is its title."""
+    return [f"{title}\n{text}" if title and not text.startswith(f"{title}\n") else text for _, title, text in rows]
+
+
+def read_passages(passages: Iterable[Any]) -> list[tuple[str, str, str]]:
+    """Check passages, given as for :func:`build_graph`; returns a list of (id, title, text)."""
+    rows: list[tuple[str, str, str]] = []
+    seen: dict[str, int] = {}
+    for number, passage in enumerate(check_rows("passages", passages)):
+        identity, title, text = (passage_field(passage, name) for name in ("id", "title", "text"))
+        title = "" if title is None else title
+        if not isinstance(identity, str) or not identity:
+            raise InvalidTypeError(f"passage {number} must have an id that is a non-empty string; got {identity!r}")
+        if identity in seen:
+            raise InvalidInputError(
+                f"passage ids must be unique; {identity!r} is that of rows {seen[identity]} and {number}"
+            )
+        if not isinstance(title, str):
+            raise InvalidTypeError(f"title of passage {number} ({identity!r}) must be a string; got {title!r}")
+        if not isinstance(text, str) or not (text.strip() or title.strip()):
+            raise InvalidInputError(f"passage {number} ({identity!r}) must have text; got {text!r}")
+        seen[identity] = number
+        rows.append((identity, title, text))
+    if not rows:
+        raise InvalidInputError("passages must hold at least one; got none")
+    return rows
+
+
+def passage_field(passage: Any, name: str) -> Any:
+    """A key or an attribute of a passage; None where it has none."""
+    return passage.get(name) if isinstance(passage, Mapping) else getattr(passage, name, None)
+
+
+def as_extractions(triples: Triples) -> list[Extraction]:
+    """What was handed over, as records in normal form."""
+    if isinstance(triples, Mapping):
+        return [Extraction(name, triples=each) for name, each in triples.items()]
+    return [in_normal_form(record) for record in check_rows("triples", triples)]
+
+
+def by_passage(triples: Triples | None, known: Mapping[str, object]) -> dict[str, tuple[Extraction, ...]]:
+    """Records handed over, by the passage they belong to; `known` holds the ids there are."""
+    given = () if triples is None else as_extractions(triples)
+    return {name: tuple(each) for name, each in grouped(given, known).items()}
+
+
+def in_normal_form(record: Extraction) -> Extraction:
+    """A record from elsewhere with its names as the graph compares them; those without a letter or digit left out.
+
+    >>> in_normal_form(Extraction("1", ["Ada Lovelace", "!"], lead="Ada L.")).entities
+    ('ada lovelace',)
+    """
+    check_kind("an extraction", record, Extraction)
+    both = record.entities, record.titles
+    entities, titles = ([form for name in names if (form := normalise_name(name))] for names in both)
+    return Extraction(record.passage_id, entities, record.triples, titles, normalise_name(record.lead))
+
+
+@dataclass(frozen=True, slots=True)
+class OpenieFile:
+    """What a file of extractions holds: one per passage and entry, in its order, and how many items were left out.
+
+    `malformed_triples` are not three strings, or have no name at one end; `malformed_entities` are no names.
+    """
+
+    extractions: tuple[Extraction, ...]
+    malformed_triples: int = 0
+    malformed_entities: int = 0
+
+
+def read_openie(
+    path: str | os.PathLike[str], passages: Iterable[Any], *, entities: bool = True, strict: bool = False
+) -> OpenieFile:
+    """Read entities and triples that a model found, for the passages of a corpus.
+
+    Parameters
+    ----------
+    path : path
+        Either lines ``{"id", "entities", "triples"}``, or one object ``{"docs": [{"idx", "passage",
+        "extracted_entities", "extracted_triples"}, …]}`` as HippoRAG writes. Either list may be left out.
+    passages : iterable of mapping or object
+        The corpus, as for :func:`~phasegraph.graph.build_graph`.
+    entities : bool, default True
+        Whether the entities count, or only what the triples join.
+    strict : bool, default False
+        Whether a triple that is not three strings is an error, and not left out.
+
+    Returns
+    -------
+    OpenieFile
+        For ``build_graph(passages, triples=read_openie(path, passages).extractions)``.
+
+    Raises
+    ------
+    InvalidInputError
+        Naming file and line or entry: for what is not JSON of that form, ids that repeat, and entries that belong to
+        no passage.
+
+    Notes
+    -----
+    An entry of HippoRAG's format belongs to the passage whose id is its ``idx``; if there is none, to every
+    passage whose text, or title and text, is its ``passage`` (white space apart).
+
+    References
+    ----------
+    Gutiérrez, B. J. et al. (2024). HippoRAG. arXiv:2405.14831
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> file = Path(folder.name) / "triples.jsonl"
+    >>> _ = file.write_text('{"id": "1", "triples": [["Ada", "met", "Bo"], ["Ada", "sang"]]}')
+    >>> found = read_openie(file, [{"id": "1", "text": "Ada met Bo. Ada sang."}])
+    >>> found.extractions[0].triples, found.malformed_triples
+    ((('Ada', 'met', 'Bo'),), 1)
+    >>> folder.cleanup()
+    """
+    file = Path(path)
+    rows = read_passages(passages)
+    if not file.is_file():
+        raise InvalidInputError(f"{file}: the file does not exist")
+    data = file.read_bytes().removeprefix(BOM_UTF8)
+    docs = openie_docs(file, data)
+    records: list[Extraction] = []
+    bad_triples = bad_entities = 0
+    known = {name for name, _, _ in rows}
+    entries = by_line(file, data.split(b"\n"), known) if docs is None else by_entry(file, docs, rows, known)
+    prefix = "" if docs is None else EXTRACTED
+    for ids, _, where, entry in entries:
+        names, lost_names = entity_names(stated_in(where, entry, f"{prefix}entities") if entities else [])
+        stated = stated_in(where, entry, f"{prefix}triples")
+        wrong = [item for item in stated if not isinstance(item, list) or list(map(type, item)) != [str] * 3]
+        if strict and wrong:
+            raise InvalidInputError(
+                f"{where}: a triple must be three texts [subject, predicate, object]; got {wrong[0]!r}"
+            )
+        triples, lost_triples = sound_triples(stated)
+        bad_entities, bad_triples = bad_entities + lost_names, bad_triples + lost_triples
+        records += [Extraction(name, names, triples) for name in ids]
+    return OpenieFile(tuple(records), bad_triples, bad_entities)
+
+
+def sound_triples(given: Iterable[object]) -> tuple[list[Triple], int]:
+    """The triples that are three strings with a name at both ends, and how many others there were.
+
+    >>> sound_triples([["Ada", "met", "Bo"], ["Ada"], ["?", "met", "Bo"], "Ada met Bo"])
+    ([('Ada', 'met', 'Bo')], 3)
+    """
+    kept: list[Triple] = []
+    lost = 0
+    for item in given:
+        match item:
+            case [str(subject), str(predicate), str(obj)] if normalise_name(subject) and normalise_name(obj):
+                kept.append((subject, predicate, obj))
+            case _:
+                lost += 1
+    return kept, lost
+
+
+def entity_names(given: Iterable[object]) -> tuple[list[str], int]:
+    """Different normalised names in order, and how many items were none.
+
+    >>> entity_names(["Ada Lovelace", "ada lovelace", "", None])
+    (['ada lovelace'], 2)
+    """
+    names = [normalise_name(item) if isinstance(item, str) else "" for item in given]
+    return list(dict.fromkeys(name for name in names if name)), names.count("")
+
+
+EXTRACTED = "extracted_"
+"""What stands before the names of lists in HippoRAG's format."""
+OpenieEntry: TypeAlias = tuple[tuple[str, ...], int, str, Mapping[str, object]]
+"""Ids of the passages it is of, its line or place, both as messages say them, and what stands there."""
+
+
+def by_line(file: Path, lines: Iterable[bytes], known: Container[str], first: int = 1) -> Iterator[OpenieEntry]:
+    """Lines of our own format, of which the first has a number; `known` are the passages there are."""
+    seen: dict[str, int] = {}
+    for number, line in enumerate(lines, start=first):
+        if not line.strip():
+            continue
+        where = f"{file}:{number}"
+        entry = _parsed(where, line)
+        if not isinstance(entry, dict):
+            raise InvalidInputError(f"{where}: the line must be one JSON object; got {type(entry).__name__}")
+        name = entry.get("id")
+        if not isinstance(name, str) or not name:
+            raise InvalidInputError(f"{where}: 'id' must be text that is not blank; got {name!r}")
+        if name in seen:
+            raise InvalidInputError(f"{where}: id {name!r} is already on line {seen[name]}")
+        if name not in known:
+            raise InvalidInputError(f"{where}: passage {name!r} is not in the corpus")
+        seen[name] = number
+        yield (name,), number, where, entry
+
+
+def by_entry(
+    file: Path, docs: list[object], rows: Iterable[tuple[str, str, str]], known: Container[str], *, part: bool = False
+) -> Iterator[OpenieEntry]:
+    """Entries of HippoRAG's format, likewise; of a `part` of the corpus those that belong to one of its rows."""
+    own: set[str] = set()
+    by_text: dict[str, list[str]] = {}
+    for name, title, text in rows:
+        own.add(name)
+        for form in dict.fromkeys((_squeezed(text), _squeezed(f"{title}\n{text}"))):
+            by_text.setdefault(form, []).append(name)
+    seen: dict[str, int] = {}
+    for number, entry in enumerate(docs):
+        where = f"{file}: docs[{number}]"
+        if not isinstance(entry, dict):
+            raise InvalidInputError(f"{where}: an entry must be an object; got {type(entry).__name__}")
+        idx, passage = entry.get("idx"), entry.get("passage")
+        text = _squeezed(passage) if isinstance(passage, str) else ""
+        if isinstance(idx, str) and idx in known:
+            ids: tuple[str, ...] = (idx,) if idx in own else ()
+        else:
+            ids = tuple(by_text.get(text, ()) if text else ())
+        if not ids and not part:
+            raise unplaced(where, entry)
+        twice = next((name for name in ids if name in seen), None)
+        if twice is not None:
+            raise InvalidInputError(f"{where}: passage {twice!r} is already in docs[{seen[twice]}]")
+        seen.update(dict.fromkeys(ids, number))
+        if ids:
+            yield ids, number, where, entry
+
+
+def unplaced(where: str, entry: Mapping[str, object]) -> InvalidInputError:
+    """The error for an entry that belongs to no passage."""
+    idx, passage = entry.get("idx"), entry.get("passage")
+    return InvalidInputError(
+        f"{where}: idx {idx!r:.80} is no id of the corpus, and passage {passage!r:.80} is no text of it"
+    )
+
+
+def openie_docs(file: Path, data: bytes) -> list[object] | None:
+    """The entries of a file in HippoRAG's format; None for one of lines."""
+    first = next((line for line in data.split(b"\n") if line.strip()), b"")
+    if not first:
+        raise InvalidInputError(f"{file}: the file is empty")
+    try:
+        whole = json.loads(first)
+    except (ValueError, RecursionError):
+        if b'"docs"' not in data:
+            return None
+        whole = _parsed(f"{file}", data)
+    if not isinstance(whole, dict) or "docs" not in whole:
+        return None
+    docs = whole["docs"]
+    if not isinstance(docs, list) or not docs:
+        raise InvalidInputError(f"{file}: 'docs' must be a list of at least one entry; got {docs!r:.80}")
+    return docs
+
+
+def _parsed(where: str, data: bytes) -> Any:
+    try:
+        return json.loads(data.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise InvalidInputError(f"{where}: must be JSON in UTF-8; {error}") from error
+
+
+def stated_in(where: str, entry: Mapping[str, object], name: str) -> list[object]:
+    """The list under a name; empty where there is none."""
+    value = entry.get(name)
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise InvalidInputError(f"{where}: {name!r} must be a list; got {value!r:.80}")
+    return value
+
+
+def _squeezed(text: str) -> str:
+    return " ".join(text.split())
+
+
+def check_title_key(title_key: str, metadata: Collection[Mapping[str, Any]], /) -> None:
+    """Warn if no passage has a title under the key that the caller chose, and name the nearest key that there is.
+
+    The default ``"title"`` may be missing: passages need no title.
+
+    >>> check_title_key("title", [{"source": "a.md"}])
+    """
+    if title_key == "title" or not metadata or any(one.get(title_key) for one in metadata):
+        return
+    hint = nearest_key(title_key, metadata)
+    warn(f"title_key {title_key!r} is in no passage's metadata, so that no passage has a title; {hint}", stacklevel=3)
+
+
+def nearest_key(wanted: str, metadata: Iterable[Mapping[str, Any]], /) -> str:
+    """What to say of a key that no metadata have: the nearest that there is, or the keys there are.
+
+    >>> nearest_key("sectoin", [{"section": 1}])
+    "did you mean 'section'?"
+    """
+    keys = sorted({str(key) for one in metadata for key in one if not str(key).startswith("_")})
+    near = get_close_matches(wanted, keys, 1)
+    return f"did you mean {near[0]!r}?" if near else f"their keys are {', '.join(map(repr, keys[:10])) or 'none'}"
+
+
+def graph_of_documents(
+    documents: Iterable[tuple[str, Mapping[str, Any], str]],
+    /,
+    *,
+    title_key: str = "title",
+    embed: Callable[[list[str]], Sequence[Any]] | None = None,
+    vectors: Any = None,
+    **options: Any,
+) -> EntityGraph:
+    """Build the graph of (id, metadata, text) documents.
+
+    Their title is ``metadata[title_key]``; their `vectors` are given, or made by ``embed(texts)``. Other options as for
+    :func:`build_graph`.
+
+    >>> graph = graph_of_documents([("1", {"title": "Ada"}, "She met Bo.")], embed=lambda texts: [[0.6, 0.8]])
+    >>> graph.entities, graph.embeddings.shape
+    (('ada', 'bo'), (1, 2))
+    """
+    held = list(documents)
+    check_title_key(title_key, [metadata for _, metadata, _ in held])
+    rows = [{"id": name, "title": str(metadata.get(title_key) or ""), "text": text} for name, metadata, text in held]
+    if vectors is None and embed is not None:
+        vectors = embed([row["text"] for row in rows])
+    return build_graph(rows, embeddings=vectors, **options)

@@ -1,0 +1,716 @@
+"""The entity graph: passages, entities, who mentions whom, and what a walk makes of it.
+
+It is built from :class:`Extraction` records, whoever made them. Integer counts are kept and every weight is derived
+from them, so that two graphs with equal counts are equal.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from itertools import chain
+from types import MappingProxyType
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from scipy import sparse
+
+from phasegraph._support.frozen import by_fields
+from phasegraph._support.packed import NameRows, PackedTexts, TextRows, ascend, merged_names
+from phasegraph._support.serialization import check_mapped, mapped_in
+from phasegraph._support.shared import lazy_property
+from phasegraph._support.typing import Float32Array, Int32Array, IntArray
+from phasegraph._support.validation import check_range
+from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph.graph.model.words import normalise_name
+from phasegraph.lexical import LexicalIndex, Tokenizer
+from phasegraph.pagerank import WalkOperator
+from phasegraph.pagerank.push import ranges
+
+Triple: TypeAlias = tuple[str, str, str]
+
+
+def check_kind(name: str, value: object, kind: type) -> None:
+    """Refuse what is no instance of `kind`."""
+    if not isinstance(value, kind):
+        article = "an" if kind.__name__[0] in "AEIOU" else "a"
+        raise InvalidTypeError(f"{name} must be {article} {kind.__name__}; got {type(value).__name__}")
+
+
+@dataclass(frozen=True, slots=True)
+class Extraction:
+    """The names, and what is said of them, in one passage.
+
+    Parameters
+    ----------
+    passage_id : str
+    entities : sequence of str
+        Names, once for every time they are mentioned.
+    triples : sequence of (subject, predicate, object)
+        Facts the passage states; subject and object count as mentioned.
+    titles : sequence of str
+        Names of what the whole passage is about: its title and the title's other forms.
+    lead : str
+        The name the passage starts with ("Ada Lovelace was …"): what it is probably about.
+
+    Examples
+    --------
+    >>> Extraction("p1", ["ada lovelace"], [("ada lovelace", "worked with", "charles babbage")]).entities
+    ('ada lovelace',)
+    """
+
+    passage_id: str
+    entities: Sequence[str] = ()
+    triples: Sequence[Triple] = ()
+    titles: Sequence[str] = ()
+    lead: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.passage_id, str) or not self.passage_id:
+            raise InvalidTypeError(f"passage_id must be a non-empty string; got {self.passage_id!r}")
+        for key in ("entities", "titles"):
+            names = getattr(self, key)
+            if isinstance(names, str) or not isinstance(names, Iterable):
+                raise InvalidTypeError(f"{key} of passage {self.passage_id!r} must be a list; got {names!r}")
+            if not all(isinstance(name, str) for name in names):
+                raise InvalidTypeError(f"{key} of passage {self.passage_id!r} must be strings; got {names!r:.120}")
+            object.__setattr__(self, key, tuple(names))
+        if isinstance(self.triples, str) or not isinstance(self.triples, Iterable):
+            raise InvalidTypeError(f"triples of passage {self.passage_id!r} must be a list; got {self.triples!r:.80}")
+        object.__setattr__(self, "triples", tuple(_triple(self.passage_id, each) for each in self.triples))
+
+
+def _triple(passage_id: str, given: object) -> Triple:
+    if not isinstance(given, list | tuple):
+        raise InvalidTypeError(f"triples of passage {passage_id!r} must be lists of three strings; got {given!r}")
+    if len(given) != 3:
+        raise InvalidInputError(
+            f"triples of passage {passage_id!r} must have three parts; got {len(given)}: {given!r:.120}"
+        )
+    if not all(isinstance(part, str) for part in given):
+        raise InvalidTypeError(f"triples of passage {passage_id!r} must hold strings; got {given!r:.120}")
+    subject, predicate, obj = given
+    return subject, predicate, obj
+
+
+class Extractor(Protocol):
+    """What makes an :class:`Extraction` of a passage: the door for other ways of reading text."""
+
+    def __call__(self, passage_id: str, title: str, text: str, /) -> Extraction:
+        """The record of one passage."""
+        ...
+
+
+Csr: TypeAlias = Any
+HOME_TITLE, HOME_LEAD = 2, 1
+"""Values of the homes matrix: the passage's title is the entity's name; the passage starts with it."""
+FEWEST_COMMON = 10
+"""An entity in no more passages than this is never too common."""
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeWeights:
+    """How counts become weights.
+
+    Parameters
+    ----------
+    home : float, default 30
+        Weight of the edge from an entity to a passage with its name as title, where a single mention has 1.
+    lead : float, default 15
+        The same for a passage that starts with the name.
+    rarity_power : float, default 2
+        A passage leads to an entity it mentions with weight log(1 + N / df) to this power (N passages, df of
+        which mention the entity).
+    count_power : float, default 0.5
+        An entity leads to a passage that mentions it c times with weight c to this power.
+    common_share : float, default 0.05
+        In [0, 1]. Entities in more than this share of the passages (and in more than ten), that no passage is
+        about, have no edges.
+    fact : float, default 0.2
+        Weight of an entity-to-entity edge per triple that joins the two.
+    synonym : float, default 1
+        Weight of a synonym edge of similarity 1; others in proportion.
+    """
+
+    home: float = 30.0
+    lead: float = 15.0
+    rarity_power: float = 2.0
+    count_power: float = 0.5
+    common_share: float = 0.05
+    fact: float = 0.2
+    synonym: float = 1.0
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            most = 1.0 if one.name == "common_share" else np.inf
+            check_range(f"EdgeWeights.{one.name}", getattr(self, one.name), 0, most)
+
+
+def adjacency(mentions: Csr, homes: Csr, facts: Csr, synonyms: Csr, weights: EdgeWeights) -> Csr:
+    """The (P + E, P + E) matrix of edge weights, passages first; row = where an edge starts.
+
+    An entity of a single passage gets no edge from there, which would only lead back; as a seed it still leads to it.
+    """
+    passages = mentions.shape[0]
+    frequency = _column_counts(mentions)
+    kept, rare = kept_entities(frequency, _column_counts(homes), passages, weights)
+    outward = sparse.csr_array((rare[mentions.indices], mentions.indices, mentions.indptr), shape=mentions.shape)
+    counted = count_weights(mentions.data, weights)
+    counted *= kept[mentions.indices]
+    plain = sparse.csr_array((counted, mentions.indices, mentions.indptr), shape=mentions.shape)
+    at_home = sparse.csr_array((home_weights(homes.data, weights), homes.indices, homes.indptr), shape=homes.shape)
+    inward = (plain + at_home).T.tocsr()
+    across = across_weights(facts, synonyms, weights).tocsr()
+    whole = sparse.block_array([[None, outward], [inward, across]], format="csr", dtype=np.float32)
+    whole.eliminate_zeros()
+    whole.sort_indices()
+    return whole
+
+
+def kept_entities(frequency: Any, homes: Any, passages: int, weights: EdgeWeights) -> tuple[Any, Float32Array]:
+    """Which entities have edges, by how many passages mention each and are about it, and the weight of those to it.
+
+    Entities that are too common, and that no passage is about, have none.
+    """
+    kept = (frequency <= max(weights.common_share * passages, FEWEST_COMMON)) | (homes > 0)
+    rare = np.where(kept & (frequency > 1), rarity_weights(frequency, passages, weights), 0.0)
+    return kept, rare.astype(np.float32)
+
+
+def _column_counts(matrix: Csr) -> Int32Array:
+    return np.bincount(matrix.indices, minlength=matrix.shape[1]).astype(np.int32)
+
+
+def rarity_weights(frequency: Any, passages: int, weights: EdgeWeights) -> Any:
+    """Weights of edges from passages to entities of these frequencies, one for one."""
+    return np.log1p(passages / np.maximum(frequency, 1)) ** weights.rarity_power
+
+
+def count_weights(counts: Any, weights: EdgeWeights) -> Float32Array:
+    """What so many mentions add to the weights of edges from entities to passages."""
+    counted: Float32Array = counts.astype(np.float32) ** np.float32(weights.count_power)
+    return counted
+
+
+def home_weights(homes: Any, weights: EdgeWeights) -> Float32Array:
+    """What being about the entity adds to them; values as in the homes matrix, 0 where it is not."""
+    by_kind: Float32Array = np.array([0.0, weights.lead, weights.home], dtype=np.float32)[homes]
+    return by_kind
+
+
+def across_weights(facts: Any, synonyms: Any, weights: EdgeWeights) -> Any:
+    """Weights of edges between entities, from counts of facts and float32 similarities: two matrices or two arrays."""
+    return facts.astype(np.float32) * np.float32(weights.fact) + synonyms * np.float32(weights.synonym)
+
+
+@dataclass(frozen=True, eq=False)
+class EntityGraph:
+    """Passages, entities, and the counts that join them.
+
+    Made by :func:`phasegraph.graph.build_graph`; matrices are CSR with int32 indices and are read-only. A node is a
+    passage (0 to P - 1) or an entity (P to P + E - 1).
+
+    Parameters
+    ----------
+    passages : tuple of str
+        The P passage ids, unique; of a graph that is mapped from a folder a sequence equal to it.
+    entities : tuple of str
+        The E normalised names, unique and in ascending order; likewise.
+    mentions : (P, E) csr array of int32
+        How often a passage mentions an entity; 1 also where it only is about it.
+    homes : (P, E) csr array of int8
+        2 where the entity is a name of the passage's title, 1 where the passage starts with it.
+    facts : (E, E) csr array of int32, optional
+        How many triples join two entities; symmetric, no diagonal.
+    synonyms : (E, E) csr array of float32, optional
+        Similarity in (0, 1] of names for the same thing; symmetric, no diagonal.
+    weights : EdgeWeights
+    embeddings : (P, d) array of float32, optional
+        L2-normalised, row i = passage i.
+    lexical : LexicalIndex, optional
+        The words of the passages, so that those of a query count in the walk.
+
+    Examples
+    --------
+    >>> from phasegraph.graph import build_graph
+    >>> graph = build_graph(
+    ...     [{"id": "a", "title": "Ada", "text": "Ada met Bo."}, {"id": "b", "title": "Bo", "text": "Bo sang."}]
+    ... )
+    >>> graph.entities, graph.mentions.toarray().tolist()
+    (('ada', 'bo'), [[1, 1], [0, 1]])
+    """
+
+    passages: Sequence[str]
+    entities: Sequence[str]
+    mentions: Csr
+    homes: Csr
+    facts: Csr = None
+    synonyms: Csr = None
+    weights: EdgeWeights = field(default_factory=EdgeWeights)
+    embeddings: Float32Array | None = None
+    lexical: LexicalIndex | None = None
+
+    __reduce__ = by_fields
+
+    def __repr__(self) -> str:
+        return f"<EntityGraph of {len(self.passages):,} passages and {len(self.entities):,} entities>"
+
+    mapped: tuple[Any, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        shape, square = (len(self.passages), len(self.entities)), (len(self.entities), len(self.entities))
+        if not self.passages:
+            raise InvalidInputError("passages must hold at least one; got none")
+        if not self._unique():
+            raise InvalidInputError("passages must be unique; an id repeats")
+        if not ascend(self.entities):
+            raise InvalidInputError("entities must be unique and ascend")
+        for name, (dtype, most) in _TYPES.items():
+            size = shape if name in ("mentions", "homes") else square
+            object.__setattr__(self, name, _checked(name, getattr(self, name), dtype, size, most))
+        if self.embeddings is not None:
+            vectors = checked_embeddings("embeddings", self.embeddings, len(self.passages))
+            object.__setattr__(self, "embeddings", vectors)
+        if self.lexical is not None:
+            check_kind("lexical", self.lexical, LexicalIndex)
+            if len(self.lexical.lengths) != len(self.passages):
+                raise InvalidInputError(
+                    f"lexical must hold {len(self.passages)} passages; got {len(self.lexical.lengths)}"
+                )
+        matrices = (getattr(self, name) for name in _TYPES)
+        arrays = [part for one in matrices for part in (one.data, one.indices, one.indptr)]
+        arrays += [] if self.lexical is None else self.lexical.files
+        object.__setattr__(self, "mapped", mapped_in([*arrays, self.embeddings]))
+
+    def _unique(self) -> bool:
+        if not isinstance(self.passages, PackedTexts):
+            return len(self.passage_rows) == len(self.passages)
+        rows = np.asarray(self.passages.order)
+        whole = np.array_equal(np.sort(rows), np.arange(len(self.passages)))
+        return whole and ascend(map(self.passages.__getitem__, rows.tolist()))
+
+    def check_files(self) -> None:
+        """Raise IntegrityError where a file that the graph is mapped from was cut off: a look would end the process."""
+        check_mapped(self.mapped)
+
+    @lazy_property
+    def size(self) -> int:
+        """How many nodes there are."""
+        return len(self.passages) + len(self.entities)
+
+    @lazy_property
+    def count(self) -> int:
+        """How many passages there are."""
+        return len(self.passages)
+
+    def rows_at(self, places: IntArray) -> IntArray:
+        """Rows of the passages at these places among those there are."""
+        return places
+
+    def places_of(self, rows: IntArray) -> IntArray:
+        """Places of these passages among those there are."""
+        return rows
+
+    def titles_at(self, rows: IntArray) -> IntArray:
+        """(n, 2) least and greatest column of the names in the passages' titles; -1 for a passage without."""
+        owner, columns, kinds = entries_of(self.homes, rows)
+        named = kinds == HOME_TITLE
+        return least_and_greatest(owner[named], columns[named], len(rows))
+
+    @property
+    def view(self) -> EntityGraph:
+        """What a search by lists walks: this graph; of an index with a log, both without merging them."""
+        return self
+
+    @lazy_property
+    def adjacency(self) -> Csr:
+        """(P + E, P + E) csr array of float32: the weight of the edge from row to column."""
+        return read_only_matrix(adjacency(self.mentions, self.homes, self.facts, self.synonyms, self.weights))
+
+    @lazy_property
+    def operator(self) -> WalkOperator:
+        """The adjacency, prepared for walks."""
+        return WalkOperator.from_adjacency(self.adjacency)
+
+    @lazy_property
+    def frequency(self) -> Int32Array:
+        """(E,) array of int32: how many passages mention each entity."""
+        counts = _column_counts(self.mentions)
+        counts.flags.writeable = False
+        return counts
+
+    @lazy_property
+    def anchored(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """(E,) array of bool: whether some passage is about the entity."""
+        has_home = _column_counts(self.homes) > 0
+        has_home.flags.writeable = False
+        return has_home
+
+    @lazy_property
+    def passage_rows(self) -> Mapping[str, int]:
+        """Row of each passage id."""
+        if isinstance(self.passages, PackedTexts):
+            return TextRows(self.passages)
+        return _rows_of(self.passages)
+
+    @lazy_property
+    def entity_rows(self) -> Mapping[str, int]:
+        """Row of each entity name."""
+        return NameRows(self.entities)
+
+
+def entries_of(matrix: Csr, rows: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+    """Of the entries of these rows: the place of the row among them, the column, the value."""
+    counts = (matrix.indptr[rows + 1] - matrix.indptr[rows]).astype(np.int64)
+    at = ranges(matrix.indptr[rows].astype(np.int64), counts)
+    return np.repeat(np.arange(len(rows)), counts), matrix.indices[at].astype(np.int64), matrix.data[at]
+
+
+def least_and_greatest(owners: IntArray, values: IntArray, count: int) -> IntArray:
+    """(count, 2) the least and the greatest of each owner's values, which are not negative; -1 for an owner without.
+
+    >>> least_and_greatest(np.array([0, 0, 2]), np.array([7, 5, 3]), 3).tolist()
+    [[5, 7], [-1, -1], [3, 3]]
+    """
+    found = np.full((count, 2), -1, dtype=np.int64)
+    found[owners, 0] = np.iinfo(np.int64).max
+    np.minimum.at(found[:, 0], owners, values)
+    np.maximum.at(found[:, 1], owners, values)
+    return found
+
+
+def _rows_of(names: Iterable[str]) -> Mapping[str, int]:
+    return MappingProxyType({name: row for row, name in enumerate(names)})
+
+
+def stored_graph(made: Mapping[str, Any], arrays: Iterable[Any]) -> EntityGraph:
+    """The graph of these fields, kept in these arrays, all of which were checked before: none is read."""
+    graph = object.__new__(EntityGraph)
+    for name, value in made.items():
+        object.__setattr__(graph, name, value)
+    object.__setattr__(graph, "mapped", mapped_in(arrays))
+    return graph
+
+
+_TYPES: dict[str, tuple[Any, float]] = {
+    "mentions": (np.int32, np.inf), "homes": (np.int8, HOME_TITLE), "facts": (np.int32, np.inf),
+    "synonyms": (np.float32, 1.001),
+}  # fmt: skip
+"""Type and greatest value of each matrix; a cosine may come out a little above 1."""
+
+
+def _checked(name: str, given: Csr, dtype: Any, shape: tuple[int, int], most: float) -> Csr:
+    if given is None:
+        return read_only_matrix(sparse.coo_array(shape, dtype=dtype).tocsr())
+    matrix: Any = given
+    if not sparse.issparse(given):
+        raise InvalidTypeError(f"{name} must be a scipy sparse matrix; got {type(given).__name__}")
+    if matrix.shape != shape:
+        raise InvalidInputError(f"{name} must have shape {shape}; got {matrix.shape}")
+    check_values(name, matrix.data, most)
+    return read_only_matrix(matrix.tocsr().astype(dtype, copy=False))
+
+
+def check_values(name: str, values: Any, most: float = np.inf) -> None:
+    """Refuse values of a matrix that are not finite, or not from 0 to `most`."""
+    if len(values) and not (float(values.min()) >= 0 and float(values.max()) <= min(most, 3e38)):
+        raise InvalidInputError(f"{name} must hold finite values from 0 to {most:g}; one does not")
+
+
+def read_only_matrix(matrix: Csr) -> Csr:
+    """A CSR matrix of the same arrays with int32 indices, none of which can be written to."""
+    out = sparse.csr_array((matrix.data, matrix.indices, matrix.indptr), shape=matrix.shape)
+    out.data = _read_only(matrix.data)
+    out.indices = _read_only(matrix.indices.astype(np.int32, copy=False))
+    out.indptr = _read_only(matrix.indptr.astype(np.int32 if matrix.nnz < 2**31 else np.int64, copy=False))
+    return out
+
+
+def _read_only(array: Any) -> Any:
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def checked_embeddings(name: str, given: Any, rows: int) -> Float32Array:
+    """Embeddings as read-only (rows, d) float32 of length 1 (zeros stay zero); `name` is what an error calls them."""
+    try:
+        vectors = np.asarray(given, dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise InvalidTypeError(f"{name} must be numbers in rows of one length; got {given!r:.80}") from error
+    if vectors.ndim != 2 or len(vectors) != rows or not vectors.shape[1]:
+        raise InvalidInputError(f"{name} must have {rows} rows, and columns; got shape {vectors.shape}")
+    lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
+    bad = np.flatnonzero(~np.isfinite(lengths))
+    if len(bad):
+        raise InvalidInputError(f"{name} must be finite; row {int(bad[0])} holds NaN or infinity")
+    loose = (lengths > 0) & (np.abs(lengths - 1) > 1e-6)
+    if loose.any():
+        divisors = np.where(loose, lengths, 1).astype(np.float32)
+        vectors = np.divide(vectors, divisors[:, None], dtype=np.float32)
+    frozen: Float32Array = _read_only(np.ascontiguousarray(vectors))
+    return frozen
+
+
+Synonyms: TypeAlias = Mapping[tuple[str, str], float] | Callable[[Sequence[str]], Csr]
+
+
+def graph_from_extractions(
+    passage_ids: Sequence[str],
+    extractions: Iterable[Extraction],
+    *,
+    embeddings: Any = None,
+    synonyms: Synonyms | None = None,
+    weights: EdgeWeights | None = None,
+    texts: Sequence[str] | None = None,
+    tokenizer: Tokenizer = "english",
+) -> EntityGraph:
+    """Build the graph from records alone.
+
+    Parameters
+    ----------
+    passage_ids : sequence of str
+        The P ids, unique; their order is that of the rows.
+    extractions : iterable of Extraction
+        Any number per passage, in any order: mentions and triples add up. A name that stands in triples alone, or
+        in titles, counts as mentioned once.
+    embeddings : (P, d) array_like of float, optional
+    synonyms : mapping of (name, name) to float, or callable, optional
+        Similarities in (0, 1]; of a pair given twice the greater counts, and names that are no entity are left out.
+        A callable (``NameSynonyms``, say) is given the E entities and returns the (E, E) matrix of similarities.
+    weights : EdgeWeights, optional
+    texts : sequence of str, optional
+        The P texts, so that the query's words count in the walk.
+    tokenizer : str or callable, default "english"
+        Splits them, as for :class:`~phasegraph.lexical.LexicalIndex`.
+
+    Returns
+    -------
+    EntityGraph
+
+    Raises
+    ------
+    InvalidInputError
+        If an id repeats, a record belongs to no passage, or a similarity is out of range (naming the pair).
+
+    Examples
+    --------
+    >>> graph_from_extractions(["1"], [Extraction("1", ["ada"], titles=["ada"])]).homes.data.tolist()
+    [2]
+    """
+    ids = tuple(passage_ids)
+    rows = {name: row for row, name in enumerate(ids)}
+    if len(rows) != len(ids):
+        twice = next(name for row, name in enumerate(ids) if rows[name] != row)
+        raise InvalidInputError(f"passage ids must be unique; {twice!r} is given more than once")
+    mentioned, at_home, facts = count_records(ids, grouped(extractions, rows))
+    entities = tuple(sorted(set(chain.from_iterable(mentioned))))
+    place = {name: row for row, name in enumerate(entities)}
+    shape, square = (len(ids), len(entities)), (len(entities), len(entities))
+    return EntityGraph(
+        ids,
+        entities,
+        count_rows(mentioned, place, shape, np.int32),
+        count_rows(at_home, place, shape, np.int8),
+        symmetric(facts, place, square, np.int32),
+        _synonym_edges(synonyms, entities, place),
+        weights if weights is not None else EdgeWeights(),
+        embeddings,
+        None if texts is None else LexicalIndex.of(texts, tokenizer),
+    )
+
+
+def grouped(extractions: Iterable[Extraction], known: Mapping[str, object]) -> dict[str, list[Extraction]]:
+    """Records by the passage they belong to; `known` holds the ids there are."""
+    found: dict[str, list[Extraction]] = {}
+    for record in extractions:
+        if record.passage_id not in known:
+            raise InvalidInputError(
+                f"{record.passage_id!r} is not in the corpus: an extraction names it as its passage"
+            )
+        found.setdefault(record.passage_id, []).append(record)
+    return found
+
+
+def _synonym_edges(synonyms: Synonyms | None, entities: tuple[str, ...], place: Mapping[str, int]) -> Csr | None:
+    if synonyms is None or callable(synonyms):
+        return None if synonyms is None else synonyms(entities)
+    if not isinstance(synonyms, Mapping):
+        raise InvalidTypeError(f"synonyms must be a mapping of pairs to numbers or a callable; got {synonyms!r:.80}")
+    checked: dict[tuple[str, str], float] = {}
+    for pair, value in synonyms.items():
+        if not isinstance(pair, tuple) or len(pair) != 2 or not all(isinstance(name, str) for name in pair):
+            raise InvalidTypeError(f"synonyms must have pairs of names as keys; got {pair!r:.80}")
+        checked[pair] = check_range(f"the similarity of {pair!r:.120}", value, 0, 1, ends="(]")
+    return symmetric(checked, place, (len(entities), len(entities)), np.float32)
+
+
+Records = Mapping[str, Sequence[Extraction]]
+
+
+def count_records(
+    ids: Sequence[str], records: Records
+) -> tuple[list[Mapping[str, int]], list[Mapping[str, int]], Counter[tuple[str, str]]]:
+    """Mentions and homes of each passage, and facts; nothing for a passage without records."""
+    none: dict[str, int] = {}
+    mentioned: list[Mapping[str, int]] = [none] * len(ids)
+    at_home: list[Mapping[str, int]] = [none] * len(ids)
+    facts: Counter[tuple[str, str]] = Counter()
+    for row, name in enumerate(ids):
+        if name not in records:
+            continue
+        counts: Counter[str] = Counter()
+        homes: dict[str, int] = {}
+        for record in records[name]:
+            counts.update(record.entities)
+            for subject, _, obj in record.triples:
+                ends = normalise_name(subject), normalise_name(obj)
+                for end in filter(None, ends):
+                    counts.setdefault(end, 0)
+                if all(ends) and ends[0] != ends[1]:
+                    facts[ends if ends[0] < ends[1] else ends[::-1]] += 1
+            if record.lead:
+                homes.setdefault(record.lead, HOME_LEAD)
+            homes.update(dict.fromkeys(record.titles, HOME_TITLE))
+        # What the passage only states a fact of, or only is about, it mentions once.
+        for end in (*homes, *(end for end, count in counts.items() if count == 0)):
+            counts[end] = max(counts[end], 1)
+        mentioned[row], at_home[row] = counts, homes
+    return mentioned, at_home, facts
+
+
+def count_rows(rows: Sequence[Mapping[str, int]], place: Mapping[str, int], shape: tuple[int, int], dtype: Any) -> Csr:
+    """One row per mapping of names to counts, columns ascending."""
+    indptr = np.zeros(len(rows) + 1, dtype=np.int64)
+    np.cumsum([len(row) for row in rows], out=indptr[1:])
+    total = int(indptr[-1])
+    columns = np.fromiter((place[name] for row in rows for name in row), dtype=np.int32, count=total)
+    values = np.fromiter((count for row in rows for count in row.values()), dtype=dtype, count=total)
+    matrix = sparse.csr_array((values, columns, indptr), shape=shape)
+    matrix.sort_indices()
+    return matrix
+
+
+def symmetric(
+    pairs: Mapping[tuple[str, str], Any], place: Mapping[str, int], shape: tuple[int, int], dtype: Any
+) -> Csr:
+    """Both directions of every pair of two different entities."""
+    best: dict[tuple[int, int], Any] = {}
+    for (one, other), value in pairs.items():
+        if one != other and one in place and other in place:
+            key = (min(place[one], place[other]), max(place[one], place[other]))
+            best[key] = max(best.get(key, value), value)
+    first = np.fromiter((key[0] for key in best), dtype=np.int32, count=len(best))
+    second = np.fromiter((key[1] for key in best), dtype=np.int32, count=len(best))
+    values = np.fromiter(best.values(), dtype=dtype, count=len(best))
+    rows, columns = np.concatenate([first, second]), np.concatenate([second, first])
+    matrix = sparse.csr_array((np.concatenate([values, values]), (rows, columns)), shape=shape)
+    matrix.sort_indices()
+    return matrix
+
+
+def replace_passages(
+    graph: EntityGraph,
+    passages: Sequence[str],
+    *,
+    before: Records,
+    after: Records,
+    embeddings: Any = None,
+    texts: Mapping[str, str] | None = None,
+) -> EntityGraph:
+    """The graph of other `passages`, most of which are those of `graph`, to the bit as if built from all records.
+
+    `before` holds the records that the passages which leave or change had in `graph`, `after` those of the passages
+    that come or change; `embeddings` has one row per new passage; `texts` are those of the passages that come or
+    change, needed where the graph has words. Python works on these records, array operations copy the rest. A graph
+    with synonyms is refused: their similarities belong to names that may come and go (``GraphIndex`` updates both, for
+    embedded names).
+    """
+    if graph.synonyms.nnz:
+        raise InvalidInputError(
+            "a graph with synonym edges cannot be updated: update it without them and add them again"
+        )
+    ids = tuple(passages)
+    if len(set(ids)) != len(ids):
+        raise InvalidInputError("passage ids must be unique; one is given more than once")
+    old_rows = graph.passage_rows if isinstance(graph.passages, tuple) else _rows_of(graph.passages)
+    lacking = next((name for name in ids if name not in after and name not in old_rows), None)
+    if lacking is not None:
+        raise InvalidInputError(f"passage {lacking!r} is new and has no record")
+    kept = np.array([-1 if name in after else old_rows[name] for name in ids], dtype=np.int64)
+    mentioned, at_home, gained = count_records(ids, after)
+    entities, moved = _entities(graph, kept, mentioned)
+    place = NameRows(entities)
+    shape = (len(ids), len(entities))
+    _, _, lost = count_records(tuple(before), before)
+    return EntityGraph(
+        ids,
+        entities,
+        _merged(graph.mentions, kept, moved, count_rows(mentioned, place, shape, np.int32)),
+        _merged(graph.homes, kept, moved, count_rows(at_home, place, shape, np.int8)),
+        _facts(graph, entities, moved, gained, lost),
+        None,
+        graph.weights,
+        embeddings,
+        None if graph.lexical is None else _words_of(graph.lexical, ids, old_rows, texts or {}),
+    )
+
+
+def _words_of(
+    lexical: LexicalIndex, ids: Sequence[str], rows: Mapping[str, int], texts: Mapping[str, str]
+) -> LexicalIndex:
+    """The words of these passages: counted anew for `texts`, taken over for the others."""
+    lacking = next((name for name in ids if name not in texts and name not in rows), None)
+    if lacking is not None:
+        raise InvalidInputError(f"passage {lacking!r} is new and the graph counts words: texts must have its text")
+    kept = np.array([-1 if name in texts else rows[name] for name in ids], dtype=np.int64)
+    return lexical.replaced(kept, {row: texts[name] for row, name in enumerate(ids) if name in texts})
+
+
+def _entities(
+    graph: EntityGraph, kept: np.ndarray[Any, Any], mentioned: Iterable[Mapping[str, int]]
+) -> tuple[Sequence[str], Int32Array]:
+    """Names of the new graph, ascending, and the new row of each old one (-1 where it is gone)."""
+    held = np.zeros(len(graph.entities), dtype=np.bool_)
+    held[graph.mentions[kept[kept >= 0]].indices] = True
+    entities, moved = merged_names(graph.entities, held, {name for counts in mentioned for name in counts})
+    return entities, moved.astype(np.int32)
+
+
+def _merged(old: Csr, kept: np.ndarray[Any, Any], moved: Int32Array, changed: Csr) -> Csr:
+    """Rows of `old` where `kept` names one, with their columns moved; rows of `changed` elsewhere."""
+    stay = kept >= 0
+    taken = old[kept[stay]]
+    lengths = np.diff(changed.indptr).astype(np.int64)
+    lengths[stay] = np.diff(taken.indptr)
+    indptr = np.concatenate([[0], np.cumsum(lengths)])
+    from_old = np.repeat(stay, lengths)
+    indices = np.empty(int(indptr[-1]), dtype=np.int32)
+    data = np.empty(int(indptr[-1]), dtype=old.dtype)
+    indices[from_old], data[from_old] = moved[taken.indices], taken.data
+    indices[~from_old], data[~from_old] = changed.indices, changed.data
+    matrix = sparse.csr_array((data, indices, indptr), shape=changed.shape)
+    matrix.sort_indices()
+    return matrix
+
+
+def _facts(
+    graph: EntityGraph,
+    entities: Sequence[str],
+    moved: Int32Array,
+    gained: Counter[tuple[str, str]],
+    lost: Counter[tuple[str, str]],
+) -> Csr:
+    """Fact counts in the new columns, with what the changed records gain and lose."""
+    place = NameRows(entities)
+    square = (len(entities), len(entities))
+    old = graph.facts.tocoo()
+    rows, columns, counts = moved[old.row], moved[old.col], old.data
+    there = (rows >= 0) & (columns >= 0)
+    base = sparse.csr_array((counts[there], (rows[there], columns[there])), shape=square, dtype=np.int32)
+    change = symmetric(gained, place, square, np.int32) - symmetric(lost, place, square, np.int32)
+    total = (base + change).tocsr().astype(np.int32)
+    total.eliminate_zeros()
+    total.sort_indices()
+    return total

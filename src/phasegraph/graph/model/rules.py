@@ -1,0 +1,116 @@
+"""Names found by rules: no model, no download."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from phasegraph._support.validation import check_names
+from phasegraph.graph.model.entity_graph import Extraction
+from phasegraph.graph.model.words import (
+    CONNECTIVES,
+    STOP_WORDS,
+    Gazetteer,
+    Matcher,
+    Words,
+    names_among,
+    normalise_name,
+    split_words,
+)
+
+_VERB = re.compile(r"\b(?:is|was|are|were|refers|may refer|born)\b|\(")
+_ARTICLES = frozenset({"the", "a", "an"})
+_LEAD_CHARACTERS, _LEAD_WORDS = 160, 8
+
+
+def title_names(title: str) -> tuple[str, ...]:
+    """The normalised names a title stands for.
+
+    The title, without the disambiguation in brackets, what stands before its first comma, and each without a leading
+    "the". Empty for a blank title.
+
+    >>> title_names("The Fall (band)")
+    ('the fall band', 'the fall', 'fall band', 'fall')
+    >>> title_names("Columbia, South Carolina")
+    ('columbia south carolina', 'columbia')
+    """
+    bare = _without_bracket(title).strip() or title
+    forms = [*map(normalise_name, dict.fromkeys((title, bare, bare.partition(",")[0])))]
+    forms += [form[4:] for form in forms if form.startswith("the ")]
+    return tuple(dict.fromkeys(form for form in forms if form))
+
+
+def _without_bracket(title: str) -> str:
+    """The title without the bracket that it ends in."""
+    bare = title.rstrip()
+    opened = bare.rfind("(")
+    closed = bare.find(")", opened)
+    return bare[:opened] if opened >= 0 and 0 <= closed == len(bare) - 1 else title
+
+
+def lead_name(title: str, text: str) -> str:
+    """The normalised name a passage starts with, where it goes on to say what that is; otherwise "".
+
+    Where there is a title with a letter or digit, the name must share a word with it.
+
+    >>> lead_name("Keala Settle", "Keala Joan Settle (born 1975) is an American actress.")
+    'keala joan settle'
+    """
+    return _lead(title_names(title), text)
+
+
+def _lead(named: Sequence[str], text: str) -> str:
+    verb = _VERB.search(text, 0, _LEAD_CHARACTERS)
+    if verb is None:
+        return ""
+    words = split_words(text[: verb.start()])
+    first = 1 if words.texts[:1] and words.texts[0] in _ARTICLES else 0
+    texts = words.texts[first:]
+    if not texts or len(texts) > _LEAD_WORDS or texts[0] in STOP_WORDS or not words.capital[first]:
+        return ""
+    rest = range(first + 1, len(words.texts))
+    if not all(words.joined[n] and (words.capital[n] or words.texts[n] in CONNECTIVES) for n in rest):
+        return ""
+    if named and not set(named[0].split()) & set(texts):
+        return ""
+    return " ".join(texts)
+
+
+class RuleExtractor:
+    """Finds names by a gazetteer and by capital letters.
+
+    A gazetteer's names are found by longest match. What is left of the text gives its runs of capitalised
+    words, joined by words such as "of". Numbers and dates are no names, nor are words such as "However" that
+    only start a sentence. What is found in a passage depends on the passage and on the gazetteer alone.
+
+    Parameters
+    ----------
+    names : iterable of str
+        The user's own gazetteer.
+    titles : iterable of str
+        Titles of the corpus; their names (`title_names`) are in the gazetteer, too.
+    matcher : {"auto", "automaton", "python"}
+        See :class:`Gazetteer`.
+
+    Examples
+    --------
+    >>> extract = RuleExtractor(titles=["Ada Lovelace", "Analytical Engine"])
+    >>> extract("p1", "", "Ada Lovelace wrote about the Analytical Engine of Charles Babbage.").entities
+    ('ada lovelace', 'analytical engine', 'charles babbage')
+    """
+
+    def __init__(self, names: Iterable[str] = (), *, titles: Iterable[str] = (), matcher: Matcher = "auto") -> None:
+        forms = {normalise_name(name) for name in check_names("names", names)}
+        for title in titles:
+            forms.update(title_names(title))
+        self.gazetteer = Gazetteer(forms, matcher=matcher, normalised=True)
+
+    def __call__(self, passage_id: str, title: str, text: str, /) -> Extraction:
+        """The names of one passage."""
+        return extracted(passage_id, title, text, split_words(text), self.gazetteer)
+
+
+def extracted(passage_id: str, title: str, text: str, words: Words, gazetteer: Gazetteer) -> Extraction:
+    """The names of a passage whose text was split into `words`."""
+    titles = title_names(title)
+    return Extraction(passage_id, names_among(words, gazetteer), titles=titles, lead=_lead(titles, text))

@@ -1,0 +1,299 @@
+"""A graph in a directory of arrays under one checksummed manifest, memory-mapped when it is loaded."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from phasegraph._support.packed import PackedTexts, ascend, ascending_order
+from phasegraph._support.serialization import MISFITS, Bundle, Verify, open_bundle, write_bundle
+from phasegraph.errors import IntegrityError, InvalidInputError
+from phasegraph.graph.model.entity_graph import EdgeWeights, EntityGraph, check_kind, stored_graph
+from phasegraph.lexical import TOKENIZERS, WITHOUT_PARTS, LexicalIndex, Tokenizer, tokenizer_of
+from phasegraph.pagerank import WalkOperator
+
+KIND, VERSION = "entity-graph", 1
+_MATRICES: dict[str, type[np.generic]] = {
+    "mentions": np.int32, "homes": np.int8, "facts": np.int32, "synonyms": np.float32
+}  # fmt: skip
+_PARTS = ("data", "indices", "indptr")
+PARTS = "identifiers_split"
+"""Stands beside the tokenizer's name where words were counted with the parts of identifiers."""
+_LEXICAL = ("starts", "rows", "counts", "lengths")
+_WALK = {
+    "data": "weights", "indices": "indices", "indptr": "indptr", "inverse_out": "inverse_out",
+    "out_degrees": "out_degrees", "costs": "costs",
+}  # fmt: skip
+PACKED_BYTES = 1024**2
+"""Texts of more bytes than this stay packed when they are loaded; fewer become a tuple, which is as quick."""
+
+
+def save_graph(graph: EntityGraph, directory: str | os.PathLike[str]) -> None:
+    """Save a graph to a directory, in one step.
+
+    Parameters
+    ----------
+    graph : EntityGraph
+    directory : path
+        Made if missing; a graph already there is replaced when the new one is complete.
+    """
+    body, arrays = graph_parts(graph)
+    write_bundle(directory, KIND, VERSION, body, arrays, readers=("graph",))
+
+
+def graph_parts(graph: EntityGraph) -> tuple[dict[str, object], dict[str, NDArray[Any]]]:
+    """A graph as a JSON-ready body and plain arrays."""
+    check_kind("graph", graph, EntityGraph)
+    graph.check_files()
+    arrays: dict[str, NDArray[Any]] = {}
+    for name in _MATRICES:
+        arrays |= packed_matrix(name, getattr(graph, name))
+    arrays |= packed("passages", graph.passages) | packed("entities", graph.entities)
+    arrays |= {f"walk_{part}": getattr(graph.operator, name) for part, name in _WALK.items()}
+    arrays |= {"frequency": graph.frequency, "anchored": graph.anchored.view(np.int8)}
+    arrays["passages_order"] = ascending_order(graph.passages)
+    if graph.embeddings is not None:
+        arrays["embeddings"] = graph.embeddings
+    body: dict[str, object] = {
+        "passages": len(graph.passages), "entities": len(graph.entities), "weights": asdict(graph.weights)
+    }  # fmt: skip
+    if graph.lexical is not None:
+        if not isinstance(graph.lexical.tokenizer, str):
+            raise InvalidInputError(
+                f"a graph is saved with a tokenizer that has a name ({', '.join(TOKENIZERS)}, snowball:LANGUAGE), not "
+                "a function: save it with dataclasses.replace(graph, lexical=None), and count the words again after "
+                "loading"
+            )
+        arrays |= packed_words("vocabulary", "lexical", graph.lexical)
+        body |= {"tokenizer": graph.lexical.tokenizer, PARTS: True}
+    return body, arrays
+
+
+def load_graph(directory: str | os.PathLike[str], *, mmap: bool = True, verify: Verify = True) -> EntityGraph:
+    """Load a graph that :func:`save_graph` wrote.
+
+    Parameters
+    ----------
+    directory : path
+    mmap : bool, default True
+        Map the arrays read-only in place of reading them into memory.
+    verify : bool or "again", default True
+        Check every array's checksum, and that the arrays fit together, once for each state of the files: what passed is
+        noted in the user's cache directory, and files whose inode, size and times are those noted are not read again.
+        Saving notes it of what it writes, so that a graph is read as a whole only where it was copied from elsewhere.
+        "again" checks whatever is noted, and so finds what a disk has lost silently; False compares no checksums.
+
+    Returns
+    -------
+    EntityGraph
+        Bit-equal to the one that was saved.
+
+    Raises
+    ------
+    IntegrityError
+        If a file is missing, truncated, damaged, foreign or newer; the message names it.
+    """
+    bundle = open_bundle(directory, KIND, VERSION, mmap=mmap, verify=verify, reader="graph")
+    graph = graph_from_parts(bundle.body, bundle.plain, bundle.directory.name, sound=bundle.sound)
+    if taken_as_is(bundle, graph):
+        bundle.passed("graph")
+    return graph
+
+
+def graph_from_parts(
+    body: Mapping[str, object], arrays: Mapping[str, NDArray[Any]], name: str, *, sound: bool = False
+) -> EntityGraph:
+    """The graph of :func:`graph_parts`; IntegrityError naming the directory where the parts do not fit.
+
+    Parts that are `sound` have been checked before.
+    """
+    try:
+        passages, entities = unpacked_or_not("passages", arrays, sound), unpacked_or_not("entities", arrays, sound)
+        if [len(passages), len(entities)] != [body["passages"], body["entities"]]:
+            raise InvalidInputError(f"{len(passages)} passages and {len(entities)} entities do not match the manifest")
+        shapes = {"mentions": (len(passages), len(entities)), "homes": (len(passages), len(entities))}
+        square = (len(entities), len(entities))
+        matrices = {
+            one: unpacked_matrix(one, arrays, shapes.get(one, square), dtype, sound=sound)
+            for one, dtype in _MATRICES.items()
+        }
+        weights = body["weights"]
+        if not isinstance(weights, Mapping):
+            raise InvalidInputError("weights must be a mapping")
+        embeddings: Any = arrays.get("embeddings")
+        made = {
+            "passages": passages, "entities": entities, **matrices, "weights": EdgeWeights(**weights),
+            "embeddings": embeddings, "lexical": _words_of(body, arrays, sound),
+        }  # fmt: skip
+        if not sound:
+            made |= {one: getattr(EntityGraph(**made), one) for one in (*_MATRICES, "embeddings")}  # checked
+        graph = stored_graph(made, arrays.values())
+        _take_over(graph, arrays, sound)
+        return graph
+    except MISFITS as error:
+        raise IntegrityError(f"{name}: the parts of the saved graph do not fit: {error}") from error
+
+
+def taken_as_is(bundle: Bundle, graph: EntityGraph) -> bool:
+    """Whether the graph holds the bundle's arrays and no mended copies of them, so that they need no second look."""
+    pairs = [(graph.embeddings, bundle.arrays.get("embeddings"))]
+    pairs += [(getattr(graph, one).indices, bundle.arrays[f"{one}_indices"]) for one in _MATRICES]
+    whole = {f"walk_{part}" for part in _WALK} | {"frequency", "anchored", "passages_order"} <= bundle.arrays.keys()
+    return whole and all(one is None or not one.size or np.may_share_memory(one, other) for one, other in pairs)
+
+
+def _take_over(graph: EntityGraph, arrays: Mapping[str, NDArray[Any]], sound: bool) -> None:
+    """Let the graph have what follows from it and was saved with it; nothing of a bundle of an older version."""
+    if "walk_indptr" in arrays:
+        weights, indices, indptr, inverse, degrees, costs = (arrays[f"walk_{part}"] for part in _WALK)
+        if not sound:
+            walk = unpacked_matrix("walk", arrays, (graph.size, graph.size), np.float32)
+            types = [arrays[f"walk_{part}"].dtype for part in _WALK]
+            if types != [np.float32, np.int32, np.int64, np.float64, np.int32, np.int32] or not (weights > 0).all():
+                raise InvalidInputError("the arrays of the walk must be those of a prepared graph")
+            again = WalkOperator.from_adjacency(walk)
+            same = np.array_equal(degrees, again.out_degrees) and np.array_equal(costs, again.costs)
+            if not same or inverse.shape != (graph.size,) or not np.allclose(inverse, again.inverse_out, 1e-9, 0.0):
+                raise InvalidInputError("the arrays of the walk do not follow from its edges")
+        operator = WalkOperator(indptr, indices, weights, inverse)
+        vars(operator).update(out_degrees=degrees, costs=costs)
+        vars(graph)["operator"] = operator
+    for name, dtype in (("frequency", np.int32), ("anchored", np.bool_)):
+        if name in arrays:
+            found = arrays[name]
+            same = found.dtype.kind in "ib" and found.itemsize == dtype().itemsize
+            if not sound and not (same and np.array_equal(found, getattr(graph, name))):
+                raise InvalidInputError(f"{name} does not follow from the mentions and homes")
+            vars(graph)[name] = found.view(dtype)
+
+
+def packed(name: str, texts: Sequence[str]) -> dict[str, NDArray[Any]]:
+    """Texts as one run of bytes and where each of them ends."""
+    if isinstance(texts, PackedTexts):
+        return {f"{name}_text": texts.text, f"{name}_ends": texts.ends}
+    encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
+    ends = np.cumsum([len(one) for one in encoded], dtype=np.int64) if encoded else np.empty(0, dtype=np.int64)
+    return {f"{name}_text": np.frombuffer(b"".join(encoded), dtype=np.uint8), f"{name}_ends": ends}
+
+
+def offsets(name: str, arrays: Mapping[str, NDArray[Any]], *, unique: bool = True) -> NDArray[Any]:
+    """Where each of the texts of :func:`packed` ends; InvalidInputError where they are no run.
+
+    `unique` texts are an error where many are empty.
+    """
+    text, ends = arrays[f"{name}_text"], arrays[f"{name}_ends"]
+    if text.ndim != 1 or ends.ndim != 1 or text.dtype != np.uint8 or ends.dtype != np.int64:
+        raise InvalidInputError(f"{name} must be bytes and where each text ends")
+    lengths = np.diff(ends, prepend=0)
+    if (int(ends[-1]) if len(ends) else 0) != len(text) or (lengths < 0).any() or (ends < 0).any():
+        raise InvalidInputError(f"the ends of {name} must ascend to the length of their text")
+    if unique and np.count_nonzero(lengths == 0) > 1:
+        raise InvalidInputError(f"{name} must be unique; several are empty")
+    return ends
+
+
+def unpacked(name: str, arrays: Mapping[str, NDArray[Any]], *, unique: bool = True) -> tuple[str, ...]:
+    """The texts of :func:`packed`."""
+    text, ends = arrays[f"{name}_text"].tobytes(), offsets(name, arrays, unique=unique).tolist()
+    return tuple(
+        text[start:end].decode("utf-8", "surrogatepass") for start, end in zip([0, *ends[:-1]], ends, strict=False)
+    )
+
+
+def unpacked_or_not(name: str, arrays: Mapping[str, NDArray[Any]], sound: bool) -> Sequence[str]:
+    """The texts of :func:`packed`, where they are long as a sequence of what stays packed.
+
+    Arrays that are `sound` have been checked before.
+    """
+    if arrays[f"{name}_text"].nbytes <= PACKED_BYTES:
+        return unpacked(name, arrays)
+    ends = arrays[f"{name}_ends"] if sound else offsets(name, arrays)
+    order: Any = arrays.get(f"{name}_order")
+    texts = PackedTexts(arrays[f"{name}_text"], ends, order)
+    texts.ascends = order is None and (sound or ascend(texts))  # names and words are saved so, ids with their order
+    return texts
+
+
+def _words_of(body: Mapping[str, object], arrays: Mapping[str, NDArray[Any]], sound: bool) -> LexicalIndex | None:
+    if "tokenizer" not in body:
+        return None
+    tokenizer = str(body["tokenizer"])
+    if PARTS not in body:  # saved by an older version
+        tokenizer += WITHOUT_PARTS
+    tokenizer_of(tokenizer)
+    return unpacked_words("vocabulary", "lexical", arrays, tokenizer, sound=sound)
+
+
+def packed_words(vocabulary: str, name: str, words: LexicalIndex) -> dict[str, NDArray[Any]]:
+    """An index of words as plain arrays, those of its vocabulary under a name of their own."""
+    return packed(vocabulary, words.vocabulary) | {f"{name}_{part}": getattr(words, part) for part in _LEXICAL}
+
+
+def unpacked_words(
+    vocabulary: str, name: str, arrays: Mapping[str, NDArray[Any]], tokenizer: Tokenizer, *, sound: bool = False
+) -> LexicalIndex:
+    """The index of :func:`packed_words`; InvalidInputError where its arrays do not fit together."""
+    parts: list[Any] = [arrays[f"{name}_{part}"] for part in _LEXICAL]
+    if any(one.ndim != 1 or one.dtype.kind != "i" for one in parts):
+        raise InvalidInputError("the arrays of the words must be flat and of integers")
+    starts, rows, counts, lengths = parts
+    words = unpacked_or_not(vocabulary, arrays, sound)
+    if sound:
+        return LexicalIndex(words, starts, rows, counts, lengths, tokenizer)
+    if len(starts) != len(words) + 1 or int(starts[-1]) != len(rows) or len(rows) != len(counts):
+        raise InvalidInputError("the arrays of the words must describe one run of passages for each")
+    if starts[0] != 0 or (np.diff(starts) < 1).any() or not ascend(words):
+        raise InvalidInputError("each word must stand once, in order, and have passages")
+    if len(rows) and not (int(rows.min()) >= 0 and int(rows.max()) < len(lengths) and int(counts.min()) >= 1):
+        raise InvalidInputError(f"a word's passages must be rows below {len(lengths)}, with counts from 1")
+    falls = np.diff(rows.astype(np.int64)) <= 0
+    falls[starts[1:-1] - 1] = False  # from one word's passages to the next one's
+    if falls.any() or (len(lengths) and int(lengths.min()) < 0):
+        raise InvalidInputError("a word's passages must ascend, and lengths be 0 or more")
+    return LexicalIndex(words, starts, rows, counts, lengths, tokenizer)
+
+
+def packed_matrix(name: str, matrix: Any) -> dict[str, NDArray[Any]]:
+    """A CSR matrix as its three arrays."""
+    return {f"{name}_{part}": getattr(matrix, part) for part in _PARTS}
+
+
+def unpacked_matrix(
+    name: str,
+    arrays: Mapping[str, NDArray[Any]],
+    shape: tuple[int, int],
+    dtype: type[np.generic],
+    *,
+    sound: bool = False,
+) -> Any:
+    """The matrix of :func:`packed_matrix`; InvalidInputError where its arrays do not describe one of that shape.
+
+    What is checked is what compiled code relies on, and would read or write beyond its memory without.
+    """
+    data, indices, indptr = (arrays[f"{name}_{part}"] for part in _PARTS)
+    if not sound:
+        _check_matrix(name, data, indices, indptr, shape, dtype)
+    matrix = sparse.csr_array(shape, dtype=data.dtype)
+    matrix.data, matrix.indices, matrix.indptr = data, indices, indptr
+    return matrix
+
+
+def _check_matrix(
+    name: str, data: Any, indices: Any, indptr: Any, shape: tuple[int, int], dtype: type[np.generic]
+) -> None:
+    if any(one.ndim != 1 for one in (data, indices, indptr)) or data.dtype != dtype:
+        raise InvalidInputError(f"the arrays of {name} must be flat, the values {np.dtype(dtype)}")
+    if any(one.dtype not in (np.int32, np.int64) for one in (indices, indptr)):
+        raise InvalidInputError(f"the columns and row ends of {name} must be integers of 32 or 64 bits")
+    if len(indptr) != shape[0] + 1 or int(indptr[-1]) != len(indices) or len(indices) != len(data):
+        raise InvalidInputError(f"the arrays of {name} must describe a matrix of shape {shape}")
+    if int(indptr[0]) != 0 or (indptr[1:] < indptr[:-1]).any():
+        raise InvalidInputError(f"the row ends of {name} must ascend from 0")
+    if len(indices) and not (int(indices.min()) >= 0 and int(indices.max()) < shape[1]):
+        raise InvalidInputError(f"the columns of {name} must be below {shape[1]}")

@@ -1,0 +1,368 @@
+"""Text to words and names: what a name is made of, and where known names stand in a text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import compress
+from operator import itemgetter
+from typing import Any, Literal
+
+from phasegraph._support.packed import ChangedNames, NameRows
+from phasegraph._support.shared import LOADING, lazy_property
+from phasegraph._support.text import composed
+from phasegraph._support.validation import check_names, check_rows
+from phasegraph.errors import InvalidInputError, MissingDependencyError
+
+_WORD = re.compile(r"((?:[^\W\d_]\.){2,}|[^\W_]+)")
+_UNDOTTED = re.compile(r"([^\W_]+)")
+_DOTTED = re.compile(r"\.[^\W\d_]\.")
+"""Where it is not, no word has dots, and a quicker search finds them all."""
+_GAPS = (" ", "-", "–", "'", "’", " & ", "&", " '", " ’", " -", "- ", "\n", "  ")
+_DOT_ABOVE = "\u0307"
+_JOINING = frozenset(_GAPS)
+_POSSESSIVE = frozenset({"'", "’", " '", " ’", "' ", "’ "})
+_UNSURE = _POSSESSIVE | {". ", "."}
+_SHORTENED = "st jr sr dr mr mrs ms vs mt ft gen col sgt lt capt prof rev hon no vol"
+_ABBREVIATIONS = frozenset(_SHORTENED.split())
+_CONNECTIVES = "of the de la le du des von van der den di da del della for y e al el bin ibn a d l do dos das und et"
+CONNECTIVES = frozenset(_CONNECTIVES.split())
+"""Lower-case words that may stand inside a name."""
+_STOP_WORDS = """
+the a an in on at of and or but for from to with by as is was are were be been its he she his her they their
+them this that these those there then when where while who which what how why after before during since until
+also both each all some many most other one three four five six seven eight nine ten first second third if
+although because however not no yes do does did has have had can will would could should must we my our your
+into over under between among about against through than such so out only according born died january february
+march april june july august september october november december monday tuesday wednesday thursday friday
+saturday sunday early late following despite upon within without along unlike like though once more several
+still just nor yet later another any every few here hers him me now less located others whose well being
+having today s
+"""
+STOP_WORDS = frozenset(_STOP_WORDS.split())
+"""Words that are no name by themselves and that a name does not start with, capitalised or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """Words of a text, three parallel lists.
+
+    `texts` are in lower case; abbreviations lose their dots ("U.S." is "us"), possessives their s. `capital` says
+    whether a word starts with an upper-case letter, `joined` whether it may continue a name that the word before it
+    belongs to.
+    """
+
+    texts: list[str]
+    capital: list[bool]
+    joined: list[bool]
+
+
+def split_words(text: str) -> Words:
+    """Split a text into words.
+
+    >>> words = split_words("Queen Anne's U.S. tour")
+    >>> words.texts, words.joined
+    (['queen', 'anne', 'us', 'tour'], [False, True, False, True])
+    """
+    whole = text if text.isascii() else _composed(text)
+    parts = (_WORD if _DOTTED.search(whole) else _UNDOTTED).split(whole)
+    gaps, found = parts[0:-1:2], parts[1::2]
+    texts = "\n".join(found).lower().replace(_DOT_ABOVE, "").replace(".", "").split("\n") if found else []
+    capital = [*map(str.isupper, map(itemgetter(0), found))]
+    joined = [*map(_JOINING.__contains__, gaps)]
+    joined[:1] = [False] * bool(found)
+    owned = []
+    for place in [place for place, gap in enumerate(gaps) if gap in _UNSURE and place]:
+        if gaps[place] not in _POSSESSIVE:  # a full stop may only mark the word before it as shortened
+            joined[place] = len(texts[place - 1]) == 1 or texts[place - 1] in _ABBREVIATIONS
+        elif texts[place] == "s":
+            owned.append(place)
+    for place in owned:
+        joined[place + 1 : place + 2] = [False] * (place + 1 < len(texts))
+    if owned:
+        stays = bytearray(b"\x01") * len(texts)
+        for place in owned:
+            stays[place] = 0
+        return Words(
+            list(compress(texts, stays)), list(compress(capital, stays)), list(compress(joined, stays))
+        )  # fmt: skip
+    return Words(texts, capital, joined)
+
+
+def word_texts(text: str) -> list[str]:
+    """Words of a text in lower case."""
+    return split_words(text).texts
+
+
+def _composed(text: str) -> str:
+    """Letters as one character each: a combining mark would end the word, and so would the dot of a lowered İ."""
+    return composed(text).replace("i" + _DOT_ABOVE, "i")
+
+
+def normalise_name(name: str) -> str:
+    """The form in which names are compared: lower-case words with one space between; "" without a letter or digit.
+
+    >>> normalise_name("St. Mary's (U.S.)")
+    'st mary us'
+    """
+    return " ".join(split_words(name).texts)
+
+
+def capitalised_spans(words: Words, taken: Sequence[bool] | bytearray) -> list[tuple[int, int]]:
+    """Runs of capitalised words that are not `taken`, connectives inside them included, as (first, one past the last).
+
+    A span starts with no stop word and no number, and ends capitalised.
+    """
+    texts, capital, joined = words.texts, words.capital, words.joined
+    spans: list[tuple[int, int]] = []
+    count, start = len(texts), 0
+    while start < count:
+        if not capital[start] or taken[start] or texts[start] in STOP_WORDS:
+            start += 1
+            continue
+        last, here = start, start + 1
+        while here < count and joined[here] and not taken[here]:
+            if capital[here]:
+                last = here
+            elif texts[here] not in CONNECTIVES or here - last > 2:
+                break
+            here += 1
+        spans.append((start, last + 1))
+        start = last + 1
+    return spans
+
+
+Matcher = Literal["auto", "automaton", "python"]
+MAX_WORDS = 8
+"""Longer names are not looked for."""
+_FILLERS = CONNECTIVES | STOP_WORDS
+
+
+class Gazetteer:
+    """Known names, found in text by longest match.
+
+    Parameters
+    ----------
+    names : iterable of str
+        Normalised here; blank ones and those of more than eight words are left out.
+    matcher : {"auto", "automaton", "python"}
+        ``automaton`` is the Aho–Corasick automaton of pyahocorasick (``phasegraph[graph]``), ``python`` a slower
+        search that finds the same; ``auto`` takes the first where it is installed.
+    normalised : bool, default False
+        The names are in their normal form already.
+
+    Examples
+    --------
+    >>> from phasegraph.graph.model.words import split_words
+    >>> Gazetteer(["New York", "York"]).find(split_words("From New York to York"))
+    [(1, 3), (4, 5)]
+    """
+
+    names: Collection[str]
+
+    def __init__(self, names: Iterable[str] = (), *, matcher: Matcher = "auto", normalised: bool = False) -> None:
+        if matcher not in ("auto", "automaton", "python"):
+            raise InvalidInputError(f'matcher must be "auto", "automaton" or "python"; got {matcher!r}')
+        forms = check_rows("names", names) if normalised else map(normalise_name, check_names("names", names))
+        self.names = frozenset(name for name in forms if name and name.count(" ") < MAX_WORDS)
+        self.matcher: str = _chosen(matcher)
+
+    @classmethod
+    def of_rows(cls, rows: NameRows) -> Gazetteer:
+        """The gazetteer of normalised names in ascending order, which are searched where they are."""
+        made = object.__new__(cls)
+        made.names, made.matcher = rows, "bisection"
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if isinstance(self.names, NameRows):
+            return Gazetteer.of_rows, (self.names,)
+        matcher: Matcher = "python" if self.matcher == "python" else "auto"
+        return partial(Gazetteer, matcher=matcher, normalised=True), (self.names,)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names
+
+    def find(self, words: Words, *, lenient: bool = False) -> list[tuple[int, int]]:
+        """Where names stand, as (first word, one past the last): longest match first, left to right, without overlap.
+
+        A name of one word must be capitalised and no stop word; of several words, two must be capitalised (or one,
+        beside a number). With `lenient`, for queries, names of several words count in lower case, too.
+        """
+        spans: list[tuple[int, int]] = []
+        end = 0
+        for start, lengths in self._candidates(words.texts):
+            if start < end:
+                continue
+            for length in lengths:
+                if _acceptable(words, start, length, lenient):
+                    end = start + length
+                    spans.append((start, end))
+                    break
+        return spans
+
+    def stands_in(self, texts: Sequence[str]) -> bool:
+        """Whether any of the names stands in a sequence of lower-case words, capitals apart."""
+        return any(True for _ in self._candidates(texts))
+
+    def standing_in(self, texts: Sequence[str]) -> Iterator[str]:
+        """The names that stand in a sequence of lower-case words, capitals apart; one may come more than once."""
+        for start, lengths in self._candidates(texts):
+            yield from (" ".join(texts[start : start + length]) for length in lengths)
+
+    def _candidates(self, texts: Sequence[str]) -> Iterator[tuple[int, list[int]]]:
+        """Every start at which a name matches, with the lengths, longest first."""
+        if not self.names:
+            return iter(())
+        if isinstance(self.names, ChangedNames):
+            return self._by_parts(texts, self.names)
+        if isinstance(self.names, NameRows):
+            return self._by_bisection(texts, self.names)
+        return self._by_automaton(texts) if self.matcher == "automaton" else self._by_prefix(texts)
+
+    def _by_bisection(self, texts: Sequence[str], names: NameRows) -> Iterator[tuple[int, list[int]]]:
+        for start in range(len(texts)):
+            lengths: list[int] = []
+            row = 0
+            for length in range(1, min(MAX_WORDS, len(texts) - start) + 1):
+                row, begins, whole = names.begun(" ".join(texts[start : start + length]), row)
+                if not begins:
+                    break
+                if whole:
+                    lengths.insert(0, length)
+            if lengths:
+                yield start, lengths
+
+    def _by_parts(self, texts: Sequence[str], names: ChangedNames) -> Iterator[tuple[int, list[int]]]:
+        found: dict[int, list[int]] = {}
+        for part in map(Gazetteer.of_rows, names.parts):
+            for start, lengths in part._candidates(texts):
+                found.setdefault(start, []).extend(lengths)
+        for start in sorted(found):
+            there = (length for length in found[start] if " ".join(texts[start : start + length]) not in names.gone)
+            if lengths := sorted(there, reverse=True):
+                yield start, lengths
+
+    def _by_prefix(self, texts: Sequence[str]) -> Iterator[tuple[int, list[int]]]:
+        longest, names, count = self._longest, self.names, len(texts)
+        for start, word in enumerate(texts):
+            most = longest.get(word, 0)
+            if not most:
+                continue
+            tried = range(min(most, count - start), 0, -1)
+            lengths = [length for length in tried if " ".join(texts[start : start + length]) in names]
+            if lengths:
+                yield start, lengths
+
+    def _by_automaton(self, texts: Sequence[str]) -> Iterator[tuple[int, list[int]]]:
+        line = " " + " ".join(texts) + " "
+        found: dict[int, list[int]] = {}
+        counted, words = 1, 0  # words that end before a place in the line; places ascend
+        for place, length in self._automaton.iter(line):
+            words += line.count(" ", counted, place)
+            counted = place
+            found.setdefault(words - length + 1, []).append(length)
+        for start in sorted(found):
+            yield start, sorted(found[start], reverse=True)
+
+    @lazy_property
+    def _longest(self) -> dict[str, int]:
+        longest: dict[str, int] = {}
+        for name in self.names:
+            first, count = name.partition(" ")[0], name.count(" ") + 1
+            if longest.get(first, 0) < count:
+                longest[first] = count
+        return longest
+
+    @lazy_property
+    def _automaton(self) -> Any:
+        with LOADING:
+            import ahocorasick
+
+        automaton = ahocorasick.Automaton()
+        for name in sorted(self.names):
+            automaton.add_word(f" {name} ", name.count(" ") + 1)
+        automaton.make_automaton()
+        return automaton
+
+
+def _chosen(matcher: Matcher) -> Literal["automaton", "python"]:
+    if matcher == "python":
+        return "python"
+    try:
+        import ahocorasick  # noqa: F401
+    except ImportError as error:
+        if matcher == "automaton":
+            raise MissingDependencyError(
+                "matcher='automaton' needs pyahocorasick; pip install 'phasegraph[graph]'"
+            ) from error
+        return "python"
+    return "automaton"
+
+
+def _acceptable(words: Words, start: int, length: int, lenient: bool) -> bool:
+    """Whether a match reads like the name and not like common words that happen to spell it."""
+    first = words.texts[start]
+    if length == 1:
+        return words.capital[start] and first not in STOP_WORDS and len(first) > 1
+    inside = range(start, start + length)
+    body = sum(words.texts[here] not in _FILLERS for here in inside)
+    if not body:
+        return False
+    capitals = sum(words.capital[here] for here in inside)
+    if capitals >= 2 or (capitals and any(words.texts[here].isdigit() for here in inside)):
+        return True
+    return lenient and body >= 2
+
+
+_TITLE_CASE = 0.7
+_LONG, _FEW_CAPITALS = 20, 0.02
+"""Words of a text that must have a sentence's capital somewhere, and the share of capitals up to which it has none."""
+
+
+def find_names(text: str, gazetteer: Gazetteer, *, query: bool = False) -> list[str]:
+    """Normalised names in a text, each once for every time it stands there, names of the gazetteer first.
+
+    A known name of several words cuts a run of capitalised words; one of a single word stands beside the run
+    it is part of ("London" beside "University of London"). In a `query`, and in a text of twenty words or more that
+    is all in lower case, a gazetteer's names of several words count in lower case, too. In a query a name of a single
+    word does not count inside a longer run of capitalised words.
+
+    >>> find_names("At Queen Mary University of London.", Gazetteer(["London", "Queen Mary"]))
+    ['queen mary', 'london', 'university of london']
+    """
+    return names_among(split_words(text), gazetteer, query=query)
+
+
+def names_among(words: Words, gazetteer: Gazetteer, *, query: bool = False) -> list[str]:
+    """As :func:`find_names`, in a text that was split."""
+    known = gazetteer.find(words, lenient=query or _in_lower_case(words))
+    taken = bytearray(len(words.texts))
+    for start, end in known:
+        if end - start > 1:
+            taken[start:end] = b"\x01" * (end - start)
+    runs = capitalised_spans(words, taken)
+    inside = {place for start, end in runs if end - start > 1 for place in range(start, end)}
+    if inside and query and not _title_case(words):
+        known = [(start, end) for start, end in known if end - start > 1 or start not in inside]
+    alone = {start for start, end in known if end - start == 1 and start not in inside}
+    spans = known + [(start, end) for start, end in runs if start not in alone]
+    names = (" ".join(words.texts[start:end]) for start, end in spans)
+    return [name for name in names if len(name) > 1]
+
+
+def _in_lower_case(words: Words) -> bool:
+    """Whether a text is written without capitals, so that their absence tells nothing."""
+    count = len(words.capital)
+    return count >= _LONG and sum(words.capital) <= _FEW_CAPITALS * count
+
+
+def _title_case(words: Words) -> bool:
+    """Whether nearly every word after the first is capitalised, so that capitals tell nothing."""
+    rest = words.capital[1:]
+    return sum(rest) > _TITLE_CASE * len(rest)

@@ -1,0 +1,1 @@
+"""Summaries of passages that belong together, kept as a tree (RAPTOR)."""

@@ -1,0 +1,324 @@
+"""Clusters of embeddings by Gaussian mixtures, as RAPTOR makes them, kept so that what comes later finds its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phasegraph._support.typing import BoolArray, FloatArray, IntArray
+from phasegraph._support.validation import check_choice, check_count, check_range
+from phasegraph.errors import InvalidInputError, MissingDependencyError
+
+Reducer: TypeAlias = Literal["auto", "pca", "umap"]
+_COUNTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
+_RISES = 2
+"""How often in a row BIC may rise, along these numbers of clusters, before the search goes back to between them."""
+_SOFTENING = 0.05
+"""Added to every variance, as a share of the points' mean one: a cluster of one point would have none."""
+_PARTS = ("centre", "axes", "means", "variances", "weights", "cells")
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSettings:
+    """How nodes of a summary tree are put together.
+
+    Parameters
+    ----------
+    threshold : float, default 0.1
+        Responsibility of a cluster for a node from which on the node belongs to it, in (0, 1]: a node may belong to
+        several, and to its likeliest in any case.
+    largest : int, default 30
+        A cluster with more members is clustered again, by itself; >= 2.
+    fewest : int, default 4
+        Fewer nodes than these are not clustered: they are one cluster, or the top of the tree; >= 2.
+    most : int, default 50
+        Clusters that one mixture may have; >= 2.
+    dimensions : int, default 10
+        Dimensions to which embeddings are reduced; >= 1.
+    reducer : {"auto", "pca", "umap"}, default "auto"
+        UMAP (``umap-learn``) where it is installed, as in RAPTOR, else the principal components. Name one where the
+        clusters must not depend on what is installed.
+    seed : int, default 0
+    """
+
+    threshold: float = 0.1
+    largest: int = 30
+    fewest: int = 4
+    most: int = 50
+    dimensions: int = 10
+    reducer: Reducer = "auto"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_range("ClusterSettings.threshold", self.threshold, 0, 1, ends="(]")
+        for name in ("largest", "fewest", "most"):
+            check_count(f"ClusterSettings.{name}", getattr(self, name), minimum=2)
+        check_count("ClusterSettings.dimensions", self.dimensions, minimum=1)
+        check_choice("ClusterSettings.reducer", self.reducer, ("auto", "pca", "umap"))
+        check_count("ClusterSettings.seed", self.seed)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Mixture:
+    """A Gaussian mixture with diagonal covariances on principal components, and where each component leads.
+
+    `centre` (d,) and `axes` (r, d) project; `means`, `variances` (c, r) and `weights` (c,) are the components'; `cells`
+    (c,) holds the number of a cluster, or -1 - the place of the mixture that divides the component further.
+    """
+
+    centre: FloatArray
+    axes: FloatArray
+    means: FloatArray
+    variances: FloatArray
+    weights: FloatArray
+    cells: IntArray
+
+    def responsibilities(self, vectors: FloatArray) -> FloatArray:
+        """(n, c) shares of the components in each of the (n, d) vectors; rows sum to 1."""
+        points = (vectors - self.centre) @ self.axes.T
+        logs = np.log(self.weights) - 0.5 * np.log(self.variances).sum(axis=1)
+        logs = logs - 0.5 * (((points[:, None, :] - self.means) ** 2) / self.variances).sum(axis=2)
+        shares: FloatArray = np.exp(logs - logs.max(axis=1, keepdims=True))
+        shares /= shares.sum(axis=1, keepdims=True)
+        return shares
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Clustering:
+    """Mixtures fitted once to some embeddings, the first to all of them; made by :func:`fit_clusters`.
+
+    Where an embedding belongs is a function of it alone: what is added later changes nothing for the others.
+    `count` is the number of clusters, `fitted` that of the embeddings.
+    """
+
+    mixtures: tuple[Mixture, ...]
+    count: int
+    fitted: int
+    threshold: float
+
+    def assign(self, vectors: Any) -> list[tuple[int, ...]]:
+        """The clusters of each of the (n, d) vectors, ascending; at least one."""
+        given = np.asarray(vectors, dtype=np.float64)
+        found: list[set[int]] = [set() for _ in given]
+        waiting = [(0, _Part.whole(len(given)))]
+        while waiting and len(given):
+            place, part = waiting.pop()
+            mixture = self.mixtures[place]
+            for cell, own in zip(mixture.cells.tolist(), part.divided(mixture, given, self.threshold), strict=True):
+                if cell < 0:
+                    waiting.append((-1 - cell, own))
+                else:
+                    for row in own.rows.tolist():
+                        found[row].add(cell)
+        return [tuple(sorted(each)) for each in found]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Part:
+    """Some of the embeddings: their rows, how far each belongs here (n,), and whether it is likeliest here."""
+
+    rows: IntArray
+    shares: FloatArray
+    likeliest: BoolArray
+
+    @classmethod
+    def whole(cls, size: int) -> _Part:
+        return cls(np.arange(size), np.ones(size), np.ones(size, dtype=np.bool_))
+
+    def divided(self, mixture: Mixture, vectors: FloatArray, threshold: float) -> list[_Part]:
+        """The members of each component; what an embedding belongs to, of clusters within clusters, sums to 1."""
+        if not len(self.rows):
+            return [self] * len(mixture.weights)
+        shares = mixture.responsibilities(vectors[self.rows]) * self.shares[:, None]
+        first = np.zeros(shares.shape, dtype=np.bool_)
+        first[np.arange(len(shares)), shares.argmax(axis=1)] = self.likeliest
+        return [
+            _Part(self.rows[own], share[own], likeliest[own])
+            for share, likeliest in zip(shares.T, first.T, strict=True)
+            for own in [np.flatnonzero((share >= threshold) | likeliest)]
+        ]
+
+
+def fit_clusters(vectors: Any, settings: ClusterSettings) -> Clustering:
+    """Cluster (n, d) embeddings: one mixture over all, and one within each cluster that is larger than wanted.
+
+    The number of clusters is the one with the least BIC: sought along growing steps, then between the best of them.
+
+    Notes
+    -----
+    RAPTOR (Sarthi et al. 2024, arXiv:2401.18059) fits full covariances to ten dimensions made by UMAP, globally and
+    then once within each cluster. Here covariances are diagonal, as few passages cannot bear 55 numbers a cluster;
+    clusters are divided until none is larger than ``largest``; and the mixture that is kept lies on the principal
+    components, also where UMAP found the clusters: a vector that comes later can then be placed by it.
+
+    Raises
+    ------
+    MissingDependencyError
+        Without scikit-learn.
+
+    Examples
+    --------
+    >>> points = [[1.0, 0.0], [0.99, 0.01], [0.98, 0.02], [0.0, 1.0], [0.01, 0.99], [0.02, 0.98]]
+    >>> fit_clusters(points, ClusterSettings(reducer="pca")).assign(points)
+    [(0,), (0,), (0,), (1,), (1,), (1,)]
+    """
+    try:
+        import sklearn.mixture  # noqa: F401
+        from threadpoolctl import threadpool_limits
+    except ImportError as error:
+        raise MissingDependencyError(
+            "summary trees need scikit-learn to cluster passages; pip install 'phasegraph[summaries]'"
+        ) from error
+    given = np.asarray(vectors, dtype=np.float64)
+    mixtures: list[Mixture] = []
+    count = 0
+
+    def divide(part: _Part, least: int) -> None:
+        nonlocal count
+        mixture = _fitted(given[part.rows], least, settings)
+        mixtures.append(mixture)
+        for component, own in enumerate(part.divided(mixture, given, settings.threshold)):
+            if settings.largest < len(own.rows) < len(part.rows):
+                mixture.cells[component] = -1 - len(mixtures)
+                divide(own, 2)
+            else:
+                mixture.cells[component] = count
+                count += 1
+        mixture.cells.setflags(write=False)
+
+    with threadpool_limits(1):  # many small products: threads only wait for each other, and round each time anew
+        divide(_Part.whole(len(given)), 2 if len(given) > settings.largest else 1)
+    return Clustering(tuple(mixtures), count, len(given), settings.threshold)
+
+
+def _fitted(vectors: FloatArray, least: int, settings: ClusterSettings) -> Mixture:
+    """The mixture with the least BIC; components in the order of their first member."""
+    centre, axes = _principal(vectors, settings.dimensions)
+    points = (vectors - centre) @ axes.T
+    reduced = _by_umap(vectors, settings)
+    fitted_on = points if reduced is None else reduced
+    softening = max(_SOFTENING * float(fitted_on.var(axis=0).mean()), 1e-9)
+    best = _least_bic(fitted_on, least, softening, settings)
+    shares = np.ones((len(points), 1)) if best is None else best.predict_proba(fitted_on)
+    shares = shares[:, shares.sum(axis=0) > 1e-6]
+    shares = shares[:, np.argsort(shares.argmax(axis=0), kind="stable")]
+    totals = shares.sum(axis=0)
+    means = (shares.T @ points) / totals[:, None]
+    variances = (shares.T @ points**2) / totals[:, None] - means**2
+    floor = max(_SOFTENING * float(points.var(axis=0).mean()), 1e-9)
+    return Mixture(
+        centre, axes, means, np.maximum(variances, 0.0) + floor, totals / len(points),
+        np.zeros(len(totals), dtype=np.int64),
+    )  # fmt: skip
+
+
+def _least_bic(points: FloatArray, least: int, softening: float, settings: ClusterSettings) -> Any:
+    """The fitted mixture with the least BIC; None where all points are one."""
+    from sklearn.mixture import GaussianMixture
+
+    tried: dict[int, tuple[float, Any]] = {}
+
+    def bic(count: int) -> float:
+        if count not in tried:
+            found = GaussianMixture(count, covariance_type="diag", reg_covar=softening, random_state=settings.seed)
+            found.fit(points)
+            tried[count] = float(found.bic(points)), found
+        return tried[count][0]
+
+    highest = min(settings.most, len(np.unique(points, axis=0)) - 1)
+    rises, lowest = 0, np.inf
+    for count in [one for one in _COUNTS if least <= one < highest] + [highest] * (highest >= least):
+        rises, lowest = (0, bic(count)) if bic(count) < lowest else (rises + 1, lowest)
+        if rises == _RISES:
+            break
+    while tried:  # between the best and its neighbours
+        counts = sorted(tried)
+        place = min(range(len(counts)), key=lambda at: (tried[counts[at]][0], at))
+        gaps = [(low + high) // 2 for low, high in pairwise(counts[max(place - 1, 0) : place + 2]) if high - low > 1]
+        if not gaps:
+            return tried[counts[place]][1]
+        for one in gaps:
+            bic(one)
+    return None
+
+
+def _principal(vectors: FloatArray, dimensions: int) -> tuple[FloatArray, FloatArray]:
+    """Mean and first principal axes; each axis points to where its largest coordinate is positive."""
+    centre = vectors.mean(axis=0)
+    _, _, axes = np.linalg.svd(vectors - centre, full_matrices=False)
+    axes = axes[: max(1, min(dimensions, len(vectors) - 1))]
+    signs = np.sign(axes[np.arange(len(axes)), np.abs(axes).argmax(axis=1)])
+    return centre, axes * np.where(signs == 0, 1.0, signs)[:, None]
+
+
+def _by_umap(vectors: FloatArray, settings: ClusterSettings) -> FloatArray | None:
+    """The embeddings in fewer dimensions by UMAP, neighbours as in RAPTOR; None where it is not to be used."""
+    if settings.reducer == "pca" or len(vectors) < settings.dimensions + 3:  # its spectral start needs more
+        return None
+    try:
+        import umap
+    except ImportError as error:
+        if settings.reducer == "umap":
+            raise MissingDependencyError('reducer="umap" needs umap-learn; pip install "phasegraph[umap]"') from error
+        return None
+    near = max(2, int(np.ceil(np.sqrt(len(vectors) - 1))))
+    made = umap.UMAP(
+        n_neighbors=near, n_components=settings.dimensions, metric="cosine", random_state=settings.seed, n_jobs=1
+    )
+    return np.asarray(made.fit_transform(vectors), dtype=np.float64)
+
+
+def packed_clusterings(found: Sequence[Clustering]) -> dict[str, NDArray[Any]]:
+    """Clusterings as plain arrays, all mixtures in one run."""
+    mixtures = [mixture for one in found for mixture in one.mixtures]
+    arrays: dict[str, NDArray[Any]] = {
+        f"clusters_{part}": np.concatenate([getattr(one, part).ravel() for one in mixtures] or [np.empty(0)])
+        for part in _PARTS
+    }
+    arrays["clusters_cells"] = arrays["clusters_cells"].astype(np.int64)
+    shapes = [[len(one.centre), len(one.axes), len(one.weights)] for one in mixtures]
+    arrays["clusters_shapes"] = np.array(shapes, dtype=np.int64).reshape(-1, 3)
+    heads = [[len(one.mixtures), one.count, one.fitted] for one in found]
+    arrays["clusters_heads"] = np.array(heads, dtype=np.int64).reshape(-1, 3)
+    return arrays
+
+
+def unpacked_clusterings(arrays: Mapping[str, NDArray[Any]], threshold: float) -> list[Clustering]:
+    """The clusterings of :func:`packed_clusterings`; InvalidInputError where the arrays do not fit together."""
+    starts = dict.fromkeys(_PARTS, 0)
+    mixtures: list[Mixture] = []
+    for d, r, c in arrays["clusters_shapes"].tolist():
+        parts: dict[str, Any] = {}
+        shapes = {"centre": (d,), "axes": (r, d), "means": (c, r), "variances": (c, r), "weights": (c,), "cells": (c,)}
+        for part, shape in shapes.items():
+            size, held = math.prod(shape), arrays[f"clusters_{part}"]
+            run = held[starts[part] : starts[part] + size]
+            if held.ndim != 1 or min(shape) < 1 or len(run) != size:
+                raise InvalidInputError(f"the arrays of the clusters end inside the {part} of mixture {len(mixtures)}")
+            parts[part], starts[part] = run.reshape(shape), starts[part] + size
+        if any(one.dtype.kind != ("i" if part == "cells" else "f") for part, one in parts.items()):
+            raise InvalidInputError(f"the arrays of mixture {len(mixtures)} must be floats, and its cells integers")
+        if (
+            not all(np.isfinite(one).all() for one in parts.values())
+            or min(parts["variances"].min(), parts["weights"].min()) <= 0
+        ):
+            raise InvalidInputError(f"mixture {len(mixtures)} must be finite, its variances and weights above 0")
+        mixtures.append(Mixture(**parts))
+    out: list[Clustering] = []
+    for held, count, fitted in arrays["clusters_heads"].tolist():
+        own, mixtures = tuple(mixtures[:held]), mixtures[held:]
+        if len(own) != held or not held or any((one.cells >= count).any() for one in own):
+            raise InvalidInputError("the clusters' numbers must be those of its mixtures")
+        within = [(place, -1 - cell) for place, one in enumerate(own) for cell in one.cells.tolist() if cell < 0]
+        if any(inner <= outer for outer, inner in within) or sorted(one for _, one in within) != list(range(1, held)):
+            raise InvalidInputError("each mixture but the first must divide one component of one before it")
+        out.append(Clustering(own, count, fitted, threshold))
+    if mixtures:
+        raise InvalidInputError(f"{len(mixtures)} mixtures belong to no clustering")
+    return out

@@ -1,0 +1,44 @@
+"""The clauses of a question: its parts, which different passages may answer."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from phasegraph._support.typing import FloatArray
+from phasegraph.graph.walk.scoring import deviations
+
+FEWEST_BY_WORDS, FEWEST_BY_VECTORS = 3, 2
+"""Clauses from which on a question is read by clauses: by their words alone, and where they are embedded, too."""
+_SHORTEST = 4
+_CUT = re.compile(
+    r"[,;:?]+|\b(?:and|while|whereas|but|or|which|who|whom|whose|that|when|where|as|compared to|with|after|before"
+    r"|between)\b",
+    re.IGNORECASE,
+)
+
+
+def clauses(question: str) -> tuple[str, ...]:
+    """Split a question at its punctuation, and at English words that start a clause or join two.
+
+    A part of fewer than four words joins the part before it. Ours, no published method.
+
+    >>> clauses("Which company built the old bridge, and who paid for all of it in the end?")
+    ('company built the old bridge', 'paid for all of it in the end')
+    >>> clauses("Who built the bridge?")
+    ('built the bridge',)
+    """
+    parts: list[str] = []
+    for part in map(str.strip, _CUT.split(question)):
+        if part and parts and min(len(part.split()), len(parts[-1].split())) < _SHORTEST:
+            parts[-1] = f"{parts[-1]} {part}"
+        elif part:
+            parts.append(part)
+    return tuple(parts)
+
+
+def clause_relevance(words: list[FloatArray], cosines: list[FloatArray]) -> FloatArray:
+    """(c, n) how far passages stand out for each of c clauses, by BM25 and, where they are embedded, by cosine."""
+    found = np.array([deviations(one) for one in words])
+    return found + np.array([deviations(one) for one in cosines]) if cosines else found

@@ -1,0 +1,105 @@
+"""Chunks of one document: good chunks support their neighbours, and a fourth chunk of a document counts less.
+
+Passages with the same title are chunks of one document; where they also stand side by side, they are neighbours. Where
+the walk alone decides, titles name the subjects of passages and neither rule counts. Ours, no published method;
+``docs/research/ordinary-documents.md`` has the measurements.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from phasegraph._support.typing import FloatArray, IntArray
+from phasegraph.graph.model.entity_graph import EntityGraph
+from phasegraph.graph.walk.scoring import DEPTH, deviations, foremost
+
+_SUPPORT = 0.2
+"""Share of the neighbours' mean deviation that a chunk gains."""
+_FREE = 3
+"""Chunks of a document that count in full."""
+_STEP, _STEPS = 0.2, 3
+"""Deviations that each further chunk of a document loses more than the chunk before it, and how often."""
+
+
+def neighbours(graph: EntityGraph, rows: IntArray) -> IntArray:
+    """(n, 2) rows of the chunks before and after some passages in their documents; -1 where there is none.
+
+    >>> from phasegraph.graph import build_graph
+    >>> texts = [("a", "Vertigo", "One."), ("b", "Vertigo", "Two."), ("c", "Psycho", "Three.")]
+    >>> graph = build_graph([{"id": name, "title": title, "text": text} for name, title, text in texts])
+    >>> neighbours(graph, np.arange(3)).tolist()
+    [[-1, 1], [0, -1], [-1, -1]]
+    """
+    places = graph.places_of(rows)[:, None] + np.array([-1, 1])
+    inside = (places >= 0) & (places < graph.count)
+    beside = graph.rows_at(np.where(inside, places, 0).ravel())
+    own, theirs = graph.titles_at(rows), graph.titles_at(beside).reshape(-1, 2, 2)
+    same = inside & (own[:, None, 0] >= 0) & (theirs == own[:, None]).all(axis=2)
+    found: IntArray = np.where(same, beside.reshape(-1, 2), -1)
+    return found
+
+
+def neighbour_support(scores: FloatArray, graph: EntityGraph, rows: IntArray | None = None) -> FloatArray:
+    """(n,) the gain of each passage from its neighbours among the 50 best, in the unit of `scores`.
+
+    The gain is a fifth of the mean of its neighbours' deviations (:func:`~phasegraph.graph.walk.scoring.deviations`).
+    `rows` are the passages of `scores` if `scores` does not hold all passages.
+    """
+    above, gains = deviations(scores), np.zeros(len(scores))
+    best = np.flatnonzero(above)
+    to = neighbours(graph, best if rows is None else rows[best])
+    given, reached = np.repeat(above[best], 2)[to.ravel() >= 0], to[to >= 0]
+    if not len(reached):
+        return gains
+    given = given / (neighbours(graph, reached) >= 0).sum(axis=1)
+    if rows is not None:
+        order = np.argsort(rows)
+        place = order[np.minimum(np.searchsorted(rows, reached, sorter=order), len(rows) - 1)]
+        there = rows[place] == reached
+        reached, given = place[there], given[there]
+    np.add.at(gains, reached, given)
+    return gains * (_SUPPORT * float(foremost(scores).std()))
+
+
+def spread_over_documents(
+    rows: IntArray, values: FloatArray, graph: EntityGraph, share: float
+) -> tuple[IntArray, FloatArray]:
+    """A ranking whose fourth and later chunks of one document stand lower, and its values.
+
+    The fourth chunk of a document among the first 50 loses .2 standard deviations of these 50 values, the fifth .4, all
+    others .6. None falls below the 50th value.
+
+    Parameters
+    ----------
+    rows : (n,) array of int
+        Passages, best first.
+    values : (n,) array of float
+        In descending order.
+    graph : EntityGraph
+    share : float
+        In [0, 1]: how much of the loss counts.
+
+    Returns
+    -------
+    rows : (n,) array of int
+    values : (n,) array of float
+        In descending order.
+
+    Examples
+    --------
+    >>> from phasegraph.graph import build_graph
+    >>> titles = ["Vertigo"] * 4 + ["Psycho", "Rope"]
+    >>> graph = build_graph([{"id": str(at), "title": one, "text": "A film."} for at, one in enumerate(titles)])
+    >>> spread_over_documents(np.arange(6), np.array([5.0, 4.0, 3.0, 2.0, 1.9, 0.0]), graph, 1.0)[0].tolist()
+    [0, 1, 2, 4, 3, 5]
+    """
+    first = values[:DEPTH]
+    titles = graph.titles_at(rows[:DEPTH])
+    same = (titles[:, None] == titles).all(axis=2) & (titles[:, :1] >= 0)
+    earlier = np.tril(same, -1).sum(axis=1)
+    steps = np.clip(earlier - _FREE + 1, 0, _STEPS)
+    if share <= 0 or not steps.any():
+        return rows, values
+    left = np.maximum(first - share * _STEP * float(first.std()) * steps, first[-1])
+    order = np.argsort(-left, kind="stable")
+    return np.concatenate([rows[:DEPTH][order], rows[DEPTH:]]), np.concatenate([left[order], values[DEPTH:]])

@@ -1,0 +1,127 @@
+"""Which of the facts nearest to a query seed its walk, as a model decides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from typing import Any, TypeAlias
+
+from phasegraph._support.frozen import by_fields
+from phasegraph._support.shared import seconds_left
+from phasegraph._support.typing import Float32Array, FloatArray, IntArray
+from phasegraph._support.validation import check_range
+from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph.graph.model.entity_graph import EntityGraph
+from phasegraph.graph.walk.facts import FactIndex, nearest_facts
+from phasegraph.sources.steps import Step
+
+Fact: TypeAlias = tuple[str, ...]
+KeepFacts: TypeAlias = Callable[[str, Sequence[Fact]], Any]
+"""``keep(query, facts) -> facts``: those of (subject, predicate, object) that bear on the query; may be a coroutine."""
+_HALF = 0.5
+"""Of what its source has left, so that the walk still has its time."""
+NOT_FILTERED = "the facts are not filtered"
+NONE_KEPT = "the fact filter kept none of {} facts: passages are ranked by their similarity to the query, as published"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FactFilter:
+    """Which of the facts nearest to a query seed its walk, as HippoRAG 2 and SemFlowRAG have a model decide.
+
+    Parameters
+    ----------
+    keep : callable
+        ``keep(query, facts) -> facts`` that bear on the query, of those given: (subject, predicate, object) in their
+        order, without the predicate where it is not known. May be a coroutine function. For a language model:
+        :func:`~phasegraph.graph.filter_facts_with`.
+    timeout : float, default 10
+        Seconds that it may take; never more than half of what its source has left.
+
+    Notes
+    -----
+    It runs in a worker. Where it raises, is late, or gives something else than some of the facts, all of them seed the
+    walk, the ranking's reason says so, and a warning, once until it works again. (The published programs give up the
+    walk then.) After 10 failures in a row it is left out, one query in 30 s trying it again. Where it keeps none, the
+    passages are ranked by similarity, as published.
+
+    References
+    ----------
+    HippoRAG 2, arXiv:2502.14802; SemFlowRAG, arXiv:2606.28447.
+
+    Examples
+    --------
+    >>> def keep(query, facts):
+    ...     return [fact for fact in facts if fact[0] in query]
+    >>> FactFilter(keep).rows("Who met ada?", [("ada", "met", "bo"), ("cy", "met", "bo")])
+    ([0], '')
+    """
+
+    keep: KeepFacts
+    timeout: float = 10.0
+    _step: Step = field(init=False, repr=False)
+
+    __reduce__ = by_fields
+
+    def __post_init__(self) -> None:
+        if not callable(self.keep):
+            raise InvalidTypeError(f"fact_filter must be a function of a query and facts; got {self.keep!r:.80}")
+        check_range("FactFilter.timeout", self.timeout, ends="(]")
+        object.__setattr__(self, "_step", Step("the fact filter", self.keep, NOT_FILTERED))
+
+    @classmethod
+    def of(cls, given: object) -> FactFilter | None:
+        """The filter for what was given as one."""
+        return given if given is None or isinstance(given, FactFilter) else cls(given)  # type: ignore[arg-type]
+
+    def rows(self, query: str, facts: Sequence[Fact]) -> tuple[list[int], str]:
+        """Places of the facts that are kept, ascending, and what went wrong, if anything did."""
+        seconds = min(self.timeout, _HALF * seconds_left())
+        tried = self._step.run((query, list(facts)), seconds, partial(_places, facts))
+        self._step.announce()
+        if tried.error is None:
+            return tried.value, ""
+        how = "was not asked" if tried.status == "skipped" else "failed"
+        return list(range(len(facts))), f"the fact filter {how} ({tried.reason}): {NOT_FILTERED}"
+
+
+def _places(facts: Sequence[Fact], kept: Any) -> list[int]:
+    """Places of the facts that a filter gave."""
+    if isinstance(kept, str | bytes) or not isinstance(kept, Iterable):
+        raise InvalidTypeError(f"fact_filter must give a list of facts; got {type(kept).__name__}")
+    given = [tuple(fact) for fact in islice(kept, len(facts) + 1)]
+    if len(given) > len(facts):
+        raise InvalidInputError(f"fact_filter must give at most the {len(facts)} facts that it got; got more")
+    unknown = sum(fact not in facts for fact in given)
+    if unknown:  # a model's words are not repeated
+        raise InvalidTypeError(f"fact_filter must give facts that it got; {unknown} of its facts are others")
+    return [place for place, fact in enumerate(facts) if fact in given]
+
+
+@dataclass(frozen=True, slots=True)
+class KeptFacts:
+    """Rows of the facts and names that seed a walk, nearest first; `note` says what to report, `none` if all went."""
+
+    rows: IntArray
+    note: str = ""
+    none: bool = False
+
+
+def kept_facts(
+    fact_filter: FactFilter | None,
+    query: str,
+    graph: EntityGraph,
+    facts: FactIndex,
+    near: Float32Array | FloatArray,
+    top: int,
+) -> KeptFacts:
+    """The `top` facts of the highest `near`, ties by row, after the filter; names are no facts and stay."""
+    best = nearest_facts(near, top)
+    shown = [place for place, row in enumerate(best.tolist()) if facts.ends.shape[1] == 2 and facts.ends[row, 1] >= 0]
+    if fact_filter is None or not shown:
+        return KeptFacts(best)
+    found, note = fact_filter.rows(query, [facts.text(graph, int(best[place])) for place in shown])
+    gone = set(shown).difference(shown[place] for place in found)
+    rows = best[[place for place in range(len(best)) if place not in gone]]
+    return KeptFacts(rows, note if len(rows) else NONE_KEPT.format(len(shown)), not len(rows))

@@ -1,0 +1,129 @@
+"""Where a walk starts: the first passages of a dense ranking, and the entities that the query names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from phasegraph._support.packed import NameRows
+from phasegraph._support.typing import Float32Array, FloatArray, Int32Array, IntArray
+from phasegraph.graph.model.entity_graph import EntityGraph
+from phasegraph.graph.model.words import Gazetteer, find_names, normalise_name
+from phasegraph.graph.walk.relevance import similarities
+from phasegraph.graph.walk.settings import LinkSettings
+from phasegraph.lexical import Tokenizer, tokenizer_of
+from phasegraph.ranking import Ranking
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Seeding:
+    """Seeds of one query, or none and the reason why.
+
+    `nodes` (s,) are nodes of the graph, each once: passages by falling mass, then entities in the order of the query.
+    `masses` (s,) are positive and need not sum to 1.
+    """
+
+    nodes: IntArray
+    masses: FloatArray
+    reason: str = ""
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def plus(self, other: Seeding, mass: float) -> Seeding:
+        """These seeds and others with `mass` times theirs; a node in both gets both, at its first place."""
+        nodes = np.concatenate([self.nodes, other.nodes])
+        masses = np.concatenate([self.masses, mass * other.masses])
+        distinct, first, place = np.unique(nodes, return_index=True, return_inverse=True)
+        summed = np.bincount(place, weights=masses, minlength=len(distinct)).astype(np.float64)
+        order = np.argsort(first)
+        kept = order[summed[order] > 0]
+        return Seeding(distinct[kept].astype(np.intp), summed[kept], "" if len(kept) else self.reason)
+
+
+def query_entities(graph: EntityGraph, query: str) -> IntArray:
+    """Rows of the entities named in a query, each once, in the order of the query's names.
+
+    Names are found as in passages, with the graph's entities as gazetteer; names of several words are found in
+    lower case, too, and those of one word only where they stand alone. A query that is nothing but a name counts in
+    any case.
+
+    >>> from phasegraph.graph import build_graph
+    >>> graph = build_graph([{"id": "1", "title": "Ada Lovelace", "text": "A mathematician."}])
+    >>> [graph.entities[row] for row in query_entities(graph, "who was ada lovelace?")]
+    ['ada lovelace']
+    """
+    places = graph.entity_rows
+    if isinstance(places, NameRows):
+        gazetteer = Gazetteer.of_rows(places)
+    else:  # of a part of a stored graph
+        gazetteer = Gazetteer(graph.entities, matcher="python", normalised=True)
+    names = dict.fromkeys(find_names(query, gazetteer, query=True))
+    whole = normalise_name(query)
+    if whole in places:
+        names = {whole: None}
+    return np.array([places[name] for name in names if name in places], dtype=np.intp)
+
+
+def link(
+    graph: EntityGraph, query: str, ranking: Ranking | None = None, settings: LinkSettings | None = None
+) -> Seeding:
+    """Seeds of a query: the first passages of a dense ranking, and the entities that the query names.
+
+    Ids that the graph does not hold are passed over; without any seed the answer is empty and says why.
+
+    >>> from phasegraph.graph import build_graph
+    >>> graph = build_graph([{"id": "1", "title": "Ada Lovelace", "text": "A mathematician."}])
+    >>> link(graph, "Who was Ada Lovelace?").masses.tolist(), link(graph, "Who?").reason
+    ([2.0], 'the query names no entity of the graph and no ranking was handed over')
+    """
+    chosen = settings if settings is not None else LinkSettings()
+    passages = Seeding(*_passage_seeds(graph, ranking, chosen))
+    handed = "no ranking was handed over" if ranking is None else "the ranking holds no passage of the graph"
+    return both_seeds(
+        passages, named_seeds(graph, query, chosen), f"the query names no entity of the graph and {handed}"
+    )
+
+
+def both_seeds(passages: Seeding, named: Seeding, otherwise: str) -> Seeding:
+    """Seeds of positive mass among passages and the entities that the query names; `otherwise` says why none."""
+    nodes = np.concatenate([passages.nodes, named.nodes])
+    masses = np.concatenate([passages.masses, named.masses])
+    held = masses > 0
+    return Seeding(nodes[held], masses[held], "" if held.any() else otherwise)
+
+
+def _passage_seeds(graph: EntityGraph, ranking: Ranking | None, settings: LinkSettings) -> tuple[IntArray, FloatArray]:
+    if ranking is None or not settings.seed_passages:
+        return np.empty(0, dtype=np.intp), np.empty(0)
+    found = [(row, rank) for rank, name in enumerate(ranking.ids) if (row := graph.passage_rows.get(name)) is not None]
+    found = found[: settings.seed_passages]
+    rows = np.array([row for row, _ in found], dtype=np.intp)
+    near = similarities(ranking)[[rank for _, rank in found]] if found else np.empty(0)
+    highest = near.max(initial=0.0)
+    masses = (near / highest) ** settings.sharpness if highest > 0 else np.zeros(len(near))
+    return rows, masses / masses.sum() if highest > 0 else masses
+
+
+def rarity(frequency: Int32Array, passages: int) -> Float32Array:
+    """(E,) array of float32 in (0, 1]: log(1 + N / df), 1 for an entity of a single passage."""
+    if not passages:
+        return np.ones(len(frequency), dtype=np.float32)
+    values: Float32Array = (np.log1p(passages / np.maximum(frequency, 1)) / np.log1p(passages)).astype(np.float32)
+    return values
+
+
+def named_seeds(graph: EntityGraph, query: str, settings: LinkSettings) -> Seeding:
+    """The entities that the query names, in its order, those that are rare and have a passage of their own heaviest."""
+    entities = query_entities(graph, query)
+    shares = rarity(graph.frequency[entities], graph.count).astype(np.float64) ** settings.specificity_power
+    shares = np.where(graph.anchored[entities], shares, settings.unanchored * shares)
+    return Seeding(entities + len(graph.passages), settings.name_mass * shares / max(1.0, float(shares.sum())))
+
+
+def name_words(graph: EntityGraph, named: Seeding, tokenizer: Tokenizer) -> frozenset[str]:
+    """The words of the names that a query has."""
+    names = (graph.entities[node - len(graph.passages)] for node in named.nodes.tolist())
+    tokenize = tokenizer_of(tokenizer)
+    return frozenset(word for name in names for word in tokenize(name))

@@ -1,0 +1,156 @@
+"""What a caller may see: the graph, the facts and the rankings of the allowed passages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from scipy import sparse
+
+from phasegraph._support.recent import Recent
+from phasegraph._support.typing import IntArray
+from phasegraph.errors import InvalidTypeError
+from phasegraph.graph.model.entity_graph import Csr, EntityGraph
+from phasegraph.graph.walk.facts import FactIndex
+from phasegraph.graph.walk.listed import (
+    within,
+)
+from phasegraph.pagerank.push import ranges
+from phasegraph.ranking import Ranking
+
+Allowed: TypeAlias = Callable[[str], object] | Collection[str]
+MOST_PARTS, _FEW = 16, 8
+_kept: WeakKeyDictionary[EntityGraph, Recent] = WeakKeyDictionary()
+_kept_facts: WeakKeyDictionary[EntityGraph, WeakKeyDictionary[FactIndex, FactIndex]] = WeakKeyDictionary()
+
+
+def restrict_graph(graph: EntityGraph, allowed: Allowed) -> EntityGraph | None:
+    """The graph of the passages that are `allowed` (see :class:`RestrictedGraphSource`); None where none is left.
+
+    Passages that are not allowed are gone, entities that only they mention too, and every frequency and weight is
+    counted anew. The same value for the same passages, while it is in use.
+
+    A graph does not record which passage states a fact. The edge between two entities is kept where every passage
+    that mentions both is allowed, so that no fact of another's is walked; one that an allowed passage states, too, may
+    be lost. :meth:`phasegraph.graph.index.graph_index.GraphIndex.remove` keeps the records and loses none.
+
+    >>> from phasegraph.graph import build_graph
+    >>> graph = build_graph([{"id": "a", "text": "Ada met Bo."}, {"id": "b", "text": "Cy met Bo."}])
+    >>> restrict_graph(graph, {"a"}).entities
+    ('ada', 'bo')
+    """
+    graph.check_files()
+    rows = allowed_rows(graph, allowed)
+    if not len(rows):
+        return None
+    if len(rows) == len(graph.passages):
+        return graph
+    part: EntityGraph = _kept.setdefault(graph, Recent(most=MOST_PARTS)).get(rows.tobytes(), lambda: _part(graph, rows))
+    return part
+
+
+def allowed_rows(graph: Any, allowed: Allowed) -> IntArray:
+    """Rows of the passages that are allowed, ascending: of few ids, those are looked up, and no other passage is."""
+    if callable(allowed):
+        return np.flatnonzero([bool(allowed(name)) for name in graph.passages])
+    names = allowed_ids(allowed)
+    if len(names) * _FEW > len(graph.passages):
+        return np.flatnonzero([name in names for name in graph.passages])
+    rows = graph.passage_rows
+    return np.array(sorted(row for name in names if (row := rows.get(name)) is not None), dtype=np.intp)
+
+
+def _part(graph: EntityGraph, rows: IntArray) -> EntityGraph:
+    """The graph of these rows."""
+    mentions = graph.mentions[rows]
+    columns = np.unique(mentions.indices)
+    vectors = graph.embeddings
+    return EntityGraph(
+        tuple(graph.passages[row] for row in rows.tolist()),
+        tuple(graph.entities[column] for column in columns.tolist()),
+        _among(mentions, columns),
+        _among(graph.homes[rows], columns),
+        _own_facts(graph, rows, columns),
+        _among(graph.synonyms[columns], columns),
+        graph.weights,
+        None if vectors is None else vectors[rows],
+        None if graph.lexical is None else graph.lexical.part(rows),
+    )
+
+
+def _among(matrix: Csr, columns: Any) -> Csr:
+    """These columns, which ascend, of a matrix; read are its own entries, and not what it may have columns for."""
+    there, place = within(matrix.indices, columns), np.searchsorted(columns, matrix.indices).astype(np.int32)
+    starts = np.concatenate([[0], np.cumsum(there)])[matrix.indptr]
+    return sparse.csr_array((matrix.data[there], place[there], starts), shape=(matrix.shape[0], len(columns)))
+
+
+def _own_facts(graph: EntityGraph, rows: IntArray, columns: Any) -> Csr:
+    """Facts among these entities whose two ends no passage but these mentions together."""
+    facts = _among(graph.facts[columns], columns)
+    pairs = facts.tocoo()
+    if not pairs.nnz:
+        return facts
+    ends = np.unique(pairs.row)  # facts are symmetric
+    hidden = _mentioning(graph, rows, columns[ends])
+    shared = np.asarray(
+        hidden[np.searchsorted(ends, pairs.row)].multiply(hidden[np.searchsorted(ends, pairs.col)]).sum(axis=1)
+    ).ravel()
+    own = shared == 0
+    return sparse.csr_array((pairs.data[own], (pairs.row[own], pairs.col[own])), shape=facts.shape, dtype=facts.dtype)
+
+
+def _mentioning(graph: EntityGraph, rows: IntArray, entities: Any) -> Csr:
+    """(n, P) 1 where a passage that is not among `rows` mentions one of n entities.
+
+    Read from the walk's edges, which lead from an entity to all such passages, but for those that are in too many.
+    """
+    walk, count = graph.operator, len(graph.passages)
+    nodes = entities.astype(np.int64) + count
+    degrees = walk.out_degrees.take(nodes).astype(np.int64)
+    targets = walk.indices.take(ranges(walk.indptr.take(nodes), degrees)).astype(np.int64)
+    owners = np.repeat(np.arange(len(nodes)), degrees)
+    inside = targets < count
+    targets, owners = targets[inside], owners[inside]
+    found = np.bincount(owners, minlength=len(nodes))
+    lacking = np.flatnonzero(found < graph.frequency[entities])
+    if len(lacking):
+        common = _among(graph.mentions, entities[lacking]).tocoo()
+        targets, owners = np.concatenate([targets, common.row]), np.concatenate([owners, lacking[common.col]])
+    seen = within(targets, rows)
+    ones = np.ones(len(targets) - int(seen.sum()), dtype=np.int32)
+    hidden = sparse.csr_array((ones, (owners[~seen], targets[~seen])), shape=(len(nodes), count))
+    return (hidden > 0).astype(np.int32)
+
+
+def allowed_ids(allowed: Any) -> frozenset[str]:
+    """The ids of a collection of them."""
+    if isinstance(allowed, str) or not isinstance(allowed, Collection):
+        raise InvalidTypeError(f"allowed must be a function of a passage id or a collection of ids; got {allowed!r}")
+    other = next((type(one).__name__ for one in allowed if not isinstance(one, str)), None)
+    if other is not None:
+        raise InvalidTypeError(f"allowed must hold ids of passages, which are str; it holds a value of type {other}")
+    return frozenset(allowed)
+
+
+def restrict_ranking(ranking: Ranking | None, rows: Mapping[str, int]) -> Ranking | None:
+    """The ranking of those passages alone; None where none is left."""
+    if ranking is None or all(name in rows for name in ranking.ids):
+        return ranking
+    places = [place for place, name in enumerate(ranking.ids) if name in rows]
+    if not places:
+        return None
+    ids = [ranking.ids[place] for place in places]
+    return Ranking(ranking.source, ids, ranking.scores[places], rank_only=ranking.rank_only)
+
+
+def restricted_facts(facts: FactIndex | None, graph: EntityGraph, part: EntityGraph) -> FactIndex | None:
+    """The embedded facts of a graph for one who sees a part of it; worked out once while the part is in use."""
+    if facts is None or part is graph:
+        return facts
+    kept = _kept_facts.setdefault(part, WeakKeyDictionary())
+    if facts not in kept:
+        kept[facts] = facts.within(graph, part)
+    return kept[facts]

@@ -1,0 +1,132 @@
+"""The settings of a walk: how a query becomes seeds, how its words count, and how the graph is walked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from phasegraph._support.validation import check_count, check_flag, check_range
+from phasegraph.errors import InvalidInputError
+from phasegraph.pagerank.solve import push_settings
+from phasegraph.pagerank.workspace import Kernel, check_kernel
+
+
+@dataclass(frozen=True, slots=True)
+class LinkSettings:
+    """How a query becomes seeds.
+
+    Parameters
+    ----------
+    seed_passages : int, default 10
+        First passages of the dense ranking that become seeds.
+    sharpness : float, default 10
+        Their masses are in proportion to similarity to this power, and sum to 1.
+    name_mass : float, default 2
+        Most mass that the query's entities get together.
+    specificity_power : float, default 3
+        An entity gets at most `name_mass` times its rarity, in (0, 1], to this power.
+    unanchored : float, default 0.3
+        What an entity counts for that no passage is about, in [0, 1].
+    fact_mass : float, default 0.5
+        Mass of the entities of the facts nearest to the query, where there are embedded facts.
+    top_facts : int, default 5
+        How many facts those are, at least 1.
+    """
+
+    seed_passages: int = 10
+    sharpness: float = 10.0
+    name_mass: float = 2.0
+    specificity_power: float = 3.0
+    unanchored: float = 0.3
+    fact_mass: float = 0.5
+    top_facts: int = 5
+
+    def __post_init__(self) -> None:
+        check_count("LinkSettings.seed_passages", self.seed_passages)
+        check_count("LinkSettings.top_facts", self.top_facts, minimum=1)
+        for name in ("sharpness", "name_mass", "specificity_power", "fact_mass"):
+            check_range(f"LinkSettings.{name}", getattr(self, name))
+        check_range("LinkSettings.unanchored", self.unanchored, 0, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class WordSettings:
+    """How the query's words count in a walk.
+
+    Parameters
+    ----------
+    weight : float, default 0.2
+        What the best BM25 score adds to a cosine; others in proportion.
+    seed_pool : int, default 50
+        Passages from which seeds are chosen, those of the highest relevance.
+    seed_cover : float, default 0.3
+        What it adds to a seed's relevance to have all words, by idf, that no seed before has.
+    cover : float, default 2.5
+        What it adds to a score's logarithm to have all words, by idf, that no passage before has.
+    cover_pool, cover_picks : int, default 30, 10
+        Among how many of the best, and for how many places.
+    relation : float, default 1
+        How much more readily the walk enters the passage that is best, by BM25, for those words of the query that are
+        in none of the names it has; others in proportion. Less where no passage is about these names.
+    """
+
+    weight: float = 0.2
+    seed_pool: int = 50
+    seed_cover: float = 0.3
+    cover: float = 2.5
+    cover_pool: int = 30
+    cover_picks: int = 10
+    relation: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("weight", "seed_cover", "cover", "relation"):
+            check_range(f"WordSettings.{name}", getattr(self, name))
+        for name in ("seed_pool", "cover_pool", "cover_picks"):
+            check_count(f"WordSettings.{name}", getattr(self, name), minimum=1)
+
+
+Compare: TypeAlias = Literal["auto", "all", "listed"]
+
+
+@dataclass(frozen=True, slots=True)
+class WalkSettings:
+    """How the graph is walked.
+
+    Parameters
+    ----------
+    follow_probability : float, default 0.85
+        Probability of following an edge, in [0, 1); otherwise the walk restarts at a seed.
+    tolerance : float, default 3e-6
+        Mass per out-edge below which the walk goes no further.
+    floor : float, default 2e-3
+        Added to a mass before its logarithm; > 0.
+    relevance : bool, default True
+        Whether passages nearer to the query are entered more readily, and scored higher.
+    closeness : float, default 0.5
+        Power of a passage's similarity in its score; >= 0.
+    kernel : {"auto", "numpy", "compiled"}, default "auto"
+        Compiled by numba (``phasegraph[graph]``) where installed, or numpy: the answers are the same to
+        the bit. numba compiles at the first walk, see :meth:`GraphSource.prepare`.
+    compare : {"auto", "all", "listed"}, default "auto"
+        Which passages a query is compared with, where its words count: ``all``, or those ``listed`` by the dense
+        ranking and by BM25, those that much of the walk's mass reaches, and a sample that stands for the others in
+        means, so that a search costs the same in a collection of any size. ``auto`` compares all of up to 50,000
+        passages; above, those listed, unless no dense ranking is handed over or no limit is given.
+    """
+
+    follow_probability: float = 0.85
+    tolerance: float = 3e-6
+    floor: float = 2e-3
+    relevance: bool = True
+    closeness: float = 0.5
+    kernel: Kernel = "auto"
+    compare: Compare = "auto"
+
+    def __post_init__(self) -> None:
+        if self.compare not in ("auto", "all", "listed"):
+            raise InvalidInputError(f'WalkSettings.compare must be "auto", "all" or "listed"; got {self.compare!r:.80}')
+        push_settings(self.follow_probability, self.tolerance, 0, None, "numpy")
+        check_kernel(self.kernel)
+        check_range("WalkSettings.floor", self.floor, ends="(]")
+        check_flag("WalkSettings.relevance", self.relevance)
+        check_range("WalkSettings.closeness", self.closeness)
