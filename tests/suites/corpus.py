@@ -873,7 +873,7 @@ class CorpusSuite:
         def full(*arguments: Any) -> None:
             raise OSError("no space left")
 
-        monkeypatch.setattr("phasegraph.graph.corpus.write_document", full)
+        monkeypatch.setattr("phasegraph.graph.corpus.corpus.write_document", full)
         with pytest.warns(PhasegraphWarning, match=r"is made and kept.*no space left"):
             self.add(retriever, self.documents([9]))
         monkeypatch.undo()

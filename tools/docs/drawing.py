@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from phasegraph.markup import source_colours
+from phasegraph._support.markup import source_colours
 
 WIDTH = 520
 """Of every drawing: a column of a telephone shows 16 units as 11 pixels."""

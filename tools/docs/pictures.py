@@ -16,8 +16,8 @@ import numpy as np
 from drawing import WIDTH, Drawing
 
 from phasegraph import FusionPipeline, Result
-from phasegraph._typing import BoolArray, FloatArray
-from phasegraph.cli import main as main_of_cli
+from phasegraph._support.typing import BoolArray, FloatArray
+from phasegraph.apps.cli import main as main_of_cli
 from phasegraph.evaluation.report import calibrated_scores, gold_hits
 
 ROOT = Path(__file__).resolve().parents[2]
