@@ -192,7 +192,7 @@ def test_a_page_that_is_shown_outside_the_repository_has_absolute_links_only(pag
 @pytest.fixture(scope="module")
 def site() -> Any:
     """The module of tools/docs that knows the pages of the site."""
-    spec = importlib.util.spec_from_file_location("pages", ROOT / "tools" / "docs" / "pages.py")
+    spec = importlib.util.spec_from_file_location("site_pages", ROOT / "tools" / "docs" / "site_pages.py")
     assert spec is not None
     assert spec.loader is not None
     found = importlib.util.module_from_spec(spec)
@@ -200,7 +200,7 @@ def site() -> Any:
     return found
 
 
-@pytest.mark.parametrize("name", ["pages", "for_agents"])
+@pytest.mark.parametrize("name", ["site_pages", "for_agents"])
 def test_the_examples_of_the_tools_are_true(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(ROOT / "tools" / "docs")
     found = doctest.testmod(importlib.import_module(name))

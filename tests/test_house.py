@@ -13,6 +13,7 @@ import re
 import subprocess
 import sys
 import typing
+from collections import Counter
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -198,6 +199,13 @@ def test_no_imports_run_in_a_circle(house: Any) -> None:
 def test_the_architecture_page_shows_the_folders_and_the_papers(house: Any) -> None:
     page = house.PAGE.read_text(encoding="utf-8")
     assert page == house.generated(page), "python tools/house.py --tree"
+
+
+def test_two_programs_of_the_tools_have_two_names() -> None:
+    """Tests put several folders of tools/ on the path: of two modules of one name the second is the first again."""
+    names = [file.stem for file in (ROOT / "tools").rglob("*.py") if file.stem != "__main__"]
+    assert len(names) > 50
+    assert sorted(name for name, times in Counter(names).items() if times > 1) == []
 
 
 def test_every_file_that_the_architecture_page_names_is_there(house: Any) -> None:
