@@ -175,8 +175,8 @@ $(DOCS)/.ready: $(SOURCES)
 site: $(DOCS)/.ready  ## The documentation in artifacts/site; a warning is an error
 	$(DOCS)/bin/python tools/docs/build.py
 
-docs: site $(VENV)/.ready-test  ## The site, and every program, command and link of its pages
-	$(BIN)/python -m pytest tests/test_docs.py
+docs: site $(VENV)/.ready-test  ## The site, its search, and every program, command and link of its pages
+	PHASEGRAPH_SITE=1 $(BIN)/python -m pytest tests/test_docs.py tests/examples/test_tutorials.py
 
 # DATA: the folder of the data sets that are not in the repository; a figure of data that is not there is left out.
 # DATE=1 measures nothing: the pages of stale figures say of when they are.

@@ -23,6 +23,7 @@ from phasegraph.retrieval import (
     EmbeddingModel,
     Framework,
     KeptPassages,
+    accepts_old_names,
     corpus_ids,
     in_thread,
     resolve_id,
@@ -316,11 +317,12 @@ class KeptDocuments(KeptPassages):
         _corpus: phasegraph.graph.Corpus | None
         _embeds: Embeddings | None
 
+    @accepts_old_names
     def add_documents(
         self,
         documents: Iterable[Document],
         *,
-        extractions: Iterable[phasegraph.graph.Extraction] | Mapping[str, Sequence[tuple[str, str, str]]] | None = None,
+        triples: phasegraph.graph.Triples | None = None,
         progress: bool | None = True,
     ) -> list[str]:
         """Add documents to every source at once; one with the id of a document that is there takes its place.
@@ -329,8 +331,8 @@ class KeptDocuments(KeptPassages):
         ----------
         documents : iterable of Document
             Their ids are read as by ``from_documents``.
-        extractions : optional
-            Triples, as for ``from_documents``.
+        triples : optional
+            As for ``from_documents``.
         progress : bool, default True
             Show a bar for many documents, where standard error is a terminal and tqdm is installed.
 
@@ -347,7 +349,7 @@ class KeptDocuments(KeptPassages):
         StoreError
             If the folder or its vectors cannot be changed. Nothing is changed then.
         """
-        return self._add(documents, extractions, progress)
+        return self._add(documents, triples, progress)
 
     def _check_added(self, corpus: phasegraph.graph.Corpus, held: Mapping[str, Document]) -> None:
         """Refuse to replace a text by another for an id in metadata: it may be a file's that both were split from."""

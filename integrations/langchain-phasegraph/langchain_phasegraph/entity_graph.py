@@ -165,7 +165,7 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
         *,
         embeddings: Embeddings | None = None,
         vectors: Any = None,
-        extractions: Iterable[phasegraph.graph.Extraction] | Mapping[str, Sequence[tuple[str, str, str]]] | None = None,
+        triples: phasegraph.graph.Triples | None = None,
         extractor: Any = None,
         known_names: Iterable[str] = (),
         tokenizer: Any = "english",
@@ -183,10 +183,9 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
             Embeds every passage (unless `vectors` are given) and each query.
         vectors : (P, d) array_like, optional
             The passages' embeddings.
-        extractions, extractor, known_names
-            ``triples``, ``extractor`` and ``known_names`` of :func:`phasegraph.graph.build_graph`; for graph documents
-            of LangChain see :func:`~langchain_phasegraph.extractions_of`. What an `extractor` of yours built is not
-            changed later.
+        triples, extractor, known_names
+            As for :func:`phasegraph.graph.build_graph`; for graph documents of LangChain see
+            :func:`~langchain_phasegraph.extractions_of`. What an `extractor` of yours built is not changed later.
         tokenizer : {"english", "german", "plain", "snowball:LANGUAGE"} or callable, default "english"
             Splits passages and queries into words, as for :func:`phasegraph.graph.build_graph`.
         title_key : str, default "title"
@@ -199,7 +198,7 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
         **fields
             The other fields of the retriever.
         """
-        how = Indexing(extractions, known_names, tokenizer, title_key, source_key, progress)
+        how = Indexing(triples, known_names, tokenizer, title_key, source_key, progress)
         return cls._of_passages(documents, embeddings, how, vectors, extractor, fields)
 
     @classmethod

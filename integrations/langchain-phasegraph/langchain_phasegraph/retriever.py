@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Self
@@ -136,13 +136,13 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
     Examples
     --------
     >>> from langchain_core.documents import Document
-    >>> def lexical(query):
+    >>> def bm25(query):
     ...     return [
     ...         (Document("Paris", id="p"), 7.1),
     ...         (Document("Rome", id="r"), 6.0),
     ...         (Document("Oslo", id="o"), 1.0),
     ...     ]
-    >>> retriever = PhaseGraphRetriever(retrievers={"lexical": lexical}, k=2)
+    >>> retriever = PhaseGraphRetriever(retrievers={"bm25": bm25}, k=2)
     >>> [document.id for document in retriever.invoke("Which city?")]
     ['p', 'r']
     """
@@ -216,7 +216,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         *,
         path: str | os.PathLike[str] | None = None,
         vector_store: str = "flat",
-        extractions: Iterable[phasegraph.graph.Extraction] | Mapping[str, Sequence[tuple[str, str, str]]] | None = None,
+        triples: phasegraph.graph.Triples | None = None,
         known_names: Iterable[str] = (),
         tokenizer: Any = "english",
         title_key: str = "title",
@@ -238,12 +238,12 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         vector_store : {"flat", "chroma"}, default "flat"
             With `path`: where the vectors are searched. ``"flat"`` compares all vectors of the index, in memory-mapped
             files. ``"chroma"`` adds an approximate index (``phasegraph[chroma]``).
-        extractions, known_names, tokenizer, title_key, source_key
+        triples, known_names, tokenizer, title_key, source_key
             As for :meth:`EntityGraphRetriever.from_documents`.
         progress : bool, default True
             Show bars for many documents, where standard error is a terminal and tqdm is installed.
         **fields
-            The other fields of the retriever; `retriever.retrievers` beside ``lexical``.
+            The other fields of the retriever; `retriever.retrievers` beside ``bm25``.
 
         Raises
         ------
@@ -264,7 +264,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         >>> sorted(document.id for document in retriever.invoke("Who met Bo?"))
         ['a', 'c']
         """
-        how = Indexing(extractions, known_names, tokenizer, title_key, source_key, progress)
+        how = Indexing(triples, known_names, tokenizer, title_key, source_key, progress)
         return cls._of_passages(documents, embeddings, how, path, fields, vector_store=vector_store)
 
     @classmethod
@@ -309,7 +309,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         cls,
         vectorstore: VectorStore,
         *,
-        extractions: Iterable[phasegraph.graph.Extraction] | Mapping[str, Sequence[tuple[str, str, str]]] | None = None,
+        triples: phasegraph.graph.Triples | None = None,
         known_names: Iterable[str] = (),
         tokenizer: Any = "english",
         title_key: str = "title",
@@ -324,7 +324,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         vectorstore : Chroma, FAISS, InMemoryVectorStore, LanceDB, PGVector or QdrantVectorStore
             Its texts, metadata and vectors are read once, none is embedded again. :meth:`add_documents` and
             :meth:`delete` change it too; it embeds by itself what is added.
-        extractions, known_names, tokenizer, title_key, source_key, progress, **fields
+        triples, known_names, tokenizer, title_key, source_key, progress, **fields
             As for :meth:`from_documents`. ``retriever.graph.save(folder)`` keeps the graph; the constructor puts
             ``EntityGraphRetriever.load(folder)`` beside the store again.
 
@@ -337,7 +337,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
 
         check_kind("vectorstore", vectorstore, VectorStore)
         held, vectors = contents_of(vectorstore)
-        how = Indexing(extractions, known_names, tokenizer, title_key, source_key, progress)
+        how = Indexing(triples, known_names, tokenizer, title_key, source_key, progress)
         embeddings, store = vectorstore.embeddings, StoreVectors(vectorstore)
         corpus = build_corpus(DOCUMENTS, held, embeddings, how, vectors=vectors, store=store)
         return cls._over(corpus, embeddings, fields, vectorstore)

@@ -148,9 +148,9 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
     Examples
     --------
     >>> from llama_index.core.schema import TextNode
-    >>> def lexical(query):
+    >>> def bm25(query):
     ...     return [(TextNode(id_=name, text=name), score) for name, score in (("p", 7.1), ("r", 6.0), ("o", 1.0))]
-    >>> retriever = CalibratedFusionRetriever(retrievers={"lexical": lexical}, similarity_top_k=2)
+    >>> retriever = CalibratedFusionRetriever(retrievers={"bm25": bm25}, similarity_top_k=2)
     >>> [node.node_id for node in retriever.retrieve("Which city?")]
     ['p', 'r']
     """
@@ -222,7 +222,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         *,
         path: str | os.PathLike[str] | None = None,
         vector_store: str = "flat",
-        extractions: Iterable[phasegraph.graph.Extraction] | Mapping[str, Sequence[tuple[str, str, str]]] | None = None,
+        triples: phasegraph.graph.Triples | None = None,
         known_names: Iterable[str] = (),
         tokenizer: Any = "english",
         title_key: str = "title",
@@ -243,12 +243,12 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         vector_store : {"flat", "chroma"}, default "flat"
             With `path`: where the vectors are searched. ``"flat"`` compares all vectors of the index, in memory-mapped
             files. ``"chroma"`` adds an approximate index (``phasegraph[chroma]``).
-        extractions, known_names, tokenizer, title_key, source_key
+        triples, known_names, tokenizer, title_key, source_key
             As for :meth:`EntityGraphRetriever.from_nodes`.
         progress : bool, default True
             Show bars for many nodes, where standard error is a terminal.
         **fields
-            The other arguments of the retriever; `retrievers` beside ``lexical``.
+            The other arguments of the retriever; `retrievers` beside ``bm25``.
 
         Raises
         ------
@@ -270,7 +270,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         >>> sorted(hit.node_id for hit in retriever.retrieve("Who met Bo?"))
         ['a', 'c']
         """
-        how = Indexing(extractions, known_names, tokenizer, title_key, source_key, progress)
+        how = Indexing(triples, known_names, tokenizer, title_key, source_key, progress)
         tried = {**fields, "filters": None}
         return cls._of_passages(nodes, embed_model, how, path, fields, tried, vector_store=vector_store)
 
@@ -316,7 +316,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         cls,
         index: VectorStoreIndex,
         *,
-        extractions: Iterable[phasegraph.graph.Extraction] | Mapping[str, Sequence[tuple[str, str, str]]] | None = None,
+        triples: phasegraph.graph.Triples | None = None,
         known_names: Iterable[str] = (),
         tokenizer: Any = "english",
         title_key: str = "title",
@@ -331,7 +331,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         index : VectorStoreIndex
             Its nodes are read once from its docstore, or from a vector store that holds texts; none is embedded again.
             :meth:`add_nodes` and :meth:`delete` change it too; it embeds by itself what is added.
-        extractions, known_names, tokenizer, title_key, source_key, progress, **fields
+        triples, known_names, tokenizer, title_key, source_key, progress, **fields
             As for :meth:`from_nodes`. ``retriever.graph.save(folder)`` keeps the graph; the constructor puts
             ``EntityGraphRetriever.load(folder)`` beside the index again.
 
@@ -343,7 +343,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         if not isinstance(index, VectorStoreIndex):
             raise InvalidTypeError(f"index must be a VectorStoreIndex; got {type(index).__name__}")
         held, vectors = contents_of(index)
-        how = Indexing(extractions, known_names, tokenizer, title_key, source_key, progress)
+        how = Indexing(triples, known_names, tokenizer, title_key, source_key, progress)
         embed_model, store = index._embed_model, IndexVectors(index)
         corpus = build_corpus(NODES, held, embed_model, how, vectors=vectors, store=store)
         return cls._over(corpus, embed_model, fields, index)

@@ -27,7 +27,7 @@ import phasegraph  # its room graph is loaded when it is first named: it brings 
 from llama_index.retrievers.phasegraph.conversion import Embedder, chunk_of, held_by_id, node_of
 from llama_index.retrievers.phasegraph.filters import NodeFilter, filters_of
 from phasegraph import InvalidInputError, InvalidTypeError
-from phasegraph.retrieval import Content, EmbeddingModel, Framework, KeptPassages, in_thread
+from phasegraph.retrieval import Content, EmbeddingModel, Framework, KeptPassages, accepts_old_names, in_thread
 
 if TYPE_CHECKING:
     import phasegraph.graph
@@ -262,11 +262,12 @@ class KeptNodes(KeptPassages):
     _uncounted = OWN_KEYS
     _embeds: BaseEmbedding | None = None
 
+    @accepts_old_names
     def add_nodes(
         self,
         nodes: Iterable[BaseNode],
         *,
-        extractions: Iterable[phasegraph.graph.Extraction] | Mapping[str, Sequence[tuple[str, str, str]]] | None = None,
+        triples: phasegraph.graph.Triples | None = None,
         progress: bool = True,
     ) -> list[str]:
         """Add nodes to every source at once; one with the id of a node that is there takes its place.
@@ -274,8 +275,8 @@ class KeptNodes(KeptPassages):
         Parameters
         ----------
         nodes : iterable of BaseNode
-        extractions : optional
-            Triples, as for ``from_nodes``.
+        triples : optional
+            As for ``from_nodes``.
         progress : bool, default True
             Show a bar for many nodes, where standard error is a terminal.
 
@@ -291,7 +292,7 @@ class KeptNodes(KeptPassages):
         StoreError
             If the folder or its vectors cannot be changed. Nothing is changed then.
         """
-        return self._add(nodes, extractions, progress)
+        return self._add(nodes, triples, progress)
 
     def _contents(self, documents: Iterable[BaseNode]) -> list[Content]:
         return [

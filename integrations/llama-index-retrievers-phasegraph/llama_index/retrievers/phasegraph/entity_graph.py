@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -163,7 +163,7 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
         *,
         embed_model: BaseEmbedding | None = None,
         vectors: Any = None,
-        extractions: Iterable[phasegraph.graph.Extraction] | Mapping[str, Sequence[tuple[str, str, str]]] | None = None,
+        triples: phasegraph.graph.Triples | None = None,
         extractor: Any = None,
         known_names: Iterable[str] = (),
         tokenizer: Any = "english",
@@ -181,9 +181,9 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
             Embeds every passage (unless `vectors` are given) and each query.
         vectors : (P, d) array_like, optional
             The passages' embeddings.
-        extractions, extractor, known_names
-            ``triples``, ``extractor`` and ``known_names`` of :func:`phasegraph.graph.build_graph`; for a property graph
-            of the framework see :func:`read_property_graph`. What an `extractor` of yours built is not changed later.
+        triples, extractor, known_names
+            As for :func:`phasegraph.graph.build_graph`; for a property graph of the framework see
+            :func:`read_property_graph`. What an `extractor` of yours built is not changed later.
         tokenizer : {"english", "german", "plain", "snowball:LANGUAGE"} or callable, default "english"
             Splits passages and queries into words, as for :func:`phasegraph.graph.build_graph`.
         title_key : str, default "title"
@@ -196,7 +196,7 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
         **fields
             The other arguments of the retriever.
         """
-        how = Indexing(extractions, known_names, tokenizer, title_key, source_key, progress)
+        how = Indexing(triples, known_names, tokenizer, title_key, source_key, progress)
         return cls._of_passages(nodes, embed_model, how, vectors, extractor, fields)
 
     @classmethod
