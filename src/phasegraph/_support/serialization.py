@@ -550,6 +550,7 @@ def check_mapped(mapped: Iterable[Any], *, settled: bool = False) -> None:
     Parameters
     ----------
     mapped : iterable of memmap
+    settled : bool, default False
     """
     for one in mapped:
         if one._mmap.size() < len(one._mmap):
