@@ -85,8 +85,8 @@ def siege(found: dict[str, Any]) -> list[str]:
     memory = found["resident_mb"]
     return [
         f"Promise: beside hostile clients, honest p99 is at most {found['most_ratio']:g} times that of the quiet "
-        "windows between, every honest request is answered in whole, and no answer holds a passage of another tenant. Found: "
-        f"{found['ratio']} times; the server had {memory['start']} MB and at most {memory['most']} MB.",
+        "windows between, every honest request is answered in whole, and no answer holds a passage of another tenant. "
+        f"Found: {found['ratio']} times; the server had {memory['start']} MB and at most {memory['most']} MB.",
         table(["honest answers", "counted", "p50 ms", "p99 ms", "most ms"], rows),
         table(["what a hostile client does", "what it got"], statuses),
     ]
