@@ -107,7 +107,7 @@ $(GRAPHRAG)/.ready: $(SOURCES)
 	$(call install_into,$(GRAPHRAG),$(GRAPHRAG_PINS),-e . -e integrations/langchain-phasegraph --group graphrag)
 	@touch $@
 
-test-graphrag: $(GRAPHRAG)/.ready  ## LightRAG as a source, as the guide has it
+test-graphrag: $(GRAPHRAG)/.ready  ## LightRAG and nano-graphrag as sources, as the guide has them
 	$(GRAPHRAG)/bin/python -m pytest tests/graphrag
 
 CODE := src tests integrations examples tools

@@ -148,20 +148,16 @@ class Figures:
             "code": code,
             "data": data,
             "checked_by": "running it" if figure.quick else "its digest",
-            "result": self.result(name),
+            "result": digest_of_text(as_json(self.result(name))),
         }
         self.write(name)
 
-    def result(self, name: str) -> str:
-        """The digest of what is kept of a figure's last run."""
-        figure = self.figures[name]
-        if figure.results is None:
-            file = self.kept / f"{name}.json"
-            return digest_of_text(file.read_text(encoding="utf-8")) if file.is_file() else NO_DATA
-        path, keys = figure.results
+    def result(self, name: str) -> Any:
+        """What is kept of a figure's last run; None where that was nothing but pages."""
+        path, keys = self.figures[name].results or (f"docs/figures/{name}.json", None)
         file = self.root / path
-        kept = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-        return digest_of_text(as_json({key: kept[key] for key in keys if key in kept}))
+        kept = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
+        return kept if keys is None or kept is None else {key: kept[key] for key in keys if key in kept}
 
     def _note(self) -> None:
         """Write the ledger."""
@@ -187,7 +183,7 @@ class Figures:
     def text(self, name: str, block: str, found: Any = None) -> str:
         """What a block says: of the kept result, or of one that is handed over."""
         if found is None:
-            found = json.loads((self.kept / f"{name}.json").read_text(encoding="utf-8"))
+            found = self.result(name)
         return "\n\n".join(filter(None, [self.figures[name].blocks[block][1](found), self.dated(name)]))
 
     def dated(self, name: str) -> str:
@@ -231,7 +227,7 @@ class Figures:
             return [f"{name} was never run; {again(name)}"]
         figure, note = self.figures[name], self.ledger[name]
         file = figure.results[0] if figure.results else f"docs/figures/{name}.json"
-        if self.result(name) != note["result"]:
+        if digest_of_text(as_json(self.result(name))) != note["result"]:
             return [f"{file}: the result of {name} was edited by hand; {again(name)} makes it"]
         out = []
         for block, (page, _) in figure.blocks.items():
