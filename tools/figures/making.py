@@ -214,12 +214,9 @@ class Figures:
             found = {name: self._problems_of(name) for name in self.figures}
             for name, job in fresh.items():
                 found[name] = found[name] or self._otherwise(name, job, out / name)
-        return [
-            *(line for lines in found.values() for line in lines),
-            *self._results(),
-            *self._strange(),
-            *self._unmade(),
-        ]
+        of_figures = [line for lines in found.values() for line in lines]
+        of_pages = [self._results(), self._strange(), self._unmade(), self._typed(), self._records()]
+        return [*of_figures, *(line for lines in of_pages for line in lines)]
 
     def _problems_of(self, name: str) -> list[str]:
         """What is wrong with what quotes a figure, by the result that is kept and the digests of now."""
@@ -326,6 +323,36 @@ class Figures:
                     "*Record of DATE, commit COMMIT: the figures of this page are those of that code.* below its title"
                 )
         return out
+
+    def _typed(self) -> list[str]:
+        """Figures of the present that were typed by hand."""
+        files = [self.root / "README.md", self.root / "docs/research/results.md"]
+        files += [*self.root.glob("integrations/*/README.md"), *self.root.glob("docs/guide/*.md")]
+        return [
+            f"{file.relative_to(self.root)}:{number}: {figure.strip()!r:.60} is made by no command; have "
+            "tools/figures/registry.py make it, move it to a record in docs/research, or quote its source (arXiv)"
+            for file in sorted(filter(Path.is_file, files))
+            for number, figure in pages.typed(file.read_text(encoding="utf-8"))
+        ]
+
+    def _records(self) -> list[str]:
+        """Records of commits that are not in the history, or of another day; none without the whole history."""
+        if self._git("rev-parse", "--is-shallow-repository") != "false":
+            return []
+        out = []
+        for file in sorted(self.root.glob("docs/**/*.md")):
+            for mark in pages.RECORD.finditer(file.read_text(encoding="utf-8")):
+                page, day = file.relative_to(self.root), self._git("log", "-1", "--format=%cs", mark["commit"])
+                if day is None or self._git("merge-base", "--is-ancestor", mark["commit"], "HEAD") is None:
+                    out.append(f"{page}: commit {mark['commit']}, of which it is a record, is not in the history")
+                elif day != mark["day"]:
+                    out.append(f"{page} is a record of {mark['day']}, and commit {mark['commit']} is of {day}")
+        return out
+
+    def _git(self, *arguments: str) -> str | None:
+        """What git says, or None where it fails."""
+        done = subprocess.run(["git", *arguments], cwd=self.root, check=False, capture_output=True, text=True)
+        return None if done.returncode else done.stdout.strip()
 
     def runs(self) -> list[str]:
         """A line for each figure: when it was run, how long that took, and the digest of then."""
