@@ -31,6 +31,8 @@ OUT = "docs/reproduction"
 """Where commands with ``{out}`` write their pages."""
 PARTS = ("code", "data")
 """What a figure depends on."""
+TYPED = ("learn", "guide", "understand", "reference")
+"""The rooms of ``docs`` whose pages speak of the present: no figure of theirs is typed by hand."""
 
 
 class FailedError(Exception):
@@ -148,20 +150,16 @@ class Figures:
             "code": code,
             "data": data,
             "checked_by": "running it" if figure.quick else "its digest",
-            "result": self.result(name),
+            "result": digest_of_text(as_json(self.result(name))),
         }
         self.write(name)
 
-    def result(self, name: str) -> str:
-        """The digest of what is kept of a figure's last run."""
-        figure = self.figures[name]
-        if figure.results is None:
-            file = self.kept / f"{name}.json"
-            return digest_of_text(file.read_text(encoding="utf-8")) if file.is_file() else NO_DATA
-        path, keys = figure.results
+    def result(self, name: str) -> Any:
+        """What is kept of a figure's last run; None where that was nothing but pages."""
+        path, keys = self.figures[name].results or (f"docs/figures/{name}.json", None)
         file = self.root / path
-        kept = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-        return digest_of_text(as_json({key: kept[key] for key in keys if key in kept}))
+        kept = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
+        return kept if keys is None or kept is None else {key: kept[key] for key in keys if key in kept}
 
     def _note(self) -> None:
         """Write the ledger."""
@@ -187,7 +185,7 @@ class Figures:
     def text(self, name: str, block: str, found: Any = None) -> str:
         """What a block says: of the kept result, or of one that is handed over."""
         if found is None:
-            found = json.loads((self.kept / f"{name}.json").read_text(encoding="utf-8"))
+            found = self.result(name)
         return "\n\n".join(filter(None, [self.figures[name].blocks[block][1](found), self.dated(name)]))
 
     def dated(self, name: str) -> str:
@@ -218,12 +216,9 @@ class Figures:
             found = {name: self._problems_of(name) for name in self.figures}
             for name, job in fresh.items():
                 found[name] = found[name] or self._otherwise(name, job, out / name)
-        return [
-            *(line for lines in found.values() for line in lines),
-            *self._results(),
-            *self._strange(),
-            *self._unmade(),
-        ]
+        of_figures = [line for lines in found.values() for line in lines]
+        of_pages = [self._results(), self._strange(), self._unmade(), self._typed(), self._records()]
+        return [*of_figures, *(line for lines in of_pages for line in lines)]
 
     def _problems_of(self, name: str) -> list[str]:
         """What is wrong with what quotes a figure, by the result that is kept and the digests of now."""
@@ -231,9 +226,8 @@ class Figures:
             return [f"{name} was never run; {again(name)}"]
         figure, note = self.figures[name], self.ledger[name]
         file = figure.results[0] if figure.results else f"docs/figures/{name}.json"
-        if self.result(name) != note["result"]:
-            return [f"{file}: the result of {name} was edited by hand; {again(name)} makes it"]
-        out = []
+        edited = digest_of_text(as_json(self.result(name))) != note["result"]
+        out = [f"{file}: the result of {name} was edited by hand; {again(name)} makes it"] if edited else []
         for block, (page, _) in figure.blocks.items():
             text = (self.root / page).read_text(encoding="utf-8")
             here = next((one for one in pages.blocks(text) if one.name == block), None)
@@ -241,7 +235,7 @@ class Figures:
                 out.append(f"{page} has no block {block!r}, between whose marks a table is written")
                 continue
             wrong = self._of(page, here, name)
-            if not wrong and here.body.strip() != self.text(name, block).strip():
+            if not wrong and not edited and here.body.strip() != self.text(name, block).strip():
                 wrong = [f"{page}: {block} is not what {file} says; {again(block)}"]
             out += wrong
         for page in figure.writes:
@@ -335,6 +329,37 @@ class Figures:
                     "*Record of DATE, commit COMMIT: the figures of this page are those of that code.* below its title"
                 )
         return out
+
+    def _typed(self) -> list[str]:
+        """Figures of the present that were typed by hand."""
+        files = [self.root / "README.md", self.root / "docs/research/results.md"]
+        files += self.root.glob("integrations/*/README.md")
+        files += (page for room in TYPED for page in self.root.glob(f"docs/{room}/*.md"))
+        return [
+            f"{file.relative_to(self.root)}:{number}: {figure.strip()!r:.60} is made by no command; have "
+            "tools/figures/registry.py make it, move it to a record in docs/research, or quote its source (arXiv)"
+            for file in sorted(filter(Path.is_file, files))
+            for number, figure in pages.typed(file.read_text(encoding="utf-8"))
+        ]
+
+    def _records(self) -> list[str]:
+        """Records of commits that are not in the history, or of another day; none without the whole history."""
+        if self._git("rev-parse", "--is-shallow-repository") != "false":
+            return []
+        out = []
+        for file in sorted(self.root.glob("docs/**/*.md")):
+            for mark in pages.RECORD.finditer(file.read_text(encoding="utf-8")):
+                page, day = file.relative_to(self.root), self._git("log", "-1", "--format=%cs", mark["commit"])
+                if day is None or self._git("merge-base", "--is-ancestor", mark["commit"], "HEAD") is None:
+                    out.append(f"{page}: commit {mark['commit']}, of which it is a record, is not in the history")
+                elif day != mark["day"]:
+                    out.append(f"{page} is a record of {mark['day']}, and commit {mark['commit']} is of {day}")
+        return out
+
+    def _git(self, *arguments: str) -> str | None:
+        """What git says, or None where it fails."""
+        done = subprocess.run(["git", *arguments], cwd=self.root, check=False, capture_output=True, text=True)
+        return None if done.returncode else done.stdout.strip()
 
     def runs(self) -> list[str]:
         """A line for each figure: when it was run, how long that took, and the digest of then."""
