@@ -347,11 +347,12 @@ def test_a_page_that_no_command_makes_says_of_when_it_is(figures):
         "A folder opens in 1.6 s.",
     ],
 )
-def test_a_figure_of_the_present_that_was_typed_by_hand_is_found(figures, line):
-    page = figures.root / "docs/guide/using.md"
+@pytest.mark.parametrize("room", ["guide", "understand"])
+def test_a_figure_of_the_present_that_was_typed_by_hand_is_found(figures, room, line):
+    page = figures.root / f"docs/{room}/using.md"
     page.parent.mkdir()
     page.write_text(f"# Using\n\n{line}\n", encoding="utf-8")
-    assert the_problem(figures, run=False).startswith("docs/guide/using.md:3: '")
+    assert the_problem(figures, run=False).startswith(f"docs/{room}/using.md:3: '")
     for kept in (
         f"```text\n{line}\n```",
         f"## A trial\n\n*Record of 2026-11-22, commit 793c102: old.*\n\n{line}",
@@ -361,7 +362,7 @@ def test_a_figure_of_the_present_that_was_typed_by_hand_is_found(figures, line):
         page.write_text(f"# Using\n\n{kept}\n", encoding="utf-8")
         assert again(figures).problems(run=False) == []
     page.write_text(f"# Using\n\n*Record of 2026-11-22, commit 793c102.*\n\n## Now\n\n{line}\n", encoding="utf-8")
-    assert the_problem(figures, run=False).startswith("docs/guide/using.md:7: '")
+    assert the_problem(figures, run=False).startswith(f"docs/{room}/using.md:7: '")
 
 
 def test_a_record_is_of_a_commit_of_the_history_and_of_its_day(figures):

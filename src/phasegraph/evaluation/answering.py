@@ -131,7 +131,7 @@ def extract_support(question: str, answer: str, passages: Sequence[str]) -> floa
 
     A :class:`FaithfulnessJudge` that needs no model, for wiring and replay; its figures say nothing about a model.
 
-    >>> extract_support("Who sang with Ada?", "Bo", ["Ada slept.", "Bo sang with Ada in Paris."])
+    >>> extract_support("Who met Ada in Paris?", "Bo", ["Ada slept.", "Bo met Ada in Paris."])
     0.75
     """
     sentences = (one for text in passages for one in _SENTENCE.split(text))
