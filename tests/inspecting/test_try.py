@@ -208,6 +208,6 @@ def test_the_slice_of_the_demo_is_a_part_of_the_bundled_data_and_small() -> None
     for passage, vector in zip(part.passages, part.passage_vectors, strict=True):
         assert known[passage.id][0] == passage
         assert np.array_equal(known[passage.id][1], vector)
-    folder = ROOT / "src" / "phasegraph" / "inspecting" / "demo"
+    folder = ROOT / "src" / "phasegraph" / "apps" / "inspector" / "demo"
     assert sum(file.stat().st_size for file in folder.iterdir()) < 400_000
     assert "CC BY-SA" in (folder / "SOURCE.md").read_text(encoding="utf-8")

@@ -405,6 +405,8 @@ class KeptDocuments(KeptPassages):
     def reembed(self, embeddings: Embeddings, *, progress: bool | None = True) -> None:
         """Embed every document anew, by another model, whose vectors may have another length.
 
+        In a folder, a call that was cut short goes on where it stopped.
+
         Parameters
         ----------
         embeddings : Embeddings

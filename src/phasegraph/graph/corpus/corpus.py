@@ -53,7 +53,9 @@ from phasegraph.errors import (
 )
 from phasegraph.graph.chunk_graph import KIND as CHUNKS
 from phasegraph.graph.chunk_graph import ChunkGraph
+from phasegraph.graph.corpus.document_table import DocumentTable
 from phasegraph.graph.corpus.embedded import check_model
+from phasegraph.graph.corpus.reembedding import Embed, VectorCheckpoint
 from phasegraph.graph.flat import LexicalSource, VectorSource
 from phasegraph.graph.index.graph_index import GraphIndex
 from phasegraph.graph.index.records import PassageRecord, check_plain
@@ -552,7 +554,11 @@ class Folder:
         with self.held(patience=0.0, name=_MERGING):
             index, _ = self.load(upto=upto)
             if self.last > self._base():
+                table = DocumentTable.beside(self.path / INSIDE)
                 index.save(self.path / INSIDE, change=self.last, committing=self._as_read())
+                file = GraphIndex.load(self.path / INSIDE).records.file
+                if table is not None and file is not None:
+                    table.keep(file, table.of(index).values())
             for number, directory in self._numbered():  # those that were begun and never complete, too
                 if number <= self.last:
                     _forget(directory)
@@ -955,16 +961,29 @@ class Corpus:
                 "its vectors are in a store of yours: make that anew with the other model, and the retriever over it"
             )
 
-    def reembed(self, model: EmbeddingModel, vectors: Any) -> None:
+    def embed_anew(self, model: EmbeddingModel, embed: Embed, progress: bool | None) -> None:
+        """Embed all passages by another model, and take the vectors as :meth:`reembed` does.
+
+        A folder keeps the vectors that were made before a crash, by the content of the passages: the next call with the
+        same model goes on with them.
+        """
+        self.check_renewable()
+        state, folder = self.state, self._folder
+        kept = VectorCheckpoint(None if folder is None else folder.path, model.identity)
+        self.reembed(model, kept.embed(list(state.index.records.values()), embed, progress), planned=state)
+        kept.forget()
+
+    def reembed(self, model: EmbeddingModel, vectors: Any, *, planned: CorpusState | None = None) -> None:
         """Take vectors by another model, of all passages in their order; all or nothing.
 
         InvalidInputError where the vectors are in a store of the caller's, or do not fit; StoreError where the folder
-        or its store refuses them.
+        or its store refuses them, or passages came or went since the state that was `planned`.
         """
         with self._changing, self._held() as folder:
             state = self.state
             self.check_renewable()
-            if len(vectors) != len(state.index.records):
+            moved = planned is not None and planned.version != state.version
+            if moved or len(vectors) != len(state.index.records):
                 raise StoreError("passages came or went while all were embedded anew; nothing was changed: try again")
             settings: dict[str, object] = {"model": model.identity.to_json(), _VECTORS_ID: uuid.uuid4().hex}
             change = Change((), (), np.asarray(vectors, dtype=np.float32), settings, True)
