@@ -180,9 +180,9 @@ docs: site $(VENV)/.ready-test  ## The site, and every program, command and link
 
 # DATA: the folder of the data sets that are not in the repository; a figure of data that is not there is left out.
 # DATE=1 measures nothing: the pages of stale figures say of when they are, until the code changes once more.
-# The last line names the figures that are left, for ONLY.
-figures: $(VENV)/.ready-test  ## Every quoted figure, and the pages that quote it; ONLY="readme rules" DATA=FOLDER
-	$(BIN)/python tools/figures $(if $(DATE),--date) $(if $(ONLY),--only $(ONLY)) $(if $(DATA),--data $(DATA))
+# The last line names the figures that are left, for ONLY. JOBS: figures that are made at a time.
+figures: $(VENV)/.ready-test  ## Every quoted figure, and the pages that quote it; ONLY="readme rules" DATA=FOLDER JOBS=2
+	$(BIN)/python tools/figures $(if $(DATE),--date) $(if $(ONLY),--only $(ONLY)) $(if $(DATA),--data $(DATA)) $(if $(JOBS),--jobs $(JOBS))
 
 figures-check: $(VENV)/.ready-test  ## Fail for a figure that is older than the code, edited by hand, or wrong
 	$(BIN)/python tools/figures --check $(if $(DATA),--data $(DATA))

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
@@ -223,7 +224,8 @@ def test_a_whole_page_that_was_edited_or_written_by_its_command_alone_is_found(f
     )
 
 
-def test_twice_gives_the_same_bytes_apart_from_times(figures):
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_twice_gives_the_same_bytes_apart_from_times(figures, jobs):
     def bytes_of():
         found = {
             str(file.relative_to(figures.root)): file.read_bytes()
@@ -235,7 +237,7 @@ def test_twice_gives_the_same_bytes_apart_from_times(figures):
 
     before = bytes_of()
     assert set(before[0]) == {"README.md", "docs/whole.md", "docs/figures/count.json"}
-    assert main([], again(figures)) == 0
+    assert main(["--jobs", jobs], again(figures)) == 0
     assert bytes_of() == before
 
 
@@ -436,6 +438,18 @@ def test_what_is_left_is_said_with_its_data_when_the_run_is_stopped(figures, mon
         "figures: stopped while count was made; its pages are as they were\n"
         f'figures: 2 of 2 left: make figures ONLY="count whole" DATA={figures.data}\n'
     )
+
+
+def test_two_figures_are_made_at_a_time_where_two_jobs_are_asked_for(figures, monkeypatch):
+    both, run = Barrier(2, timeout=30), Figures.run
+
+    def meet(self, name, out=None):
+        both.wait()
+        return run(self, name, out)
+
+    monkeypatch.setattr(Figures, "run", meet)
+    assert main(["--jobs", "2"], again(figures)) == 0
+    assert again(figures).problems(run=False) == []
 
 
 def test_what_is_stale_is_made_first(figures):

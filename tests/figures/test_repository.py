@@ -81,7 +81,7 @@ def test_a_change_of_a_measure_is_found_on_every_page_that_it_reaches_although_a
     assert named >= {
         "README.md: readme",
         "docs/research/results.md: results-demo",
-        "docs/guide/measuring.md: protocol",
+        "docs/reference/data-and-measures.md: protocol",
         "docs/reproduction/table-1.md: studies",
         "docs/reproduction/routing.md: routing",
         "examples/langchain_chroma_neo4j.ipynb: notebooks",
@@ -125,3 +125,17 @@ def test_a_dated_notebook_says_so_in_its_last_cell_until_it_runs_again(copy):
         assert [cell["id"] for cell in cells].count("dated") == wanted
         assert not made.edited
         assert pages.read_stamp(path).text == made.text
+
+
+def test_making_quick_figures_again_changes_times_alone(copy):
+    def bytes_of():
+        files = {file for room in ("docs", ".") for file in copy.glob("*" if room == "." else "docs/**/*")}
+        found = {str(file): file.read_bytes() for file in files if file.suffix in (".md", ".json")}
+        ledger = json.loads(found.pop(str(copy / "docs/figures/ledger.json")))
+        return found, {name: {**note, "ran": "", "seconds": 0} for name, note in ledger.items()}
+
+    for _ in range(2):
+        before = bytes_of()
+        assert main(["--jobs", "2", "--only", "example", "paper-statistics"], Figures(copy)) == 0
+    assert len(before[0]) > 50
+    assert bytes_of() == before

@@ -19,6 +19,7 @@ from typing import Any
 
 import pages
 from digests import ROOT, Code, as_json, digest_of_data, digest_of_text, steady
+from phasegraph._support.files import one_writer
 from registry import FIGURES, Figure
 
 PHASEGRAPH = ("-c", "import sys; from phasegraph.apps.cli import main; sys.exit(main())")
@@ -28,7 +29,9 @@ NOWHERE = Path("DATA")
 
 
 OUT = "docs/reproduction"
-"""Where commands with ``{out}`` write their pages."""
+"""Where commands with ``{out}`` write their pages, one command at a time."""
+PATIENCE = 60.0
+"""Seconds that a figure waits for another to write its pages."""
 PARTS = ("code", "data")
 """What a figure depends on."""
 TYPED = ("learn", "guide", "understand", "reference")
@@ -39,7 +42,7 @@ class FailedError(Exception):
     """A figure could not be made; the others can."""
 
 
-FAILURES = (FailedError, OSError, LookupError, TypeError, ValueError)
+FAILURES = (FailedError, OSError, LookupError, RuntimeError, TypeError, ValueError)
 """What a command's result, or a page that takes it, may do wrong: the other figures are made all the same."""
 
 
@@ -139,20 +142,22 @@ class Figures:
         found = self.run(name)
         seconds = round(perf_counter() - started)
         self.kept.mkdir(parents=True, exist_ok=True)
-        if found is not None:
-            (self.kept / f"{name}.json").write_text(as_json(found), encoding="utf-8")
-        today = datetime.datetime.now(datetime.UTC).date().isoformat()
-        self.ledger = self._noted()  # another run may have ended meanwhile
-        self.ledger[name] = {
-            "command": [shown(command) for command in figure.commands.values()],
-            "ran": today,
-            "seconds": seconds,
-            "code": code,
-            "data": data,
-            "checked_by": "running it" if figure.quick else "its digest",
-            "result": digest_of_text(as_json(self.result(name))),
-        }
-        self.write(name)
+        (self.root / OUT).mkdir(parents=True, exist_ok=True)
+        with one_writer(self.root / OUT, patience=PATIENCE):
+            if found is not None:
+                (self.kept / f"{name}.json").write_text(as_json(found), encoding="utf-8")
+            today = datetime.datetime.now(datetime.UTC).date().isoformat()
+            self.ledger = self._noted()  # another run may have ended meanwhile
+            self.ledger[name] = {
+                "command": [shown(command) for command in figure.commands.values()],
+                "ran": today,
+                "seconds": seconds,
+                "code": code,
+                "data": data,
+                "checked_by": "running it" if figure.quick else "its digest",
+                "result": digest_of_text(as_json(self.result(name))),
+            }
+            self.write(name)
 
     def result(self, name: str) -> Any:
         """What is kept of a figure's last run; None where that was nothing but pages."""
@@ -388,22 +393,33 @@ def again(name: str) -> str:
     return f"make figures ONLY={name}"
 
 
-def make_all(figures: Figures, names: Sequence[str]) -> list[str]:
-    """Make figures, whatever becomes of the others; what is wrong, and in the last line what is left to make."""
-    wrong, left = [], list(names)
-    for count, name in enumerate(names, start=1):
-        print(f"{count} of {len(names)}, {name} …", flush=True)
-        try:
-            figures.make(name)
-        except FAILURES as error:
-            wrong.append(str(error) if isinstance(error, FailedError) else f"{name}: {type(error).__name__}: {error}")
-            print(f"{name} failed", flush=True)
-        except KeyboardInterrupt:
-            wrong.append(f"stopped while {name} was made; its pages are as they were")
-            break
-        else:
-            left.remove(name)
-            print(f"{name}: {figures.ledger[name]['seconds']} s", flush=True)
+def make_all(figures: Figures, names: Sequence[str], jobs: int = 1) -> list[str]:
+    """Make figures, `jobs` at a time, whatever becomes of the others; what is wrong, and last what is left to make."""
+    started, wrong, left = [], [], list(names)
+
+    def make(name: str) -> None:
+        started.append(name)
+        print(f"{len(started)} of {len(names)}, {name} …", flush=True)
+        figures.make(name)
+
+    with ThreadPoolExecutor(jobs) as pool:
+        runs = {name: pool.submit(make, name) for name in names}
+        for name, run in runs.items():
+            try:
+                run.result()
+            except FAILURES as error:
+                wrong.append(
+                    str(error) if isinstance(error, FailedError) else f"{name}: {type(error).__name__}: {error}"
+                )
+                print(f"{name} failed", flush=True)
+            except KeyboardInterrupt:
+                pool.shutdown(cancel_futures=True)
+                wrong.append(f"stopped while {name} was made; its pages are as they were")
+                left = [one for one in left if runs[one].cancelled() or runs[one].exception() is not None]
+                break
+            else:
+                left.remove(name)
+                print(f"{name}: {figures.ledger[name]['seconds']} s", flush=True)
     if left:
         folder = "" if figures.data == NOWHERE.resolve() else f" DATA={figures.data}"
         wrong.append(f'{len(left)} of {len(names)} left: make figures ONLY="{" ".join(left)}"{folder}')
@@ -415,6 +431,7 @@ def main(arguments: Sequence[str] | None = None, figures: Figures | None = None,
     parser = argparse.ArgumentParser(prog="tools/figures", description=about.partition("\n")[0])
     parser.add_argument("--only", nargs="+", default=(), metavar="NAME", help="figures, blocks or pages; default: all")
     parser.add_argument("--data", type=Path, default=NOWHERE, help="folder of the data sets that are not shipped")
+    parser.add_argument("--jobs", type=int, default=1, metavar="COUNT", help="figures made at a time; default 1")
     way = parser.add_mutually_exclusive_group()
     way.add_argument("--check", action="store_true", help="write nothing: say which pages are old, wrong or edited")
     way.add_argument("--pages", action="store_true", help="run nothing: write the pages from the results that are kept")
@@ -432,7 +449,7 @@ def main(arguments: Sequence[str] | None = None, figures: Figures | None = None,
             except FailedError as error:
                 wrong.append(str(error))
     else:
-        wrong = make_all(all_of_them, all_of_them.named(given.only))
+        wrong = make_all(all_of_them, all_of_them.named(given.only), given.jobs)
     for line in wrong:
         print(f"figures: {line}", file=sys.stderr)
     return int(bool(wrong))

@@ -16,6 +16,7 @@ from findings import FINDINGS
 from heterogeneity import heterogeneity_page
 from page import Page, interval, p_value, share, table
 from paper import paper_page
+from phasegraph._support.files import one_writer
 from phasegraph._support.typing import IntArray
 from phasegraph.candidates import cap_ranking
 from phasegraph.errors import InvalidInputError
@@ -33,6 +34,8 @@ from studies import STUDIES, Study
 from sweep import sweep_page
 
 SETS = ("musique", "2wiki")
+PATIENCE = 60.0
+"""Seconds to wait for another program that writes pages to the same folder."""
 BUNDLED = Path(__file__).resolve().parents[2] / "data"
 """Where the data sets are that come with the repository."""
 ALL_STUDIES = (*STUDIES, *RERANKINGS)
@@ -324,16 +327,15 @@ STARTS = ("Holds", "Refused", "Not decided")
 def _write(target: Path, pages: Sequence[Page]) -> list[Path]:
     """Write pages, their figures beside those of the other pages there are, and the index of all pages."""
     target.mkdir(parents=True, exist_ok=True)
-    written = []
-    for page in pages:
-        path = target / f"{page.name}.md"
-        write_text(path, page.text())
-        written.append(path)
-    path = target / "figures.json"
-    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    figures = {name: of for name, of in known.items() if name in PAGES} | {page.name: page.figures for page in pages}
-    kept = {name: of for name, of in figures.items() if of}
-    write_text(path, json.dumps(kept, indent=1, sort_keys=True, allow_nan=False) + "\n")
-    index = target / "README.md"
-    write_text(index, _index(target))
-    return [*written, path, index]
+    written = [target / f"{page.name}.md" for page in pages]
+    kept, index = target / "figures.json", target / "README.md"
+    with one_writer(target, patience=PATIENCE):
+        for page, path in zip(pages, written, strict=True):
+            write_text(path, page.text())
+        known = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
+        figures = {name: of for name, of in known.items() if name in PAGES}
+        figures |= {page.name: page.figures for page in pages}
+        found = {name: of for name, of in figures.items() if of}
+        write_text(kept, json.dumps(found, indent=1, sort_keys=True, allow_nan=False) + "\n")
+        write_text(index, _index(target))
+    return [*written, kept, index]
