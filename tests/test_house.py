@@ -33,7 +33,8 @@ FLOORS = [
     "_support.renamed", "_support.validation", "_support", "sentences", "_support.markup", "_support.serialization",
     "embedding", "ranking",
     "candidates", "reports", "lexical", "calibration", "fusion", "acceptance", "selection", "result",
-    "fusion.settings", "fusion.adjustments", "fusion.decide", "fusion.pipeline", "fusion.fitting",
+    "fusion.settings", "fusion.renamed_sources", "fusion.adjustments", "fusion.decide", "fusion.pipeline",
+    "fusion.fitting",
     "sources", "pagerank", "graph", "neo4j",
     "retrieval", "methods", "evaluation", "reading", "distributed", "testing", "apps",
 ]  # fmt: skip
@@ -41,7 +42,8 @@ FLOORS = [
 INSIDE = {
     "fusion": [
         "rules", "experimental", "weighting", "contributions", "agreement", "context", "fields", "prior", "priors",
-        "exact_match", "superposition", "stored_priors", "settings", "adjustments", "decide", "pipeline", "fitting",
+        "exact_match", "superposition", "stored_priors", "settings", "renamed_sources", "adjustments", "decide",
+        "pipeline", "fitting",
     ],
     "lexical": ["tokenizers", "index", "changes", "hits"],
     "graph": ["model", "index", "walk", "flat", "experimental", "summaries", "chunk_graph", "corpus"],
@@ -101,7 +103,7 @@ PUBLIC = {
         "list_projections list_schema open_graph read_changes read_graph "
         "records_from_extractions remove_passages write_graph write_synonyms"
     ),
-    "phasegraph.distributed": "Built EmbeddedNames Spent build_index retrieve",
+    "phasegraph.distributed": "BuildReport EmbeddedNames Spent build_index retrieve",
     "phasegraph.distributed.ray": "Actors build_index embed retrieve",
     "phasegraph.distributed.spark": "Tasks build_index embed retrieve",
     "phasegraph.evaluation": "Evaluation evaluate",
