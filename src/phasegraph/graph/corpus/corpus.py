@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic
 from types import MappingProxyType
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, cast, get_args, runtime_checkable
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from phasegraph._support.apart import run_apart
 from phasegraph._support.background import Background
 from phasegraph._support.files import LOCK, make_folder, one_writer, sync_folder
 from phasegraph._support.recent import Recent
+from phasegraph._support.renamed import renamed_sources, warn_of_old_name
 from phasegraph._support.serialization import (
     MANIFEST,
     MISFITS,
@@ -41,7 +42,7 @@ from phasegraph._support.serialization import (
 )
 from phasegraph._support.shared import fork_safe_lock, of_call
 from phasegraph._support.typing import Float32Array
-from phasegraph._support.validation import check_names
+from phasegraph._support.validation import check_choice, check_names
 from phasegraph.embedding.identity import EmbeddingModel, ModelIdentity
 from phasegraph.errors import (
     IntegrityError,
@@ -53,7 +54,9 @@ from phasegraph.errors import (
 )
 from phasegraph.graph.chunk_graph import KIND as CHUNKS
 from phasegraph.graph.chunk_graph import ChunkGraph
+from phasegraph.graph.corpus.document_table import DocumentTable
 from phasegraph.graph.corpus.embedded import check_model
+from phasegraph.graph.corpus.reembedding import Embed, VectorCheckpoint
 from phasegraph.graph.flat import LexicalSource, VectorSource
 from phasegraph.graph.index.graph_index import GraphIndex
 from phasegraph.graph.index.records import PassageRecord, check_plain
@@ -552,7 +555,11 @@ class Folder:
         with self.held(patience=0.0, name=_MERGING):
             index, _ = self.load(upto=upto)
             if self.last > self._base():
+                table = DocumentTable.beside(self.path / INSIDE)
                 index.save(self.path / INSIDE, change=self.last, committing=self._as_read())
+                file = GraphIndex.load(self.path / INSIDE).records.file
+                if table is not None and file is not None:
+                    table.keep(file, table.of(index).values())
             for number, directory in self._numbered():  # those that were begun and never complete, too
                 if number <= self.last:
                     _forget(directory)
@@ -720,7 +727,8 @@ def opened(folder: Path) -> GraphIndex | ChunkGraph:
     )
 
 
-Part = Literal["graph", "lexical", "vector"]
+Part = Literal["graph", "bm25", "vector"]
+PARTS: tuple[Part, ...] = get_args(Part)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -807,10 +815,16 @@ class Corpus:
         return self.state.graph
 
     @property
-    def lexical(self) -> LexicalSource:
+    def bm25(self) -> LexicalSource:
         """Its passages by words."""
-        found: LexicalSource = self.in_state(self.state, "lexical")
+        found: LexicalSource = self.in_state(self.state, "bm25")
         return found
+
+    @property
+    def lexical(self) -> LexicalSource:
+        """Its passages by words, by the old name of :attr:`bm25`."""
+        warn_of_old_name("Corpus.lexical", "Corpus.bm25")
+        return self.bm25
 
     @property
     def vector(self) -> VectorSource:
@@ -822,7 +836,7 @@ class Corpus:
         """A source over the passages of one state."""
         if name == "graph":
             return state.graph
-        if name == "lexical":
+        if name == "bm25":
             return LexicalSource(state.index.graph)
         nearest = getattr(state.store, "nearest", None)
         return VectorSource(state.index.graph, embedder=state.embedder, nearest=nearest)
@@ -853,6 +867,8 @@ class Corpus:
 
     def source(self, source: Part) -> LiveSource:
         """A source over the passages that there are at every search."""
+        source = cast("Part", renamed_sources([source], PARTS).get(source, source))
+        check_choice("the source of a corpus", source, PARTS)
         return LiveSource(self, source)
 
     def keep_in(self, store: VectorStore, behind: Collection[str] = ()) -> None:
@@ -955,16 +971,29 @@ class Corpus:
                 "its vectors are in a store of yours: make that anew with the other model, and the retriever over it"
             )
 
-    def reembed(self, model: EmbeddingModel, vectors: Any) -> None:
+    def embed_anew(self, model: EmbeddingModel, embed: Embed, progress: bool | None) -> None:
+        """Embed all passages by another model, and take the vectors as :meth:`reembed` does.
+
+        A folder keeps the vectors that were made before a crash, by the content of the passages: the next call with the
+        same model goes on with them.
+        """
+        self.check_renewable()
+        state, folder = self.state, self._folder
+        kept = VectorCheckpoint(None if folder is None else folder.path, model.identity)
+        self.reembed(model, kept.embed(list(state.index.records.values()), embed, progress), planned=state)
+        kept.forget()
+
+    def reembed(self, model: EmbeddingModel, vectors: Any, *, planned: CorpusState | None = None) -> None:
         """Take vectors by another model, of all passages in their order; all or nothing.
 
         InvalidInputError where the vectors are in a store of the caller's, or do not fit; StoreError where the folder
-        or its store refuses them.
+        or its store refuses them, or passages came or went since the state that was `planned`.
         """
         with self._changing, self._held() as folder:
             state = self.state
             self.check_renewable()
-            if len(vectors) != len(state.index.records):
+            moved = planned is not None and planned.version != state.version
+            if moved or len(vectors) != len(state.index.records):
                 raise StoreError("passages came or went while all were embedded anew; nothing was changed: try again")
             settings: dict[str, object] = {"model": model.identity.to_json(), _VECTORS_ID: uuid.uuid4().hex}
             change = Change((), (), np.asarray(vectors, dtype=np.float32), settings, True)
