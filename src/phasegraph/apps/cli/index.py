@@ -22,7 +22,7 @@ from phasegraph.apps.cli.output import Embedder, check_outputs, console, file_op
 from phasegraph.apps.cli.reading import ReadableFiles, embedded, read_and_tell
 from phasegraph.apps.cli.syncing import run_sync
 from phasegraph.distributed import EmbeddedNames, local
-from phasegraph.distributed.building import Built, Run
+from phasegraph.distributed.building import BuildReport, Run
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.datasets import Passage, lines_of, read_vectors
 from phasegraph.graph.chunk_graph import ChunkGraph, build_chunk_graph
@@ -358,12 +358,12 @@ def index(
     if tokenizer is not None:
         tokenizer_of(tokenizer)
     said, malformed = "", 0
-    built_so: Built | None = None
+    built_so: BuildReport | None = None
     nothing: tuple[tuple[Passage, ...], Float32Array | None] = ((), None)
     found = passages_and_vectors(corpus, embeddings, embedder) if engine is None else nothing
     several = None if engine is not None or chunks or update else workers_that_fit(*found)
 
-    def in_shards(corpus: Path, embeddings: Path | None, run: Run) -> Built:
+    def in_shards(corpus: Path, embeddings: Path | None, run: Run) -> BuildReport:
         files = _name_files(names, name_embeddings, synonym_threshold)
         listed = () if known_names is None else [text for _, text in lines_of(known_names)]
         return local.build_index(
