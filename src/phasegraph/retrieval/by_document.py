@@ -1,4 +1,4 @@
-"""Passages by document: which document each belongs to, and what has to change for given documents to be there."""
+"""Group passages by document, and compute the changes that bring a corpus in step with given documents."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _NO_NAME = (None, "", "None")
 
 @dataclass(frozen=True)
 class SyncCounts:
-    """What a sync changed.
+    """The number of documents and passages that a sync changed.
 
     Parameters
     ----------
     added, changed, deleted, unchanged : int
-        Documents.
+        Numbers of documents.
     embedded : int
-        Passages that were embedded.
+        Number of passages that were embedded.
     """
 
     added: int = 0
@@ -43,7 +43,7 @@ class SyncCounts:
 
 
 class Content(NamedTuple):
-    """A document or node of a framework: its own id or None, text, metadata, what names its document, and itself."""
+    """The content of a document or node: its own id or None, text, metadata, document name, and the framework's object."""
 
     id: str | None
     text: str
@@ -53,7 +53,7 @@ class Content(NamedTuple):
 
 
 class Given(NamedTuple):
-    """A passage as it is given to a sync: its own id or None, its document, and the digest of its content."""
+    """A passage in the input of a sync: its own id or None, its document, and the digest of its content."""
 
     id: str | None
     document: str
@@ -62,7 +62,7 @@ class Given(NamedTuple):
 
 @dataclass(frozen=True)
 class SyncPlan:
-    """What a sync does: ids of passages that leave, and rows of the given that come."""
+    """The changes of a sync: ids of passages to delete, and rows of the input to add."""
 
     removed: tuple[str, ...]
     rows: tuple[int, ...]
@@ -70,7 +70,7 @@ class SyncPlan:
 
 
 def document_of(metadata: Mapping[str, Any], key: str | None = None) -> str:
-    """The document that metadata name; empty where they name none.
+    """Return the name of the passage's document from its metadata; empty if the metadata name no document.
 
     >>> document_of({"doc_id": "None", "file_path": "a.md"}), document_of({"page": 3}, "page"), document_of({})
     ('a.md', '3', '')
@@ -80,28 +80,28 @@ def document_of(metadata: Mapping[str, Any], key: str | None = None) -> str:
 
 
 def digest_of(text: str, metadata: Mapping[str, Any], without: Collection[str] = ()) -> bytes:
-    """What tells one content from another: the text, and the metadata but for some keys."""
+    """Return a digest of the text and the metadata, without some metadata keys."""
     told = {key: value for key, value in metadata.items() if key not in without}
     said = json.dumps([text, told], sort_keys=True, default=repr)
     return blake2b(said.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 class Described(NamedTuple):
-    """Id and metadata of a passage."""
+    """The id and metadata of a passage."""
 
     id: str
     metadata: Mapping[str, Any]
 
 
 def described(index: Any) -> list[Described]:
-    """The passages of an index, as a filter looks at them."""
+    """Return the id and metadata of every passage of an index, in the form that a filter reads."""
     records = index.records
     held = records.held
     return [Described(name, held[name].metadata if name in held else records.content(name)[1]) for name in records]
 
 
 class DocumentTable:
-    """The document and the content's digest of every passage of a corpus, kept while passages come and go."""
+    """Caches the document name and content digest of every passage while the corpus changes."""
 
     def __init__(self, key: str | None, without: Collection[str] = ()) -> None:
         self._key, self._without = key, frozenset(without)
@@ -110,7 +110,7 @@ class DocumentTable:
         self._of: object = None
 
     def of(self, index: Any) -> Mapping[str, tuple[str, bytes]]:
-        """Document and digest by passage id; only what is new since the last call is read."""
+        """Return document name and digest by passage id; only passages that are new since the last call are read."""
         if index is not self._of:
             records = index.records
             held, known = records.held, self._rows
@@ -127,7 +127,7 @@ class DocumentTable:
 
 
 def plan_sync(there: Mapping[str, tuple[str, bytes]], given: Sequence[Given], *, full: bool) -> SyncPlan:
-    """What leaves and what comes: a passage of the same content in the same document stays, and keeps its id.
+    """Compute which passages to delete and to add; an unchanged passage of the same document keeps its id.
 
     >>> table = {"p": ("a.md", b"1"), "q": ("b.md", b"2")}
     >>> plan = plan_sync(table, [Given(None, "a.md", b"1"), Given(None, "a.md", b"3")], full=True)
@@ -163,7 +163,7 @@ def plan_sync(there: Mapping[str, tuple[str, bytes]], given: Sequence[Given], *,
 def free_ids(
     there: Mapping[str, object], removed: Collection[str], given: Sequence[Given], names: Sequence[str]
 ) -> list[str]:
-    """Ids of passages that come: their `names`; another where one without an id of its own finds its name taken.
+    """Return ids for new passages: their `names`, or another id if a passage without an own id finds its name in use.
 
     >>> free_ids({"p": 0, "q": 0}, ["q"], [Given(None, "a.md", b""), Given("q", "a.md", b"")], ["x", "q"])
     ['x', 'q']
