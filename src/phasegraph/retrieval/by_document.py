@@ -43,7 +43,7 @@ class SyncCounts:
 
 
 class Content(NamedTuple):
-    """The content of a document or node: its own id or None, text, metadata, document name, and the framework's object."""
+    """The content of a document or node: id or None, text, metadata, document name, and the framework's object."""
 
     id: str | None
     text: str

@@ -64,7 +64,7 @@ class GraphSearch:
         raise MalformedAnswerError(f"its graph returned {hits} that do not match the {filters}")
 
     def within(self, wanted: HitFilter) -> Source:
-        """Return the source restricted to the hits that match a filter; it is cached while these hits stay unchanged."""
+        """Return the source restricted to the hits that match a filter; the restricted source is cached."""
         if not self.look_up.is_set:
             words = self.framework
             raise FilterRefusedError(f"{words.filters}= needs the passages' metadata: pass {words.hits}=")

@@ -95,37 +95,37 @@ _MOST_LOADS = 1000
 
 
 class _DoubtError(StoreError):
-    """What a vector store holds is not known."""
+    """The contents of a vector store are unknown."""
 
 
 class VectorStore(Protocol):
-    """Where a framework keeps the passages' vectors."""
+    """A framework's store for the vectors of passages."""
 
     def write(self, records: Sequence[PassageRecord], vectors: Any, /) -> None:
-        """Keep these passages, in place of any with their ids; `vectors` are theirs, None where the index has none."""
+        """Write passages, and replace passages with the same ids; `vectors` is None if the index has no vectors."""
         ...
 
     def remove(self, ids: Sequence[str], /) -> None:
-        """Forget passages; ids that are not there are passed over."""
+        """Delete passages; unknown ids are ignored."""
         ...
 
     def ids(self) -> Collection[str]:
-        """Ids of the passages there are."""
+        """Return the ids of all passages in the store."""
         ...
 
 
 @runtime_checkable
 class RenewableStore(VectorStore, Protocol):
-    """A store that can be made anew beside itself, under another name."""
+    """A vector store that can be rebuilt under another name at the same place."""
 
     name: str
 
     def reopened(self, name: str, /) -> RenewableStore:
-        """The store of this name as another process left it."""
+        """Open the store with this name, as another process left it."""
         ...
 
     def beside(self, name: str, /) -> RenewableStore:
-        """An empty store of this name at the same place."""
+        """Create an empty store with this name at the same place."""
         ...
 
     def drop(self) -> None:
@@ -165,7 +165,7 @@ class Change:
         return index.replace(self.removed, self.passages or None, triples=given, embeddings=self.embeddings)
 
     def write(self, directory: Path) -> None:
-        """Write it, in one step."""
+        """Write the change to a directory, in one step."""
         lines = [json.dumps({**one, "metadata": check_plain(one["id"], one["metadata"])}) for one in self.passages]
         arrays = packed("passages", lines) | packed("removed", self.removed)
         if self.embeddings is not None:
@@ -179,7 +179,7 @@ class Change:
 
     @classmethod
     def read(cls, directory: Path) -> Change:
-        """What :meth:`write` wrote."""
+        """Read a change that :meth:`write` wrote."""
         body, arrays = read_bundle(directory, CHANGE, VERSION)
         try:
             passages = tuple(json.loads(line) for line in unpacked("passages", arrays))
@@ -194,7 +194,7 @@ class Change:
 
 
 def joined(changes: Sequence[Change]) -> list[Change]:
-    """Changes that follow each other, as fewer of the same effect: one for each run that embeds nothing anew.
+    """Combine consecutive changes into fewer changes with the same effect; a re-embedding stays separate.
 
     >>> first = Change((), ({"id": "a", "text": "Ada"}, {"id": "b", "text": "Bo"}))
     >>> joined([first, Change(("a", "c"), ({"id": "c", "text": "Cy"},))])
@@ -213,7 +213,7 @@ settings={}, reembedded=False)]
 
 
 def _as_one(changes: Sequence[Change]) -> list[Change]:
-    """Changes that embed nothing anew, as one change, or none."""
+    """Combine changes without a re-embedding into one change, or into none."""
     if len(changes) < 2:
         return list(changes)
     removed: dict[str, None] = {}
@@ -232,9 +232,9 @@ def _as_one(changes: Sequence[Change]) -> list[Change]:
 
 
 def fields_of(given: Triples | None, known: Mapping[str, object]) -> dict[str, list[list[Any]]]:
-    """Extractions handed over, by passage, as lists of the fields beside it: entities, triples, titles, lead.
+    """Convert extractions to lists of fields by passage: entities, triples, titles, lead.
 
-    `known` holds the ids there are; InvalidInputError for any other.
+    `known` contains the existing ids; InvalidInputError for an unknown id.
 
     >>> fields_of({"a": [("Ada", "met", "Bo")]}, {"a": None})
     {'a': [[[], [['Ada', 'met', 'Bo']], [], '']]}
@@ -248,9 +248,10 @@ def fields_of(given: Triples | None, known: Mapping[str, object]) -> dict[str, l
 
 
 def check_passages(passages: Sequence[Mapping[str, Any]], *, kept: bool, tokenizer: object = "") -> None:
-    """Refuse passages that cannot be in a corpus, and where it is `kept` in a folder what cannot be in that.
+    """Raise an error for passages that a corpus cannot contain, or that a folder cannot store if it is `kept` there.
 
-    The error names the passage: one without text or with an id that repeats; metadata that JSON has no word for.
+    The error names the passage. Passages must have a text and a unique id, and JSON must be able to represent their
+    metadata.
     """
     for one in passages:
         if not one["text"].strip() and not one["title"].strip():
@@ -269,25 +270,25 @@ def check_passages(passages: Sequence[Mapping[str, Any]], *, kept: bool, tokeniz
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Metadata keys of a corpus: of a passage's title, and of its document (None: the first usual key there is)."""
+    """The metadata keys of a corpus: for the title of a passage, and for its document (None: the first usual key)."""
 
     title: str = "title"
     source: str | None = None
 
     @classmethod
     def of(cls, settings: Mapping[str, object]) -> Keys:
-        """Those in the settings of a folder."""
+        """Read the keys from the settings of a folder."""
         source = settings.get("source_key")
         return cls(str(settings.get("title_key", "title")), None if source is None else str(source))
 
     def to_json(self) -> dict[str, object]:
-        """As settings of a folder."""
+        """Convert the keys to settings of a folder."""
         told: dict[str, object] = {"title_key": self.title}
         return told if self.source is None else {**told, "source_key": self.source}
 
 
 def check_source_key(source_key: str | None, metadata: Collection[Mapping[str, Any]]) -> None:
-    """Warn if no passage names its document under the key that the caller chose; an error for what is no key."""
+    """Warn if no passage names its document under the chosen key; an error if the key is not a text."""
     if source_key is not None and (not isinstance(source_key, str) or not source_key):
         raise InvalidTypeError(f"source_key must be the name of a metadata key; got {source_key!r:.80}")
     if source_key is None or any(source_key in one for one in metadata):
@@ -299,13 +300,13 @@ def check_source_key(source_key: str | None, metadata: Collection[Mapping[str, A
 
 
 def sample_corpus(embedder: Embedder | None) -> Corpus:
-    """A corpus of one passage, to try a retriever's settings on before many are embedded."""
+    """Create a corpus with one passage, to check a retriever's settings before many passages are embedded."""
     return Corpus(GraphIndex.build([{"id": "sample", "text": "sample"}], embeddings=[[1.0]]), embedder)
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """What tells one content of a folder from another: digests of its index and of its last change, and its state."""
+    """Identifies the contents of a folder: digests of its index and its last change, and its state id."""
 
     base: str
     last: int
@@ -314,7 +315,7 @@ class Version:
 
 
 class Folder:
-    """Where a corpus is kept; one process at a time changes it."""
+    """The folder of a corpus; one process at a time changes it."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path).absolute()  # wherever the process goes later
@@ -325,7 +326,7 @@ class Folder:
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], index: GraphIndex, settings: Mapping[str, object]) -> Folder:
-        """Write the index to a folder that is new or empty."""
+        """Write the index to a new or empty folder."""
         folder = cls(path)
         check_new(folder.path)
         try:
@@ -349,7 +350,7 @@ class Folder:
 
     @property
     def settings(self) -> dict[str, object]:
-        """What the folder was made with, as it is since the last change."""
+        """The settings of the folder, as of its last change."""
         if self._settings is None:
             self._settings = self._settings_in(self._state())
         return self._settings
@@ -363,12 +364,15 @@ class Folder:
 
     @property
     def vector_store(self) -> str:
-        """Where its vectors are searched; empty where it has none. Older versions knew Chroma alone."""
+        """The kind of index that searches the vectors; empty if there are no vectors.
+
+        Older versions supported only Chroma.
+        """
         return str(self.settings.get(STORE_KEY, CHROMA)) if self.settings.get("vectors") else ""
 
     @property
     def collection(self) -> str:
-        """The name of the collection of its vectors."""
+        """The name of the Chroma collection with the vectors."""
         return str(self.settings.get("collection") or VECTORS)
 
     def load(self, known: GraphIndex | None = None, *, upto: int | None = None) -> tuple[GraphIndex, frozenset[str]]:
@@ -377,15 +381,15 @@ class Folder:
         Parameters
         ----------
         known : GraphIndex, optional
-            The index as this folder was read or changed last: only what came since is read, as far as that is possible.
+            The index of the last read or change of this folder. If possible, only newer changes are read.
         upto : int, optional
-            The last change to read.
+            The number of the last change to read.
 
         Returns
         -------
         index : GraphIndex
         behind : frozenset of str
-            Ids of passages that the vector store may not have as they are.
+            Ids of passages that the vector store may lack or hold in an old version.
         """
         for _ in range(_MOST_LOADS):
             there = self._there()
@@ -401,10 +405,10 @@ class Folder:
         )
 
     def reread(self, known: GraphIndex, embedder: object) -> tuple[Folder, GraphIndex, frozenset[str]]:
-        """The folder as it is now, and what :meth:`load` gives for it.
+        """Read the folder's present state, and return a new folder object with the result of :meth:`load`.
 
-        StoreError where another folder stands at its path, or its passages were embedded anew and there is an
-        `embedder`, whose vectors would not be theirs.
+        StoreError if the path now contains another folder. StoreError also if the passages were embedded again and an
+        `embedder` is given, because its vectors would not fit.
         """
         fresh = copy.copy(self)
         index, behind = fresh.load(known)
@@ -419,7 +423,7 @@ class Folder:
         return fresh, index, behind
 
     def _there(self) -> tuple[object, ...]:
-        """What tells one state of the folder from another."""
+        """Return a value that changes with every state of the folder."""
         return self._base(), self._changes(), self._doubtful(), self._state().get("applied")
 
     def _load(self, known: GraphIndex | None, upto: int | None) -> tuple[GraphIndex, frozenset[str]]:
@@ -463,12 +467,12 @@ class Folder:
         return index, behind
 
     def _goes_on(self, digest: str) -> bool:
-        """Whether what the folder holds now begins with what was read or changed last."""
+        """Whether the folder still begins with the index and changes that were read or written last."""
         seen = self._version
         return seen is not None and seen.base == digest and seen.change == self._change_digest(seen.last)
 
     def _digest(self, bundle: str) -> str:
-        """A digest of what a bundle in the folder holds; "" where it is not there."""
+        """Return a digest of a bundle's contents; "" if the bundle does not exist."""
         try:
             return hashlib.sha256((self.path / bundle / MANIFEST).read_bytes()).hexdigest()
         except FileNotFoundError:
@@ -478,7 +482,7 @@ class Folder:
         return self._digest(f"changes/{number:08d}")
 
     def _stamps_now(self) -> tuple[object, object]:
-        """What the system says of the files that every change, and every merge, replaces."""
+        """Return the system's data about the files that every change and every merge replaces."""
         found: list[object] = []
         for file in (self.path / STATE, self.path / INSIDE / MANIFEST):
             try:
@@ -489,22 +493,22 @@ class Folder:
         return found[0], found[1]
 
     def moved(self) -> bool:
-        """Whether another process may have changed or merged it since it was read or changed last: two system calls."""
+        """Whether another process may have changed or merged the folder since the last read; takes two system calls."""
         return self._stamps != self._stamps_now()
 
     @property
     def content(self) -> tuple[int, object]:
-        """What tells its passages, as they were read or changed last, from others; merging leaves it as it is."""
+        """Return a value that identifies the passages of the last read or change; a merge does not change it."""
         return self.last, None if self._version is None else self._version.state_id
 
     def outdated(self) -> bool:
-        """Whether another process has changed it, restored it or made it anew; for one who holds it."""
+        """Whether another process has changed, restored or replaced the folder; the caller holds the lock."""
         seen = self._version
         there = max((self._base(), *(number for number, _ in self._changes())))
         return seen is None or there != self.last or self._state().get("state_id") != seen.state_id
 
     def append(self, change: Change) -> None:
-        """Keep a change."""
+        """Store a change."""
         number = self.last + 1
         directory = self.path / "changes" / f"{number:08d}"
         try:
@@ -522,9 +526,9 @@ class Folder:
             self._version = replace(self._version, last=number, change=self._change_digest(number))
 
     def withdraw(self, change: Change, *, doubtful: bool = False) -> None:
-        """Take the last change back; where it is `doubtful` what the store has, what it touched is written anew later.
+        """Undo the last change; if the store may be `doubtful`, its passages are written again at the next load.
 
-        That is when the folder is loaded: the change stays there under another name until then.
+        Until that load, the change stays in the folder under another name.
         """
         directory = self.path / "changes" / f"{self.last:08d}"
         if doubtful:
@@ -535,20 +539,20 @@ class Folder:
         self._note_change(self.last - 1, -change.size)
 
     def applied(self, settings: Mapping[str, object] = MappingProxyType({})) -> None:
-        """Note that the store is in step with the last change."""
+        """Record that the store contains the last change."""
         self._write_state(self.last, {**self.settings, **settings})
         for directory in self._doubtful():
             _forget(directory)
 
     def _doubtful(self) -> list[Path]:
-        """Changes that were taken back, of which the store may have something."""
+        """Return changes that were undone but may still be in the store."""
         return [one for one in (self.path / "changes").glob(f"{_DOUBTFUL}*") if (one / MANIFEST).is_file()]
 
     def merge(self, upto: int) -> None:
-        """Take the changes up to a number into the bundle of the index, which takes as long as writing it.
+        """Merge the changes up to a number into the bundle of the index, which takes as long as writing the index.
 
-        Only the moment in which the new index takes the place of the old one keeps others from changing the folder.
-        StoreError if another process merges, or if the folder is another one at that moment.
+        Other processes can change the folder during a merge, except while the new index replaces the old one.
+        StoreError if another process is merging, or if the folder was replaced meanwhile.
         """
         with self.held(patience=0.0, name=_MERGING):
             index, _ = self.load(upto=upto)
@@ -560,7 +564,7 @@ class Folder:
 
     @contextmanager
     def _as_read(self) -> Iterator[None]:
-        """Hold the folder while its index is what was read, and its changes begin with those that were read."""
+        """Lock the folder while its index and first changes are still as they were read."""
         seen = self._version
         with self.held(patience=OPENING):
             if seen is None or not self._goes_on(self._digest(INSIDE)):
@@ -569,9 +573,9 @@ class Folder:
 
     @contextmanager
     def held(self, *, patience: float = 0.0, name: str = LOCK) -> Iterator[None]:
-        """Hold the folder, so that no other process changes it; StoreError where one does for longer than `patience`.
+        """Lock the folder, so that no other process changes it; StoreError if the lock takes longer than `patience`.
 
-        In seconds; the message names it.
+        `patience` is in seconds; the error message contains it.
         """
         with ExitStack() as stack:
             with _translated(self.path.name):
@@ -579,7 +583,7 @@ class Folder:
             yield
 
     def _changes(self) -> list[tuple[int, Path]]:
-        """Changes by number; what was begun and never complete is left out."""
+        """Return the complete changes by number; incomplete changes are left out."""
         return [(number, one) for number, one in self._numbered() if (one / MANIFEST).is_file()]
 
     def _numbered(self) -> list[tuple[int, Path]]:
@@ -597,7 +601,7 @@ class Folder:
                 )
 
     def _base(self) -> int:
-        """The last change in the index's bundle."""
+        """Return the number of the last change in the index's bundle."""
         manifest = self.path / INSIDE / MANIFEST
         if not manifest.is_file():
             raise IntegrityError(f"{self.path.name}: {INSIDE}/{MANIFEST} is missing")
@@ -614,7 +618,7 @@ class Folder:
         return read_document(self.path / STATE, KIND, VERSION)
 
     def _write_state(self, applied: int, settings: Mapping[str, object]) -> None:
-        """Note the state of the folder under a new random id, which tells it from every other state and folder."""
+        """Write the state of the folder with a new random id that identifies this state."""
         fresh = uuid.uuid4().hex
         state = {"applied": applied, "settings": dict(settings), "state_id": fresh}
         try:
@@ -633,13 +637,13 @@ class Folder:
 
 
 def _most_changed(index: GraphIndex) -> float:
-    """Passages in changes up to which they are not many."""
+    """Return the number of changed passages from which a merge is worthwhile."""
     return min(max(FEWEST_CHANGED, MOST_CHANGED * len(index.records)), MOST_LOGGED)
 
 
 @contextmanager
 def _translated(name: str) -> Iterator[None]:
-    """Turn an error of the operating system into one that names the folder."""
+    """Convert an error of the operating system to an error that names the folder."""
     try:
         yield
     except OSError as error:
@@ -647,7 +651,7 @@ def _translated(name: str) -> Iterator[None]:
 
 
 def merge_folder(path: str, upto: str) -> None:
-    """As :meth:`Folder.merge`, for a process of its own."""
+    """Run :meth:`Folder.merge` in a separate process."""
     Folder(path).merge(int(upto))
 
 
@@ -656,14 +660,14 @@ def _number(value: object) -> int:
 
 
 def _forget(directory: Path) -> None:
-    """Remove a change; without its manifest it counts as not there."""
+    """Delete a change; without a manifest, a change counts as absent."""
     (directory / MANIFEST).unlink(missing_ok=True)
     sync_folder(directory)
     shutil.rmtree(directory)
 
 
 def check_new(path: Path) -> None:
-    """Refuse a folder that holds something: InvalidInputError."""
+    """Raise InvalidInputError if a folder is not empty."""
     if path.is_dir() and any(one.name != LOCK for one in path.iterdir()):
         raise InvalidInputError(
             f"path must be a folder that is new or empty; {str(path)!r} holds files (load() opens one that was made)"
@@ -671,10 +675,9 @@ def check_new(path: Path) -> None:
 
 
 class FollowedIndex:
-    """The index in a folder (see :func:`opened`), read again when another process has changed it.
+    """The index in a folder (see :func:`opened`), which is read again when another process has changed it.
 
-    `embedder` is the model of the queries, if there is one: an index with vectors of another model does not take the
-    place of one with its own.
+    `embedder` is the model of the queries, if there is one. An index with vectors of another model is not loaded.
     """
 
     def __init__(self, folder: Path, embedder: object = None) -> None:
@@ -689,7 +692,7 @@ class FollowedIndex:
         return [(about.st_ino, about.st_mtime_ns) for about in (one.stat() for one in found if one.is_file())]
 
     def refresh(self) -> bool:
-        """Read what changed; whether anything did. IntegrityError or StoreError leave the index as it was."""
+        """Read changes of other processes, and return whether there were any; on an error, the old index stays."""
         before = self.index
         if self._folder is None:
             stamp = self._stamp_now()
@@ -702,9 +705,9 @@ class FollowedIndex:
 
 
 def opened(folder: Path) -> GraphIndex | ChunkGraph:
-    """The index in a folder, or in the one where a saved retriever keeps it, all changes since included.
+    """Read the index in a folder, or in the folder of a saved retriever, with all changes.
 
-    InvalidInputError if there is none, or it is damaged, or saved without its passages.
+    InvalidInputError if the folder has no index, or the index is damaged or was saved without its passages.
     """
     if (folder / STATE).is_file():
         return Folder(folder).load()[0]
@@ -727,7 +730,7 @@ PARTS: tuple[Part, ...] = get_args(Part)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CorpusState:
-    """The passages of a corpus at one time, the walk over them, and their model and store: replaced together."""
+    """The passages of a corpus at one time, with their walk, model and store; all are replaced together."""
 
     index: GraphIndex
     graph: GraphSource
@@ -738,12 +741,12 @@ class CorpusState:
 
 
 class Corpus:
-    """Passages with their graph, words and vectors, which come and go together.
+    """A changeable set of passages with their graph, words and vectors.
 
-    `embedder`, from a query to its vector, is for an index with embeddings. Every change is kept in the `folder`;
-    without, the corpus is in memory. A `store` is kept in step. `made_by` is the model that embedded the passages, if
-    that is known and no folder says it; `checked` that the `embedder` is known to be the same. `keys` are the metadata
-    keys of titles and documents, those of the folder unless given.
+    `embedder` maps a query to its vector, for an index with embeddings. Every change is stored in the `folder`; without
+    a folder, the corpus is in memory. A `store` receives every change. `made_by` is the model that embedded the
+    passages, if it is known and not stored in the folder. `checked` says that `embedder` is known to be the same model.
+    `keys` are the metadata keys of titles and documents; by default, those of the folder.
 
     After any changes graph and words equal, to the bit, those of a corpus that was built of the passages there are, in
     the order in which they came. A change is all or nothing: where the store refuses it, what was there is restored.
@@ -790,44 +793,44 @@ class Corpus:
 
     @property
     def settings(self) -> Mapping[str, object]:
-        """What its folder was made with; empty without a folder."""
+        """The settings of the folder; empty without a folder."""
         return {} if self._folder is None else self._folder.settings
 
     @property
     def seen(self) -> CorpusState:
-        """Its state, the same for all sources within one call of a retriever."""
+        """The current state; all sources within one call of a retriever see the same state."""
         return of_call(self, self.state)
 
     @property
     def index(self) -> GraphIndex:
-        """Its passages, as they are now."""
+        """The index of the current passages."""
         return self.state.index
 
     @property
     def graph(self) -> GraphSource:
-        """Its passages by the walk."""
+        """The source that walks the graph."""
         return self.state.graph
 
     @property
     def bm25(self) -> LexicalSource:
-        """Its passages by words."""
+        """The source that ranks passages by BM25."""
         found: LexicalSource = self.in_state(self.state, "bm25")
         return found
 
     @property
     def lexical(self) -> LexicalSource:
-        """Its passages by words, by the old name of :attr:`bm25`."""
+        """The source that ranks passages by BM25, under its old name; see :attr:`bm25`."""
         warn_of_old_name("Corpus.lexical", "Corpus.bm25")
         return self.bm25
 
     @property
     def vector(self) -> VectorSource:
-        """Its passages by cosine, those of a store that can be asked by its index."""
+        """The source that ranks passages by vectors; if possible, the index of the store searches them."""
         found: VectorSource = self.in_state(self.state, "vector")
         return found
 
     def in_state(self, state: CorpusState, name: Part) -> Any:
-        """A source over the passages of one state."""
+        """Return a source over the passages of one state."""
         if name == "graph":
             return state.graph
         if name == "bm25":
@@ -842,13 +845,13 @@ class Corpus:
         return name in self.index.records
 
     def records(self, ids: Iterable[str]) -> dict[str, PassageRecord]:
-        """The passages that there are of these ids."""
+        """Return the records of these passages; unknown ids are left out."""
         records = self.seen.index.records
         found = ((name, records.held.get(name) or records.get(name)) for name in ids)
         return {name: one for name, one in found if one is not None}
 
     def say_missing(self, names: Collection[str], records: Sequence[Any]) -> None:
-        """Warn once of a key that a filter asks for and no passage has."""
+        """Warn once about each key that a filter reads and no passage has."""
         missing = set(names) - self._said
         for record in records:
             if not missing:
@@ -860,13 +863,13 @@ class Corpus:
             warn(f"filter key {name!r} is in no passage; {hint}", stacklevel=2)
 
     def source(self, source: Part) -> LiveSource:
-        """A source over the passages that there are at every search."""
+        """Return a source (``graph``, ``bm25`` or ``vector``) that follows all changes of the corpus."""
         source = cast("Part", renamed_sources([source], PARTS).get(source, source))
         check_choice("the source of a corpus", source, PARTS)
         return LiveSource(self, source)
 
     def keep_in(self, store: VectorStore, behind: Collection[str] = ()) -> None:
-        """Keep the vectors in a store: it gets the passages `behind` anew and those it lacks, and loses the others."""
+        """Use a store for the vectors: write missing passages and those in `behind`, and delete all others."""
         self.state, held = replace(self.state, store=store), self.index.records
         try:
             there, known = frozenset(store.ids()), frozenset(held)
@@ -885,7 +888,7 @@ class Corpus:
             ) from error
 
     def check(self, passages: Sequence[Mapping[str, Any]]) -> None:
-        """Refuse passages that :meth:`replace` would, before they are embedded."""
+        """Raise the errors of :meth:`replace` before passages are embedded."""
         if passages:
             check_passages(passages, kept=self._folder is not None)
 
@@ -897,13 +900,13 @@ class Corpus:
         *,
         planned: CorpusState | None = None,
     ) -> None:
-        """Let passages leave and others come, in one step.
+        """Delete passages and add others, in one step.
 
-        Those that come, with ``id``, ``title``, ``text``, ``metadata`` and perhaps ``given`` (see :func:`fields_of`),
-        take the place of any with their ids; `embeddings` are theirs, for an index with embeddings. Nothing is changed
-        where an id that is to leave is not there, or as for :meth:`GraphIndex.add` (InvalidInputError), or where the
-        store, or another process, is in the way, or passages changed since the state on which this was `planned`
-        (StoreError).
+        A new passage has ``id``, ``title``, ``text``, ``metadata`` and optionally ``given`` (see :func:`fields_of`). It
+        replaces a passage with the same id. `embeddings` are the vectors of the new passages, for an index with
+        embeddings. On an error, nothing is changed. InvalidInputError if an id to delete is unknown, and for the
+        reasons of :meth:`GraphIndex.add`. StoreError if the store refuses the change, another process holds the folder,
+        or passages changed since the `planned` state.
         """
         self._check_vectors()
         came, leaving = tuple(passages), check_names("ids", ids)
@@ -936,7 +939,7 @@ class Corpus:
 
     @contextmanager
     def _held(self) -> Iterator[Folder | None]:
-        """Hold the folder, if there is one, as it is now; StoreError where another process does for too long."""
+        """Lock the folder, if there is one; StoreError if another process holds the lock too long."""
         if self._folder is None:
             yield None
             return
@@ -946,7 +949,7 @@ class Corpus:
             yield self._folder
 
     def check_model(self) -> None:
-        """Refuse a change where the model is known to be another than the one that embedded the passages there are."""
+        """Refuse a change if the model is known to differ from the model that embedded the stored passages."""
         if self._checked:
             return
         state = self.state
@@ -956,7 +959,7 @@ class Corpus:
             self.made_by = state.embedder.identity
 
     def check_renewable(self) -> None:
-        """Refuse to embed passages anew where the vectors are not the corpus's own: InvalidInputError."""
+        """Raise InvalidInputError if the corpus does not own its vectors and cannot embed its passages again."""
         self._check_vectors()
         if self.index.graph.view.embeddings is None:
             raise InvalidInputError("its passages have no vectors: make it of the documents, with an embedding model")
@@ -966,10 +969,10 @@ class Corpus:
             )
 
     def reembed(self, model: EmbeddingModel, vectors: Any) -> None:
-        """Take vectors by another model, of all passages in their order; all or nothing.
+        """Replace the vectors of all passages, in order, by those of another model; all or nothing.
 
-        InvalidInputError where the vectors are in a store of the caller's, or do not fit; StoreError where the folder
-        or its store refuses them.
+        InvalidInputError if the vectors are in the caller's store or do not fit. StoreError if the folder or its store
+        refuses the vectors.
         """
         with self._changing, self._held() as folder:
             state = self.state
@@ -1007,7 +1010,7 @@ class Corpus:
         self.state = CorpusState(fresh, _walk(fresh, model), model, store, self.state.version + 1)
 
     def _note(self, folder: Folder, settings: Mapping[str, object] = MappingProxyType({})) -> None:
-        """Note that a change is made, and begin to merge changes where they have become many."""
+        """Record a complete change, and start to merge changes if there are many."""
         try:
             known = {} if self.made_by is None else {"model": self.made_by.to_json()}
             folder.applied({**known, **settings})
@@ -1030,7 +1033,7 @@ class Corpus:
         )
 
     def _merge(self, folder: Folder, upto: int) -> None:
-        """Merge the changes of the folder in another process, and take over the merged index."""
+        """Merge the changes of the folder in another process, and use the merged index."""
         try:
             with folder.held(name=_MERGING):  # no other process merges
                 pass
@@ -1048,7 +1051,7 @@ class Corpus:
         self.refresh()
 
     def _merge_log(self) -> None:
-        """Begin to merge the log of an index in memory, if it is long: every change goes through all of it."""
+        """Start to merge the log of an index in memory if it is long, because every change processes the whole log."""
         log = self.index.log
         if log is None or self._since is not None:
             return
@@ -1070,19 +1073,19 @@ class Corpus:
                     self._become(merged, merged=True)
 
     def refresh(self) -> bool:
-        """Take over what other processes changed in the folder, or merged.
+        """Load changes and merges of other processes from the folder.
 
-        Searches under way go on with what they began with.
+        Running searches continue with their old state.
 
         Returns
         -------
         bool
-            Whether there was anything.
+            Whether anything had changed.
 
         Raises
         ------
         StoreError
-            If the passages were embedded anew by another model. The corpus stays as it was then.
+            If another model embedded the passages again. Then the corpus stays unchanged.
         """
         if self._folder is None or not self._folder.moved():
             return False
@@ -1093,7 +1096,7 @@ class Corpus:
             return folder.moved() and self._take_over(folder)
 
     def _take_over(self, folder: Folder) -> bool:
-        """The index of the folder as it is now; for one who holds the lock of changes."""
+        """Load the folder's present index; the caller holds the lock of changes."""
         state = self.state
         fresh, index, behind = folder.reread(state.index, state.embedder)
         changed = fresh.content != folder.content
@@ -1111,9 +1114,9 @@ class Corpus:
         return True
 
     def look(self) -> None:
-        """Take over in the background what other processes changed, looking at most once a second.
+        """Load changes of other processes in the background, at most once a second.
 
-        The first search after some seconds without any waits for it a little, as it would find what may be long gone.
+        The first search after some idle seconds waits briefly, because its state may be outdated.
         """
         now, due = monotonic(), self._next_look
         if self._folder is None or now < due:
@@ -1125,7 +1128,7 @@ class Corpus:
                 self._looking.wait(AWAITED)
 
     def follow(self) -> None:
-        """As :meth:`refresh`; a warning says it, once, where the folder cannot be read or its model is another."""
+        """Run :meth:`refresh`, but warn once instead of raising an error."""
         folder = self._folder
         try:
             self.refresh()
@@ -1140,12 +1143,12 @@ class Corpus:
                 )
 
     def settle(self, timeout: float | None = None) -> None:
-        """Wait until nothing is merged or taken over in the background, at most for so many seconds."""
+        """Wait for background merges and refreshes, at most `timeout` seconds."""
         self._looking.wait(timeout)
         self._merging.wait(timeout)
 
     def save(self, path: str | os.PathLike[str], settings: Mapping[str, object]) -> Folder:
-        """Write the corpus to a folder that is new or empty."""
+        """Write the corpus to a new or empty folder."""
         known: dict[str, object] = {} if self.made_by is None else {"model": self.made_by.to_json()}
         return Folder.create(path, self.index, {**known, **self.keys.to_json(), **settings})
 
@@ -1157,7 +1160,7 @@ class Corpus:
             )
 
     def _follow(self, change: Change, fresh: GraphIndex) -> None:
-        """Change the store; where that fails, restore what was there."""
+        """Apply a change to the store; on an error, restore the store."""
         if self._store is None:
             return
         came = [one["id"] for one in change.passages]
@@ -1205,7 +1208,7 @@ def _corpus_of(
 
 
 def _merged_apart(path: Path, upto: int) -> str:
-    """Merge a folder in another process, or in this thread where none can be started; the reason where that failed."""
+    """Merge a folder in another process, or in this thread if that fails; return the reason of a failure."""
     try:
         return run_apart(__name__, "merge_folder", [str(path), str(upto)], MERGING)
     except OSError:
@@ -1222,7 +1225,7 @@ def _walk(index: GraphIndex, embedder: Embedder | None) -> GraphSource:
 
 
 class LiveSource:
-    """A source of a corpus that follows its changes."""
+    """A source of a corpus that follows all changes of the corpus."""
 
     def __init__(self, corpus: Corpus, name: Part) -> None:
         self.corpus, self.name = corpus, name
@@ -1235,15 +1238,15 @@ class LiveSource:
 
     @property
     def graph(self) -> EntityGraph:
-        """The graph of the passages there are."""
+        """The graph of the current passages."""
         return self.corpus.seen.index.graph
 
     def passage_ids(self) -> Sequence[str]:
-        """Ids of the passages there are."""
+        """The ids of the current passages."""
         return self.graph.passages
 
     def within(self, allowed: Collection[str]) -> Any:
-        """The source, as it is now, for one who may see only these passages."""
+        """Restrict the source, in its current state, to the allowed passages."""
         return self._now.within(allowed)
 
     def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
@@ -1257,7 +1260,7 @@ MOST_LOOKED_UP = 20_000
 
 
 class CorpusLookup:
-    """The passages of a corpus by their ids, in the framework's words, made of records by `made`; some are kept."""
+    """Finds the passages of a corpus by id; ``made(record)`` converts a record to the framework's form."""
 
     def __init__(self, corpus: Any, made: Callable[[Any], Any]) -> None:
         self.corpus, self._made = corpus, made
@@ -1274,7 +1277,7 @@ class CorpusLookup:
         return len(self.corpus)
 
     def __call__(self, ids: Sequence[str]) -> dict[str, Any]:
-        """Those that there are."""
+        """Return the passages that exist for these ids."""
         found = {}
         for name, record in self.corpus.records(ids).items():
             metadata, document = self._kept.get(name, (None, None))
@@ -1293,11 +1296,11 @@ class CorpusLookup:
         passes: Callable[[Sequence[Any]], Iterable[int]],
         names: Collection[str] = (),
     ) -> Any:
-        """A source within the passages that a filter lets through; one over the corpus searches them as they are now.
+        """Restrict a source to the passages that match a filter; a source of the corpus uses the current passages.
 
-        `key` tells filters apart; ``passes(records)`` gives the rows of those that it lets through; `names` are the
-        metadata keys that it asks for: one that no passage has is said once. Passages that change meanwhile change
-        neither what passes nor what is searched.
+        `key` identifies the filter. ``passes(records)`` returns the rows that match. `names` are the metadata keys that
+        the filter reads; a key that no passage has causes one warning. Later changes of the corpus affect neither the
+        filter nor the search.
         """
         self.corpus.look()
         state = self.corpus.seen
@@ -1312,7 +1315,7 @@ class CorpusLookup:
         passes: Callable[[Sequence[Any]], Iterable[int]],
         names: Collection[str],
     ) -> frozenset[str]:
-        """Ids of the passages that a filter lets through, worked out once for all sources over the corpus."""
+        """Return the ids of passages that match a filter; the result is cached for all sources of the corpus."""
 
         def made() -> tuple[Any, frozenset[str]]:
             records = list(index.records.values())
