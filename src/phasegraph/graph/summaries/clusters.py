@@ -148,7 +148,7 @@ class _Part:
 def fit_clusters(vectors: Any, settings: ClusterSettings) -> Clustering:
     """Cluster (n, d) embeddings with a mixture over all, and a further mixture in each cluster that is too large.
 
-    The number of clusters is the one with the least BIC: sought along growing steps, then between the best of them.
+    The number of clusters minimises the BIC. The search takes growing steps, then refines between the best steps.
 
     Notes
     -----
@@ -198,7 +198,7 @@ def fit_clusters(vectors: Any, settings: ClusterSettings) -> Clustering:
 
 
 def _fitted(vectors: FloatArray, least: int, settings: ClusterSettings) -> Mixture:
-    """The mixture with the least BIC; components in the order of their first member."""
+    """Fit the mixture with the least BIC; components are in the order of their first member."""
     centre, axes = _principal(vectors, settings.dimensions)
     points = (vectors - centre) @ axes.T
     reduced = _by_umap(vectors, settings)
@@ -219,7 +219,7 @@ def _fitted(vectors: FloatArray, least: int, settings: ClusterSettings) -> Mixtu
 
 
 def _least_bic(points: FloatArray, least: int, softening: float, settings: ClusterSettings) -> Any:
-    """The fitted mixture with the least BIC; None where all points are one."""
+    """Return the fitted mixture with the least BIC; None if all points are equal."""
     from sklearn.mixture import GaussianMixture
 
     tried: dict[int, tuple[float, Any]] = {}
@@ -249,7 +249,7 @@ def _least_bic(points: FloatArray, least: int, softening: float, settings: Clust
 
 
 def _principal(vectors: FloatArray, dimensions: int) -> tuple[FloatArray, FloatArray]:
-    """Mean and first principal axes; each axis points to where its largest coordinate is positive."""
+    """Return the mean and the first principal axes; the largest coordinate of each axis is positive."""
     centre = vectors.mean(axis=0)
     _, _, axes = np.linalg.svd(vectors - centre, full_matrices=False)
     axes = axes[: max(1, min(dimensions, len(vectors) - 1))]
@@ -258,7 +258,7 @@ def _principal(vectors: FloatArray, dimensions: int) -> tuple[FloatArray, FloatA
 
 
 def _by_umap(vectors: FloatArray, settings: ClusterSettings) -> FloatArray | None:
-    """The embeddings in fewer dimensions by UMAP, neighbours as in RAPTOR; None where it is not to be used."""
+    """Reduce the embeddings with UMAP, with neighbours as in RAPTOR; None if UMAP is not used."""
     if settings.reducer == "pca" or len(vectors) < settings.dimensions + 3:  # its spectral start needs more
         return None
     try:
@@ -275,7 +275,7 @@ def _by_umap(vectors: FloatArray, settings: ClusterSettings) -> FloatArray | Non
 
 
 def packed_clusterings(found: Sequence[Clustering]) -> dict[str, NDArray[Any]]:
-    """Clusterings as plain arrays, all mixtures in one run."""
+    """Convert clusterings to plain arrays, with all mixtures in one run."""
     mixtures = [mixture for one in found for mixture in one.mixtures]
     arrays: dict[str, NDArray[Any]] = {
         f"clusters_{part}": np.concatenate([getattr(one, part).ravel() for one in mixtures] or [np.empty(0)])
@@ -290,7 +290,7 @@ def packed_clusterings(found: Sequence[Clustering]) -> dict[str, NDArray[Any]]:
 
 
 def unpacked_clusterings(arrays: Mapping[str, NDArray[Any]], threshold: float) -> list[Clustering]:
-    """The clusterings of :func:`packed_clusterings`; InvalidInputError where the arrays do not fit together."""
+    """Read clusterings that :func:`packed_clusterings` wrote; InvalidInputError if the arrays do not fit together."""
     starts = dict.fromkeys(_PARTS, 0)
     mixtures: list[Mixture] = []
     for d, r, c in arrays["clusters_shapes"].tolist():

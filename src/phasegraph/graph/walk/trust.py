@@ -1,4 +1,4 @@
-"""How far the walk alone decides: how much of its mass followed links between passages."""
+"""Compute the trust in the walk: the share of its mass that followed links between passages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _HUB = 1000
 def linked_share(
     walked: PageRankResult, graph: Any, node_weights: Any, seeding: Seeding, best: IntArray, follow_probability: float
 ) -> float:
-    """How much of the mass of the walk's best passages came from elsewhere along home edges, in [0, 1].
+    """Compute the share of mass of the best passages that arrived along home edges from elsewhere, in [0, 1].
 
     A home edge leads from an entity to the passage about it. Mass that comes along a home edge from another passage,
     or from a name in the query, has found a passage that the query did not describe: the walk did what cosines and
