@@ -665,7 +665,7 @@ class CorpusSuite:
     def test_a_retriever_of_other_retrievers_is_not_changed(self) -> None:
         retriever = self.made(self.documents([1, 2]))
         other = type(retriever)(graph=self.graph_of(self.documents([1, 2])))
-        with pytest.raises(InvalidInputError, match="made of sources of yours"):
+        with pytest.raises(InvalidInputError, match="wraps your own sources"):
             other.delete(["d1"])
 
     def test_a_passage_of_a_title_that_comes_is_read_again(self, place: Path | None) -> None:

@@ -77,7 +77,7 @@ class LexicalSource(_FlatSource):
 
     def __post_init__(self) -> None:
         if self.graph.view.lexical is None:
-            raise InvalidInputError("graph must have the words of its passages; it was built without")
+            raise InvalidInputError("graph has no words of its passages: build it with texts")
 
     def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
         """Rank passages for `query`; as in :meth:`phasegraph.sources.Source.search`."""
@@ -124,7 +124,7 @@ class VectorSource(_FlatSource):
     def __post_init__(self) -> None:
         check_embedder(self)
         if self.graph.view.embeddings is None:
-            raise InvalidInputError("graph must have embeddings; it was built without")
+            raise InvalidInputError("graph has no embeddings: build it with embeddings=")
 
     def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
         """Rank passages for `query`; as in :meth:`phasegraph.sources.Source.search`."""

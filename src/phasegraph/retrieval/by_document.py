@@ -182,8 +182,8 @@ def free_ids(
             count[name] += 1
         if taken(free):
             raise InvalidInputError(
-                f"documents: the id {name!r} of a passage of {one.document!r} is that of another passage: give each an "
-                "id of its own, or none"
+                f"documents: the id {name!r} of a passage of {one.document!r} belongs to another passage: give each "
+                "passage its own id, or no id"
             )
         ids[free] = None
     return list(ids)

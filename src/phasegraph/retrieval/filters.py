@@ -76,8 +76,8 @@ class SelectedIndex:
             return self._index.search(vectors, k, params=self._parameters)
         except RuntimeError as error:  # FAISS throws of its own kinds; their text quotes its source
             raise FilterRefusedError(
-                f"a FAISS {type(self._index).__name__} cannot look at some of its rows alone: filter over a flat, HNSW "
-                "or IVF index, or give each tenant one of its own"
+                f"a FAISS {type(self._index).__name__} cannot search only some of its rows: use a flat, HNSW "
+                "or IVF index, or give each tenant its own index"
             ) from error
 
     def __getattr__(self, name: str) -> Any:

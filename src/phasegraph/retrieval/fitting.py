@@ -74,8 +74,8 @@ def fit_calibrators(
     if failed:
         listed = "; ".join(f"{name!r}: {failed[name]}" for name in sorted(failed))
         if strict:
-            raise DegradedError(f"strict=True wants every source to be fitted; got {listed}")
-        warn(f"sources left to calibration by their list alone: {listed}", stacklevel=3)
+            raise DegradedError(f"strict=True requires every source to be fitted; got {listed}")
+        warn(f"sources calibrated by each list alone: {listed}", stacklevel=3)
     return fitted
 
 
@@ -96,7 +96,7 @@ def calibration_queries(
         if not query.strip():
             raise InvalidInputError("queries must not be blank; got one without a visible character")
     if not texts:
-        raise InvalidInputError("queries must hold at least one text; got none")
+        raise InvalidInputError("queries is empty: give at least one text")
     unknown = [] if relevant is None else [query for query in check_relevant(relevant) if query not in set(texts)]
     if unknown:
         raise InvalidInputError(f"relevant must name queries among those given; {unknown[0]!r} is not")

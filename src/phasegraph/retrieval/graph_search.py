@@ -61,7 +61,7 @@ class GraphSearch:
             ranking = without_gone(ranking, own, kept)
             return ranking, held | self._of_summaries(summaries_in(ranking), held)
         hits, filters = self.framework.hits, self.framework.filters
-        raise MalformedAnswerError(f"its graph returned {hits} that do not match the {filters}")
+        raise MalformedAnswerError(f"the graph returned {hits} that do not match the {filters}")
 
     def within(self, wanted: HitFilter) -> Source:
         """Return the source restricted to the hits that match a filter; the restricted source is cached."""

@@ -110,8 +110,8 @@ class Identities:
         if counts.get("text") and not self._warned:
             self._warned = True
             warn(
-                f"source {self._source!r} returns hits without an id of their own: they are told apart, and joined "
-                "with those of other sources, by their text; give them ids, or fields=HitFields(id=...)",
+                f"source {self._source!r} returns hits without an id: their texts serve as ids, also to join them "
+                "with hits of other sources; give the hits ids, or set fields=HitFields(id=...)",
                 stacklevel=3,
             )
         for origin, count in counts.items():
@@ -141,7 +141,7 @@ class Identities:
                 notes.append(said)
                 if not self._repeated:
                     self._repeated = True
-                    warn(f"source {self._source!r} returns {said}; give each passage an id of its own")
+                    warn(f"source {self._source!r} returns {said}; give each passage its own id")
                 return
 
 
@@ -161,7 +161,7 @@ def corpus_ids(corpus: Iterable[Held], what: str) -> list[str]:
     ids = [identifier for identifier, _ in found]
     twice = len(ids) - len(set(ids))
     if twice:
-        warn(f"{what}: {twice} of {len(ids)} have no id of their own and the text of another; they are kept once")
+        warn(f"{what}: {twice} of {len(ids)} have no id and repeat the text of another; only the first copy is kept")
     return ids
 
 
@@ -175,7 +175,7 @@ def _refuse_repeated(what: str, rows: Iterable[Held]) -> None:
     repeated = [one for one, count in counts.items() if count > 1]
     if repeated:
         raise InvalidInputError(
-            f"{what}: each must have an id of its own; {repeated[0]!r} is that of {counts[repeated[0]]}"
+            f"{what}: each must have its own id; {repeated[0]!r} is the id of {counts[repeated[0]]}"
             + (f", and {len(repeated) - 1} other ids are repeated" if len(repeated) > 1 else "")
         )
 
@@ -195,8 +195,8 @@ def _resolved(what: str, rows: Sequence[Held], refused: set[str]) -> list[tuple[
         return found
     for key, example in repeated.items():
         warn(
-            f"{what}: metadata {key!r} gives one id to different texts ({example!r}): it names what they were split "
-            "from, so they are told apart by their text; give each an id of its own"
+            f"{what}: metadata {key!r} gives one id to different texts ({example!r}), perhaps the id of their "
+            "document: ids from the texts are used instead; give each passage its own id"
         )
     refused.update(repeated)
     return _resolved(what, rows, refused)

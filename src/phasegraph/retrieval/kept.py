@@ -72,7 +72,7 @@ class KeptPassages:
         if ids is None:
             ids = self.ids(where)
             if not ids:
-                warn(f"delete: {where!r:.200} lets no passage through; 0 deleted", stacklevel=2)
+                warn(f"delete: no passage matches {where!r:.200}; 0 deleted", stacklevel=2)
                 return 0
         corpus.replace(ids)
         self._changed(corpus)
@@ -141,8 +141,7 @@ class KeptPassages:
         contents = self._contents(documents)
         if not contents and full and not allow_empty:
             raise InvalidInputError(
-                "documents must hold at least one where full=True, which would delete all others; allow_empty=True "
-                "lets it"
+                "documents is empty, and full=True would delete all documents; allow_empty=True permits that"
             )
         given = [self._given(row, one, key) for row, one in enumerate(contents)]
         state = corpus.state
@@ -241,8 +240,8 @@ class KeptPassages:
     def _check_embeds(self, corpus: Any) -> None:
         if getattr(self, "_embeds", None) is None:
             raise InvalidInputError(
-                "its passages have vectors: load it with its model (embeddings=, or embed_model= in LlamaIndex) to "
-                "add others"
+                "the passages have vectors: load the retriever with its model (embeddings=, or embed_model= in "
+                "LlamaIndex) to add others"
             )
         corpus.check_model()
 
@@ -294,8 +293,8 @@ class KeptPassages:
         corpus = getattr(self, "_corpus", None)
         if corpus is None:
             raise InvalidInputError(
-                f"this {type(self).__name__} was made of sources of yours: change those. One made of documents, over a "
-                "store, or by load changes its own"
+                f"this {type(self).__name__} wraps your own sources: change these sources. Only a retriever from "
+                "documents, over a store, or from load can change its passages"
             )
         corpus.follow()
         return corpus

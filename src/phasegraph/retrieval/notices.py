@@ -83,15 +83,15 @@ class SharedIdWarning:
                 self._in_a_row[name] = before + 1
                 if before + 1 == _FIRST_ANSWERS:
                     warn(
-                        f"source {name!r} counts for next to nothing (weight {weight:.2g}): in {_FIRST_ANSWERS} "
-                        "answers in a row no other source returned an id that it returned. Give the sources one corpus "
-                        "and one kind of ids (fields=HitFields(id=...)), or weights=",
+                        f"source {name!r} has almost no weight ({weight:.2g}): in {_FIRST_ANSWERS} consecutive "
+                        "answers, no other source returned any of its ids. Give the sources the same corpus and the "
+                        "same ids (fields=HitFields(id=...)), or set weights=",
                         stacklevel=5,
                     )
             elif before:
                 self._in_a_row[name] = 0
                 if before >= _FIRST_ANSWERS:
-                    warn(f"source {name!r} counts again (weight {weight:.2g})", stacklevel=5)
+                    warn(f"source {name!r} has a normal weight again ({weight:.2g})", stacklevel=5)
 
 
 _FEWEST = 5
@@ -139,9 +139,7 @@ class IdOverlapWarning:
                 notes[ranking.source] = [said]
                 if ranking.source not in self._parted:
                     self._parted.add(ranking.source)
-                    warn(
-                        f"source {ranking.source!r}: {said} ({next(iter(taken))!r}); give each passage an id of its own"
-                    )
+                    warn(f"source {ranking.source!r}: {said} ({next(iter(taken))!r}); give each passage its own id")
             out.append(ranking)
         return tuple(out), notes
 
@@ -162,8 +160,8 @@ class IdOverlapWarning:
                 if twice:
                     warn(
                         f"sources {pair[0]!r} and {pair[1]!r} share no id, and return one text under two ids "
-                        f"({twice[0]!r} and {twice[1]!r}): what both find counts as two passages; give them the same "
-                        "ids, or fields=HitFields(id=...) of what they share"
+                        f"({twice[0]!r} and {twice[1]!r}): a common hit counts as two passages; use the same "
+                        "ids, or set fields=HitFields(id=...) to a common key"
                     )
                 elif count == _FIRST_ANSWERS:
                     warn(

@@ -149,7 +149,9 @@ class FusedPassages(KeptPassages):
             sources["vector"] = store
         others = fields.get("retrievers") or {}
         if not isinstance(others, Mapping):
-            raise InvalidTypeError("retrievers must be a mapping of names where the retriever is made of documents")
+            raise InvalidTypeError(
+                "retrievers must be a mapping of names to retrievers if the retriever is made from documents"
+            )
         known = renamed_sources(others, sources)
         sources |= {known.get(name, name): one for name, one in others.items()}
         vector, graph = sources.pop("vector"), sources.pop("graph")

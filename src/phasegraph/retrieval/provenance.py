@@ -158,7 +158,10 @@ def is_taken(key: str | None, metadata: Mapping[str, object]) -> bool:
     """Whether a passage already uses the metadata key for evidence; then its value is kept, with a warning."""
     if key is None or key not in metadata or isinstance(metadata[key], EvidenceBlock):
         return False
-    warn(f"passages have the metadata key {key!r} themselves, and keep it: give evidence_key= another name")
+    warn(
+        f"passages already use the metadata key {key!r}; its value is kept, and no evidence is added: choose "
+        "another evidence_key="
+    )
     return True
 
 

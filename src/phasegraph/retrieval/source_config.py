@@ -84,7 +84,7 @@ def check_no_exact_match(sources: Collection[str]) -> None:
             f"a source must not be named {EXACT_MATCH!r}: ExactMatchBonus is the source of that name; give it another"
         )
     if RERANK in sources:
-        raise InvalidInputError(f"a source must not be named {RERANK!r}: rerank= makes one of that name")
+        raise InvalidInputError(f"a source must not be named {RERANK!r}: rerank= uses this name")
 
 
 def check_names(pipeline: FusionPipeline, sources: Collection[str], *, reranks: bool = False) -> None:

@@ -107,7 +107,9 @@ class ChromaVectors:
         try:
             ids: list[str] = self.collection.query(query_embeddings=[vector], n_results=limit, include=[])["ids"][0]
         except NotFoundError as error:
-            raise StoreError(f"{self._path.parent.name}: another model embedded it anew; load it again") from error
+            raise StoreError(
+                f"{self._path.parent.name}: another model embedded the passages again; load the folder again"
+            ) from error
         return ids
 
     def _batches(self, count: int) -> list[tuple[int, int]]:

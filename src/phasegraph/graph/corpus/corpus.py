@@ -295,7 +295,7 @@ def check_source_key(source_key: str | None, metadata: Collection[Mapping[str, A
         return
     hint = nearest_key(source_key, metadata)
     warn(
-        f"source_key {source_key!r} is in no passage's metadata, so that none names its document; {hint}", stacklevel=3
+        f"source_key {source_key!r} is in no passage's metadata, so no passage names its document; {hint}", stacklevel=3
     )
 
 
@@ -415,11 +415,11 @@ class Folder:
         if fresh.settings.get(_VECTORS_ID) != self.settings.get(_VECTORS_ID) and embedder is not None:
             made_by = ModelIdentity.from_json(fresh.settings.get("model"))
             raise StoreError(
-                f"{self.path.name}: its passages were embedded anew with "
+                f"{self.path.name}: its passages were embedded again with "
                 f"{'another model' if made_by is None else made_by.name}: load it with that model"
             )
         if fresh.settings.get(_FOLDER_ID) != self.settings.get(_FOLDER_ID):
-            raise StoreError(f"{self.path.name}: another folder stands at its path; load it again")
+            raise StoreError(f"{self.path.name}: another folder is now at this path; load it again")
         return fresh, index, behind
 
     def _there(self) -> tuple[object, ...]:
@@ -612,8 +612,8 @@ class Folder:
         if not (self.path / STATE).is_file():
             check_exists(self.path)
             raise IntegrityError(
-                f"{self.path.name!r} is no folder of a retriever: it has no {STATE} (delete it if "
-                "its making was cut short)"
+                f"{self.path.name!r} is not a folder of a retriever: it has no {STATE} (if its "
+                "creation was interrupted, delete it)"
             )
         return read_document(self.path / STATE, KIND, VERSION)
 
@@ -719,8 +719,8 @@ def opened(folder: Path) -> GraphIndex | ChunkGraph:
         if (place / MANIFEST).is_file():
             return GraphIndex.load(place)  # which says what is wrong with it
     raise InvalidInputError(
-        f"{folder}: there is no index in it, nor in its folder {INSIDE!r}; phasegraph index CORPUS.jsonl --out FOLDER "
-        "makes one"
+        f"{folder}: no index here, nor in its folder {INSIDE!r}; phasegraph index CORPUS.jsonl --out FOLDER "
+        "makes an index"
     )
 
 
@@ -883,8 +883,8 @@ class Corpus:
                 self._folder.applied()
         except Exception as error:
             raise StoreError(
-                "the vectors could not be brought in step with the passages; all that is needed is in the folder: load "
-                f"it again when that is mended. {type(error).__name__}: {error}"
+                "the vector store could not be brought in step with the passages; the folder holds all data: load "
+                f"it again when the store works. {type(error).__name__}: {error}"
             ) from error
 
     def check(self, passages: Sequence[Mapping[str, Any]]) -> None:
@@ -914,7 +914,9 @@ class Corpus:
         with self._changing, self._held() as folder:
             index = self.index
             if planned is not None and planned.version != self.state.version:
-                raise StoreError("passages came or went while this change was prepared; nothing was changed: try again")
+                raise StoreError(
+                    "passages were added or deleted while this change was prepared; nothing was changed: try again"
+                )
             taken = [one["id"] for one in came if one["id"] in index.records]
             removed = tuple(dict.fromkeys([*leaving, *taken]))
             if not removed and not came:
@@ -962,10 +964,12 @@ class Corpus:
         """Raise InvalidInputError if the corpus does not own its vectors and cannot embed its passages again."""
         self._check_vectors()
         if self.index.graph.view.embeddings is None:
-            raise InvalidInputError("its passages have no vectors: make it of the documents, with an embedding model")
+            raise InvalidInputError(
+                "the passages have no vectors: make the retriever from documents with an embedding model"
+            )
         if self._store is not None and not isinstance(self._store, RenewableStore):
             raise InvalidInputError(
-                "its vectors are in a store of yours: make that anew with the other model, and the retriever over it"
+                "the vectors are in your own store: rebuild the store with the other model, then the retriever over it"
             )
 
     def reembed(self, model: EmbeddingModel, vectors: Any) -> None:
@@ -978,7 +982,9 @@ class Corpus:
             state = self.state
             self.check_renewable()
             if len(vectors) != len(state.index.records):
-                raise StoreError("passages came or went while all were embedded anew; nothing was changed: try again")
+                raise StoreError(
+                    "passages were added or deleted while all were embedded again; nothing was changed: try again"
+                )
             settings: dict[str, object] = {"model": model.identity.to_json(), _VECTORS_ID: uuid.uuid4().hex}
             change = Change((), (), np.asarray(vectors, dtype=np.float32), settings, True)
             fresh = change.made_in(state.index)
@@ -1137,7 +1143,7 @@ class Corpus:
             if folder is not None and self._refused != said:
                 self._refused = said
                 warn(
-                    f"{folder.path.name}: the folder changed, and searches go on without the changes: {said}",
+                    f"{folder.path.name}: the folder changed, and searches continue without the changes: {said}",
                     cause=error,
                     stacklevel=2,
                 )
@@ -1176,10 +1182,10 @@ class Corpus:
                 self._write(self._store, self.index, change.removed)
             except BaseException as second:  # noqa: BLE001 - nothing may hide that
                 raise _DoubtError(
-                    f"the vector store refused a change ({type(error).__name__}: {error}), and then to take it back "
+                    f"the vector store refused a change ({type(error).__name__}: {error}), and then its reversal "
                     f"({type(second).__name__}: {second}); "
-                    + ("make the retriever anew" if self._folder is None else "load the folder again")
-                    + ", which brings it in step"
+                    + ("build the retriever again" if self._folder is None else "load the folder again")
+                    + " to bring the store in step"
                 ) from error
             if not isinstance(error, Exception):
                 raise

@@ -55,7 +55,7 @@ def check_model(index: GraphIndex, made_by: ModelIdentity | None, embedder: Embe
         if model is not None and made_by is not None and made_by.name != model.identity.name:
             raise InvalidInputError(_another(name, made_by, model, "it does not answer")) from error
         warn(
-            f"{name}: the embedding model does not answer, so that it could not be checked against the vectors there "
+            f"{name}: the embedding model does not answer, so it could not be compared with the stored vectors "
             f"({type(error).__name__})",
             cause=error,
             stacklevel=2,
@@ -79,7 +79,7 @@ def check_model(index: GraphIndex, made_by: ModelIdentity | None, embedder: Embe
     if made_by is not None and made_by.given and made_by.name == model.identity.name:
         return False  # the vectors handed over may be of other texts than these passages'
     raise InvalidInputError(
-        _another(name, made_by, model, f"it embeds passages otherwise: cosine {least:.2f}, at least {SAME:g} needed")
+        _another(name, made_by, model, f"it embeds passages differently: cosine {least:.2f}, at least {SAME:g} needed")
     )
 
 

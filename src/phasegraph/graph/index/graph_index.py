@@ -219,7 +219,7 @@ class GraphIndex:
         if self.synonyms is None and name_embeddings is not None:
             raise InvalidInputError("name_embeddings= is for an index with synonyms; this one has none")
         if len(gone) == len(self.records) and not new:
-            raise InvalidInputError("an index keeps at least one passage: not all of them can be removed")
+            raise InvalidInputError("an index must keep at least one passage: not all passages can be removed")
         known = self._known()
         again, extract = self._read_again(known, gone, new)
         fresh = _recorded(new, listed, extract, given)
@@ -426,7 +426,7 @@ class GraphIndex:
         old = self.graph.view.embeddings
         if count and (old is None) != (embeddings is None):
             said = "has none" if old is None else "has them"
-            raise InvalidInputError(f"embeddings= must be given exactly where the index has embeddings; it {said}")
+            raise InvalidInputError(f"embeddings= is required exactly if the index has embeddings; it {said}")
         if old is None or not count:
             return None
         new = np.asarray(embeddings)

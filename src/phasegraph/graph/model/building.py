@@ -124,7 +124,7 @@ def read_passages(passages: Iterable[Any]) -> list[tuple[str, str, str]]:
         seen[identity] = number
         rows.append((identity, title, text))
     if not rows:
-        raise InvalidInputError("passages must hold at least one; got none")
+        raise InvalidInputError("passages is empty: give at least one passage")
     return rows
 
 
@@ -386,7 +386,7 @@ def check_title_key(title_key: str, metadata: Collection[Mapping[str, Any]], /) 
     if title_key == "title" or not metadata or any(one.get(title_key) for one in metadata):
         return
     hint = nearest_key(title_key, metadata)
-    warn(f"title_key {title_key!r} is in no passage's metadata, so that no passage has a title; {hint}", stacklevel=3)
+    warn(f"title_key {title_key!r} is in no passage's metadata, so no passage has a title; {hint}", stacklevel=3)
 
 
 def nearest_key(wanted: str, metadata: Iterable[Mapping[str, Any]], /) -> str:

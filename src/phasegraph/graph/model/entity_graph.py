@@ -263,7 +263,7 @@ class EntityGraph:
     def __post_init__(self) -> None:
         shape, square = (len(self.passages), len(self.entities)), (len(self.entities), len(self.entities))
         if not self.passages:
-            raise InvalidInputError("passages must hold at least one; got none")
+            raise InvalidInputError("passages is empty: give at least one passage")
         if not self._unique():
             raise InvalidInputError("passages must be unique; an id repeats")
         if not ascend(self.entities):
@@ -534,7 +534,7 @@ def grouped(extractions: Iterable[Extraction], known: Mapping[str, object]) -> d
     for record in extractions:
         if record.passage_id not in known:
             raise InvalidInputError(
-                f"{record.passage_id!r} is not in the corpus: an extraction names it as its passage"
+                f"an extraction names the passage {record.passage_id!r}, which is not in the corpus"
             )
         found.setdefault(record.passage_id, []).append(record)
     return found

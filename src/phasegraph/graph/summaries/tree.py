@@ -312,7 +312,7 @@ class SummaryTree:
                 f"embeddings must have the tree's {self.embeddings.shape[1]} columns; got {vectors.shape[1]}"
             )
         if bool(documents[0]) != bool(self.documents and self.documents[0]):
-            raise InvalidInputError("document= must be given where the tree was built with it, and only there")
+            raise InvalidInputError("document= must be given exactly if the tree was built with document=")
         new = frozenset(names)
         old = [row for row, name in enumerate(self.passages) if name not in new]
         merged = (
@@ -352,7 +352,7 @@ class SummaryTree:
     def _check_writer(self, embed: EmbedTexts | None) -> None:
         if self.embedded != (embed is not None):
             raise InvalidInputError(
-                "embed= must be given where the tree was built with it, and only there: summaries that stand at means "
+                "embed= must be given exactly if the tree was built with embed=: summaries that stand at means "
                 "and summaries that a model embedded cannot be compared"
             )
 

@@ -89,13 +89,17 @@ class FactFilter:
 def _places(facts: Sequence[Fact], kept: Any) -> list[int]:
     """Return the positions of the facts that a filter returned."""
     if isinstance(kept, str | bytes) or not isinstance(kept, Iterable):
-        raise InvalidTypeError(f"fact_filter must give a list of facts; got {type(kept).__name__}")
+        raise InvalidTypeError(f"fact_filter must return a list of facts; got {type(kept).__name__}")
     given = [tuple(fact) for fact in islice(kept, len(facts) + 1)]
     if len(given) > len(facts):
-        raise InvalidInputError(f"fact_filter must give at most the {len(facts)} facts that it got; got more")
+        raise InvalidInputError(
+            f"fact_filter must return at most the {len(facts)} facts of its input; it returned more"
+        )
     unknown = sum(fact not in facts for fact in given)
     if unknown:  # a model's words are not repeated
-        raise InvalidTypeError(f"fact_filter must give facts that it got; {unknown} of its facts are others")
+        raise InvalidTypeError(
+            f"fact_filter must return only facts from its input; {unknown} of its facts are not among them"
+        )
     return [place for place, fact in enumerate(facts) if fact in given]
 
 

@@ -49,6 +49,6 @@ def passage_ids(source: object, /) -> Sequence[str]:
         return source.graph.passages
     listed = getattr(source, "passage_ids", None)
     if not callable(listed) or not callable(getattr(source, "within", None)):
-        raise InvalidInputError(f"a {type(source).__name__} cannot be filtered; give each tenant a corpus of its own")
+        raise InvalidInputError(f"a {type(source).__name__} cannot be filtered; give each tenant its own corpus")
     ids: Sequence[str] = listed()
     return ids

@@ -116,7 +116,7 @@ def read_kept(
         if identifier is not None:
             scores.setdefault(identifier, score)
     if kept and not scores:
-        raise InvalidInputError(f"a {model} must give {hits} that it was given, {told_by}; got others")
+        raise InvalidInputError(f"a {model} must return {hits} of its input, {told_by}; it returned others")
     given = list(scores.values())
     falling = all(map(is_number, given)) and given == sorted(given, reverse=True)
     return Ranking.from_hits(RERANK, list(scores), given if falling else None)

@@ -204,7 +204,9 @@ def read_queries(answer: object, longest: int | None = None) -> list[AskedQuery]
             raise InvalidTypeError(f"rewriting must give texts; got {type(query).__name__}")
     texts = list(map(text_of, queries))
     if not texts or not all(text.strip() for text in texts):
-        raise InvalidInputError("rewriting must give texts that are not blank; got none, or a blank one")
+        raise InvalidInputError(
+            "rewriting must return texts that are not blank; the answer is empty or contains a blank text"
+        )
     if len(texts) > MOST_TEXTS:
         raise InvalidInputError(f"rewriting must give at most {MOST_TEXTS} texts; got {len(texts)}")
     most = max(map(len, texts))

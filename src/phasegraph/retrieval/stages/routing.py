@@ -61,7 +61,9 @@ def read_route(sources: Collection[str], answer: object) -> Routed:
         raise InvalidTypeError(f"a router must give names, or weights by name; got {type(answer).__name__}")
     unknown = sum(not isinstance(name, str) or name not in sources for name in found)
     if unknown:  # a model's words are not repeated
-        raise InvalidInputError(f"a router must name sources among {sorted(sources)}; {unknown} of its names are not")
+        raise InvalidInputError(
+            f"a router must name sources among {sorted(sources)}; {unknown} of its names are unknown"
+        )
     if not found:
         raise InvalidInputError("a router must name at least one source; got none")
     return dict(sorted(found.items()))
@@ -137,7 +139,7 @@ def neighbour_entropy(distances: ArrayLike, temperature: float = 1.0, *, normali
     """
     found = check_flat("distances", distances)
     if not len(found):
-        raise InvalidInputError("distances must hold at least one; got none")
+        raise InvalidInputError("distances is empty: give at least one distance")
     check_range("temperature", temperature, ends="(]")
     if check_flag("normalise", normalise):
         spread = float(found.std())
@@ -320,14 +322,14 @@ def oracle_router(rewards: Mapping[str, Mapping[str, float]]) -> Callable[[str],
     'graph'
     """
     if not isinstance(rewards, Mapping) or not rewards:
-        raise InvalidInputError("rewards must hold the measures of at least one source; got none")
+        raise InvalidInputError("rewards is empty: give the measures of at least one source")
     return partial(_best, {name: dict(by_query) for name, by_query in rewards.items()})
 
 
 def _best(rewards: Mapping[str, Mapping[str, float]], query: str) -> str:
     known = {name: by_query[query] for name, by_query in rewards.items() if query in by_query}
     if not known:
-        raise InvalidInputError("the oracle knows nothing of this query")
+        raise InvalidInputError("the oracle router has no measures of this query")
     return max(known, key=known.__getitem__)
 
 
@@ -404,7 +406,7 @@ def compositional_router(
     ('graph', 'code')
     """
     if not isinstance(rewards, Mapping) or not rewards:
-        raise InvalidInputError("rewards must hold the measures of at least one source; got none")
+        raise InvalidInputError("rewards is empty: give the measures of at least one source")
     check_range("alpha", alpha, ends="(]")
     common = sorted(set.intersection(*(set(by_query) for by_query in rewards.values())))
     if len(common) < 20:
@@ -433,7 +435,7 @@ class ChatRouter(OverModel):
     def __init__(self, model: Any, descriptions: Mapping[str, str], prompt: str = CHAT_ROUTE_PROMPT) -> None:
         super().__init__(model)
         if not isinstance(descriptions, Mapping) or not descriptions:
-            raise InvalidInputError("descriptions must say of at least one source what it holds; got none")
+            raise InvalidInputError("descriptions is empty: describe at least one source")
         self.descriptions, self.prompt = dict(descriptions), prompt
 
     def __call__(self, query: str) -> list[str]:
