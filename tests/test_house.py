@@ -57,7 +57,7 @@ INSIDE = {
         "compared", "all_passages", "listed_spaces", "listed_relevance", "listed", "source", "integration",
     ],
     "graph.summaries": ["clusters", "models", "tree"],
-    "graph.corpus": ["embedded", "corpus", "chroma"],
+    "graph.corpus": ["embedded", "document_table", "reembedding", "corpus", "chroma"],
     "apps": ["tracing", "server", "inspector", "cli"],
     "neo4j": [
         "errors", "transactions", "connection", "schema", "records", "gds", "reading", "writing", "edge_cache",
@@ -71,7 +71,8 @@ INSIDE = {
         "stages.report", "stages.models", "stages.cached_models", "stages.rewritten_query", "stages.rewriting",
         "stages.routing", "source_spec", "representation", "fingerprints", "source_config", "reading", "access",
         "filters", "wrapped", "nearest", "plain_hits", "stages", "answer", "notes", "notices", "driver", "call",
-        "fitting", "engine", "lists", "by_document", "framework", "kept", "graph_search", "over_corpus", "surface",
+        "fitting", "engine", "lists", "by_document", "framework", "kept", "plain_filters", "passage_folder",
+        "graph_search", "over_corpus", "surface",
         "provenance",
     ],
 }  # fmt: skip

@@ -10,9 +10,10 @@ import pytest
 from tests.serving.conftest import PLACES, corpus, embed
 
 from phasegraph import InvalidInputError, InvalidTypeError
-from phasegraph.apps.server.view import View, check_filter, lets_through
+from phasegraph.apps.server.view import View
 from phasegraph.apps.server.web import read_tenants
 from phasegraph.graph import GraphIndex
+from phasegraph.retrieval.plain_filters import check_filter, lets_through
 
 QUESTION = "Who met the keeper in Oslo?"
 

@@ -175,6 +175,7 @@ LISTED: Mapping[str, Mapping[str, str]] = {
                 "phasegraph/pagerank",
                 "phasegraph/graph",
                 "phasegraph/retrieval/nearest",
+                "phasegraph/retrieval/plain_filters",
                 "phasegraph/retrieval/plain_hits",
                 "phasegraph/retrieval/source_config",
                 "phasegraph/retrieval/framework",
@@ -208,6 +209,7 @@ LISTED: Mapping[str, Mapping[str, str]] = {
                 "phasegraph/reading",
                 "phasegraph/evaluation",
                 "phasegraph/testing",
+                "phasegraph/retrieval/passage_folder",
                 "langchain_phasegraph/corpus",
                 "langchain_phasegraph/document_index",
                 "llama_index/retrievers/phasegraph/vector_store",
@@ -310,6 +312,7 @@ LISTED: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("phasegraph/errors", "phasegraph/sources/workers"), "logs"),
         **dict.fromkeys(
             (
+                "phasegraph/_support/late_checks",
                 "phasegraph/embedding/fastembed",
                 "phasegraph/apps/inspector/server",
                 "phasegraph/apps/server/web",

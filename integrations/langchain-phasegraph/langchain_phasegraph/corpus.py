@@ -409,6 +409,8 @@ class KeptDocuments(KeptPassages):
     def reembed(self, embeddings: Embeddings, *, progress: bool | None = True) -> None:
         """Embed every document again with another model; the new vectors may have another length.
 
+        In a folder, a call that was cut short goes on where it stopped.
+
         Parameters
         ----------
         embeddings : Embeddings

@@ -15,6 +15,7 @@ from phasegraph.graph.corpus.corpus import check_passages as check_passages
 from phasegraph.graph.corpus.corpus import check_source_key as check_source_key
 from phasegraph.graph.corpus.corpus import fields_of as fields_of
 from phasegraph.graph.corpus.corpus import sample_corpus as sample_corpus
+from phasegraph.graph.corpus.document_table import DocumentTable as DocumentTable
 from phasegraph.graph.experimental.llm_extraction import ModelSettings, extract_with_model
 from phasegraph.graph.experimental.semflow import FlowParameters, SemFlowSource
 from phasegraph.graph.flat import LexicalSource, VectorSource

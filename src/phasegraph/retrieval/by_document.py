@@ -1,20 +1,14 @@
-"""Group passages by document, and compute the changes that bring a corpus in step with given documents."""
+"""Compute the changes that bring a corpus in step with given documents, and the ids of new passages."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from phasegraph.errors import InvalidInputError
-
-SOURCE_KEYS = ("source", "doc_id", "ref_doc_id", "file_path")
-"""Metadata keys that name a passage's document, where the caller names none: the first that is there counts."""
-_NO_NAME = (None, "", "None")
-"""What stands for no document; LlamaIndex writes the last."""
 
 
 @dataclass(frozen=True)
@@ -69,23 +63,6 @@ class SyncPlan:
     counts: SyncCounts
 
 
-def document_of(metadata: Mapping[str, Any], key: str | None = None) -> str:
-    """Return the name of the passage's document from its metadata; empty if the metadata name no document.
-
-    >>> document_of({"doc_id": "None", "file_path": "a.md"}), document_of({"page": 3}, "page"), document_of({})
-    ('a.md', '3', '')
-    """
-    found = (metadata.get(one) for one in (SOURCE_KEYS if key is None else (key,)))
-    return next((str(one) for one in found if one not in _NO_NAME), "")
-
-
-def digest_of(text: str, metadata: Mapping[str, Any], without: Collection[str] = ()) -> bytes:
-    """Return a digest of the text and the metadata, without some metadata keys."""
-    told = {key: value for key, value in metadata.items() if key not in without}
-    said = json.dumps([text, told], sort_keys=True, default=repr)
-    return blake2b(said.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-
-
 class Described(NamedTuple):
     """The id and metadata of a passage."""
 
@@ -100,34 +77,16 @@ def described(index: Any) -> list[Described]:
     return [Described(name, held[name].metadata if name in held else records.content(name)[1]) for name in records]
 
 
-class DocumentTable:
-    """Caches the document name and content digest of every passage while the corpus changes."""
-
-    def __init__(self, key: str | None, without: Collection[str] = ()) -> None:
-        self._key, self._without = key, frozenset(without)
-        self._rows: dict[str, tuple[str, bytes]] = {}
-        self._read: dict[str, object] = {}
-        self._of: object = None
-
-    def of(self, index: Any) -> Mapping[str, tuple[str, bytes]]:
-        """Return document name and digest by passage id; only passages that are new since the last call are read."""
-        if index is not self._of:
-            records = index.records
-            held, known = records.held, self._rows
-            fresh = {}
-            for name in records:
-                record = held.get(name)
-                if name in known and (record is None or record is self._read.get(name)):
-                    fresh[name] = known[name]
-                    continue
-                text, metadata = records.content(name) if record is None else (record.text, record.metadata)
-                fresh[name] = (document_of(metadata, self._key), digest_of(text, metadata, self._without))
-            self._rows, self._of, self._read = fresh, index, dict(held)
-        return self._rows
-
-
-def plan_sync(there: Mapping[str, tuple[str, bytes]], given: Sequence[Given], *, full: bool) -> SyncPlan:
+def plan_sync(
+    there: Mapping[str, tuple[str, bytes]],
+    given: Sequence[Given],
+    *,
+    full: bool,
+    stays: Callable[[str], bool] | None = None,
+) -> SyncPlan:
     """Compute which passages to delete and to add; an unchanged passage of the same document keeps its id.
+
+    With `full`, documents that are not given are deleted, unless ``stays(name)`` is true.
 
     >>> table = {"p": ("a.md", b"1"), "q": ("b.md", b"2")}
     >>> plan = plan_sync(table, [Given(None, "a.md", b"1"), Given(None, "a.md", b"3")], full=True)
@@ -142,7 +101,7 @@ def plan_sync(there: Mapping[str, tuple[str, bytes]], given: Sequence[Given], *,
     for name, (document, digest) in there.items():
         if document in wanted:
             held.setdefault(document, {}).setdefault(digest, []).append(name)
-        elif full and document:
+        elif full and document and not (stays is not None and stays(document)):
             gone.append(name)
     vanished = {there[name][0] for name in gone}
     rows = []

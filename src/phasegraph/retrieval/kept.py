@@ -5,25 +5,25 @@ from __future__ import annotations
 import logging
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import phasegraph  # its room graph is loaded when it is first named: it brings scipy.sparse
 from phasegraph.errors import InvalidInputError, InvalidTypeError, warn
 from phasegraph.retrieval.by_document import (
-    SOURCE_KEYS,
     Content,
-    DocumentTable,
     Given,
     SyncCounts,
     described,
-    digest_of,
-    document_of,
     free_ids,
     plan_sync,
 )
 from phasegraph.retrieval.framework import Framework
 from phasegraph.sources.workers import in_thread
+
+if TYPE_CHECKING:
+    import phasegraph.graph
 
 _logger = logging.getLogger("phasegraph")
 
@@ -134,19 +134,31 @@ class KeptPassages:
         StoreError
             If the folder or its vectors cannot be changed. Nothing is changed then.
         """
+        return self._synced(self._contents(documents), key, full=full, allow_empty=allow_empty, progress=progress)
+
+    def _synced(
+        self,
+        contents: Sequence[Content],
+        key: str | None = None,
+        *,
+        full: bool,
+        allow_empty: bool = False,
+        progress: bool = True,
+        stays: Callable[[str], bool] | None = None,
+    ) -> SyncCounts:
+        """As :meth:`sync`; a document that is not given stays in spite of `full` where ``stays(name)`` says so."""
         corpus = self._changing()
         if key is not None and (not isinstance(key, str) or not key):
             raise InvalidTypeError(f"key must be the name of a metadata key; got {key!r:.80}")
         key = corpus.keys.source if key is None else key
-        contents = self._contents(documents)
         if not contents and full and not allow_empty:
             raise InvalidInputError(
                 "documents is empty, and full=True would delete all documents; allow_empty=True permits that"
             )
-        given = [self._given(row, one, key) for row, one in enumerate(contents)]
-        state = corpus.state
-        there = self._table(key).of(state.index)
-        plan = plan_sync(there, given, full=full)
+        table, state = self._table(key), corpus.state
+        given = [self._given(row, one, key, table) for row, one in enumerate(contents)]
+        there = table.of(state.index)
+        plan = plan_sync(there, given, full=full, stays=stays)
         counts = plan.counts
         if plan.removed or plan.rows:
             items = [contents[row].item for row in plan.rows]
@@ -163,21 +175,24 @@ class KeptPassages:
         counts: SyncCounts = await in_thread(lambda given: self.sync(given, key, **options), documents)
         return counts
 
-    def _given(self, row: int, content: Content, key: str | None) -> Given:
-        document = document_of(content.names, key)
+    @staticmethod
+    def _given(row: int, content: Content, key: str | None, table: phasegraph.graph.DocumentTable) -> Given:
+        document = table.document(content.names)
         if not document:
+            from phasegraph.graph.corpus.document_table import SOURCE_KEYS
+
             wanted = f"under {key!r}" if key is not None else "under " + ", ".join(map(repr, SOURCE_KEYS))
             raise InvalidInputError(
                 f"sync needs the name of each passage's document {wanted} in its metadata; passage "
                 f"{content.id or row!r} has the keys {', '.join(map(repr, content.metadata)) or 'none'}: give key="
             )
-        return Given(content.id, document, digest_of(content.text, content.metadata, self._uncounted))
+        return Given(content.id, document, table.digest(content.text, content.metadata))
 
-    def _table(self, key: str | None) -> DocumentTable:
+    def _table(self, key: str | None) -> phasegraph.graph.DocumentTable:
         """Return the table of documents; it is cached for each key and corpus."""
         corpus = self._changing()
-        kept: dict[Any, DocumentTable] = corpus.tables
-        return kept.setdefault(key, DocumentTable(key, self._uncounted))
+        kept: dict[Any, phasegraph.graph.DocumentTable] = corpus.tables
+        return kept.setdefault(key, phasegraph.graph.DocumentTable(key, self._uncounted))
 
     def _counts(self) -> dict[str, int]:
         """Count the passages of each document; passages without a document are counted under ""."""
@@ -251,9 +266,11 @@ class KeptPassages:
         embedder = framework.model_of(model)
         if embedder is None:
             raise InvalidInputError("reembed() needs an embedding model; got None")
-        hits = [framework.of_record(one) for one in corpus.index.records.values()]
-        corpus.check_renewable()
-        corpus.reembed(embedder, framework.embedded(model, hits, progress))
+
+        def vectors(records: Sequence[phasegraph.graph.PassageRecord]) -> Any:
+            return framework.embedded(model, [framework.of_record(record) for record in records], False)
+
+        corpus.embed_anew(embedder, vectors, progress)
         self._embeds = model
         self._remodelled(model)
         self._changed(corpus)

@@ -16,7 +16,10 @@ from phasegraph._support.text import legible
 from phasegraph.apps.cli.output import did_you_mean, say_old_name
 from phasegraph.errors import InvalidInputError
 
-COMMANDS = ("try", "demo", "index", "search", "retrieve", "inspect", "evaluate", "tune", "fuse", "explain", "serve")
+COMMANDS = (
+    "try", "demo", "index", "documents", "delete", "reembed", "search", "retrieve", "inspect", "evaluate", "tune",
+    "fuse", "explain", "serve",
+)  # fmt: skip
 _NAMED_APART = {"try": "try_out"}
 """Module and function of each command whose own name is a Python keyword."""
 

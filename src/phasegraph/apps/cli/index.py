@@ -19,6 +19,7 @@ from phasegraph.apps.cli import engines
 from phasegraph.apps.cli.engines import EngineName, Shards, Workers, WorkFolder
 from phasegraph.apps.cli.output import Embedder, check_outputs, console, file_option, load_model, stage
 from phasegraph.apps.cli.reading import ReadableFiles, embedded, read_and_tell
+from phasegraph.apps.cli.syncing import run_sync
 from phasegraph.distributed import EmbeddedNames, local
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.datasets import Passage, lines_of, read_vectors
@@ -255,6 +256,13 @@ Update = Annotated[
     bool, typer.Option("--update", help="Change the index in OUT: only what differs from it is read again.")
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace an index that is in OUT without asking.")]
+Sync = Annotated[
+    bool,
+    typer.Option(
+        "--sync", help="Keep OUT in step with the files: only changed files are read, deleted files leave. For serve."
+    ),
+]
+Watch = Annotated[bool, typer.Option("--watch", help="As --sync, and again whenever files change.")]
 Names = Annotated[Path | None, file_option("Names whose embeddings tell synonyms, one a line.")]
 NameEmbeddings = Annotated[Path | None, file_option("Their embeddings (.npy), row i for name i.")]
 SynonymThreshold = Annotated[
@@ -295,6 +303,8 @@ def index(
     entities_to: EntitiesTo = None,
     update: Update = False,
     force: Force = False,
+    sync: Sync = False,
+    watch: Watch = False,
     chunks: Chunks = False,
     document: DocumentField = None,
     position: PositionField = None,
@@ -312,6 +322,19 @@ def index(
     """
     started = perf_counter()
     check_outputs(**{"entities-to": entities_to})
+    if sync or watch:
+        _leave_out(
+            {
+                "--embeddings": embeddings, "--triples": triples, "--known-names": known_names, "--names": names,
+                "--name-embeddings": name_embeddings, "--synonym-threshold": synonym_threshold,
+                "--entities-to": entities_to, "--update": update or None, "--force": force or None,
+                "--chunks": chunks or None, "--document": document, "--position": position, "--engine": engine,
+                "--shards": shards, "--workers": workers, "--work": work,
+            },
+            "with --watch" if watch else "with --sync",
+        )  # fmt: skip
+        run_sync(corpus, out, embedder, tokenizer, watch=watch)
+        return
     of_engine = {"--shards": shards, "--workers": workers, "--work": work}
     of_chunks = {"--document": document, "--position": position}
     of_entities = {

@@ -145,10 +145,10 @@ def check_store(vector_store: object) -> None:
 
 def open_folder(
     path: str | os.PathLike[str],
-    framework: str,
+    framework: str | None,
     embedder: Embedder | None,
     *,
-    vectors: bool,
+    vectors: bool | None,
     progress: bool | None = False,
     checks: bool = True,
     vector_store: str | None = None,
@@ -161,10 +161,11 @@ def open_folder(
     Parameters
     ----------
     path : path
-    framework : str
+    framework : str or None
+        The framework of the caller; None accepts a folder of any framework.
     embedder : callable or None
-    vectors : bool
-        Whether the caller searches vectors and may change them.
+    vectors : bool or None
+        Whether the caller searches vectors and may change them; None: if the folder has vectors.
     progress : bool, default False
         Show a progress bar if many passages are written to Chroma.
     checks : bool, default True
@@ -182,7 +183,8 @@ def open_folder(
     """
     folder = Folder(path)
     settings = folder.settings
-    if settings.get("framework") != framework:
+    vectors = bool(settings.get("vectors")) if vectors is None else vectors
+    if framework is not None and settings.get("framework") != framework:
         raise InvalidInputError(f"{folder.path.name!r} was made for {settings.get('framework')}; open it there")
     if vectors and not settings.get("vectors"):
         raise InvalidInputError(f"{folder.path.name!r} was saved by an EntityGraphRetriever; load it with that")

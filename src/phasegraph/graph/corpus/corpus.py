@@ -54,7 +54,9 @@ from phasegraph.errors import (
 )
 from phasegraph.graph.chunk_graph import KIND as CHUNKS
 from phasegraph.graph.chunk_graph import ChunkGraph
+from phasegraph.graph.corpus.document_table import DocumentTable
 from phasegraph.graph.corpus.embedded import check_model
+from phasegraph.graph.corpus.reembedding import Embed, VectorCheckpoint
 from phasegraph.graph.flat import LexicalSource, VectorSource
 from phasegraph.graph.index.graph_index import GraphIndex
 from phasegraph.graph.index.records import PassageRecord, check_plain
@@ -557,7 +559,11 @@ class Folder:
         with self.held(patience=0.0, name=_MERGING):
             index, _ = self.load(upto=upto)
             if self.last > self._base():
+                table = DocumentTable.beside(self.path / INSIDE)
                 index.save(self.path / INSIDE, change=self.last, committing=self._as_read())
+                file = GraphIndex.load(self.path / INSIDE).records.file
+                if table is not None and file is not None:
+                    table.keep(file, table.of(index).values())
             for number, directory in self._numbered():  # those that were begun and never complete, too
                 if number <= self.last:
                     _forget(directory)
@@ -972,16 +978,29 @@ class Corpus:
                 "the vectors are in your own store: rebuild the store with the other model, then the retriever over it"
             )
 
-    def reembed(self, model: EmbeddingModel, vectors: Any) -> None:
+    def embed_anew(self, model: EmbeddingModel, embed: Embed, progress: bool | None) -> None:
+        """Embed all passages with another model, and replace the vectors as :meth:`reembed` does.
+
+        A folder keeps vectors that were computed before a crash, by the contents of the passages. The next call with
+        the same model continues with these vectors.
+        """
+        self.check_renewable()
+        state, folder = self.state, self._folder
+        kept = VectorCheckpoint(None if folder is None else folder.path, model.identity)
+        self.reembed(model, kept.embed(list(state.index.records.values()), embed, progress), planned=state)
+        kept.forget()
+
+    def reembed(self, model: EmbeddingModel, vectors: Any, *, planned: CorpusState | None = None) -> None:
         """Replace the vectors of all passages, in order, by those of another model; all or nothing.
 
         InvalidInputError if the vectors are in the caller's store or do not fit. StoreError if the folder or its store
-        refuses the vectors.
+        refuses the vectors, or if passages were added or deleted since the `planned` state.
         """
         with self._changing, self._held() as folder:
             state = self.state
             self.check_renewable()
-            if len(vectors) != len(state.index.records):
+            moved = planned is not None and planned.version != state.version
+            if moved or len(vectors) != len(state.index.records):
                 raise StoreError(
                     "passages were added or deleted while all were embedded again; nothing was changed: try again"
                 )

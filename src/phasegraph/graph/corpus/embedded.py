@@ -71,7 +71,7 @@ def check_model(index: GraphIndex, made_by: ModelIdentity | None, embedder: Embe
         )
     if model is None:
         return False
-    least = float(_cosines(found, vectors[[rows[one] for one in names]]).min())
+    least = float(cosines(found, vectors[[rows[one] for one in names]]).min())
     if least >= SAME:
         if made_by is not None and (changed := made_by.differences(model.identity)):
             warn(f"{name}: the settings of its embedding model have changed: {'; '.join(changed)}", stacklevel=2)
@@ -97,7 +97,7 @@ def _sampled(names: Sequence[str]) -> list[str]:
     return [names[row] for row in dict.fromkeys(rows)]
 
 
-def _cosines(one: Any, other: Any) -> Any:
+def cosines(one: Any, other: Any) -> Any:
     """Compute the cosines row by row; the cosine of two zero vectors is 1."""
     one, other = np.asarray(one, dtype=np.float64), np.asarray(other, dtype=np.float64)
     lengths = np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType, NoneType
 from typing import Any
 
@@ -141,6 +142,11 @@ class PassageRecords(Mapping[str, PassageRecord]):
 
     def __contains__(self, name: object) -> bool:
         return name in self._ids
+
+    @property
+    def file(self) -> Path | None:
+        """The file that the packed records are mapped from, whose name tells its content; None where they are few."""
+        return Path(str(self._mapped[0].filename)) if self._mapped else None
 
     @property
     def base(self) -> Collection[str]:

@@ -400,6 +400,8 @@ class KeptNodes(KeptPassages):
     def reembed(self, embed_model: BaseEmbedding, *, progress: bool = True) -> None:
         """Embed every node again with another model; the new vectors may have another length.
 
+        In a folder, a call that was cut short goes on where it stopped.
+
         Parameters
         ----------
         embed_model : BaseEmbedding
