@@ -587,7 +587,7 @@ class CorpusSuite:
         self.made(self.documents(range(4)), tmp_path / "corpus")
         graph = self.opened_graph(tmp_path / "corpus")
         graph.delete(["d1"])
-        with pytest.raises(InvalidInputError, match="load it with its model"):
+        with pytest.raises(InvalidInputError, match="load the retriever with its model"):
             self.add(graph, self.documents([5]))
         assert self.opened(tmp_path / "corpus").ids() == ["d0", "d2", "d3"]
 
@@ -678,7 +678,7 @@ class CorpusSuite:
         twice = [self.document(None, "Ada met Bo."), self.document(None, "Ada met Bo."), *self.documents([1])]
         if len({getattr(one, "node_id", None) for one in twice}) > 1:
             pytest.skip("the framework gives every document an id")
-        with pytest.warns(PhasegraphWarning, match="kept once"):
+        with pytest.warns(PhasegraphWarning, match="only the first copy is kept"):
             assert len(self.made(twice, place)._corpus) == 2
 
     def test_a_relative_path_holds_when_the_working_directory_changes(

@@ -146,7 +146,7 @@ def test_pieces_of_one_file_under_its_id_added_one_by_one_do_not_replace_each_ot
     first = Document("Ada met Bo.", metadata={"id": "file"})
     retriever = PhaseGraphRetriever.from_documents([first], Hashed())
     assert retriever.add_documents([first]) == ["file"]
-    with pytest.raises(InvalidInputError, match=r"'id' names 'file'.*another text.*Document\.id"):
+    with pytest.raises(InvalidInputError, match=r"'id' gives the id 'file'.*another text.*Document\.id"):
         retriever.add_documents([Document("Cy sang.", metadata={"id": "file"})])
     retriever.add_documents([Document("Cy sang.", id="file")])
     assert [one.page_content for one in retriever.invoke("Cy")] == ["Cy sang."]

@@ -370,7 +370,7 @@ def build_chunk_graph(
     code : sequence of bool, optional
         Which passages are code. Default: passages that look like code.
     embeddings : (P, d) array_like of float, optional
-        One row per passage; without, there are no semantic edges.
+        One row per passage. Without embeddings, the graph has no semantic edges.
     settings : ChunkSettings, optional
 
     Returns
@@ -460,7 +460,7 @@ class ChunkGraphSource(GraphWalker):
         chunks nearest to the query, if there are an embedder and `graph.embeddings`; otherwise nothing is found.
     embedder : callable, optional
     linking : LinkSettings
-        Only the settings for passages matter.
+        Only the settings for passages have an effect.
     walk : WalkSettings
 
     Notes

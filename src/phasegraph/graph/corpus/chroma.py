@@ -169,17 +169,17 @@ def open_folder(
     progress : bool, default False
         Show a progress bar if many passages are written to Chroma.
     checks : bool, default True
-        Check that the `embedder` is the model that embedded the passages. False: it is known to be right, or all
-        passages are embedded anew.
+        Check that the `embedder` is the model that embedded the passages. False: the model is known to be right, or all
+        passages will be embedded again.
     vector_store : {"flat", "chroma"}, optional
-        Move the vectors of the folder there. By default they stay where they are.
+        Move the vectors of the folder to this store. By default, the vectors stay in their present store.
 
     Raises
     ------
     InvalidInputError
-        If the folder was made for another framework, by another model, or lacks what is wanted.
+        If the folder was made for another framework, by another model, or lacks vectors that are needed.
     IntegrityError
-        If it is damaged, foreign or newer.
+        If the folder is damaged, foreign or newer.
     """
     folder = Folder(path)
     settings = folder.settings

@@ -131,16 +131,16 @@ class RenewableStore(VectorStore, Protocol):
         ...
 
     def drop(self) -> None:
-        """Forget the store."""
+        """Delete the store."""
         ...
 
 
 @dataclass(frozen=True)
 class Change:
-    """Passages that leave, then passages that come, with what was handed over of each under ``given``.
+    """A change of a corpus: first remove passages, then add passages, with their extractions under ``given``.
 
-    `settings` are those of the folder that change with it. `reembedded` says that the embeddings are new ones of all
-    passages there are, by another model.
+    `settings` are the settings of the folder that change, too. `reembedded` says that `embeddings` are new vectors of
+    all passages by another model.
     """
 
     removed: tuple[str, ...]
@@ -151,16 +151,16 @@ class Change:
 
     @property
     def size(self) -> int:
-        """Passages in it."""
+        """Number of passages in the change."""
         return len(self.touched) if self.embeddings is None or not self.reembedded else len(self.embeddings)
 
     @property
     def touched(self) -> frozenset[str]:
-        """Ids of all of them."""
+        """Ids of all passages in the change."""
         return frozenset(self.removed) | {one["id"] for one in self.passages}
 
     def made_in(self, index: GraphIndex) -> GraphIndex:
-        """The index with the change."""
+        """Return the index after the change."""
         if self.reembedded:
             return index.reembedded(self.embeddings)
         given = [Extraction(one["id"], *parts) for one in self.passages for parts in one.get("given", ())]
@@ -754,8 +754,8 @@ class Corpus:
     passages, if it is known and not stored in the folder. `checked` says that `embedder` is known to be the same model.
     `keys` are the metadata keys of titles and documents; by default, those of the folder.
 
-    After any changes graph and words equal, to the bit, those of a corpus that was built of the passages there are, in
-    the order in which they came. A change is all or nothing: where the store refuses it, what was there is restored.
+    After any changes, graph and words equal, to the bit, those of a corpus that is built from the same passages in the
+    order of their addition. A change is all or nothing: if the store refuses it, the old state is restored.
     """
 
     def __init__(
@@ -979,7 +979,7 @@ class Corpus:
             )
 
     def embed_anew(self, model: EmbeddingModel, embed: Embed, progress: bool | None) -> None:
-        """Embed all passages with another model, and replace the vectors as :meth:`reembed` does.
+        """Raise InvalidInputError if the corpus cannot embed its passages again, because a caller owns the vectors.
 
         A folder keeps vectors that were computed before a crash, by the contents of the passages. The next call with
         the same model continues with these vectors.

@@ -453,15 +453,15 @@ def extract_with_model(
     model_name : str
         Part of the cache's keys; not blank.
     cache : path, optional
-        A folder for the answers. A later run asks only for what is not there, so that one that was interrupted,
-        or failed in part, goes on; a damaged entry is asked for again.
+        A folder for the answers. A later run asks only questions without a stored answer, so an interrupted or failed
+        run can be resumed. A damaged entry is asked again.
     settings : ModelSettings, optional
     prompts : tuple of two str
         The question for the named things, with ``{passage}``, and the question for the triples, with ``{passage}`` and
         ``{entities}``: both are filled in as JSON, all other braces stay as they are. The answers are read as
         ``{"entities": [...]}`` or ``{"named_entities": [...]}``, and as ``{"triples": [[s, p, o], ...]}``.
     progress : bool, optional
-        Show a bar on a terminal.
+        Show a progress bar on a terminal.
 
     Returns
     -------

@@ -1,11 +1,10 @@
 """The log of passages that were added to an index and deleted from it since its arrays were written.
 
-A change costs what it touches. The arrays stay as they are, most of them in files; passages and entities that come get
-rows behind those there are, passages that leave keep theirs, which nothing leads to. Of the prepared edges only the
-rows of nodes that a change touches are made anew. Weights that depend on how many passages there are, and on how many
-mention an entity, are worked out when an edge is walked, so that a search finds what it would in a graph built anew,
-but for the rounding of sums in another order, and for the untouched entities that became too common, or no longer are,
-only by the number of passages.
+The cost of a change depends only on the passages that it touches. The arrays stay unchanged, most of them in files. New
+passages and entities get rows after the existing rows; deleted passages keep rows without incoming edges. Prepared
+edges are computed again only for nodes that a change touches. Weights that depend on the number of passages are
+computed during a walk. A search therefore finds the same passages as in a new graph, with two exceptions: the rounding
+of sums, and untouched entities that cross the limit of too common entities only by the number of passages.
 """
 
 from __future__ import annotations

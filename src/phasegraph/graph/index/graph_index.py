@@ -70,7 +70,7 @@ class GraphIndex:
     synonyms : NameSynonyms, optional
         Embedded names of the entities, from which the graph's synonym edges follow.
     log : ChangeLog, optional
-        What came and left since the arrays were made, where they are not to be made anew for it; see :meth:`compact`.
+        The passages that were added and deleted since the arrays were written; see :meth:`compact`.
 
     Notes
     -----
@@ -303,10 +303,9 @@ class GraphIndex:
     def compact(self) -> GraphIndex:
         """Return the index without a log; changes are merged into new arrays, equal to the bit to a new index.
 
-        A change of an index of more than 50,000 passages, without embedded names, costs time in what it touches, and
-        goes into a log, which searches by lists walk with the arrays. What the log does not serve (searches that
-        compare all passages, or within some of them; a look at the arrays; saving) merges it first, once for each
-        change; so does a folder when the log gets long.
+        In an index with more than 50,000 passages and without embedded names, changes go into a log, and searches by
+        lists read both log and arrays. Searches that compare all passages, restricted searches, reading the arrays and
+        saving merge the log first. A folder also merges a long log.
 
         >>> index = GraphIndex.build([{"id": "a", "title": "Ada", "text": "Ada met Bo."}])
         >>> index.compact() is index

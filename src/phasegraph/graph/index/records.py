@@ -145,7 +145,7 @@ class PassageRecords(Mapping[str, PassageRecord]):
 
     @property
     def file(self) -> Path | None:
-        """The file that the packed records are mapped from, whose name tells its content; None where they are few."""
+        """The file from which packed records are mapped; its name identifies its contents. None for few records."""
         return Path(str(self._mapped[0].filename)) if self._mapped else None
 
     @property

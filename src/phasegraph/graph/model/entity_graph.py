@@ -1,7 +1,7 @@
 """The entity graph: passages, entities, mentions, and the edges for walks.
 
-It is built from :class:`Extraction` records, whoever made them. Integer counts are kept and every weight is derived
-from them, so that two graphs with equal counts are equal.
+The graph is built from :class:`Extraction` records of any origin. It stores integer counts and derives every weight
+from them, so two graphs with equal counts are equal.
 """
 
 from __future__ import annotations
@@ -220,9 +220,9 @@ class EntityGraph:
     entities : tuple of str
         The E normalised names, unique and in ascending order; likewise.
     mentions : (P, E) csr array of int32
-        How often a passage mentions an entity; 1 also where it only is about it.
+        How often a passage mentions an entity; also 1 if the passage is about the entity without mentioning it.
     homes : (P, E) csr array of int8
-        2 where the entity is a name of the passage's title, 1 where the passage starts with it.
+        2 if the entity is a name in the passage's title, 1 if the passage starts with the entity's name.
     facts : (E, E) csr array of int32, optional
         How many triples join two entities; symmetric, no diagonal.
     synonyms : (E, E) csr array of float32, optional
@@ -231,7 +231,7 @@ class EntityGraph:
     embeddings : (P, d) array of float32, optional
         L2-normalised, row i = passage i.
     lexical : LexicalIndex, optional
-        The words of the passages, so that those of a query count in the walk.
+        The words of the passages, so that the words of a query affect the walk.
 
     Examples
     --------
@@ -635,11 +635,10 @@ def replace_passages(
 ) -> EntityGraph:
     """Return the graph after passages were added and deleted, equal to the bit to a graph from all extractions.
 
-    `before` holds the records that the passages which leave or change had in `graph`, `after` those of the passages
-    that come or change; `embeddings` has one row per new passage; `texts` are those of the passages that come or
-    change, needed where the graph has words. Python works on these records, array operations copy the rest. A graph
-    with synonyms is refused: their similarities belong to names that may come and go (``GraphIndex`` updates both, for
-    embedded names).
+    `before` contains the records of deleted and changed passages in `graph`, and `after` the records of new and changed
+    passages. `embeddings` has one row per new passage. `texts` are the texts of new and changed passages, required if
+    the graph has words. A graph with synonyms is refused, because the set of names may change; ``GraphIndex`` updates
+    graphs with embedded names.
     """
     if graph.synonyms.nnz:
         raise InvalidInputError(

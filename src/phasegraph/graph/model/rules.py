@@ -26,8 +26,8 @@ _LEAD_CHARACTERS, _LEAD_WORDS = 160, 8
 def title_names(title: str) -> tuple[str, ...]:
     """Return the normalised names that a title stands for.
 
-    The title, without the disambiguation in brackets, what stands before its first comma, and each without a leading
-    "the". Empty for a blank title.
+    The names are the title, the title without brackets at its end, the part before its first comma, and each of these
+    without a leading "the". A blank title has no names.
 
     >>> title_names("The Fall (band)")
     ('the fall band', 'the fall', 'fall band', 'fall')

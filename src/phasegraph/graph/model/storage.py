@@ -105,7 +105,7 @@ def load_graph(directory: str | os.PathLike[str], *, mmap: bool = True, verify: 
     Returns
     -------
     EntityGraph
-        Bit-equal to the one that was saved.
+        The graph, equal to the bit to the saved graph.
 
     Raises
     ------
@@ -131,7 +131,7 @@ def end_opening(bundle: Bundle, graph: EntityGraph, *readers: str) -> None:
 
 
 def unit_rows_fault(dimensions: int, rows: bytes) -> str:
-    """What is wrong with rows of float32, each of which is of length 1 or zeros."""
+    """Describe what is wrong with float32 rows, which must have length 1 or 0; "" if nothing is wrong."""
     vectors = np.frombuffer(rows, dtype=np.float32).reshape(-1, dimensions)
     lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
     if ((np.abs(lengths - 1) <= UNIT_TOLERANCE) | (lengths == 0)).all():

@@ -48,10 +48,9 @@ def synonym_pairs(
 ) -> SynonymPairs:
     """Find all pairs of rows whose cosine, computed in float64, reaches a threshold in (0, 1]; the result is exact.
 
-    `embeddings` (n, d) are finite and of any length; a row of zeros has no synonyms. With `start`, only pairs of which
-    one row is `start` or later, to the bit those that a search over all rows would add: for entities added to those
-    below it. More than `max_pairs` are an error. Memory beyond the input is one float32 copy of it, a smaller one, and
-    tiles of a few MB.
+    `embeddings` (n, d) are finite and of any length; a row of zeros has no synonyms. With `start`, only pairs with a
+    row from `start` on are returned, for updates after new entities. More than `max_pairs` pairs are an error. Memory
+    beyond the input is one float32 copy of it, a smaller one, and tiles of a few MB.
 
     >>> found = synonym_pairs([[1.0, 0.0], [0.0, 1.0], [2.0, 0.1]], threshold=0.9)
     >>> found.left.tolist(), found.right.tolist(), found.cosine.round(4).tolist()
@@ -136,8 +135,8 @@ def _unit(rows: Any, lengths: FloatArray) -> Float32Array:
 class _Bounds:
     """Upper bounds on cosines of two sets of vectors: `head` gives coarse bounds, `middle` gives closer bounds.
 
-    `head` holds (n, k + 1) leading coordinates and the length of the rest; `middle` the (n, m + 1) after those and the
-    length of what is left then. Without a `middle`, `head` is the whole vector.
+    `head` (n, k + 1) contains the leading coordinates and the length of the remaining part. `middle` (n, m + 1)
+    contains the next coordinates and the length of the part after them. Without `middle`, `head` is the whole vector.
     """
 
     head: Float32Array
@@ -322,9 +321,8 @@ class NameSynonyms:
     def knowing(self, entities: Sequence[str], more: NameVectors | None = None) -> NameSynonyms:
         """Return the synonyms with vectors for these normalised names.
 
-        `more` is as for :meth:`of`; a callable is kept in place of the one there was. Where vectors can be made again,
-        those of other names are dropped. A name without a vector that it has to have, or with a second one, is an
-        error.
+        `more` is as for :meth:`of`; a new callable replaces the old callable. If vectors can be computed again, vectors
+        of other names are dropped. It is an error if a name lacks a required vector or has two vectors.
         """
         if more is None:
             return self._embedded(entities)
@@ -347,9 +345,9 @@ class NameSynonyms:
     ) -> Csr:
         """Return the (E, E) synonym edges among entities with vectors: cosines, symmetric, no diagonal.
 
-        To the bit the same, but quicker, from the edges of a `graph` that shares most entities, and that `earlier` gave
-        it with the same threshold and, for the names both know, the same vectors: new entities are compared with old
-        and new, old ones with new ones only.
+        With a `graph` that shares most entities and got its edges from `earlier`, the result is the same but faster:
+        only pairs with a new entity are compared. `earlier` must have the same threshold and, for common names, the
+        same vectors.
         """
         known = graph.entity_rows.keys() & earlier.rows.keys() if graph is not None and earlier is not None else set()
         held = [name for name in entities if name in self.rows]

@@ -146,10 +146,10 @@ class Gazetteer:
     Parameters
     ----------
     names : iterable of str
-        Normalised here; blank ones and those of more than eight words are left out.
+        The names, which are normalised; blank names and names of more than eight words are left out.
     matcher : {"auto", "automaton", "python"}
-        ``automaton`` is the Aho–Corasick automaton of pyahocorasick (``phasegraph[graph]``), ``python`` a slower
-        search that finds the same; ``auto`` takes the first where it is installed.
+        ``automaton`` is the Aho–Corasick automaton of pyahocorasick (``phasegraph[graph]``), ``python`` a slower search
+        with the same result; ``auto`` uses the automaton if it is installed.
     normalised : bool, default False
         The names are in their normal form already.
 
@@ -328,10 +328,10 @@ _LONG, _FEW_CAPITALS = 20, 0.02
 def find_names(text: str, gazetteer: Gazetteer, *, query: bool = False) -> list[str]:
     """Find the normalised names in a text, once per occurrence, gazetteer names first.
 
-    A known name of several words cuts a run of capitalised words; one of a single word stands beside the run
-    it is part of ("London" beside "University of London"). In a `query`, and in a text of twenty words or more that
-    is all in lower case, a gazetteer's names of several words count in lower case, too. In a query a name of a single
-    word does not count inside a longer run of capitalised words.
+    A known name of several words splits a run of capitalised words. A known name of one word is found in addition to
+    the run that contains it ("London" and "University of London"). In a `query`, and in a text of twenty words or more
+    that is all in lower case, a gazetteer's names of several words count in lower case, too. In a query a name of a
+    single word does not count inside a longer run of capitalised words.
 
     >>> find_names("At Queen Mary University of London.", Gazetteer(["London", "Queen Mary"]))
     ['queen mary', 'london', 'university of london']

@@ -108,20 +108,20 @@ def filter_facts_with(
     model : callable
         As for :func:`summarise_with`.
     prompt : str
-        With ``{query}`` where the question goes, as a JSON string, and one of two forms of the facts, as JSON:
+        The prompt contains ``{query}`` for the question, as a JSON string, and one of two forms of the facts, as JSON:
         ``{facts}``, numbered texts, or ``{triples}``, the papers' ``{"fact": [[subject, predicate, object], ...]}``.
         ``{most}`` is optional. All other braces stay as they are.
     most : int, default 4
-        Facts that are kept at most, >= 1: the first ones of the answer. HippoRAG 2 asks for up to 4, SemFlowRAG for
-        up to 12.
+        Maximum number of facts, >= 1; the first facts of the answer are kept. HippoRAG 2 asks for up to 4, SemFlowRAG
+        for up to 12.
 
     Returns
     -------
     callable
         ``(query, facts) -> facts``. The answer is read in either form: ``{"facts": [numbers]}``, or the papers'
-        ``{"fact": [[subject, predicate, object], ...]}``, compared as normalised names. A number or a triple of no
-        given fact is passed over; the published programs take the most similar given fact in its place. An answer
-        without such a list raises, which the source contains.
+        ``{"fact": [[subject, predicate, object], ...]}``, compared as normalised names. A number or triple that is not
+        a given fact is ignored; the published programs use the most similar given fact instead. An answer without a
+        list raises an error, which the source handles.
 
     References
     ----------

@@ -227,28 +227,27 @@ class SummaryTree:
             ``summarise(texts) -> text``, or a coroutine function; called from several threads at once. Default:
             :func:`extractive`, which asks no model. See :func:`~phasegraph.graph.summarise_with`.
         embed : callable, optional
-            ``embed(texts) -> (n, d)``, the model of `embeddings`, for the summaries. Default: a summary stands at the
-            mean of its passages' embeddings.
+            ``embed(texts) -> (n, d)``, the model of `embeddings`, for the summaries. Default: the vector of a summary
+            is the mean of its passages' embeddings.
         document : str, optional
-            The field of a passage that names its document: each document gets a tree of its own, and one tree more
-            over what stands at their tops joins the documents (the cross-document tier). Default: one tree over all.
+            The field of a passage that names its document: each document gets its own tree, and a further tree over the
+            tops of these trees joins the documents (the cross-document tier). Default: one tree over all.
         levels : int, default 3
             Levels of summaries at most, >= 1; of each document and, again, above them.
         clusters : ClusterSettings, optional
         summariser : str, optional
-            Names `summarise` in the summaries' ids and in the cache. Default: what the callable is called.
+            Names `summarise` in the summaries' ids and in the cache. Default: the name of the callable.
         cache : path, optional
-            A folder that keeps each summary as soon as it is written, by its id: a build that was killed goes on
-            where it ended.
+            A folder that keeps each summary as soon as it is written, by its id: an interrupted build can be resumed.
         workers : int, default 4
             Calls of `summarise` at once, >= 1.
         progress : bool, optional
-            Show a bar on a terminal.
+            Show a progress bar on a terminal.
 
         Returns
         -------
         SummaryTree
-            The same for the passages in any order.
+            The tree, which does not depend on the order of the passages.
 
         Raises
         ------
@@ -582,7 +581,7 @@ class _Growing:
         return out
 
     def summarised(self, level: int, clusters: Mapping[_Slot, Sequence[_Node]]) -> dict[_Slot, _Node]:
-        """Return a node over the members of each cluster; a single member stands for itself."""
+        """Return a summary node for each cluster; a single member is returned unchanged."""
         distinct = {slot: {one.key: one for one in nodes} for slot, nodes in clusters.items()}
         keys = {
             slot: next(iter(each)) if len(each) == 1 else _hash(self.writer.name, *sorted(each))

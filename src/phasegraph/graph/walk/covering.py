@@ -66,10 +66,9 @@ class LocalIds(Sequence[str]):
 def cover(values: FloatArray, worths: FloatArray, count: int) -> tuple[IntArray, Any]:
     """Pick `count` positions greedily by value, and by the worth that each pick adds to earlier picks.
 
-    `worths` (n, j) say what each place is worth for each of j aspects, such as the words of a query. An aspect adds
-    what the place is worth for it beyond the best pick so far. Returns places in the order of picking, and what each
-    pick was worth. The worth falls along the picks, and nothing left out is worth more than the last pick: what a place
-    adds only shrinks.
+    `worths` (n, j) are the worths of each position for j aspects, such as the words of a query. An aspect counts only
+    as far as its worth exceeds the best earlier pick. Returns positions in the order of picking, and the worth of each
+    pick. Worths fall along the picks, and no remaining position is worth more than the last pick.
 
     >>> worths = 2 * np.array([[0.4, 0.0], [0.4, 0.0], [0.0, 0.6]])
     >>> cover(np.array([0.9, 0.8, 0.1]), worths, 3)[0].tolist()

@@ -45,9 +45,9 @@ class Seeding:
 def query_entities(graph: EntityGraph, query: str) -> IntArray:
     """Return the rows of the entities named in a query, without duplicates, in query order.
 
-    Names are found as in passages, with the graph's entities as gazetteer; names of several words are found in
-    lower case, too, and those of one word only where they stand alone. A query that is nothing but a name counts in
-    any case.
+    Names are found as in passages, with the graph's entities as gazetteer. Names of several words are also found in
+    lower case. Names of one word are not found inside a run of capitalised words. A query that consists only of a name
+    is always found.
 
     >>> from phasegraph.graph import build_graph
     >>> graph = build_graph([{"id": "1", "title": "Ada Lovelace", "text": "A mathematician."}])

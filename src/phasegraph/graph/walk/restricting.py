@@ -30,8 +30,8 @@ def restrict_graph(graph: EntityGraph, allowed: Allowed) -> EntityGraph | None:
     Other passages are removed, together with entities that only they mention. All frequencies and weights are computed
     again. The same object is returned for the same passages while it is in use.
 
-    A graph does not record which passage states a fact. The edge between two entities is kept where every passage
-    that mentions both is allowed, so that no fact of another's is walked; one that an allowed passage states, too, may
+    A graph does not record which passage states a fact. The edge between two entities stays only if every passage that
+    mentions both is allowed, so that no hidden fact is used. A fact that an allowed passage also states may therefore
     be lost. :meth:`phasegraph.graph.index.graph_index.GraphIndex.remove` keeps the records and loses none.
 
     >>> from phasegraph.graph import build_graph

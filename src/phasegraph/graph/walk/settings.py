@@ -64,10 +64,10 @@ class WordSettings:
     cover : float, default 2.5
         Gain in a score's logarithm if a passage has all query words (by idf) that earlier passages lack.
     cover_pool, cover_picks : int, default 30, 10
-        Among how many of the best, and for how many places.
+        Number of best passages that are rearranged, and number of positions to fill.
     relation : float, default 1
-        How much more readily the walk enters the passage that is best, by BM25, for those words of the query that are
-        in none of the names it has; others in proportion. Less where no passage is about these names.
+        Gain of the walk's edges into the best passage by BM25 for query words outside names; other passages gain
+        proportionally less. The gain is smaller if the names have no home passage.
     """
 
     weight: float = 0.2
@@ -105,13 +105,13 @@ class WalkSettings:
     closeness : float, default 0.5
         Power of a passage's similarity in its score; >= 0.
     kernel : {"auto", "numpy", "compiled"}, default "auto"
-        Compiled by numba (``phasegraph[graph]``) where installed, or numpy: the answers are the same to
-        the bit. numba compiles at the first walk, see :meth:`GraphSource.prepare`.
+        ``compiled`` uses numba (``phasegraph[graph]``), ``auto`` uses numba if it is installed. The answers are equal
+        to the bit. numba compiles at the first walk, see :meth:`GraphSource.prepare`.
     compare : {"auto", "all", "listed"}, default "auto"
-        Which passages a query is compared with, where its words count: ``all``, or those ``listed`` by the dense
-        ranking and by BM25, those that much of the walk's mass reaches, and a sample that stands for the others in
-        means, so that a search costs the same in a collection of any size. ``auto`` compares all of up to 50,000
-        passages; above, those listed, unless no dense ranking is handed over or no limit is given.
+        The passages that a query is compared with. ``all`` compares all passages. ``listed`` compares passages in the
+        dense ranking or in BM25's list, passages that receive much of the walk's mass, and a sample. The cost of
+        ``listed`` does not depend on the size of the collection. ``auto`` compares all of up to 50,000 passages. In
+        larger collections it uses ``listed``, if there are a dense ranking and a limit.
     """
 
     follow_probability: float = 0.85

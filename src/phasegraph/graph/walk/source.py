@@ -73,22 +73,22 @@ class GraphSource(GraphWalker):
     linking : LinkSettings
     walk : WalkSettings
     words : WordSettings, optional
-        How the words of the query count, where the graph has those of its passages; None: they do not, nor under
-        a `reset` or ``WalkSettings(relevance=False)``.
+        Settings for the query's words, if the graph has words. With None, a `reset` or
+        ``WalkSettings(relevance=False)``, words have no effect.
     facts : FactIndex, optional
         Embedded facts of the graph, names or both (``FactIndex.of``, ``of_names``, ``plus``); with an embedder, the
-        entities of those nearest to the query are seeds, too.
+        entities of the facts and names nearest to the query are additional seeds.
     reset : {"hipporag2", "semflowrag", "semflowrag-paper"}, optional
-        A published reset distribution in place of ours; needs `facts` and `embedder`. HippoRAG 2's walk does not
+        A published reset distribution instead of phasegraph's; needs `facts` and `embedder`. HippoRAG 2's walk does not
         prefer passages near the query (``WalkSettings(follow_probability=0.5, relevance=False)``); SemFlowRAG's
-        directed walk is :class:`~phasegraph.graph.experimental.semflow.SemFlowSource`. With no fact in the index the
-        passages are ranked by similarity, as published, and the ranking's reason says so.
+        directed walk is :class:`~phasegraph.graph.experimental.semflow.SemFlowSource`. Without any fact, passages are
+        ranked by similarity, as published, and the ranking's reason says so.
     fact_filter : FactFilter or callable, optional
-        Which of the nearest `facts` seed the walk, asked of a model, say: ``keep(query, facts) -> facts``; see
-        :class:`FactFilter`. Where it keeps none, passages are ranked by similarity, as published.
+        Chooses which of the nearest `facts` seed the walk, for example with a model: ``keep(query, facts) -> facts``;
+        see :class:`FactFilter`. If it keeps no fact, passages are ranked by similarity, as published.
     embed_clauses : bool, default False
-        Whether a question of several clauses is compared with passages clause by clause, too: one more embedding for
-        each clause. The words of the clauses of a long question count in any case.
+        Whether each clause of a question is also embedded and compared with passages, which costs an embedding per
+        clause. The words of clauses in a long question count in any case.
 
     Notes
     -----

@@ -26,11 +26,11 @@ def linked_share(
 ) -> float:
     """Compute the share of mass of the best passages that arrived along home edges from elsewhere, in [0, 1].
 
-    A home edge leads from an entity to the passage about it. Mass that comes along a home edge from another passage,
-    or from a name in the query, has found a passage that the query did not describe: the walk did what cosines and
-    words cannot do. In manuals, code or news hardly any mass comes this way. An edge counts by the square of its weight
-    in that of a title, so that a passage which merely starts with a name counts a quarter. An entity with more than two
-    home passages does not count: it is the title of a document in many chunks.
+    A home edge leads from an entity to the passage about it. Mass along a home edge from another passage, or from a
+    name in the query, finds a passage that the query does not describe; cosines and words cannot find it. In manuals,
+    code or news hardly any mass comes this way. An edge counts by the square of its weight in that of a title, so that
+    a passage which merely starts with a name counts a quarter. An entity with more than two home passages does not
+    count: it is the title of a document in many chunks.
 
     Parameters
     ----------
