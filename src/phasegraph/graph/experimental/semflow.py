@@ -557,8 +557,8 @@ class SemFlowSource(GraphWalker):
     embedder : callable
         ``embedder(query) -> (d,) vector``.
     parameters : {"paper", "released"} or FlowParameters, default "paper"
-        Key of ``SEMFLOW_PARAMETERS``: what the paper states, or what its released entry point runs (an undirected
-        walk).
+        Key of ``SEMFLOW_PARAMETERS``: the parameters of the paper, or of its released program, which walks without
+        directions.
     name : str, default "semflow"
     fact_filter : FactFilter or callable, optional
         As of :class:`~phasegraph.graph.GraphSource`; the paper has a language model filter the facts.

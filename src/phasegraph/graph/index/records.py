@@ -162,7 +162,7 @@ class PassageRecords(Mapping[str, PassageRecord]):
             raise IntegrityError(f"the record of passage {name!r} in the saved index is damaged: {error}") from error
 
     def replaced(self, ids: Collection[str], changed: Mapping[str, PassageRecord]) -> PassageRecords:
-        """Return the records of other passages: `changed` records, and existing records."""
+        """Return records for the passages `ids`: from `changed`, else the existing record."""
         kept = {name: record for name, record in self.held.items() if name in ids and name not in changed}
         again = frozenset(name for name in self.retitled if name in ids and name not in changed)
         return PassageRecords(ids, {**kept, **changed}, self._packed, again | _retitled(changed.values()))

@@ -47,13 +47,13 @@ class Extraction:
     ----------
     passage_id : str
     entities : sequence of str
-        Names, once for every time they are mentioned.
+        Names, repeated for every mention.
     triples : sequence of (subject, predicate, object)
         Facts the passage states; subject and object count as mentioned.
     titles : sequence of str
-        Names of what the whole passage is about: its title and the title's other forms.
+        Names of the subject of the passage: its title and other forms of the title.
     lead : str
-        The name the passage starts with ("Ada Lovelace was …"): what it is probably about.
+        The name at the start of the passage ("Ada Lovelace was …"), which is probably its subject.
 
     Examples
     --------

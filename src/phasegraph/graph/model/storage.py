@@ -182,7 +182,7 @@ def graph_from_parts(
 
 
 def _shaped(embeddings: Any, rows: int) -> bool:
-    """Whether embeddings are as they are saved, but perhaps for their lengths."""
+    """Whether embeddings have the saved type and shape; their lengths are not checked."""
     return (
         embeddings is not None
         and embeddings.dtype == np.float32

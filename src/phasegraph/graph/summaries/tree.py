@@ -69,7 +69,7 @@ def extractive(texts: Sequence[str], *, sentences: int = 5, characters: int = 70
     ----------
     texts : sequence of str
     sentences : int, default 5
-        At most.
+        Maximum number of sentences.
     characters : int, default 700
         Maximum length; a longer first sentence is cut.
 
@@ -80,7 +80,7 @@ def extractive(texts: Sequence[str], *, sentences: int = 5, characters: int = 70
     Notes
     -----
     A sentence is a vector of its words' counts times log(1 + n / df) among the n sentences; the centre is the mean of
-    the vectors at length 1. One that shares more than half of its weight with a sentence already taken is passed over.
+    the vectors at length 1. A sentence that shares more than half of its weight with a chosen sentence is skipped.
 
     References
     ----------
