@@ -629,7 +629,7 @@ class CorpusSuite:
         self.made(self.documents(range(4)), tmp_path / "corpus")
         graph = self.opened_graph(tmp_path / "corpus")
         graph.delete(["d1"])
-        with pytest.raises(InvalidInputError, match="load it with its model"):
+        with pytest.raises(InvalidInputError, match="load the retriever with its model"):
             self.add(graph, self.documents([5]))
         assert self.opened(tmp_path / "corpus").ids() == ["d0", "d2", "d3"]
 
@@ -707,7 +707,7 @@ class CorpusSuite:
     def test_a_retriever_of_other_retrievers_is_not_changed(self) -> None:
         retriever = self.made(self.documents([1, 2]))
         other = type(retriever)(graph=self.graph_of(self.documents([1, 2])))
-        with pytest.raises(InvalidInputError, match="made of sources of yours"):
+        with pytest.raises(InvalidInputError, match="wraps your own sources"):
             other.delete(["d1"])
 
     def test_a_passage_of_a_title_that_comes_is_read_again(self, place: Path | None) -> None:
@@ -720,7 +720,7 @@ class CorpusSuite:
         twice = [self.document(None, "Ada met Bo."), self.document(None, "Ada met Bo."), *self.documents([1])]
         if len({getattr(one, "node_id", None) for one in twice}) > 1:
             pytest.skip("the framework gives every document an id")
-        with pytest.warns(PhasegraphWarning, match="kept once"):
+        with pytest.warns(PhasegraphWarning, match="only the first copy is kept"):
             assert len(self.made(twice, place)._corpus) == 2
 
     def test_a_relative_path_holds_when_the_working_directory_changes(

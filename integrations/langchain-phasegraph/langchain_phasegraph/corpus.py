@@ -180,8 +180,8 @@ def contents_of(store: VectorStore) -> tuple[dict[str, Document], Any]:
     read = next((_READERS[kind] for kind in kinds if kind in _READERS), None)
     if read is None:
         raise InvalidInputError(
-            f"what a {kinds[0]} holds cannot be read (known: {', '.join(_READERS)}); give its documents to "
-            "EntityGraphRetriever.from_documents, and that as graph= beside the store"
+            f"the contents of a {kinds[0]} cannot be read (known: {', '.join(_READERS)}); give its documents to "
+            "EntityGraphRetriever.from_documents, and pass that retriever as graph= with the store as vector="
         )
     documents, vectors = read(store)
     if not documents:
@@ -202,7 +202,9 @@ class StoreVectors:
     def write(self, records: Sequence[phasegraph.graph.PassageRecord], vectors: Any) -> None:
         """Write passages to the store, and replace passages that have the same ids."""
         if "LanceDB" in _kinds(self.store) and getattr(self.store, "mode", None) == "overwrite":
-            raise InvalidInputError("LanceDB in its mode 'overwrite' forgets all when one is added: give mode='append'")
+            raise InvalidInputError(
+                "LanceDB with mode='overwrite' deletes all rows when rows are added: use mode='append'"
+            )
         self.remove([one.id for one in records])
         documents = [Document(one.text, id=one.id, metadata=dict(one.metadata)) for one in records]
         self.store.add_documents(documents, ids=[one.id for one in records])
@@ -359,8 +361,8 @@ class KeptDocuments(KeptPassages):
             origin = resolve_id(one.id, one.metadata, one.page_content)[1]
             if origin not in ("own", "text") and record.text != one.page_content:
                 raise InvalidInputError(
-                    f"documents: metadata {origin!r} names {name!r}, which is there with another text: give the "
-                    f"document that as its own id (Document.id) to replace it, else another"
+                    f"documents: metadata {origin!r} gives the id {name!r}, which belongs to another text: set "
+                    f"Document.id to this id to replace that document, else to another id"
                 )
 
     def _contents(self, documents: Iterable[Document]) -> list[Content]:

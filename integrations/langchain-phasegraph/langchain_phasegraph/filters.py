@@ -346,7 +346,7 @@ def _lance(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any]:
     rows = int(store.get_table().count_rows())
     if rows > _MOST_ROWS:
         raise FilterRefusedError(
-            f"LanceDB can be filtered up to {_MOST_ROWS} rows, and holds more; give each tenant a table of its own"
+            f"LanceDB can be filtered up to {_MOST_ROWS} rows, and this table has more; give each tenant its own table"
         )
     return {"k": rows + 1} if own is None else {"k": rows + 1, "filter": own}
 
@@ -370,8 +370,8 @@ def check_depth(found: ScoredDocuments, kept: ScoredDocuments, depth: int, limit
     """Refuse the answer of a deep search from which too many hits were dropped, because matching hits may follow."""
     if len(found) >= depth and len(kept) < limit:
         raise FilterRefusedError(
-            f"this store cannot keep the filter itself, and of the {depth} passages nearest to the query only "
-            f"{len(kept)} match; filter by plain values, or give each tenant a store of its own"
+            f"this store cannot apply the filter itself, and of the {depth} passages nearest to the query only "
+            f"{len(kept)} match; filter by plain values, or give each tenant its own store"
         )
 
 

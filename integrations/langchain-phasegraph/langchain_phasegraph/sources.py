@@ -397,7 +397,7 @@ class RetrieverSource(WrappedSource):
                     found.append(own)
         except InvalidInputError as error:
             raise InvalidInputError(
-                f"source {self.name!r} has a filter of its own that other sources cannot be given: {error}; give "
+                f"source {self.name!r} has its own filter, which other sources cannot apply: {error}; give "
                 "filter= to the fused retriever instead"
             ) from error
         return joined(*found) if found else None
@@ -420,9 +420,7 @@ class RetrieverSource(WrappedSource):
             return
         else:
             why = "it does not support filter="
-        raise InvalidInputError(
-            f"source {other!r} has a filter of its own, which source {self.name!r} cannot keep: {why}"
-        )
+        raise InvalidInputError(f"source {other!r} has its own filter, which source {self.name!r} cannot apply: {why}")
 
     def look_up(self) -> Lookup | None:
         """Return the function that finds documents by id in the store; None if the source shows only a part."""

@@ -112,7 +112,7 @@ def test_a_store_that_another_model_filled_is_not_changed():
     with pytest.raises(InvalidInputError, match="the store was embedded with another model, and Hashed other"):
         retriever.add_documents([Document("Cy sang.", id="c")])
     assert set(store.store) == {"a0", "a1", "a2", "a3"}
-    with pytest.raises(InvalidInputError, match="a store of yours"):
+    with pytest.raises(InvalidInputError, match="your own store"):
         retriever.reembed(Hashed())
 
 
@@ -147,7 +147,7 @@ def test_pieces_of_one_file_under_its_id_added_one_by_one_do_not_replace_each_ot
     first = Document("Ada met Bo.", metadata={"id": "file"})
     retriever = PhaseGraphRetriever.from_documents([first], Hashed())
     assert retriever.add_documents([first]) == ["file"]
-    with pytest.raises(InvalidInputError, match=r"'id' names 'file'.*another text.*Document\.id"):
+    with pytest.raises(InvalidInputError, match=r"'id' gives the id 'file'.*another text.*Document\.id"):
         retriever.add_documents([Document("Cy sang.", metadata={"id": "file"})])
     retriever.add_documents([Document("Cy sang.", id="file")])
     assert [one.page_content for one in retriever.invoke("Cy")] == ["Cy sang."]
@@ -235,7 +235,7 @@ def test_a_folder_that_does_not_exist_is_named_as_such(kind, tmp_path):
     with pytest.raises(IntegrityError, match=r"^the folder 'nope' does not exist$"):
         kind.load(tmp_path / "nope", Fixed())
     (tmp_path / "empty").mkdir()
-    with pytest.raises(IntegrityError, match=r"'empty' is no folder of a retriever: it has no folder\.json"):
+    with pytest.raises(IntegrityError, match=r"'empty' is not a folder of a retriever: it has no folder\.json"):
         kind.load(tmp_path / "empty", Fixed())
 
 

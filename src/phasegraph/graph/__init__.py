@@ -1,6 +1,6 @@
 """An entity graph over passages, personalised PageRank on it, and a source made of both.
 
-What is imported as itself serves the integrations, which import nothing deeper.
+Names that are imported with ``as`` their own name are for the integrations, which import no deeper module.
 """
 
 from phasegraph.graph.chunk_graph import ChunkGraph, ChunkGraphSource, build_chunk_graph

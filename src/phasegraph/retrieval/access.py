@@ -128,7 +128,7 @@ class HitAccess:
             return carried
         if self.embed is None:
             raise InvalidInputError(
-                "selection needs embeddings: no source has an embedding model, and not all hits one"
+                "selection needs embeddings: no source has an embedding model, and some hits have no embedding"
             )
         return self.embed(self.texts(ids, rankings))
 

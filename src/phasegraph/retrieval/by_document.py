@@ -1,4 +1,4 @@
-"""What has to change for given documents to be there, with which ids."""
+"""Compute the changes that bring a corpus in step with given documents, and the ids of new passages."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from phasegraph.errors import InvalidInputError
 
 @dataclass(frozen=True)
 class SyncCounts:
-    """What a sync changed.
+    """The number of documents and passages that a sync changed.
 
     Parameters
     ----------
     added, changed, deleted, unchanged : int
-        Documents.
+        Numbers of documents.
     embedded : int
-        Passages that were embedded.
+        Number of passages that were embedded.
     """
 
     added: int = 0
@@ -37,7 +37,7 @@ class SyncCounts:
 
 
 class Content(NamedTuple):
-    """A document or node of a framework: its own id or None, text, metadata, what names its document, and itself."""
+    """The content of a document or node: id or None, text, metadata, document name, and the framework's object."""
 
     id: str | None
     text: str
@@ -47,7 +47,7 @@ class Content(NamedTuple):
 
 
 class Given(NamedTuple):
-    """A passage as it is given to a sync: its own id or None, its document, and the digest of its content."""
+    """A passage in the input of a sync: its own id or None, its document, and the digest of its content."""
 
     id: str | None
     document: str
@@ -56,7 +56,7 @@ class Given(NamedTuple):
 
 @dataclass(frozen=True)
 class SyncPlan:
-    """What a sync does: ids of passages that leave, and rows of the given that come."""
+    """The changes of a sync: ids of passages to delete, and rows of the input to add."""
 
     removed: tuple[str, ...]
     rows: tuple[int, ...]
@@ -64,14 +64,14 @@ class SyncPlan:
 
 
 class Described(NamedTuple):
-    """Id and metadata of a passage."""
+    """The id and metadata of a passage."""
 
     id: str
     metadata: Mapping[str, Any]
 
 
 def described(index: Any) -> list[Described]:
-    """The passages of an index, as a filter looks at them."""
+    """Return the id and metadata of every passage of an index, in the form that a filter reads."""
     records = index.records
     held = records.held
     return [Described(name, held[name].metadata if name in held else records.content(name)[1]) for name in records]
@@ -84,9 +84,9 @@ def plan_sync(
     full: bool,
     stays: Callable[[str], bool] | None = None,
 ) -> SyncPlan:
-    """What leaves and what comes: a passage of the same content in the same document stays, and keeps its id.
+    """Compute which passages to delete and to add; an unchanged passage of the same document keeps its id.
 
-    With `full`, documents leave that are not given and of which ``stays(name)`` does not say that they stay.
+    With `full`, documents that are not given are deleted, unless ``stays(name)`` is true.
 
     >>> table = {"p": ("a.md", b"1"), "q": ("b.md", b"2")}
     >>> plan = plan_sync(table, [Given(None, "a.md", b"1"), Given(None, "a.md", b"3")], full=True)
@@ -122,7 +122,7 @@ def plan_sync(
 def free_ids(
     there: Mapping[str, object], removed: Collection[str], given: Sequence[Given], names: Sequence[str]
 ) -> list[str]:
-    """Ids of passages that come: their `names`; another where one without an id of its own finds its name taken.
+    """Return ids for new passages: their `names`, or another id if a passage without an own id finds its name in use.
 
     >>> free_ids({"p": 0, "q": 0}, ["q"], [Given(None, "a.md", b""), Given("q", "a.md", b"")], ["x", "q"])
     ['x', 'q']
@@ -141,8 +141,8 @@ def free_ids(
             count[name] += 1
         if taken(free):
             raise InvalidInputError(
-                f"documents: the id {name!r} of a passage of {one.document!r} is that of another passage: give each an "
-                "id of its own, or none"
+                f"documents: the id {name!r} of a passage of {one.document!r} belongs to another passage: give each "
+                "passage its own id, or no id"
             )
         ids[free] = None
     return list(ids)

@@ -47,7 +47,7 @@ Accept: TypeAlias = AcceptancePolicy | Confidence | Mapping[str, Threshold | flo
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Constructor arguments that override the pipeline, including a pipeline loaded later."""
+    """Constructor arguments that override the values of a pipeline, including a pipeline that is loaded later."""
 
     k: int | None = None
     weights: Mapping[str, float] | None = None
@@ -163,7 +163,7 @@ class FusionEngine:
     def retrieve(self, query: str, sources: Sources, *, k: int | None = None, read: bool = False) -> Answer:
         """Ask the bound `sources` and decide; return the result, and a `SelectedHit` for each passage.
 
-        If `read`, the hits are searched for the query's words even if only the confidence needs these.
+        If `read`, the texts of the hits are read for the query's words, even if only the confidence needs the words.
         """
         call = self._call(query, sources, k, read)
         with one_call():
@@ -254,7 +254,7 @@ def _asked(gatherer: Gatherer, pipeline: FusionPipeline) -> tuple[str, ...]:
     weights = pipeline.weights
     wanted = [name for name in gatherer.settings if weights is None or weights[name] > 0]
     if not wanted:
-        raise InvalidInputError("weights must not all be 0 for the sources at hand")
+        raise InvalidInputError("weights must not all be 0 for the given sources")
     for name in wanted:
         wanted.extend(one for one in gatherer.settings[name].depends_on if one not in wanted)
     return tuple(sorted(wanted))

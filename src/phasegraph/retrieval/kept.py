@@ -1,4 +1,4 @@
-"""What retrievers over a corpus of their own share: how its passages come and go, one by one and by document."""
+"""Methods shared by retrievers that own a corpus: add and delete passages, singly and by document."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _logger = logging.getLogger("phasegraph")
 
 
 class KeptPassages:
-    """Part of a retriever that was made of passages, or opened from a folder: they come and go.
+    """Base class of a retriever that owns its passages, from documents or a folder.
 
-    A retriever inherits it beside its framework's class, names the framework in ``_framework``, and keeps the corpus in
-    ``_corpus``, None where it has none, and the embedding model in ``_embeds``.
+    A retriever inherits from this class and from its framework's class. ``_framework`` is the framework. ``_corpus`` is
+    the corpus, or None. ``_embeds`` is the embedding model.
     """
 
     _framework: Framework
@@ -46,23 +46,23 @@ class KeptPassages:
     """Metadata keys of the framework's own, which are no part of a passage's content."""
 
     def delete(self, ids: Sequence[str] | None = None, *, where: Any = None) -> int:
-        """Delete passages from every source at once.
+        """Delete passages from every source in one step.
 
         Parameters
         ----------
         ids : sequence of str, optional
         where : filter, optional
-            In place of ids: all passages that it lets through, as for ``filter=`` of a search.
+            Instead of ids: delete all passages that match this filter, in the form of a search's filter.
 
         Returns
         -------
         int
-            Passages that were deleted; 0, with a warning, where `where` lets none through.
+            Number of deleted passages; 0, with a warning, if no passage matches `where`.
 
         Raises
         ------
         InvalidInputError
-            If an id is not there, no passage would stay, or the retriever was made of other retrievers.
+            If an id is unknown, no passage would be left, or the retriever wraps other retrievers.
         StoreError
             If the folder or its vectors cannot be changed. Nothing is deleted then.
         """
@@ -72,19 +72,19 @@ class KeptPassages:
         if ids is None:
             ids = self.ids(where)
             if not ids:
-                warn(f"delete: {where!r:.200} lets no passage through; 0 deleted", stacklevel=2)
+                warn(f"delete: no passage matches {where!r:.200}; 0 deleted", stacklevel=2)
                 return 0
         corpus.replace(ids)
         self._changed(corpus)
         return len(frozenset(ids))
 
     async def adelete(self, ids: Sequence[str] | None = None, *, where: Any = None) -> int:
-        """As :meth:`delete`, without blocking the event loop."""
+        """Run :meth:`delete` without blocking the event loop."""
         count: int = await in_thread(lambda given: self.delete(given, where=where), ids)
         return count
 
     def ids(self, where: Any = None) -> list[str]:
-        """Ids of the passages, in their order; with `where`, of those that it lets through."""
+        """Return the ids of the passages in order; with `where`, only ids of passages that match this filter."""
         corpus = self._changing()
         if where is None:
             return list(corpus.index.records)
@@ -102,20 +102,20 @@ class KeptPassages:
         allow_empty: bool = False,
         progress: bool = True,
     ) -> SyncCounts:
-        """Bring passages in step with documents, given as the passages that they are split into.
+        """Bring the corpus in step with documents, given as the passages into which they are split.
 
-        Documents that are new come, those whose passages differ are replaced, and with `full` those that are not given
-        leave. A passage of the same text and metadata stays and keeps its id, whatever id it is given; only others are
+        New documents are added, and documents with changed passages are replaced. With `full`, all other documents are
+        deleted. A passage with the same text and metadata stays and keeps its stored id. Only new passages are
         embedded. A second call with the same documents changes nothing.
 
         Parameters
         ----------
         documents : iterable of documents or nodes
-            All passages of each document that is given.
+            All passages of each document in the input.
         key : str, optional
-            Metadata key that names a passage's document; the retriever's `source_key` unless given.
+            Metadata key that names a passage's document. By default, the retriever's `source_key`.
         full : bool, default False
-            The documents are all there are: others are deleted. Passages that name no document stay.
+            The input is complete: delete all other documents. Passages that name no document stay.
         allow_empty : bool, default False
             With `full`: no document at all is no error, and deletes all. A corpus keeps at least one passage, so that
             this needs passages that name no document.
@@ -153,8 +153,7 @@ class KeptPassages:
         key = corpus.keys.source if key is None else key
         if not contents and full and not allow_empty:
             raise InvalidInputError(
-                "documents must hold at least one where full=True, which would delete all others; allow_empty=True "
-                "lets it"
+                "documents is empty, and full=True would delete all documents; allow_empty=True permits that"
             )
         table, state = self._table(key), corpus.state
         given = [self._given(row, one, key, table) for row, one in enumerate(contents)]
@@ -172,7 +171,7 @@ class KeptPassages:
         return counts
 
     async def async_sync(self, documents: Iterable[Any], key: str | None = None, **options: Any) -> SyncCounts:
-        """As :meth:`sync`, without blocking the event loop."""
+        """Run :meth:`sync` without blocking the event loop."""
         counts: SyncCounts = await in_thread(lambda given: self.sync(given, key, **options), documents)
         return counts
 
@@ -190,23 +189,23 @@ class KeptPassages:
         return Given(content.id, document, table.digest(content.text, content.metadata))
 
     def _table(self, key: str | None) -> phasegraph.graph.DocumentTable:
-        """The documents of the passages, worked out once for each key and corpus."""
+        """Return the table of documents; it is cached for each key and corpus."""
         corpus = self._changing()
         kept: dict[Any, phasegraph.graph.DocumentTable] = corpus.tables
         return kept.setdefault(key, phasegraph.graph.DocumentTable(key, self._uncounted))
 
     def _counts(self) -> dict[str, int]:
-        """Passages by document; under "" those that name none."""
+        """Count the passages of each document; passages without a document are counted under ""."""
         corpus = self._changing()
         table = self._table(corpus.keys.source).of(corpus.index)
         return dict(Counter(document for document, _ in table.values()))
 
     def _contents(self, documents: Iterable[Any]) -> list[Content]:
-        """What documents or nodes hold; an error where an id is repeated."""
+        """Convert documents or nodes to :class:`Content`; an error if an id is repeated."""
         raise NotImplementedError
 
     def _passages(self, items: Sequence[Any]) -> list[dict[str, Any]]:
-        """Documents or nodes as passages."""
+        """Convert documents or nodes to passages."""
         raise NotImplementedError
 
     def _replace(
@@ -218,7 +217,7 @@ class KeptPassages:
         progress: bool,
         planned: Any = None,
     ) -> int:
-        """Let passages leave and others come, in one step, as `planned` for a state; how many were embedded."""
+        """Delete and add passages in one step, as `planned` for a state; return how many passages were embedded."""
         corpus.check(came)
         view, vectors, rows = corpus.index.graph.view, None, []
         if came and view.embeddings is not None:
@@ -238,7 +237,7 @@ class KeptPassages:
         """Refuse documents or nodes that must not be added."""
 
     def _add(self, hits: Iterable[Any], triples: Any, progress: bool | None) -> list[str]:
-        """Add documents or nodes, with the triples handed over; their ids."""
+        """Add documents or nodes with their triples, and return their ids."""
         from phasegraph.graph import fields_of
 
         corpus, framework, vectors = self._changing(), self._framework, None
@@ -256,13 +255,13 @@ class KeptPassages:
     def _check_embeds(self, corpus: Any) -> None:
         if getattr(self, "_embeds", None) is None:
             raise InvalidInputError(
-                "its passages have vectors: load it with its model (embeddings=, or embed_model= in LlamaIndex) to "
-                "add others"
+                "the passages have vectors: load the retriever with its model (embeddings=, or embed_model= in "
+                "LlamaIndex) to add others"
             )
         corpus.check_model()
 
     def _reembed(self, model: Any, progress: bool | None) -> None:
-        """Embed all passages anew by another model of the framework."""
+        """Embed all passages again with another model of the framework."""
         corpus, framework = self._changing(), self._framework
         embedder = framework.model_of(model)
         if embedder is None:
@@ -278,7 +277,7 @@ class KeptPassages:
 
     @classmethod
     def _folder_settings(cls, *, vectors: bool) -> dict[str, object]:
-        """What a folder is to be opened with."""
+        """Return the settings that a folder stores for its next opening."""
         return {"framework": cls._framework.name, "vectors": vectors, **({"vector_store": "flat"} if vectors else {})}
 
     @classmethod
@@ -292,7 +291,7 @@ class KeptPassages:
         checks: bool = True,
         vector_store: str | None = None,
     ) -> Any:
-        """The corpus of a folder, with its vectors where they are wanted."""
+        """Open the corpus of a folder, with its vectors if they are needed."""
         from phasegraph.graph import open_folder
 
         framework = cls._framework
@@ -302,17 +301,17 @@ class KeptPassages:
         )  # fmt: skip
 
     def _changed(self, corpus: Any) -> None:
-        """What a retriever has to renew."""
+        """Update the retriever after a change of the corpus."""
 
     def _remodelled(self, model: Any) -> None:
-        """What a retriever has to renew for another embedding model."""
+        """Update the retriever after a change of the embedding model."""
 
     def _changing(self) -> Any:
         corpus = getattr(self, "_corpus", None)
         if corpus is None:
             raise InvalidInputError(
-                f"this {type(self).__name__} was made of sources of yours: change those. One made of documents, over a "
-                "store, or by load changes its own"
+                f"this {type(self).__name__} wraps your own sources: change these sources. Only a retriever from "
+                "documents, over a store, or from load can change its passages"
             )
         corpus.follow()
         return corpus

@@ -1,4 +1,4 @@
-"""The document of every passage, and a digest of its content: worked out once, and kept beside a large index."""
+"""The document and content digest of every passage, computed once and stored next to a large index."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Entry: TypeAlias = tuple[str, bytes]
 
 
 def document_of(metadata: Mapping[str, Any], key: str | None = None) -> str:
-    """The document that metadata name; empty where they name none.
+    """Return the name of the passage's document from its metadata; empty if the metadata name no document.
 
     >>> document_of({"doc_id": "None", "file_path": "a.md"}), document_of({"page": 3}, "page"), document_of({})
     ('a.md', '3', '')
@@ -38,18 +38,18 @@ def document_of(metadata: Mapping[str, Any], key: str | None = None) -> str:
 
 
 def digest_of(text: str, metadata: Mapping[str, Any], without: Collection[str] = ()) -> bytes:
-    """What tells one content from another: the text, and the metadata but for some keys."""
+    """Return a digest of the text and the metadata, without some metadata keys."""
     told = {key: value for key, value in metadata.items() if key not in without}
     said = json.dumps([text, told], sort_keys=True, default=repr)
     return blake2b(said.encode("utf-8", "surrogatepass"), digest_size=_WIDTH).digest()
 
 
 class DocumentTable:
-    """The document and the content's digest of every passage of a corpus, kept while passages come and go.
+    """The document name and content digest of every passage, updated when the corpus changes.
 
-    `key` is the metadata key that names a document (None: the first usual one), `without` are keys that are no part of
-    a passage's content. Of passages whose records are packed in a mapped file, the table is kept in a bundle beside
-    that file, and read from there.
+    `key` is the metadata key that names a document (None: the first usual key). `without` are keys that do not belong
+    to a passage's content. For passages whose records are in a mapped file, the table is stored in a bundle next to
+    this file.
     """
 
     def __init__(self, key: str | None, without: Collection[str] = ()) -> None:
@@ -62,7 +62,7 @@ class DocumentTable:
 
     @classmethod
     def beside(cls, directory: Path) -> Self | None:
-        """A table with the keys of that which is kept beside the index in a directory; None where there is none."""
+        """Create a table with the keys of the table that is stored next to an index; None if there is no such table."""
         try:
             body, _ = read_bundle(directory / BESIDE, KIND, VERSION)
             key, without = body["key"], body["without"]
@@ -71,7 +71,7 @@ class DocumentTable:
             return None
 
     def of(self, index: Any) -> Mapping[str, Entry]:
-        """Document and digest by passage id; only what is new since the last call is read."""
+        """Return document name and digest by passage id; only passages that are new since the last call are read."""
         if index is not self._of:
             records = index.records
             if records.base is not self._packed_in:
@@ -87,18 +87,18 @@ class DocumentTable:
         return self._rows
 
     def document(self, metadata: Mapping[str, Any]) -> str:
-        """As :func:`document_of`, by the key of the table."""
+        """Return the document name of a passage, by the key of the table."""
         return document_of(metadata, self._key)
 
     def digest(self, text: str, metadata: Mapping[str, Any]) -> bytes:
-        """As :func:`digest_of`, without the keys that the table leaves out."""
+        """Return the digest of a passage, without the keys that the table leaves out."""
         return digest_of(text, metadata, self._without)
 
     def _entry(self, text: str, metadata: Mapping[str, Any]) -> Entry:
         return self.document(metadata), self.digest(text, metadata)
 
     def _of_packed(self, records: PassageRecords) -> Mapping[str, Entry]:
-        """The entries of packed records, from beside their file if they are there, else kept there."""
+        """Return the entries of packed records from the stored table, or compute and store them."""
         file = records.file
         kept = None if file is None else self._read(file, records.base)
         if kept is not None:
@@ -109,7 +109,7 @@ class DocumentTable:
         return made
 
     def keep(self, file: Path, entries: Iterable[Entry]) -> None:
-        """Keep the entries of the packed records in a file, in their order; where that cannot be written, go on."""
+        """Store the entries of the packed records in order; a failed write is ignored."""
         listed = list(entries)
         names = {name: row for row, name in enumerate(dict.fromkeys(name for name, _ in listed))}
         arrays = packed("names", list(names)) | {

@@ -1,4 +1,4 @@
-"""Embed all passages of a folder anew, and go on where that was cut short."""
+"""Embed all passages of a folder again, and resume after an interruption."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ Embed = Callable[[Sequence[PassageRecord]], Any]
 
 
 class VectorCheckpoint:
-    """Vectors by a model that a folder is not yet embedded with, by the content of the passages.
+    """Vectors by the folder's next embedding model, stored by the contents of the passages.
 
     Parameters
     ----------
     folder : path or None
-        The folder of the corpus; None keeps nothing.
+        The folder of the corpus; None stores nothing.
     model : ModelIdentity
-        Vectors of another model are forgotten.
+        The model of the vectors; stored vectors of another model are deleted.
     """
 
     def __init__(self, folder: Path | None, model: ModelIdentity) -> None:
@@ -57,9 +57,9 @@ class VectorCheckpoint:
         self._parts = len(list(place.iterdir()))
 
     def embed(self, records: Sequence[PassageRecord], embed: Embed, progress: bool | None) -> Float32Array:
-        """The (n, d) vectors of all records, those that are kept and those that the model makes now.
+        """Return the (n, d) vectors of all records; vectors that are not stored are computed.
 
-        InvalidInputError where the model does not give a vector for each.
+        InvalidInputError if the model does not return a vector for each record.
         """
         digests = [digest_of(f"{one.title}\0{one.text}", one.metadata) for one in records]
         known = [row for row, one in enumerate(digests) if one in self._held]
@@ -82,12 +82,12 @@ class VectorCheckpoint:
         return np.array([self._held[one] for one in digests], dtype=np.float32)
 
     def _same_model(self, record: PassageRecord, vector: Float32Array, embed: Embed) -> bool:
-        """Whether the model makes the vector that is kept of a passage."""
+        """Whether the model reproduces a stored vector."""
         made = np.asarray(embed([record]), dtype=np.float32)
         return made.shape == (1, len(vector)) and float(cosines(made, vector[None])[0]) >= SAME
 
     def _keep(self, digests: Sequence[bytes]) -> None:
-        """Write a part; where that cannot be written, go on without."""
+        """Store a part of the vectors; a failed write is ignored."""
         if self._place is None:
             return
         arrays: dict[str, Any] = {
@@ -99,7 +99,7 @@ class VectorCheckpoint:
             self._parts += 1
 
     def forget(self) -> None:
-        """Remove what is kept: the folder has the vectors now, or they are another model's."""
+        """Delete the stored vectors, which are complete in the folder or belong to another model."""
         self._held, self._parts = {}, 0
         if self._place is not None:
             shutil.rmtree(self._place, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""A graph in a directory of arrays under one checksummed manifest, memory-mapped when it is loaded."""
+"""Store a graph in a directory of arrays with a checksummed manifest; loading maps the arrays into memory."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def save_graph(graph: EntityGraph, directory: str | os.PathLike[str]) -> None:
     ----------
     graph : EntityGraph
     directory : path
-        Made if missing; a graph already there is replaced when the new one is complete.
+        The directory; created if missing. An existing graph is replaced when the new graph is complete.
     """
     body, arrays = graph_parts(graph)
     write_bundle(directory, KIND, VERSION, body, arrays, readers=("graph",))
 
 
 def graph_parts(graph: EntityGraph) -> tuple[dict[str, object], dict[str, NDArray[Any]]]:
-    """A graph as a JSON-ready body and plain arrays."""
+    """Convert a graph to a JSON-ready body and plain arrays."""
     check_kind("graph", graph, EntityGraph)
     graph.check_files(settled=True)
     arrays: dict[str, NDArray[Any]] = {}
@@ -105,7 +105,7 @@ def load_graph(directory: str | os.PathLike[str], *, mmap: bool = True, verify: 
     Returns
     -------
     EntityGraph
-        Bit-equal to the one that was saved.
+        The graph, equal to the bit to the saved graph.
 
     Raises
     ------
@@ -131,7 +131,7 @@ def end_opening(bundle: Bundle, graph: EntityGraph, *readers: str) -> None:
 
 
 def unit_rows_fault(dimensions: int, rows: bytes) -> str:
-    """What is wrong with rows of float32, each of which is of length 1 or zeros."""
+    """Describe what is wrong with float32 rows, which must have length 1 or 0; "" if nothing is wrong."""
     vectors = np.frombuffer(rows, dtype=np.float32).reshape(-1, dimensions)
     lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
     if ((np.abs(lengths - 1) <= UNIT_TOLERANCE) | (lengths == 0)).all():
@@ -147,7 +147,7 @@ def graph_from_parts(
     sound: bool = False,
     late: bool = False,
 ) -> EntityGraph:
-    """The graph of :func:`graph_parts`; IntegrityError naming the directory where the parts do not fit.
+    """Create a graph from the parts of :func:`graph_parts`; IntegrityError if the parts do not fit.
 
     Parts that are `sound` have been checked before. The lengths of embeddings are checked `late`, when all of them are
     read for their checksum.
@@ -182,7 +182,7 @@ def graph_from_parts(
 
 
 def _shaped(embeddings: Any, rows: int) -> bool:
-    """Whether embeddings are as they are saved, but perhaps for their lengths."""
+    """Whether embeddings have the saved type and shape; their lengths are not checked."""
     return (
         embeddings is not None
         and embeddings.dtype == np.float32
@@ -194,7 +194,7 @@ def _shaped(embeddings: Any, rows: int) -> bool:
 
 
 def taken_as_is(bundle: Bundle, graph: EntityGraph) -> bool:
-    """Whether the graph holds the bundle's arrays and no mended copies of them, so that they need no second look."""
+    """Whether the graph uses the bundle's arrays unchanged, so that they need no further check."""
     pairs = [(graph.embeddings, bundle.arrays.get("embeddings"))]
     pairs += [(getattr(graph, one).indices, bundle.arrays[f"{one}_indices"]) for one in _MATRICES]
     whole = {f"walk_{part}" for part in _WALK} | {"frequency", "anchored", "passages_order"} <= bundle.arrays.keys()
@@ -202,7 +202,7 @@ def taken_as_is(bundle: Bundle, graph: EntityGraph) -> bool:
 
 
 def _take_over(graph: EntityGraph, arrays: Mapping[str, NDArray[Any]], sound: bool) -> None:
-    """Let the graph have what follows from it and was saved with it; nothing of a bundle of an older version."""
+    """Attach saved derived data to the graph, but not from a bundle of an older version."""
     if "walk_indptr" in arrays:
         weights, indices, indptr, inverse, degrees, costs = (arrays[f"walk_{part}"] for part in _WALK)
         if not sound:
@@ -231,7 +231,7 @@ _AT_ONCE = 4096
 
 
 def streamed_rows(array: Any, rows: IntArray, more: Any) -> StreamedArray:
-    """Some rows of an array, then those of another; a part at a time is in memory."""
+    """Yield some rows of an array, then the rows of another array, in parts."""
 
     def parts() -> Iterator[NDArray[Any]]:
         for first in range(0, len(rows), _AT_ONCE):
@@ -243,7 +243,7 @@ def streamed_rows(array: Any, rows: IntArray, more: Any) -> StreamedArray:
 
 
 def packed(name: str, texts: Sequence[str]) -> dict[str, NDArray[Any]]:
-    """Texts as one run of bytes and where each of them ends."""
+    """Convert texts to one run of bytes and the end of each text."""
     if isinstance(texts, PackedTexts):
         return {f"{name}_text": texts.text, f"{name}_ends": texts.ends}
     encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
@@ -252,9 +252,9 @@ def packed(name: str, texts: Sequence[str]) -> dict[str, NDArray[Any]]:
 
 
 def offsets(name: str, arrays: Mapping[str, NDArray[Any]], *, unique: bool = True) -> NDArray[Any]:
-    """Where each of the texts of :func:`packed` ends; InvalidInputError where they are no run.
+    """Return the ends of packed texts; InvalidInputError if they are not ascending.
 
-    `unique` texts are an error where many are empty.
+    With `unique`, it is an error if many texts are empty.
     """
     text, ends = arrays[f"{name}_text"], arrays[f"{name}_ends"]
     if text.ndim != 1 or ends.ndim != 1 or text.dtype != np.uint8 or ends.dtype != np.int64:
@@ -268,7 +268,7 @@ def offsets(name: str, arrays: Mapping[str, NDArray[Any]], *, unique: bool = Tru
 
 
 def unpacked(name: str, arrays: Mapping[str, NDArray[Any]], *, unique: bool = True) -> tuple[str, ...]:
-    """The texts of :func:`packed`."""
+    """Decode texts that :func:`packed` encoded."""
     text, ends = arrays[f"{name}_text"].tobytes(), offsets(name, arrays, unique=unique).tolist()
     return tuple(
         text[start:end].decode("utf-8", "surrogatepass") for start, end in zip([0, *ends[:-1]], ends, strict=False)
@@ -276,7 +276,7 @@ def unpacked(name: str, arrays: Mapping[str, NDArray[Any]], *, unique: bool = Tr
 
 
 def unpacked_or_not(name: str, arrays: Mapping[str, NDArray[Any]], sound: bool) -> Sequence[str]:
-    """The texts of :func:`packed`, where they are long as a sequence of what stays packed.
+    """Decode texts that :func:`packed` encoded; long texts stay packed and are decoded on demand.
 
     Arrays that are `sound` have been checked before.
     """
@@ -300,14 +300,14 @@ def _words_of(body: Mapping[str, object], arrays: Mapping[str, NDArray[Any]], so
 
 
 def packed_words(vocabulary: str, name: str, words: LexicalIndex) -> dict[str, NDArray[Any]]:
-    """An index of words as plain arrays, those of its vocabulary under a name of their own."""
+    """Convert an index of words to plain arrays, with its vocabulary under a separate name."""
     return packed(vocabulary, words.vocabulary) | {f"{name}_{part}": getattr(words, part) for part in _LEXICAL}
 
 
 def unpacked_words(
     vocabulary: str, name: str, arrays: Mapping[str, NDArray[Any]], tokenizer: Tokenizer, *, sound: bool = False
 ) -> LexicalIndex:
-    """The index of :func:`packed_words`; InvalidInputError where its arrays do not fit together."""
+    """Read an index of words from arrays; InvalidInputError if the arrays do not fit together."""
     parts: list[Any] = [arrays[f"{name}_{part}"] for part in _LEXICAL]
     if any(one.ndim != 1 or one.dtype.kind != "i" for one in parts):
         raise InvalidInputError("the arrays of the words must be flat and of integers")
@@ -341,9 +341,9 @@ def unpacked_matrix(
     *,
     sound: bool = False,
 ) -> Any:
-    """The matrix of :func:`packed_matrix`; InvalidInputError where its arrays do not describe one of that shape.
+    """Read a matrix that :func:`packed_matrix` wrote; InvalidInputError if its arrays do not fit the shape.
 
-    What is checked is what compiled code relies on, and would read or write beyond its memory without.
+    The checks protect compiled code from reading or writing outside its memory.
     """
     data, indices, indptr = (arrays[f"{name}_{part}"] for part in _PARTS)
     if not sound:

@@ -245,7 +245,8 @@ def _language(retriever: Any, texts: Sequence[str]) -> str | list[str]:
         if texts and set(_tokens(retriever, texts, one).vocab) - {""} == held:
             return one
     raise InvalidInputError(
-        "filters= needs the nodes of a BM25 index as they were indexed, and it does not hold them: build it anew"
+        "filters= needs the nodes of a BM25 index as they were indexed, and this index does not store them: build "
+        "it again"
     )
 
 

@@ -87,7 +87,7 @@ class SelectorRouter:
         if not isinstance(selector, BaseSelector):
             raise InvalidTypeError(f"selector must be a selector of LlamaIndex; got {type(selector).__name__}")
         if not isinstance(descriptions, Mapping) or not descriptions:
-            raise InvalidInputError("descriptions must say of at least one source what it holds; got none")
+            raise InvalidInputError("descriptions is empty: describe at least one source")
         self.selector, self.descriptions = selector, dict(descriptions)
         self._choices = [ToolMetadata(description=said, name=name) for name, said in descriptions.items()]
 

@@ -78,7 +78,7 @@ class RetrieverStore(BasePydanticVectorStore):
     def query(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
         """Return the retriever's answer to the text of a query."""
         if not query.query_str:
-            raise InvalidInputError("a retriever answers texts: the query must have query_str")
+            raise InvalidInputError("a retriever searches by text: the query must have query_str")
         asked = self.retriever if query.filters is None else self.retriever.within(query.filters)
         hits = asked.retrieve(query.query_str)[: query.similarity_top_k]
         return VectorStoreQueryResult(
