@@ -867,6 +867,59 @@ class CorpusSuite:
                 retriever.delete(**wrong)
         assert len(retriever.ids()) == 2
 
+    def test_the_passages_of_a_document_count_once(self, place: Path | None) -> None:
+        pages = self.pages(a=["Ada met Bo.", "Ada met Bo in Oslo."], b=["Bo met Ada."], c=["Dee slept."])
+        retriever = self.made(pages, place, group_by="source")
+        for one in [retriever] if place is None else [retriever, self.opened(place, group_by="source")]:
+            found = [metadata["source"] for _, _, metadata in self.ask(one, "Who met Bo?")]
+            assert sorted(found) == ["a.md", "b.md", "c.md"]
+            groups = one.explain("Who met Bo?").extras["groups"]
+            assert sorted(map(len, groups.values())) == [1, 1, 2]
+        with pytest.raises(InvalidTypeError, match="group_by"):
+            self.made(pages, group_by=3)
+        with pytest.raises(InvalidInputError, match=r"parents= needs group_by="):
+            self.made(pages, parents=True)
+
+    def test_the_whole_document_stands_in_place_of_its_best_passage(self, place: Path | None) -> None:
+        pages = self.pages(a=["Ada met Bo in Oslo.", "Bo in Oslo. Bo sang."], b=["Cy danced."])
+        retriever = self.made(pages, place, group_by="source", parents=True)
+        texts = {metadata["source"]: text for _, text, metadata in self.ask(retriever, "Who sang in Oslo?")}
+        assert texts == {"a.md": "Ada met Bo in Oslo. Bo sang.", "b.md": "Cy danced."}
+        retriever.sync(self.pages(a=["Ada met Cy."]))
+        texts = {metadata["source"]: text for _, text, metadata in self.ask(retriever, "Who sang in Oslo?")}
+        assert texts == {"a.md": "Ada met Cy.", "b.md": "Cy danced."}
+        given = {"a.md": self.document("a.md", "All of a.", source="a.md")}
+        one = self.made(self.pages(a=["Ada met Bo."], b=["Cy danced."]), group_by="source", parents=given)
+        with pytest.warns(PhasegraphWarning, match=r"no text of the 1 documents 'b.md'"):
+            texts = {metadata["source"]: text for _, text, metadata in self.ask(one, "Who danced?")}
+        assert texts == {"a.md": "All of a.", "b.md": "Cy danced."}
+
+    def test_a_filter_holds_for_the_whole_document(self) -> None:
+        pages = [
+            self.document("p", "Ada met Bo.", source="a.md", team="red"),
+            self.document("q", "The secret of the blue team.", source="a.md", team="blue"),
+        ]
+        retriever = self.made(pages, group_by="source", parents=True)
+        ((_, text, _),) = self.ask(retriever, "Who met Bo?", team="red")
+        assert text == "Ada met Bo."
+        ((_, text, _),) = self.ask(retriever, "Who met Bo?")
+        assert "secret" in text
+        given = {"a.md": self.document("a.md", "The secret, too.", source="a.md", team="blue")}
+        retriever = self.made(pages, group_by="source", parents=given)
+        with pytest.warns(PhasegraphWarning, match="no text of the 1 documents"):
+            ((_, text, _),) = self.ask(retriever, "Who met Bo?", team="red")
+        assert text == "Ada met Bo."
+
+    def test_documents_that_say_nearly_the_same_are_reported(self, place: Path | None) -> None:
+        text = "Ada met Bo in Oslo in the year in which the engine was made, and Cy sang of it for days."
+        pages = self.pages(a=[text], b=[f"{text} Dee slept."], c=["Dee slept in Turin."])
+        retriever = self.made(pages, place)
+        (pair,) = retriever.near_duplicates()
+        assert ({pair.first, pair.second}, pair.similarity > 0.8) == ({"a.md", "b.md"}, True)
+        assert not retriever.near_duplicates(1.0)
+        with pytest.raises(InvalidInputError, match="least"):
+            retriever.near_duplicates(0.0)
+
     def test_a_source_key_of_ones_own_names_documents_and_is_kept(self, tmp_path: Path) -> None:
         pages = [self.document(None, f"Ada met Bo {n}.", book=f"b{n % 2}", source="x") for n in range(4)]
         retriever = self.made(pages, tmp_path / "corpus", source_key="book")

@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Any, Self
 import phasegraph  # its rooms graph and neo4j are loaded when they are first named: they bring scipy.sparse
 from phasegraph._support.progress import with_progress
 from phasegraph._support.validation import known_arguments
-from phasegraph.errors import InvalidTypeError
-from phasegraph.retrieval.framework import Framework
+from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph.fusion.grouping import GroupBy
+from phasegraph.retrieval.answer import SelectedHit
+from phasegraph.retrieval.framework import Framework, HitLookup
 from phasegraph.retrieval.graph_search import GraphSearch
 from phasegraph.retrieval.kept import KeptPassages
+from phasegraph.retrieval.parents import Parents
 from phasegraph.retrieval.source_config import PIPELINE
 from phasegraph.sources.protocol import Source
 
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
     import phasegraph.graph
     import phasegraph.neo4j
 
+OVERRIDING = frozenset({"pipeline", "weights", "accept", "selection", "group_by"})
+"""Fields that stand in place of a pipeline in the folder."""
 _MANY = 256
 """Passages above which a bar is shown."""
 
@@ -81,6 +86,24 @@ def build_corpus(
 class FusedPassages(KeptPassages):
     """Part of a fused retriever that is made of passages, opened from a folder, or put over a store of the user's."""
 
+    if TYPE_CHECKING:  # of the framework's class, which may keep attributes in a way of its own
+        _parents: Parents | None
+
+    def _settle_parents(self, parents: Any, look_up: Callable[[Any], HitLookup], group_by: GroupBy | None) -> None:
+        """Check `parents` as a caller gave it; `look_up` makes a lookup of hits by their ids."""
+        if parents is None or parents is False:
+            self._parents = None
+            return
+        if group_by is None:
+            raise InvalidInputError("parents= needs group_by=, which names the document of each passage")
+        self._parents = Parents(self._framework, group_by.key, look_up(None if parents is True else parents))
+
+    def _with_parents(self, hits: list[SelectedHit], where: Any) -> list[SelectedHit]:
+        """The hits, with the texts of their documents where the caller wants them, within a filter in force."""
+        if self._parents is None:
+            return hits
+        return self._parents.resolve(hits, None if where is None else self._framework.filter_of(where), self)
+
     @classmethod
     def _graph_retriever(cls, source: Any, hits: Any, model: Any, name: str) -> Any:
         """The framework's entity-graph retriever over a source."""
@@ -129,7 +152,7 @@ class FusedPassages(KeptPassages):
         checks: bool, vector_store: str | None,
     ) -> Self:  # fmt: skip
         corpus = cls._open(path, model, vectors=True, progress=progress, checks=checks, vector_store=vector_store)
-        if (Path(path) / PIPELINE).is_file() and not fields.keys() & {"pipeline", "weights", "accept", "selection"}:
+        if (Path(path) / PIPELINE).is_file() and not fields.keys() & OVERRIDING:
             fields = {**fields, "pipeline": Path(path) / PIPELINE}
         return cls._over(corpus, model, fields)
 
