@@ -32,7 +32,7 @@ from phasegraph.errors import (
     StoreError,
 )
 from phasegraph.graph.corpus.chroma import ChromaVectors, open_folder
-from phasegraph.graph.corpus.corpus import Change, Folder
+from phasegraph.graph.corpus.corpus import Change, Corpus, Folder
 from phasegraph.graph.flat import VectorSource
 from phasegraph.graph.model.entity_graph import EntityGraph
 from phasegraph.graph.walk.source import GraphSource
@@ -448,6 +448,30 @@ class CorpusSuite:
         assert during.ids == before.ids
         assert during.scores.tolist() == before.scores.tolist()
         assert set(after.ids) == {"d0", "d2", "d3", "d4", "d5", "d7"}
+
+    def test_a_change_while_the_words_of_the_hits_are_read_costs_no_answer(
+        self, place: Path | None, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        retriever = self.made(self.documents(range(6)), place, k=20)
+        before, armed = retriever.explain(QUESTIONS[0]), [True]
+
+        def changing(plain: Any) -> property:
+            def look(corpus: Corpus) -> Any:
+                found = plain.fget(corpus)
+                if armed and sys._getframe(1).f_code.co_name == "_counted":
+                    armed.clear()
+                    retriever.delete(["d1"])  # another thread's change, right after the passages were looked at
+                return found
+
+            return property(look)
+
+        for name in ("index", "seen"):
+            monkeypatch.setattr(Corpus, name, changing(getattr(Corpus, name)))
+        during = retriever.explain(QUESTIONS[0])
+        assert not armed
+        assert during.ids == before.ids
+        assert during.scores.tolist() == before.scores.tolist()
+        assert "d1" not in retriever.explain(QUESTIONS[0]).ids
 
     def test_answers_follow_what_another_changed_without_being_told(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
