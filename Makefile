@@ -17,7 +17,7 @@ PACKAGES := -e . -e integrations/langchain-phasegraph -e integrations/llama-inde
 SOURCES := pyproject.toml constraints.txt Makefile integrations/langchain-phasegraph/pyproject.toml \
 	integrations/llama-index-retrievers-phasegraph/pyproject.toml
 
-.PHONY: demo test test-servers test-tools test-wheels test-all coverage test-newest test-lowest test-driver6 test-distributed test-graphrag lint format types bench neo4j docs site clean help chaos kills soak fuzz determinism compare figures figures-check
+.PHONY: demo test test-servers test-tools test-wheels test-all coverage test-newest test-lowest test-driver6 test-distributed test-graphrag lint format types bench neo4j docs site clean help chaos kills soak siege fuzz determinism compare figures figures-check
 
 help:  ## What there is
 	@grep -E '^[a-z0-9-]+:.*##' Makefile | sed 's/:.*## /\t/'
@@ -175,8 +175,8 @@ $(DOCS)/.ready: $(SOURCES)
 site: $(DOCS)/.ready  ## The documentation in artifacts/site; a warning is an error
 	$(DOCS)/bin/python tools/docs/build.py
 
-docs: site $(VENV)/.ready-test  ## The site, and every program, command and link of its pages
-	$(BIN)/python -m pytest tests/test_docs.py
+docs: site $(VENV)/.ready-test  ## The site, its search, and every program, command and link of its pages
+	PHASEGRAPH_SITE=1 $(BIN)/python -m pytest tests/test_docs.py tests/examples/test_tutorials.py
 
 # DATA: the folder of the data sets that are not in the repository; a figure of data that is not there is left out.
 # DATE=1 measures nothing: the pages of stale figures say of when they are.
@@ -194,6 +194,9 @@ kills: $(VENV)/.ready-test  ## 200 processes killed, and full disks, within ever
 
 soak: $(VENV)/.ready-test  ## What stays of 100,000 questions in each framework
 	$(call reliability,$(VENV),soak)
+
+siege: $(VENV)/.ready-test  ## Honest clients of serve beside 200 hostile clients, ten minutes
+	$(call reliability,$(VENV),siege)
 
 fuzz: $(VENV)/.ready-test  ## 200,000 damaged state files and hostile words
 	$(call reliability,$(VENV),fuzz)

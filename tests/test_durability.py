@@ -333,7 +333,7 @@ def test_a_change_of_a_corpus_that_is_behind_is_made_of_the_folder_as_it_is(fold
 def test_a_search_sees_what_another_process_changed_within_seconds(folder: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr("phasegraph.graph.corpus.corpus.LOOKING", 0.0)
     reader = _open(folder)
-    source = reader.source("lexical")
+    source = reader.source("bm25")
     assert source.search("Where did Cy sing?", 5, {}).ids == ()
     _open(folder).replace([], [_passage("d", "Cy sang.")])
     reader._next_look = time.monotonic()  # as after another search

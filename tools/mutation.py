@@ -125,7 +125,8 @@ def _run(program: str, *arguments: object, tree: Path) -> None:
     path = shutil.which(program)
     if path is None:
         raise SystemExit(f"{program} is not on the PATH; pip install cosmic-ray==8.7.0")
-    env = {"PYTHONPATH": f"{tree / 'src'}", "PATH": "/usr/bin:/bin", "HOME": str(tree), "OMP_NUM_THREADS": "1"}
+    roots = [tree / "src", *sorted((tree / "integrations").iterdir())]  # before those of the environment
+    env = {"PYTHONPATH": ":".join(map(str, roots)), "PATH": "/usr/bin:/bin", "HOME": str(tree), "OMP_NUM_THREADS": "1"}
     env["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # half of the time of a short run
     subprocess.run([path, *map(str, arguments)], cwd=tree, env=env, check=True, stdout=subprocess.DEVNULL)
 

@@ -35,7 +35,7 @@ class SourceReport:
     hits, dropped : int
         Hits kept; hits removed because their score or id was unusable.
     calibration : str
-        ``declared``, ``fitted``, ``per_list`` or the name of a per-list calibrator; ``""`` where nothing was fused.
+        ``exact``, ``fitted``, ``estimated`` or the name of a per-list calibrator; ``""`` where nothing was fused.
     missing : tuple of str
         Sources whose ranking was asked for and had not arrived.
     notes : tuple of str

@@ -33,7 +33,7 @@ def test_the_page_says_what_the_figures_say(tool):
 
 
 def test_the_page_says_of_a_run_that_it_left_no_figures(tool, tmp_path):
-    assert tool("promises").page(tmp_path).count("has left no figures yet") == 5
+    assert tool("promises").page(tmp_path).count("has left no figures yet") == 6
 
 
 @pytest.mark.slow
@@ -127,3 +127,13 @@ def test_fuzz_runs_every_kind(tmp_path):
     assert figures["code_run"] == 0
     refused = {name: one.get("refused", 0) for name, one in figures["kinds"].items()}
     assert sum(count > 0 for count in refused.values()) >= 10, refused
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_siege_asks_beside_every_kind_of_hostile_client(tmp_path, tool):
+    """Too short to judge p99; every other promise holds."""
+    _, figures = run("siege", "--hostile", "10", "--honest", "4", "--seconds", "20", figures=tmp_path / "f.json")
+    assert not [one for one in figures["broken"] if "p99" not in one]
+    assert set(figures["hostile"]) == set(tool("siege").HOSTILE)
+    assert min(figures["answers"].values()) > 5

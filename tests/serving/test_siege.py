@@ -13,6 +13,7 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -385,7 +386,7 @@ def test_too_many_requests_are_told_when_to_come_again():
             await send({"type": "http.response.start", "status": 200, "headers": []})
             await send({"type": "http.response.body", "body": b""})
 
-        gate = Gate({"": slow}, most=1, queue=1)
+        gate = Gate({"": slow}, most=1, queue=1, refusal=0)
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app=gate), base_url="http://x") as client:
             tasks = [asyncio.create_task(client.post("/search")) for _ in range(3)]
             (refused,), served = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -477,3 +478,169 @@ def test_an_honest_tenant_is_answered_beside_one_that_floods(served):
             over.set()
         assert set().union(*(one.result() for one in floods)) <= {200, 429}
     assert min(passed) < 20, "behind all floods it would be passed by 24"
+
+
+def used(turns: Turns, clock: list[float], **seconds: float) -> None:
+    """Have each tenant hold a slot for so many seconds."""
+
+    async def run():
+        for tenant, each in seconds.items():
+            async with turns.place(tenant):
+                clock[0] += each
+
+    asyncio.run(run())
+
+
+def test_tenants_that_use_most_share_a_quarter_of_the_places_however_many_they_are():
+    clock = [0.0]
+    turns = Turns(4, each=2, now=lambda: clock[0])
+    used(turns, clock, a=0.5, b=0.5, c=0.5, d=0.5, few=0.01, other=0.01)
+
+    async def run():
+        leave, now = asyncio.Event(), []
+
+        async def request(tenant):
+            async with turns.place(tenant):
+                now.append(tenant)
+                await leave.wait()
+
+        tasks = [asyncio.create_task(request(tenant)) for tenant in ("a", "a", "b", "b", "c", "d", "few", "other")]
+        for _ in range(20):
+            await asyncio.sleep(0)
+        before = list(now)
+        leave.set()
+        await asyncio.gather(*tasks)
+        return before, len(now)
+
+    assert asyncio.run(run()) == (["a", "few", "other"], 8)
+
+
+def test_among_waiting_tenants_the_one_that_used_least_goes_first_and_old_use_is_forgotten():
+    clock = [0.0]
+    turns = Turns(1, each=1, now=lambda: clock[0])
+
+    async def run():
+        served = []
+
+        async def request(tenant):
+            async with turns.place(tenant):
+                await asyncio.sleep(0)
+                served.append(tenant)
+
+        await asyncio.gather(*(request(tenant) for tenant in ("first", "much", "little", "least")))
+        return served
+
+    used(turns, clock, much=4.0, little=2.0, least=1.0)
+    assert asyncio.run(run()) == ["first", "least", "little", "much"]
+    clock[0] += 1000.0
+    used(turns, clock, least=0.5)
+    assert asyncio.run(run()) == ["first", "much", "little", "least"]
+
+
+@pytest.mark.parametrize(("seconds", "wanted"), [(0.2, 1), (2.0, 3), (500.0, 60)])
+def test_a_refusal_says_when_the_queue_is_likely_to_be_empty(seconds, wanted):
+    clock = [0.0]
+    turns = Turns(2, each=2, queue=2, now=lambda: clock[0])
+    used(turns, clock, a=seconds)
+
+    async def run():
+        leave = asyncio.Event()
+
+        async def request():
+            async with turns.place("a"):
+                await leave.wait()
+
+        tasks = [asyncio.create_task(request()) for _ in range(4)]
+        await asyncio.sleep(0)
+        with pytest.raises(BusyError) as refused:
+            await request()
+        leave.set()
+        await asyncio.gather(*tasks)
+        return refused.value.retry_after
+
+    assert asyncio.run(run()) == wanted
+
+
+def test_of_several_tenants_each_has_a_quarter_of_the_places_and_a_short_queue():
+    async def run(tenants, requests, refused):
+        now, most, leave = 0, 0, asyncio.Event()
+
+        async def slow(scope, receive, send):
+            nonlocal now, most
+            now += 1
+            most = max(most, now)
+            await leave.wait()
+            now -= 1
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b""})
+
+        gate = Gate({name: partial(slow) for name in tenants}, most=8, refusal=0)
+        headers = {"Authorization": f"Bearer {tenants[0]}"} if tenants[0] else {}
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=gate), base_url="http://x") as client:
+            tasks = [asyncio.create_task(client.post("/search", headers=headers)) for _ in range(requests)]
+            async with asyncio.timeout(PATIENCE):
+                while sum(one.done() for one in tasks) < refused or now < most:
+                    await asyncio.sleep(0)
+                for _ in range(100):
+                    await asyncio.sleep(0)
+            leave.set()
+            answers = [one.status_code for one in await asyncio.gather(*tasks)]
+        return most, answers.count(429)
+
+    assert asyncio.run(run(["red", "blue"], 20, 2)) == (2, 2)
+    assert asyncio.run(run([""], 74, 2)) == (8, 2)
+
+
+def test_a_refusal_waits_and_its_connection_makes_room(server):
+    address, _, _ = server
+    whole = b"POST /search HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"
+    with contextlib.ExitStack() as held:
+        for _ in range(60):
+            held.enter_context(connected(address)).sendall(whole)
+        assert ask(address).status_code == 200
+    with connected(address) as one:
+        one.sendall(whole)
+        assert not closed(one, 0.2), "without a token nobody hears at once"
+        one.settimeout(PATIENCE)
+
+
+def test_messages_of_agents_are_checked_beside_the_event_loop(index, monkeypatch):
+    from phasegraph.apps.server import agents
+
+    plain, where = agents._refused_message, []
+
+    def refused(body):
+        try:
+            asyncio.get_running_loop()
+            where.append("loop")
+        except RuntimeError:
+            where.append("worker")
+        return plain(body)
+
+    monkeypatch.setattr(agents, "_refused_message", refused)
+    app = web_app({"": View(index, embed)})
+
+    async def once():
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://localhost") as client:
+            return (await client.post("/mcp", content=b"[" * 1000)).status_code
+
+    assert asyncio.run(once()) == 400
+    assert where == ["worker"]
+
+
+def test_a_computing_thread_soon_makes_way(monkeypatch):
+    import sys
+
+    import uvicorn
+
+    from phasegraph.apps.server.connections import Door, listening, run_server
+
+    before, seen = sys.getswitchinterval(), []
+    monkeypatch.setattr(uvicorn.Server, "run", lambda *_, **__: seen.append(sys.getswitchinterval()))
+    made, _ = listening("127.0.0.1", 0)
+    try:
+        with made:
+            run_server(None, made, Door())
+    finally:
+        sys.setswitchinterval(before)
+    assert seen[0] <= 0.001

@@ -243,7 +243,7 @@ class CorpusSuite:
     def test_one_call_makes_a_retriever_of_vectors_graph_and_words(self, place: Path | None) -> None:
         retriever = self.made(self.documents(range(12)), place)
         result = retriever.explain(QUESTIONS[0])
-        assert {one.source for one in result.reports if one.status == "ok"} == {"vector", "graph", "lexical"}
+        assert {one.source for one in result.reports if one.status == "ok"} == {"vector", "graph", "bm25"}
         assert result.ids[0] in {name for name, _, _ in self.ask(retriever, QUESTIONS[0])}
         for name, text, metadata in self.ask(retriever, QUESTIONS[0]):
             assert text == story(int(name[1:]))[1]
@@ -618,16 +618,16 @@ class CorpusSuite:
     def test_triples_handed_over_survive(self, tmp_path: Path) -> None:
         path = tmp_path / "corpus"
         retriever = self.made(
-            self.documents(range(3)), path, extractions={"d0": [("Ada Lovelace", "admired", "Mary Somerville")]}
+            self.documents(range(3)), path, triples={"d0": [("Ada Lovelace", "admired", "Mary Somerville")]}
         )
         more = {"d3": [("Mary Somerville", "taught", "Ada Lovelace")]}
         self._add_with(retriever, self.documents([3]), more)
         graph = self.opened(path)._corpus.index.graph
         assert graph.facts[graph.entity_rows["ada lovelace"], graph.entity_rows["mary somerville"]] == 2
 
-    def _add_with(self, retriever: Any, documents: Sequence[Any], extractions: Any) -> None:
+    def _add_with(self, retriever: Any, documents: Sequence[Any], triples: Any) -> None:
         add = getattr(retriever, "add_documents", None) or retriever.add_nodes
-        add(documents, extractions=extractions)
+        add(documents, triples=triples)
 
     def test_a_pipeline_saved_into_the_folder_is_taken_when_it_is_opened(self, tmp_path: Path) -> None:
         path = tmp_path / "corpus"

@@ -312,6 +312,7 @@ LISTED: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("phasegraph/errors", "phasegraph/sources/workers"), "logs"),
         **dict.fromkeys(
             (
+                "phasegraph/_support/late_checks",
                 "phasegraph/embedding/fastembed",
                 "phasegraph/apps/inspector/server",
                 "phasegraph/apps/server/web",

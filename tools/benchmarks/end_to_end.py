@@ -130,7 +130,7 @@ def _langchain_system(system: str, vectors: Any, documents: Sequence[Any]) -> An
         whole = PhaseGraphRetriever.from_vectorstore(vectors, k=K, progress=False)
         if system == "ours":
             return whole
-        return PhaseGraphRetriever(vector=vectors, retrievers={"lexical": whole.retrievers["lexical"]}, k=K)
+        return PhaseGraphRetriever(vector=vectors, retrievers={"bm25": whole.retrievers["bm25"]}, k=K)
     from langchain_classic.retrievers import EnsembleRetriever
 
     asked = vectors.as_retriever(search_kwargs={"k": K})
@@ -190,8 +190,8 @@ def _llama_index_system(system: str, index: Any, nodes: Sequence[Any]) -> Any:
         whole = CalibratedFusionRetriever.from_index(index, similarity_top_k=K, progress=False)
         if system == "ours":
             return whole
-        lexical = whole._by_name["lexical"].retriever
-        return CalibratedFusionRetriever(vector=index, retrievers={"lexical": lexical}, similarity_top_k=K)
+        bm25 = whole._by_name["bm25"].retriever
+        return CalibratedFusionRetriever(vector=index, retrievers={"bm25": bm25}, similarity_top_k=K)
     from llama_index.core.llms import MockLLM
     from llama_index.core.retrievers import QueryFusionRetriever
     from llama_index.retrievers.bm25 import BM25Retriever

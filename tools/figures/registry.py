@@ -57,9 +57,7 @@ REGRETTED = ("hetdocqa", "multihoprag", "musique-openie", "hotpotqa-small", "ord
 SIMPLE = "vector,bm25,rrf-words,relative-words,relative-three,graph,default"
 OPEN = ("2wiki", "musique", "hotpotqa-small", "hetdocqa", "multihoprag")
 EVERY_OPEN = (*OPEN, "2wiki-small", "musique-2hop", "musique-openie")
-SYSTEMS = (
-    "vector,bm25,graph,ensemble,fusion-relative,ensemble-three,fusion-relative-three,phasegraph,default,default-three"
-)
+SYSTEMS = "vector,bm25,graph,ensemble,fusion-relative,ensemble-three,fusion-relative-three,paper,default,default-three"
 NOTEBOOKS = ("examples/langchain_chroma_neo4j.ipynb", "examples/llamaindex_postgres_property_graph.ipynb")
 INDEX = "docs/reproduction/README.md"
 

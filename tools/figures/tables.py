@@ -22,7 +22,7 @@ LABELS: Mapping[str, str] = MappingProxyType(
         "rrf-words": "vectors and BM25 by reciprocal ranks, as in `EnsembleRetriever`",
         "relative-words": "vectors and BM25 by relative scores, as in `QueryFusionRetriever`",
         "relative-three": "vectors, BM25 and our walk by relative scores",
-        "phasegraph": "the paper's rule",
+        "paper": "the paper's rule",
         "default": "**phasegraph's default**",
         "default-three": "**phasegraph's default** with BM25",
     }

@@ -10,7 +10,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 FIGURES, PAGE = ROOT / "docs" / "reliability", ROOT / "docs" / "reliability.md"
-RUNS = ("chaos", "kills", "soak", "fuzz", "determinism", "compare")
+RUNS = ("chaos", "kills", "soak", "siege", "fuzz", "determinism", "compare")
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
@@ -89,6 +89,26 @@ def soak(found: dict[str, Any]) -> list[str]:
         "descriptors and tasks as many, and at most 16 workers of sources, which come and go. Questions all differ, "
         "every fourth is awaited, every twentieth has a filter.",
         table(columns, rows),
+    ]
+
+
+def siege(found: dict[str, Any]) -> list[str]:
+    """What siege.py found."""
+    rows = [
+        [kind, found["answers"][kind], *(found["ms"][kind][one] for one in ("p50", "p99", "max"))]
+        for kind in ("quiet", "hostile")
+    ]
+    statuses = [
+        [name, ", ".join(f"{count:,} {what}" for what, count in one.items()) or "held open"]
+        for name, one in found["hostile"].items()
+    ]
+    memory = found["resident_mb"]
+    return [
+        f"Promise: beside hostile clients, honest p99 is at most {found['most_ratio']:g} times that of the quiet "
+        "windows between, every honest request is answered in whole, and no answer holds a passage of another tenant. "
+        f"Found: {found['ratio']} times; the server had {memory['start']} MB and at most {memory['most']} MB.",
+        table(["honest answers", "counted", "p50 ms", "p99 ms", "most ms"], rows),
+        table(["what a hostile client does", "what it got"], statuses),
     ]
 
 
@@ -172,6 +192,7 @@ TITLES = {
     "chaos": ("A source that fails costs nothing but itself", chaos),
     "kills": ("A folder is the old one or the new, whenever a process dies or a disk fills up", kills),
     "soak": ("Nothing stays of a call", soak),
+    "siege": ("Hostile clients cost honest clients little", siege),
     "fuzz": ("Damaged state and hostile words are refused", fuzz),
     "determinism": ("The same answer, to the bit", determinism),
     "compare": ("The laws, over others too", compare),
@@ -183,9 +204,9 @@ def page(folder: Path = FIGURES) -> str:
     parts = [
         "# Reliability: what is promised, and the last figures",
         "Written by `python tools/reliability/promises.py` from `docs/reliability/*.json`, which the runs leave: "
-        "`make chaos`, `make kills`, `make soak`, `make fuzz`, `make determinism`, `make compare`. Each says its "
-        "verdict in its last line and ends with 1 where a promise is broken. The figures here are those of the command "
-        "that is named, which may be a smaller run than the target makes.",
+        "`make chaos`, `make kills`, `make soak`, `make siege`, `make fuzz`, `make determinism`, `make compare`. Each "
+        "says its verdict in its last line and ends with 1 where a promise is broken. The figures here are those of "
+        "the command that is named, which may be a smaller run than the target makes.",
     ]
     for name in RUNS:
         title, told = TITLES[name]

@@ -30,7 +30,7 @@ from phasegraph.retrieval import ModelAnswers
 from studies import hard_slice
 
 EM, F1 = Measure("EM", 1), Measure("F1", 1)
-PAPER, GOLD = "phasegraph-hard-slice", "the right passages"
+PAPER, GOLD = "paper-hard-slice", "the right passages"
 LIMIT, DEPTH = 50, 5
 STAND_IN = "a stand-in that extracts a name or a number, and needs no model: its figures say nothing about a model"
 

@@ -20,19 +20,19 @@ FINDINGS: Mapping[str, tuple[Claim, ...]] = MappingProxyType(
         "table-1": (
             Claim(
                 "At vector weight .7 the paper's rule and equal-weight RRF reach the same Recall@5 to a point",
-                gap("phasegraph", "rrf"),
+                gap("paper", "rrf"),
                 -1,
                 1,
             ),
             Claim(
                 "At its setting for 2Wiki (vector weight .4, graph list cut at 20) the paper's rule reaches far more: "
                 "weight and list length decide",
-                gap("phasegraph-2wiki", "phasegraph"),
+                gap("paper-2wiki", "paper"),
                 5,
             ),
             Claim(
                 "At its hard slice's setting (vector .3, no cap) it is ahead of vectors (corrected p of LastHop@10)",
-                p_of("phasegraph, vector .3, no cap", corrected=True),
+                p_of("paper, vector .3, no cap", corrected=True),
                 high=0.05,
                 shown=plain,
             ),
@@ -46,19 +46,19 @@ FINDINGS: Mapping[str, tuple[Claim, ...]] = MappingProxyType(
         "against-rrf": (
             Claim(
                 "At vector weight .7 the paper's rule cannot be told from RRF (exact p of LastHop@10)",
-                p_of("phasegraph"),
+                p_of("paper"),
                 0.05,
                 shown=plain,
             ),
             Claim(
                 "Nor can it with Holm's correction over the table",
-                p_of("phasegraph", corrected=True),
+                p_of("paper", corrected=True),
                 0.05,
                 shown=plain,
             ),
             Claim(
                 "At its setting for 2Wiki it is better than RRF (corrected p of LastHop@10)",
-                p_of("phasegraph-2wiki", corrected=True),
+                p_of("paper-2wiki", corrected=True),
                 high=0.05,
                 shown=plain,
             ),

@@ -108,14 +108,14 @@ def _own(*names: str) -> list[System]:
 
 def table_one(dataset: str, other: Rankings) -> list[System]:
     """Vectors, RRF and the paper's two configurations."""
-    found = _own("vector", "graph", "rrf", "phasegraph", "phasegraph-2wiki", "default")
+    found = _own("vector", "graph", "rrf", "paper", "paper-2wiki", "default")
     uncapped = _pipeline(dataset, "percentile", "boltzmann", weight=0.3)
-    return [*found, pipeline_system("phasegraph, vector .3, no cap", uncapped, TWO)]
+    return [*found, pipeline_system("paper, vector .3, no cap", uncapped, TWO)]
 
 
 def against_rrf(dataset: str, other: Rankings) -> list[System]:
     """The same, with RRF as the baseline: the comparison the paper does not report."""
-    return _own("rrf", "vector", "phasegraph", "phasegraph-2wiki", "default")
+    return _own("rrf", "vector", "paper", "paper-2wiki", "default")
 
 
 def calibrations(dataset: str, other: Rankings) -> list[System]:

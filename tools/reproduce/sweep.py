@@ -110,7 +110,7 @@ def sweep(dataset: Dataset, pipelines: Mapping[str, FusionPipeline]) -> Sweep:
     systems = [
         OWN_SYSTEMS["default"],
         OWN_SYSTEMS["vector"],
-        pipeline_system(PAPER, FusionPipeline.phasegraph("hard-slice"), TWO),
+        pipeline_system(PAPER, FusionPipeline.paper("hard-slice"), TWO),
     ]
     systems += [pipeline_system(rule, pipelines[name], TWO) for rule, name in chosen.items()]
 

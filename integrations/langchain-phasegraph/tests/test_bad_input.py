@@ -49,7 +49,7 @@ def test_a_core_source_may_return_pairs_and_what_else_it_returns_is_named():
     ("make", "given", "meant"),
     [
         (PhaseGraphRetriever.from_documents, "tokeniser", "tokenizer"),
-        (PhaseGraphRetriever.from_documents, "extraction", "extractions"),
+        (PhaseGraphRetriever.from_documents, "triple", "triples"),
         (PhaseGraphRetriever.from_documents, "weight", "weights"),
         (PhaseGraphRetriever.from_vectorstore, "titlekey", "title_key"),
         (PhaseGraphRetriever.load, "acept", "accept"),  # codespell:ignore acept

@@ -96,7 +96,7 @@ def test_a_retriever_is_built_over_what_a_store_holds_with_its_ids(name):
     found = retriever.explain("text of p3")
     assert set(found.ids) == {f"p{number}" for number in range(9)}
     best = found.evidence("p3")
-    assert {one.source for one in best.sources if one.rank is not None} == {"vector", "graph", "lexical"}
+    assert {one.source for one in best.sources if one.rank is not None} == {"vector", "graph", "bm25"}
     assert np.allclose(retriever._corpus.index.graph.embeddings[0], Fixed().embed_query("text of p0"), atol=1e-6)
     retriever.add_documents([Document("text of p99", id="new", metadata={"page": 99})])
     retriever.delete(["p0"])

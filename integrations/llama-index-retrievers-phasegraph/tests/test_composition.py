@@ -154,4 +154,4 @@ def test_a_nested_retriever_hands_over_scores_of_which_higher_is_better():
     inner = CalibratedFusionRetriever(vector=Listed(hits(a=0.1, b=0.4, c=0.9)), fetch_k=None)
     report = CalibratedFusionRetriever(retrievers={"inner": inner}).explain("who?").reports[0]
     assert report.notes[0] == "higher is better: known for this store"
-    assert report.calibration == "per_list"
+    assert report.calibration == "estimated"

@@ -135,7 +135,7 @@ def test_a_retriever_is_built_over_what_an_index_holds_with_its_ids(name):
     found = retriever.explain("text of p3")
     assert set(found.ids) == {f"p{number}" for number in range(9)}
     sources = {one.source for one in found.evidence("p3").sources if one.rank is not None}
-    assert sources == {"vector", "graph", "lexical"}
+    assert sources == {"vector", "graph", "bm25"}
 
 
 def test_an_index_in_memory_is_changed_with_the_graph():

@@ -27,6 +27,7 @@ from phasegraph.fusion.context import Context
 from phasegraph.fusion.contributions import contributions
 from phasegraph.fusion.fields import FieldReading
 from phasegraph.fusion.grouping import GroupBy
+from phasegraph.fusion.renamed_sources import with_new_source_names
 from phasegraph.fusion.settings import FusionSettings
 from phasegraph.fusion.weighting import WEIGHTINGS
 from phasegraph.ranking import Ranking
@@ -51,9 +52,11 @@ def make_shortlist(
     k: int | None = None,
 ) -> Shortlist:
     """Calibrate, fuse and accept the rankings of one query; the rest of deciding is the selection."""
-    chosen = pipeline if k is None else replace(pipeline, k=k)
     context = _NO_CONTEXT if context is None else context
-    lists, adjustments = _to_fuse(pipeline, rankings, context)
+    _check(rankings, context)
+    pipeline = with_new_source_names(pipeline, [ranking.source for ranking in rankings])
+    chosen = pipeline if k is None else replace(pipeline, k=k)
+    lists, adjustments = _to_fuse(pipeline, rankings)
     if pipeline.pool_caps:
         lists = apply_caps(lists, pipeline.pool_caps, pipeline.pool_cap_mode)
     scaled, failed = calibrate_all(lists, pipeline.calibrators, pipeline.calibrator)
@@ -100,18 +103,21 @@ def make_shortlist(
     return Shortlist(chosen, context, settled, degraded, weights, adjusted, final, rows, outcome, judge)
 
 
-def _to_fuse(
-    pipeline: FusionSettings, rankings: Sequence[Ranking], context: Context
-) -> tuple[list[Ranking], tuple[Adjustment, ...]]:
-    """The rankings that have hits and a weight, and the adjustments; an error names what is wrong with any of them."""
+def _check(rankings: object, context: object) -> None:
+    """Raise InvalidTypeError unless the input of deciding has the right types."""
     if not isinstance(rankings, list | tuple) and (not isinstance(rankings, Sequence) or isinstance(rankings, str)):
         raise InvalidTypeError(f"rankings must be a sequence of Ranking; got {type(rankings).__name__}")
     if not isinstance(context, Context):
         raise InvalidTypeError(f"context must be a Context or None; got {type(context).__name__}")
-    weights, chosen, reserved = pipeline.weights, [], []
     for ranking in rankings:
         if not isinstance(ranking, Ranking):
             raise InvalidTypeError(f"rankings must be a sequence of Ranking; got {type(ranking).__name__}")
+
+
+def _to_fuse(pipeline: FusionSettings, rankings: Sequence[Ranking]) -> tuple[list[Ranking], tuple[Adjustment, ...]]:
+    """Return the rankings to fuse, which have hits and a positive weight, and the adjustments."""
+    weights, chosen, reserved = pipeline.weights, [], []
+    for ranking in rankings:
         if ranking.source in RESERVED:
             reserved.append(ranking)
             continue
@@ -510,7 +516,7 @@ def _refuse(reports: Sequence[SourceReport]) -> None:
     bad += [
         f"{one.source}: calibrated by its list alone"
         for one in reports
-        if one.calibration == "per_list" and one.source not in RESERVED
+        if one.calibration == "estimated" and one.source not in RESERVED
     ]
     bad += drifts(reports)
     if bad:

@@ -24,6 +24,7 @@ from phasegraph.graph.flat import LexicalSource, VectorSource
 from phasegraph.graph.index.graph_index import GraphIndex
 from phasegraph.graph.index.records import PassageRecord as PassageRecord
 from phasegraph.graph.index.records import check_plain as check_plain
+from phasegraph.graph.model.building import Triples as Triples
 from phasegraph.graph.model.building import build_graph, read_openie
 from phasegraph.graph.model.building import check_title_key as check_title_key
 from phasegraph.graph.model.building import graph_of_documents as graph_of_documents

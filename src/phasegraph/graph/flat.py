@@ -57,7 +57,7 @@ class LexicalSource(_FlatSource):
     ----------
     graph : EntityGraph
         With words (``lexical``).
-    name : str, default "lexical"
+    name : str, default "bm25"
 
     Notes
     -----
@@ -73,7 +73,7 @@ class LexicalSource(_FlatSource):
     ('b',)
     """
 
-    name: str = "lexical"
+    name: str = "bm25"
 
     def __post_init__(self) -> None:
         if self.graph.view.lexical is None:

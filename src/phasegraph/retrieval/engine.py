@@ -15,6 +15,7 @@ import numpy as np
 
 from phasegraph._support.clock import Deadline
 from phasegraph._support.frozen import by_fields
+from phasegraph._support.renamed import renamed_sources
 from phasegraph._support.shared import one_call
 from phasegraph._support.validation import LONGEST_QUERY
 from phasegraph.acceptance import AcceptancePolicy, Threshold
@@ -26,6 +27,7 @@ from phasegraph.fusion import FUSION_RULES
 from phasegraph.fusion.fitting import fit_confidence, fit_min_agreement
 from phasegraph.fusion.grouping import GroupBy
 from phasegraph.fusion.pipeline import FusionPipeline
+from phasegraph.fusion.renamed_sources import renamed_policy, with_new_source_names
 from phasegraph.ranking import RERANK, Ranking
 from phasegraph.result import Inspection, Result
 from phasegraph.retrieval.access import HitAccess
@@ -146,6 +148,7 @@ class FusionEngine:
 
     def with_pipeline(self, pipeline: FusionPipeline) -> FusionEngine:
         """The same engine with another pipeline; the constructor's arguments still apply."""
+        pipeline = with_new_source_names(pipeline, self.specs)
         decides = self.chosen.on(pipeline)
         check_names(decides, self.specs, reranks=self.stages.rerank is not None)
         self.access.check(decides)
@@ -235,6 +238,7 @@ def _policy(given: object, sources: Collection[str]) -> AcceptancePolicy | None:
             f"accept must be a mapping of source to threshold, an AcceptancePolicy or a Confidence; got {given!r}"
         )
     policy = given if isinstance(given, AcceptancePolicy) else AcceptancePolicy(given)
+    policy = renamed_policy(policy, renamed_sources(policy.thresholds, sources))
     unknown = sorted(set(policy.thresholds) - set(sources))
     if unknown:
         raise InvalidInputError(f"accept must name sources among {list(sources)}; got {unknown}")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import phasegraph  # its rooms graph and neo4j are loaded when they are first named: they bring scipy.sparse
 from phasegraph._support.progress import with_progress
+from phasegraph._support.renamed import renamed_sources
 from phasegraph._support.validation import known_arguments
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.fusion.grouping import GroupBy
@@ -164,7 +165,7 @@ class FusedPassages(KeptPassages):
         from phasegraph.graph import CorpusLookup
 
         hits = CorpusLookup(corpus, cls._framework.of_record)
-        names: tuple[Any, ...] = ("graph", "lexical") if store is not None else ("graph", "lexical", "vector")
+        names: tuple[Any, ...] = ("graph", "bm25") if store is not None else ("graph", "bm25", "vector")
         sources = {name: cls._graph_retriever(corpus.source(name), hits, model, name) for name in names}
         sources["graph"]._corpus = corpus
         if store is not None:
@@ -172,7 +173,8 @@ class FusedPassages(KeptPassages):
         others = fields.get("retrievers") or {}
         if not isinstance(others, Mapping):
             raise InvalidTypeError("retrievers must be a mapping of names where the retriever is made of documents")
-        sources |= others
+        known = renamed_sources(others, sources)
+        sources |= {known.get(name, name): one for name, one in others.items()}
         vector, graph = sources.pop("vector"), sources.pop("graph")
         made = cls(**{**fields, "vector": vector, "graph": graph, "retrievers": sources})
         made._corpus, made._embeds = corpus, model

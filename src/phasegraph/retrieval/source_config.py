@@ -6,6 +6,7 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from phasegraph._support.renamed import renamed_sources
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.fusion.exact_match import EXACT_MATCH
 from phasegraph.fusion.pipeline import FusionPipeline
@@ -38,6 +39,8 @@ def check_weights(given: object, specs: Mapping[str, SourceSpec]) -> Mapping[str
             raise InvalidInputError(f"weights must be one per retriever: got {len(given)} for {len(names)}")
         given = dict(zip(names, given, strict=True))
     checked = check_weights_mapping(given)  # type: ignore[arg-type]
+    known = renamed_sources(checked, specs)
+    checked = check_weights_mapping({known.get(name, name): value for name, value in checked.items()})
     unknown, missing = sorted(set(checked) - set(specs)), sorted(set(specs) - set(checked))
     if unknown:
         raise InvalidInputError(f"weights must be among the sources {list(specs)}; got {unknown}")
@@ -68,7 +71,7 @@ def read_pipeline(given: FusionPipeline | str | os.PathLike[str]) -> FusionPipel
 
 _PRESETS = {
     **dict.fromkeys(("rrf", "reciprocal_rank", "reciprocal_rerank"), " (for RRF: FusionPipeline.reciprocal_rank())"),
-    **dict.fromkeys(("phasegraph", "paper"), " (for the paper's: FusionPipeline.phasegraph())"),
+    **dict.fromkeys(("phasegraph", "paper"), " (for the paper's: FusionPipeline.paper())"),
     "adr": " (for the design record's: FusionPipeline.adr())",
     **dict.fromkeys(("convex", "tm2c2"), " (for TM2C2: FusionPipeline.convex())"),
 }

@@ -213,8 +213,8 @@ def as_specs(vector: object, graph: object, retrievers: object) -> dict[str, Sou
 
     An error if there is none, a name is blank, or one is given twice.
 
-    >>> list(as_specs(len, None, {"lexical": SourceSpec(retriever=len)})), list(as_specs(None, None, [len, len]))
-    (['lexical', 'vector'], ['source_1', 'source_2'])
+    >>> list(as_specs(len, None, {"bm25": SourceSpec(retriever=len)})), list(as_specs(None, None, [len, len]))
+    (['bm25', 'vector'], ['source_1', 'source_2'])
     """
     if retrievers is None:
         found: dict[Any, object] = {}

@@ -127,6 +127,11 @@ def only_with(given: Sequence[str], option: str) -> dict[str, Any]:
     return wanted
 
 
+def say_old_name(text: str) -> None:
+    """Tell of an old name on standard error."""
+    typer.echo(f"phasegraph: {text}", err=True)
+
+
 def names_in(text: str) -> list[str]:
     """The distinct names of a comma-separated list, in order."""
     return list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))

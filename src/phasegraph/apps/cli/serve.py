@@ -44,9 +44,10 @@ def serve(
         list[str] | None, typer.Option(metavar="NAME", help="A host name that requests may address (repeatable).")
     ] = None,
     timeout: Annotated[float, typer.Option(min=0.01, help="Time limit of an answer, in seconds.")] = 10.0,
-    max_requests: Annotated[
-        int, typer.Option(min=1, help="Concurrent requests; one tenant may use half of them.")
-    ] = MOST_REQUESTS,
+    max_requests: Annotated[int, typer.Option(min=1, help="Concurrent requests.")] = MOST_REQUESTS,
+    max_requests_per_tenant: Annotated[
+        int | None, typer.Option(min=1, help="Concurrent requests per tenant; a quarter of all if left out.")
+    ] = None,
     max_connections: Annotated[int, typer.Option(min=1, help="Concurrent connections.")] = MOST_CONNECTIONS,
     max_connections_per_address: Annotated[
         int | None, typer.Option(min=1, help="Concurrent connections per address; leave out behind a proxy.")
@@ -96,7 +97,7 @@ def serve(
         return
     hosts = None if not local and not allow_host else [*(LOOPBACK if local else ()), *(allow_host or ())]
     door = Door(max_connections, max_connections_per_address)
-    run_http(web_app(views, hosts=hosts, most=max_requests), host, port, door)
+    run_http(web_app(views, hosts=hosts, most=max_requests, each=max_requests_per_tenant), host, port, door)
 
 
 def _say_how_many(name: str, view: FollowingView, served: Served) -> None:

@@ -99,7 +99,7 @@ class SoundMessages:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer a request whose body has been read into one message."""
         message = await receive()
-        refused = _refused_message(message.get("body", b""))
+        refused = await aside(lambda: _refused_message(message.get("body", b"")))
         if refused is not None:
             from starlette.responses import JSONResponse
 

@@ -13,6 +13,10 @@ LARGEST_HEAD, MOST_CONNECTIONS = 16 * 1024, 512
 """Maximum size of a request's head in bytes, and maximum number of connections."""
 SLOWEST_HEAD = 5.0
 """Seconds within which a request's head must arrive, and within which a client must read part of its answer."""
+IDLE = "phasegraph.idle"
+"""Key of the ASGI scope of a request that is only waiting to be refused."""
+SWITCH = 0.0005
+"""Seconds for which a computing thread keeps the interpreter while others wait: a tenth of Python's own value."""
 _SPARE = 128
 """File descriptors reserved for files and other sockets."""
 _FULL = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
@@ -68,8 +72,9 @@ def protocol(door: Door) -> type[asyncio.Protocol]:
 
         @property
         def waits(self) -> bool:
-            """Whether no complete request is being answered."""
-            return self.cycle is None or self.cycle.response_complete or self.cycle.more_body
+            """Whether no complete request is being answered, or the request will be refused."""
+            cycle = self.cycle
+            return cycle is None or cycle.response_complete or cycle.more_body or IDLE in cycle.scope
 
         def connection_made(self, transport: Any) -> None:
             peer = transport.get_extra_info("peername")
@@ -151,6 +156,7 @@ def run_server(app: Any, made: socket.socket, door: Door) -> None:
     with needed("a server needs uvicorn; pip install uvicorn"):
         import uvicorn
     _check_descriptors(door.most)
+    sys.setswitchinterval(SWITCH)
     config = uvicorn.Config(
         app,
         http=protocol(door),  # h11 limits a request's head; httptools does not

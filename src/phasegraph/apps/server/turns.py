@@ -3,28 +3,53 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Hashable
+from collections.abc import AsyncIterator, Callable, Hashable
 from contextlib import asynccontextmanager
+from time import monotonic
 
 from phasegraph.errors import PhasegraphError
 
+PATIENCE = 10.0
+"""Seconds that a request waits."""
+_LONGEST_RETRY = 60
+_HALF, _NOTHING = 10.0, 1e-3
+"""Seconds after which the used time counts for half, and the used seconds that count as none."""
+
 
 class BusyError(PhasegraphError):
-    """A request was refused: its tenant's queue is full, or it waited too long."""
+    """A request was refused: its tenant's queue is full, or it waited too long.
+
+    `retry_after` is the number of seconds in which the tenant's queue is likely to empty.
+    """
+
+    retry_after = 1
 
 
 class Turns:
     """Slots for `most` concurrent requests, of which one tenant uses at most `each`.
 
     If no slot is free, a request waits up to `patience` seconds in its tenant's queue of `queue` requests. A slot that
-    becomes free goes to the waiting tenant with the fewest slots.
+    becomes free goes to the waiting tenant with the fewest slots; among tenants with equally many, to the tenant whose
+    requests have recently held slots for the least time. Tenants above the average of this time share a quarter of the
+    slots, so that the other tenants find a free slot however many such tenants there are.
     """
 
-    def __init__(self, most: int, *, each: int, queue: int = 64, patience: float = 10.0) -> None:
-        self._most, self._each, self._queue, self._patience = most, each, queue, patience
+    def __init__(
+        self,
+        most: int,
+        *,
+        each: int,
+        queue: int = 64,
+        patience: float = PATIENCE,
+        now: Callable[[], float] = monotonic,
+    ) -> None:
+        self._most, self._each, self._queue, self._patience, self._now = most, each, queue, patience, now
         self._busy: Counter[Hashable] = Counter()
         self._waiting: dict[Hashable, deque[asyncio.Future[None]]] = {}
+        self._used: dict[Hashable, tuple[float, float]] = {}  # seconds of slots, and when they were counted
+        self._usual: dict[Hashable, float] = {}
 
     @asynccontextmanager
     async def place(self, tenant: Hashable) -> AsyncIterator[None]:
@@ -33,16 +58,34 @@ class Turns:
             self._busy[tenant] += 1
         else:
             await self._wait(tenant)
+        begun = self._now()
         try:
             yield
         finally:
+            now = self._now()
+            self._used[tenant] = (self._recently(tenant, now) + now - begun, now)
+            self._usual[tenant] = 0.8 * self._usual.get(tenant, now - begun) + 0.2 * (now - begun)
             self._give_back(tenant)
 
+    def _recently(self, tenant: Hashable, now: float) -> float:
+        """Seconds for which a tenant has held slots; older seconds count less."""
+        seconds, then = self._used.get(tenant, (0.0, now))
+        left = float(seconds * 0.5 ** ((now - then) / _HALF))
+        return left if left > _NOTHING else 0.0
+
+    def _heavy(self) -> set[Hashable]:
+        """The tenants that have used more than the average of those that have used any."""
+        now = self._now()
+        used = {one: self._recently(one, now) for one in self._used}
+        active = [seconds for seconds in used.values() if seconds]
+        return {one for one, seconds in used.items() if seconds * len(active) > sum(active)}
+
     async def _wait(self, tenant: Hashable) -> None:
-        line = self._waiting.setdefault(tenant, deque())
+        line = self._waiting.get(tenant, ())
         if len(line) >= self._queue:
-            raise BusyError(f"{self._queue} requests are waiting")
+            raise self._busy_error(tenant, f"{self._queue} requests are waiting")
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        line = self._waiting.setdefault(tenant, deque())
         line.append(turn)
         try:
             async with asyncio.timeout(self._patience):
@@ -54,15 +97,22 @@ class Turns:
                 line.remove(turn)
                 self._forget(tenant)
             if isinstance(error, TimeoutError):
-                raise BusyError(f"no place became free within {self._patience:g} s") from None
+                raise self._busy_error(tenant, f"no place became free within {self._patience:g} s") from None
             raise
+
+    def _busy_error(self, tenant: Hashable, said: str) -> BusyError:
+        error = BusyError(said)
+        rounds = (len(self._waiting.get(tenant, ())) + 1) / self._each
+        error.retry_after = min(_LONGEST_RETRY, max(1, math.ceil(rounds * self._usual.get(tenant, 0.0))))
+        return error
 
     def _give_back(self, tenant: Hashable) -> None:
         self._busy[tenant] -= 1
         if not self._busy[tenant]:
             del self._busy[tenant]
         while ready := [one for one in self._waiting if self._free(one)]:
-            following = min(ready, key=self._busy.__getitem__)
+            now = self._now()
+            following = min(ready, key=lambda one: (self._busy[one], self._recently(one, now)))
             line = self._waiting.pop(following)
             turn = line.popleft()
             if line:
@@ -72,7 +122,10 @@ class Turns:
                 self._busy[following] += 1
 
     def _free(self, tenant: Hashable) -> bool:
-        return self._busy.total() < self._most and self._busy[tenant] < self._each
+        if self._busy.total() >= self._most or self._busy[tenant] >= self._each:
+            return False
+        heavy = self._heavy()
+        return tenant not in heavy or sum(self._busy[one] for one in heavy) < max(1, self._most // 4)
 
     def _forget(self, tenant: Hashable) -> None:
         if not self._waiting.get(tenant):

@@ -106,7 +106,7 @@ class View:
         corpus = Corpus(index, None if embed is None else _once(embed))
         sources: dict[str, Any] = {"graph": corpus.graph}
         if index.graph.view.lexical is not None:
-            sources["lexical"] = corpus.lexical
+            sources["bm25"] = corpus.bm25
         if embed is not None:
             sources["vector"] = corpus.vector
         if only is not None:

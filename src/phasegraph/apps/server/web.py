@@ -15,14 +15,19 @@ from pathlib import Path
 from typing import Any
 
 from phasegraph.apps.server.agents import FIELDS, NEEDED, SoundMessages, streamable_app, unknown_fields
+from phasegraph.apps.server.connections import IDLE
 from phasegraph.apps.server.turns import BusyError, Turns
 from phasegraph.apps.server.view import Answers, aside
 from phasegraph.errors import InvalidInputError, InvalidTypeError, needed
 from phasegraph.retrieval.plain_filters import Filter, check_filter
 
 LARGEST_BODY = 256 * 1024
-MOST_REQUESTS, SLOWEST_BODY = 16, 10.0
-"""Maximum of concurrent requests, and seconds within which a request must arrive."""
+MOST_REQUESTS, SLOWEST_BODY = 4, 10.0
+"""Concurrent requests, few because they compute in one interpreter; seconds within which a request must arrive."""
+LINE, LINE_OF_SEVERAL = 64, 16
+"""Waiting requests of a server's only tenant, and of each of several."""
+REFUSAL = 1.0
+"""Seconds before a client without a valid token, or with a full queue, hears so: the client asks no faster."""
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 OPEN = "/health"
 """The only path without a token; it reports that the server runs, and nothing about its content."""
@@ -87,11 +92,14 @@ class Gate:
     most : int
         Concurrent requests.
     each : int, optional
-        Concurrent requests per token. Default: half of `most` if there are several tokens, otherwise `most`.
-    queue : int, default 64
-        Waiting requests per token; further requests are refused with 429.
+        Concurrent requests per token. Default: a quarter of `most` if there are several tokens, otherwise `most`.
+    queue : int, optional
+        Waiting requests per token; further requests are refused with 429. Default: 64, or 16 if there are several
+        tokens, so that the waiting requests of a few tenants do not use up the connections.
     slowest : float
         Seconds within which a request must arrive. A request counts once it has arrived, so slow senders block nobody.
+    refusal : float
+        Seconds before a client without a valid token, or with a full queue, hears so. The connection counts as idle.
     """
 
     def __init__(
@@ -101,16 +109,19 @@ class Gate:
         hosts: Collection[str] | None = None,
         most: int = MOST_REQUESTS,
         each: int | None = None,
-        queue: int = 64,
+        queue: int | None = None,
         slowest: float = SLOWEST_BODY,
+        refusal: float = REFUSAL,
     ) -> None:
         if "" in apps and len(apps) > 1:
             raise InvalidInputError("a server needs a token for every tenant, or for none")
         self._apps = {sha256(token.encode()).digest(): app for token, app in apps.items()}
         self._open = apps.get("")
         self._hosts = None if hosts is None else frozenset(one.lower() for one in hosts)
-        share = most if len(apps) == 1 else max(1, most // 2)
-        self._turns, self._slowest = Turns(most, each=share if each is None else each, queue=queue), slowest
+        share = most if len(apps) == 1 else max(1, most // 4)
+        line = LINE if len(apps) == 1 else LINE_OF_SEVERAL
+        self._turns = Turns(most, each=share if each is None else each, queue=line if queue is None else queue)
+        self._slowest, self._refusal = slowest, refusal
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -126,6 +137,7 @@ class Gate:
         app = self._open or self._opened_by(headers.get(b"authorization", b""))
         if refused is None and app is None:
             refused = (401, "a token is needed: Authorization: Bearer TOKEN")
+            await self._put_off(scope)
         if refused is not None:
             await _say(send, *refused)
             return
@@ -144,7 +156,14 @@ class Gate:
             async with self._turns.place(id(app)):
                 await app(scope, _again(body, receive), send)
         except BusyError as error:
-            await _say(send, 429, f"{error}; try again")
+            await self._put_off(scope)
+            after = str(error.retry_after)
+            await _say(send, 429, f"{error}; try again in {after} s", [(b"retry-after", after.encode())])
+
+    async def _put_off(self, scope: Any) -> None:
+        """Wait before a refusal; meanwhile the connection may be closed to make room."""
+        scope[IDLE] = True
+        await asyncio.sleep(self._refusal)
 
     def _refused_at_the_door(self, headers: Mapping[bytes, bytes]) -> tuple[int, str] | None:
         host = headers.get(b"host", b"").decode("latin-1").lower()
@@ -195,19 +214,25 @@ def _again(body: bytes, receive: Receive) -> Receive:
 
 
 _SINGLE = ("Host", "Authorization", "Content-Length")
-_MORE = {401: [(b"www-authenticate", b"Bearer"), (b"connection", b"close")], 429: [(b"retry-after", b"1")]}
+_MORE = {401: [(b"www-authenticate", b"Bearer"), (b"connection", b"close")]}
 
 
-async def _say(send: Send, status: int, said: str | Mapping[str, Any]) -> None:
+async def _say(
+    send: Send, status: int, said: str | Mapping[str, Any], more: Collection[tuple[bytes, bytes]] = ()
+) -> None:
     body = json.dumps({"error": said} if isinstance(said, str) else said).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    headers += _MORE.get(status, ())
+    headers += [*_MORE.get(status, ()), *more]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 
 
 def web_app(
-    views: Mapping[str, Answers], *, hosts: Collection[str] | None = LOOPBACK, most: int = MOST_REQUESTS
+    views: Mapping[str, Answers],
+    *,
+    hosts: Collection[str] | None = LOOPBACK,
+    most: int = MOST_REQUESTS,
+    each: int | None = None,
 ) -> Any:
     """The ASGI application of a server: `views` by token ("" without tokens); other parameters as in :class:`Gate`.
 
@@ -240,7 +265,7 @@ def web_app(
         )
         for token in views
     }
-    return Starlette(routes=[Mount("/", Gate(apps, hosts=hosts, most=most))], lifespan=running)
+    return Starlette(routes=[Mount("/", Gate(apps, hosts=hosts, most=most, each=each))], lifespan=running)
 
 
 def _routes(view: Answers) -> list[Any]:

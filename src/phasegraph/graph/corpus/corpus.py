@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic
 from types import MappingProxyType
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, cast, get_args, runtime_checkable
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from phasegraph._support.apart import run_apart
 from phasegraph._support.background import Background
 from phasegraph._support.files import LOCK, make_folder, one_writer, sync_folder
 from phasegraph._support.recent import Recent
+from phasegraph._support.renamed import renamed_sources, warn_of_old_name
 from phasegraph._support.serialization import (
     MANIFEST,
     MISFITS,
@@ -41,7 +42,7 @@ from phasegraph._support.serialization import (
 )
 from phasegraph._support.shared import fork_safe_lock, of_call
 from phasegraph._support.typing import Float32Array
-from phasegraph._support.validation import check_names
+from phasegraph._support.validation import check_choice, check_names
 from phasegraph.embedding.identity import EmbeddingModel, ModelIdentity
 from phasegraph.errors import (
     IntegrityError,
@@ -726,7 +727,8 @@ def opened(folder: Path) -> GraphIndex | ChunkGraph:
     )
 
 
-Part = Literal["graph", "lexical", "vector"]
+Part = Literal["graph", "bm25", "vector"]
+PARTS: tuple[Part, ...] = get_args(Part)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -813,10 +815,16 @@ class Corpus:
         return self.state.graph
 
     @property
-    def lexical(self) -> LexicalSource:
+    def bm25(self) -> LexicalSource:
         """Its passages by words."""
-        found: LexicalSource = self.in_state(self.state, "lexical")
+        found: LexicalSource = self.in_state(self.state, "bm25")
         return found
+
+    @property
+    def lexical(self) -> LexicalSource:
+        """Its passages by words, by the old name of :attr:`bm25`."""
+        warn_of_old_name("Corpus.lexical", "Corpus.bm25")
+        return self.bm25
 
     @property
     def vector(self) -> VectorSource:
@@ -828,7 +836,7 @@ class Corpus:
         """A source over the passages of one state."""
         if name == "graph":
             return state.graph
-        if name == "lexical":
+        if name == "bm25":
             return LexicalSource(state.index.graph)
         nearest = getattr(state.store, "nearest", None)
         return VectorSource(state.index.graph, embedder=state.embedder, nearest=nearest)
@@ -859,6 +867,8 @@ class Corpus:
 
     def source(self, source: Part) -> LiveSource:
         """A source over the passages that there are at every search."""
+        source = cast("Part", renamed_sources([source], PARTS).get(source, source))
+        check_choice("the source of a corpus", source, PARTS)
         return LiveSource(self, source)
 
     def keep_in(self, store: VectorStore, behind: Collection[str] = ()) -> None:

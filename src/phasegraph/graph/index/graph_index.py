@@ -38,11 +38,11 @@ from phasegraph.graph.model.rules import RuleExtractor, title_names
 from phasegraph.graph.model.storage import (
     KIND,
     VERSION,
-    graph_from_parts,
+    end_opening,
+    graph_from_bundle,
     graph_parts,
     packed_words,
     streamed_rows,
-    taken_as_is,
     unpacked_words,
 )
 from phasegraph.graph.model.synonyms import NameSynonyms, NameVectors, synonym_parts, synonyms_from_parts
@@ -339,7 +339,7 @@ class GraphIndex:
         more: dict[str, Any] = {}
         made = self
         if log is not None and base is not None:
-            base._check_files()
+            base._check_files(settled=True)
             made = base._arrayed(log.gone, log.came, log.again, None, with_vectors=False)
             if base.graph.embeddings is not None:
                 kept = np.flatnonzero(base._stays(log.gone))
@@ -354,7 +354,7 @@ class GraphIndex:
         committing: AbstractContextManager[object] | None,
     ) -> None:
         """Save it with `more` arrays."""
-        self._check_files()
+        self._check_files(settled=True)
         body: dict[str, object]
         arrays: dict[str, Any]
         body, arrays = graph_parts(self.graph)
@@ -379,7 +379,7 @@ class GraphIndex:
         name = Path(directory).name
         if "records_text" not in arrays:
             raise IntegrityError(f"{name}: this is a graph alone, saved without the passages that an index needs")
-        graph = graph_from_parts(body, arrays, name, sound=sound)
+        graph = graph_from_bundle(bundle)
         try:
             records = PassageRecords.unpacked(graph.passage_rows, arrays, body.get("retitled"), sound=sound)
             words = None  # saved by an older version
@@ -391,16 +391,15 @@ class GraphIndex:
             made = cls(records, names, graph, words, synonyms_from_parts(body.get("synonyms"), arrays))
         except MISFITS as error:
             raise IntegrityError(f"{name}: the records of the saved index do not fit: {error}") from error
-        if taken_as_is(bundle, graph):
-            bundle.passed("graph", "index")
+        end_opening(bundle, graph, "graph", "index")
         return made
 
-    def _check_files(self) -> None:
+    def _check_files(self, *, settled: bool = False) -> None:
         """As :meth:`EntityGraph.check_files`, of the words and vectors of names, too."""
-        self.graph.check_files()
+        self.graph.check_files(settled=settled)
         words, vectors = self.words, None if self.synonyms is None else self.synonyms.vectors
         counted = [] if words is None else [words.starts, words.rows, words.counts, words.lengths]
-        check_mapped(mapped_in([*counted, vectors]))
+        check_mapped(mapped_in([*counted, vectors]), settled=settled)
 
     def _read_again(
         self, known: ChangeLog | _Titles, gone: Collection[str], came: Sequence[Row]

@@ -289,11 +289,14 @@ class EntityGraph:
             return len(self.passage_rows) == len(self.passages)
         rows = np.asarray(self.passages.order)
         whole = np.array_equal(np.sort(rows), np.arange(len(self.passages)))
-        return whole and ascend(map(self.passages.__getitem__, rows.tolist()))
+        return whole and self.passages.ascend_by(rows)
 
-    def check_files(self) -> None:
-        """Raise IntegrityError where a file that the graph is mapped from was cut off: a look would end the process."""
-        check_mapped(self.mapped)
+    def check_files(self, *, settled: bool = False) -> None:
+        """Raise IntegrityError where a file that the graph is mapped from was cut off, or was found damaged.
+
+        A look at a file that was cut off would end the process. With `settled`, wait for checks that have not ended.
+        """
+        check_mapped(self.mapped, settled=settled)
 
     @lazy_property
     def size(self) -> int:
@@ -439,6 +442,10 @@ def _read_only(array: Any) -> Any:
     return view
 
 
+UNIT_TOLERANCE = 1e-6
+"""Embeddings whose length is no farther from 1 are taken as they are."""
+
+
 def checked_embeddings(name: str, given: Any, rows: int) -> Float32Array:
     """Embeddings as read-only (rows, d) float32 of length 1 (zeros stay zero); `name` is what an error calls them."""
     try:
@@ -451,7 +458,7 @@ def checked_embeddings(name: str, given: Any, rows: int) -> Float32Array:
     bad = np.flatnonzero(~np.isfinite(lengths))
     if len(bad):
         raise InvalidInputError(f"{name} must be finite; row {int(bad[0])} holds NaN or infinity")
-    loose = (lengths > 0) & (np.abs(lengths - 1) > 1e-6)
+    loose = (lengths > 0) & (np.abs(lengths - 1) > UNIT_TOLERANCE)
     if loose.any():
         divisors = np.where(loose, lengths, 1).astype(np.float32)
         vectors = np.divide(vectors, divisors[:, None], dtype=np.float32)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,18 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from phasegraph._support.packed import PackedTexts, ascend, ascending_order
-from phasegraph._support.serialization import MISFITS, Bundle, StreamedArray, Verify, open_bundle, write_bundle
+from phasegraph._support.serialization import (
+    MISFITS,
+    Bundle,
+    StreamedArray,
+    Verify,
+    mapped_in,
+    open_bundle,
+    write_bundle,
+)
 from phasegraph._support.typing import IntArray
 from phasegraph.errors import IntegrityError, InvalidInputError
-from phasegraph.graph.model.entity_graph import EdgeWeights, EntityGraph, check_kind, stored_graph
+from phasegraph.graph.model.entity_graph import UNIT_TOLERANCE, EdgeWeights, EntityGraph, check_kind, stored_graph
 from phasegraph.lexical import TOKENIZERS, WITHOUT_PARTS, LexicalIndex, Tokenizer, tokenizer_of
 from phasegraph.pagerank import WalkOperator
 
@@ -51,7 +60,7 @@ def save_graph(graph: EntityGraph, directory: str | os.PathLike[str]) -> None:
 def graph_parts(graph: EntityGraph) -> tuple[dict[str, object], dict[str, NDArray[Any]]]:
     """A graph as a JSON-ready body and plain arrays."""
     check_kind("graph", graph, EntityGraph)
-    graph.check_files()
+    graph.check_files(settled=True)
     arrays: dict[str, NDArray[Any]] = {}
     for name in _MATRICES:
         arrays |= packed_matrix(name, getattr(graph, name))
@@ -88,7 +97,10 @@ def load_graph(directory: str | os.PathLike[str], *, mmap: bool = True, verify: 
         Check every array's checksum, and that the arrays fit together, once for each state of the files: what passed is
         noted in the user's cache directory, and files whose inode, size and times are those noted are not read again.
         Saving notes it of what it writes, so that a graph is read as a whole only where it was copied from elsewhere.
-        "again" checks whatever is noted, and so finds what a disk has lost silently; False compares no checksums.
+        Of more than 64 MiB, the arrays are checked to fit together at once, and checksums on a thread while the graph
+        is in use: a damaged file is logged, and from then on searches and openings raise IntegrityError.
+        "again" checks all at once, whatever is noted, and so finds what a disk has lost silently; False compares no
+        checksums.
 
     Returns
     -------
@@ -101,18 +113,44 @@ def load_graph(directory: str | os.PathLike[str], *, mmap: bool = True, verify: 
         If a file is missing, truncated, damaged, foreign or newer; the message names it.
     """
     bundle = open_bundle(directory, KIND, VERSION, mmap=mmap, verify=verify, reader="graph")
-    graph = graph_from_parts(bundle.body, bundle.plain, bundle.directory.name, sound=bundle.sound)
-    if taken_as_is(bundle, graph):
-        bundle.passed("graph")
+    graph = graph_from_bundle(bundle)
+    end_opening(bundle, graph, "graph")
     return graph
 
 
+def graph_from_bundle(bundle: Bundle) -> EntityGraph:
+    """The graph of a bundle, as of :func:`graph_from_parts`."""
+    late = bundle.late is not None
+    return graph_from_parts(bundle.body, bundle.plain, bundle.directory.name, sound=bundle.sound, late=late)
+
+
+def end_opening(bundle: Bundle, graph: EntityGraph, *readers: str) -> None:
+    """Say that a bundle passed the checks of these readers, and begin with the checks that were left for later."""
+    checks = {} if graph.embeddings is None else {"embeddings": partial(unit_rows_fault, graph.embeddings.shape[1])}
+    bundle.passed(*(readers if taken_as_is(bundle, graph) else ()), checks=checks)
+
+
+def unit_rows_fault(dimensions: int, rows: bytes) -> str:
+    """What is wrong with rows of float32, each of which is of length 1 or zeros."""
+    vectors = np.frombuffer(rows, dtype=np.float32).reshape(-1, dimensions)
+    lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
+    if ((np.abs(lengths - 1) <= UNIT_TOLERANCE) | (lengths == 0)).all():
+        return ""
+    return "embeddings must be finite and of length 1; load the folder with verify='again', which normalises them"
+
+
 def graph_from_parts(
-    body: Mapping[str, object], arrays: Mapping[str, NDArray[Any]], name: str, *, sound: bool = False
+    body: Mapping[str, object],
+    arrays: Mapping[str, NDArray[Any]],
+    name: str,
+    *,
+    sound: bool = False,
+    late: bool = False,
 ) -> EntityGraph:
     """The graph of :func:`graph_parts`; IntegrityError naming the directory where the parts do not fit.
 
-    Parts that are `sound` have been checked before.
+    Parts that are `sound` have been checked before. The lengths of embeddings are checked `late`, when all of them are
+    read for their checksum.
     """
     try:
         passages, entities = unpacked_or_not("passages", arrays, sound), unpacked_or_not("entities", arrays, sound)
@@ -133,12 +171,26 @@ def graph_from_parts(
             "embeddings": embeddings, "lexical": _words_of(body, arrays, sound),
         }  # fmt: skip
         if not sound:
-            made |= {one: getattr(EntityGraph(**made), one) for one in (*_MATRICES, "embeddings")}  # checked
+            unread = late and _shaped(embeddings, len(passages))
+            checked = EntityGraph(**made | ({"embeddings": None} if unread else {}))
+            made |= {one: getattr(checked, one) for one in (*_MATRICES, *(() if unread else ("embeddings",)))}
         graph = stored_graph(made, arrays.values())
         _take_over(graph, arrays, sound)
         return graph
     except MISFITS as error:
         raise IntegrityError(f"{name}: the parts of the saved graph do not fit: {error}") from error
+
+
+def _shaped(embeddings: Any, rows: int) -> bool:
+    """Whether embeddings are as they are saved, but perhaps for their lengths."""
+    return (
+        embeddings is not None
+        and embeddings.dtype == np.float32
+        and embeddings.ndim == 2
+        and len(embeddings) == rows
+        and embeddings.shape[1] > 0
+        and bool(mapped_in([embeddings]))
+    )
 
 
 def taken_as_is(bundle: Bundle, graph: EntityGraph) -> bool:
@@ -154,15 +206,15 @@ def _take_over(graph: EntityGraph, arrays: Mapping[str, NDArray[Any]], sound: bo
     if "walk_indptr" in arrays:
         weights, indices, indptr, inverse, degrees, costs = (arrays[f"walk_{part}"] for part in _WALK)
         if not sound:
-            walk = unpacked_matrix("walk", arrays, (graph.size, graph.size), np.float32)
+            unpacked_matrix("walk", arrays, (graph.size, graph.size), np.float32)
             types = [arrays[f"walk_{part}"].dtype for part in _WALK]
-            if types != [np.float32, np.int32, np.int64, np.float64, np.int32, np.int32] or not (weights > 0).all():
+            if types != [np.float32, np.int32, np.int64, np.float64, np.int32, np.int32]:
                 raise InvalidInputError("the arrays of the walk must be those of a prepared graph")
-            again = WalkOperator.from_adjacency(walk)
-            same = np.array_equal(degrees, again.out_degrees) and np.array_equal(costs, again.costs)
-            if not same or inverse.shape != (graph.size,) or not np.allclose(inverse, again.inverse_out, 1e-9, 0.0):
-                raise InvalidInputError("the arrays of the walk do not follow from its edges")
         operator = WalkOperator(indptr, indices, weights, inverse)
+        if not sound:
+            same = np.array_equal(degrees, operator.out_degrees) and np.array_equal(costs, operator.costs)
+            if not same or not operator.follows():
+                raise InvalidInputError("the arrays of the walk do not follow from its edges")
         vars(operator).update(out_degrees=degrees, costs=costs)
         vars(graph)["operator"] = operator
     for name, dtype in (("frequency", np.int32), ("anchored", np.bool_)):
@@ -269,7 +321,7 @@ def unpacked_words(
         raise InvalidInputError("each word must stand once, in order, and have passages")
     if len(rows) and not (int(rows.min()) >= 0 and int(rows.max()) < len(lengths) and int(counts.min()) >= 1):
         raise InvalidInputError(f"a word's passages must be rows below {len(lengths)}, with counts from 1")
-    falls = np.diff(rows.astype(np.int64)) <= 0
+    falls = rows[1:] <= rows[:-1]
     falls[starts[1:-1] - 1] = False  # from one word's passages to the next one's
     if falls.any() or (len(lengths) and int(lengths.min()) < 0):
         raise InvalidInputError("a word's passages must ascend, and lengths be 0 or more")

@@ -1,0 +1,288 @@
+"""Honest clients of ``phasegraph serve`` beside hostile clients: ``python tools/reliability/siege.py``.
+
+    python tools/reliability/siege.py --hostile 40 --honest 10 --seconds 60    the short form
+
+A folder of made-up passages is served to several tenants by a process of its own. Honest clients ask a question about
+once a second. In every second window, hostile clients do what :data:`HOSTILE` names; half of them have tokens of
+tenants of their own. An honest answer must come (status 200), hold what it holds in quiet, and p99 of its time must be
+at most twice that of the quiet windows, which lie between the hostile windows, so that other load of the machine
+counts on both sides. The hostile clients run with a lower priority: elsewhere they would not use this processor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import zlib
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from runs import arguments, finish, percentiles
+
+PASSAGES, TENANTS, HOSTILE_TENANTS, SIZE = 2_400, 8, 4, 32
+MOST_RATIO, WINDOW, WARM, CONNECTIONS = 2.0, 10.0, 2.0, 20
+"""Most p99 beside hostile clients over that in quiet; seconds of a window and of its start that do not count;
+connections that one client holds open."""
+NAMES = [f"team{number}" for number in range(TENANTS)]
+TOKENS = {name: f"token-of-{name}-{'x' * 16}" for name in NAMES}
+LONG = {"query": "Who met Person 7 of Page 12 in Town 3? " * 500, "k": 100}
+QUESTIONS = 40
+
+
+def vector(text: str) -> np.ndarray:
+    """A made-up embedding of a text, for the folder and for ``--embedder siege:vector``."""
+    found = np.random.default_rng(zlib.crc32(text.encode())).standard_normal(SIZE)
+    return np.asarray(found / np.linalg.norm(found), dtype=np.float32)
+
+
+def make_folder(path: Path) -> None:
+    """Passages of all tenants in one folder."""
+    from phasegraph.graph import GraphIndex
+
+    rows = [
+        {
+            "id": f"{NAMES[row % TENANTS]}-{row}",
+            "title": f"Page {row}",
+            "text": f"Page {row} is about Person {row % 400}, who met Person {(row * 7) % 400} in Town {row % 110}.",
+            "metadata": {"team": NAMES[row % TENANTS]},
+        }
+        for row in range(PASSAGES)
+    ]
+    GraphIndex.build(rows, embeddings=np.stack([vector(str(row["text"])) for row in rows])).save(path)
+
+
+def request(path: str, body: bytes, token: str = "", close: bool = False) -> bytes:
+    """A whole HTTP request."""
+    head = [f"POST {path} HTTP/1.1", "Host: localhost", f"Content-Length: {len(body)}"]
+    head += ["Content-Type: application/json", "Accept: application/json, text/event-stream"]
+    head += [f"Authorization: Bearer {token}"] * bool(token) + ["Connection: close"] * close
+    return "\r\n".join([*head, "", ""]).encode() + body
+
+
+async def answer(reader: asyncio.StreamReader) -> tuple[int, bytes]:
+    """Status and body of the next answer."""
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = re.search(rb"content-length: (\d+)", head.lower())
+    return int(head.split(None, 2)[1]), await reader.readexactly(int(length[1]) if length else 0)
+
+
+def asking(path: str, body: Any, tokens: str = "own") -> Callable[..., Awaitable[None]]:
+    """A hostile client that sends a request as soon as the last is answered, whatever the answer."""
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+
+    async def flood(port: int, token: str, counts: Counter[str]) -> None:
+        sent = request(path, data, {"own": token, "none": "", "wrong": "x" * 40}[tokens])
+        while True:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            try:
+                while True:
+                    writer.write(sent)
+                    counts[str((await answer(reader))[0])] += 1
+            except (OSError, asyncio.IncompleteReadError):
+                counts["closed"] += 1
+            finally:
+                writer.close()
+
+    return flood
+
+
+def holding(first: bytes, more: bytes) -> Callable[..., Awaitable[None]]:
+    """A hostile client that holds connections open with requests that never end, or answers that it does not read."""
+
+    async def hold(port: int, token: str, counts: Counter[str]) -> None:
+        async def one() -> None:
+            while True:
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+                with suppress(OSError):
+                    writer.write(first.replace(b"TOKEN", token.encode()))
+                    while not writer.is_closing():
+                        await writer.drain()
+                        await asyncio.sleep(1)
+                        writer.write(more)
+                counts["closed"] += 1
+                writer.close()
+
+        await asyncio.gather(*(one() for _ in range(CONNECTIONS)))
+
+    return hold
+
+
+_CALL = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "explain", "arguments": LONG}}
+HOSTILE: dict[str, Callable[..., Awaitable[None]]] = {
+    "explain of the longest question": asking("/explain", LONG),
+    "search without a token": asking("/search", {"query": "Person 7"}, "none"),
+    "search of the longest question": asking("/search", LONG),
+    "half a head": holding(b"POST /search HTTP/1.1\r\nHost: localhost\r\n", b"X-Padding: x\r\n"),
+    "explain by an agent": asking("/mcp", _CALL),
+    "a wrong token": asking("/explain", LONG, "wrong"),
+    "passages by the hundred": asking("/passages", {"ids": [f"team0-{row}" for row in range(100)]}),
+    "half a body": holding(
+        b"POST /search HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer TOKEN\r\nContent-Length: 9999\r\n\r\n{",
+        b" ",
+    ),
+    "malformed messages of an agent": asking("/mcp", b"[" * 50_000),
+    "answers that nobody reads": holding(
+        request("/explain", json.dumps({"query": "Person 7", "k": 100}).encode(), "TOKEN") * 20, b""
+    ),
+}
+"""What hostile clients do, by name; client n does the n-th."""
+
+
+async def hostile(port: int, count: int, seconds: float) -> dict[str, dict[str, int]]:
+    """Be `count` hostile clients for some seconds; statuses by kind."""
+    counts: dict[str, Counter[str]] = {name: Counter() for name in HOSTILE}
+    kinds = list(HOSTILE.items())
+
+    async def client(number: int) -> None:
+        name, attack = kinds[number % len(kinds)]
+        floods = not name.startswith("answers")  # whoever does not read holds the places of its own tenant
+        token = TOKENS[NAMES[1 + number // len(kinds) % (HOSTILE_TENANTS - 1) if floods else 0]]
+        while True:
+            with suppress(OSError, asyncio.IncompleteReadError):
+                await attack(port, token, counts[name])
+            counts[name]["refused"] += 1
+            await asyncio.sleep(0.05)
+
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await asyncio.gather(*(client(number) for number in range(count)))
+    return {name: dict(sorted(found.items())) for name, found in counts.items()}
+
+
+class Honest:
+    """Honest clients: their times by kind of window, and what was wrong."""
+
+    def __init__(self, port: int, count: int) -> None:
+        self.port, self.count = port, count
+        self.seconds: dict[str, list[float]] = {"quiet": [], "hostile": []}
+        self.wrong: Counter[str] = Counter()
+        self._known: dict[tuple[str, str], list[str]] = {}
+        self._random = random.Random(1)
+
+    async def window(self, kind: str, seconds: float) -> None:
+        """Ask for some seconds; the first answers of a window are left out."""
+        begun = time.perf_counter()
+
+        async def client(number: int) -> None:
+            team = NAMES[HOSTILE_TENANTS + number % (TENANTS - HOSTILE_TENANTS)]
+            await asyncio.sleep(self._random.random())
+            while time.perf_counter() - begun < seconds:
+                path = "/explain" if self._random.random() < 0.25 else "/search"
+                question = f"Who met Person {self._random.randrange(QUESTIONS)}?"
+                since = time.perf_counter()
+                said = await self._ask(path, question, team)
+                if since - begun >= WARM:
+                    self.seconds[kind].append(time.perf_counter() - since)
+                    if said:
+                        self.wrong[f"{kind}: {said}"] += 1
+                await asyncio.sleep(0.5 + self._random.random())
+
+        await asyncio.gather(*(client(number) for number in range(self.count)))
+
+    async def _ask(self, path: str, question: str, team: str) -> str:
+        body = json.dumps({"query": question, "k": 5}).encode()
+        try:
+            async with asyncio.timeout(60):
+                reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+                writer.write(request(path, body, TOKENS[team], close=True))
+                status, said = await answer(reader)
+                writer.close()
+        except (OSError, asyncio.IncompleteReadError, TimeoutError) as error:
+            return type(error).__name__
+        if status != 200:
+            return f"status {status}"
+        found = json.loads(said)
+        names = [one["id"] for one in found["passages"]]
+        if any(not name.startswith(f"{team}-") for name in names):
+            return "a passage of another tenant"
+        if found["degraded"]:
+            return "degraded"
+        return "" if names and names == self._known.setdefault((team, question), names) else "another answer"
+
+
+def resident_kb(pid: int) -> int:
+    """Resident memory of a process."""
+    found = re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{pid}/status").read_text(encoding="ascii"))
+    return int(found[1]) if found else 0
+
+
+async def run(port: int, pid: int, given: Any) -> dict[str, Any]:
+    """All windows, quiet and hostile by turns."""
+    honest, counts, resident = Honest(port, given.honest), dict[str, Counter[str]](), [resident_kb(pid)]
+    await honest.window("quiet", WARM)
+    rounds = max(1, round(given.seconds / WINDOW / 2))
+    for number in range(rounds):
+        await honest.window("quiet", WINDOW)
+        command = [sys.executable, __file__, "--child", str(port), str(given.hostile), str(WINDOW + 2)]
+        child = subprocess.Popen(command, stdout=subprocess.PIPE, preexec_fn=lambda: os.nice(5))
+        await honest.window("hostile", WINDOW)
+        said, _ = await asyncio.to_thread(child.communicate)
+        for name, found in json.loads(said).items():
+            counts.setdefault(name, Counter()).update(found)
+        resident.append(resident_kb(pid))
+        print(f"round {number + 1} of {rounds}", file=sys.stderr)
+    times = {kind: percentiles(seconds) for kind, seconds in honest.seconds.items()}
+    return {
+        "answers": {kind: len(seconds) for kind, seconds in honest.seconds.items()},
+        "ms": times,
+        "ratio": round(times["hostile"]["p99"] / times["quiet"]["p99"], 2),
+        "wrong": dict(honest.wrong),
+        "hostile": {name: dict(found) for name, found in counts.items()},
+        "resident_mb": {"start": resident[0] // 1024, "most": max(resident) // 1024},
+    }
+
+
+def main() -> None:
+    """Serve, besiege, and judge."""
+    if len(sys.argv) == 5 and sys.argv[1] == "--child":
+        print(json.dumps(asyncio.run(hostile(int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])))))
+        return
+    given = arguments(__doc__, hostile=200, honest=50, seconds=600)
+    with tempfile.TemporaryDirectory() as root:
+        folder, tenants = Path(root) / "folder", Path(root) / "tenants.json"
+        make_folder(folder)
+        tenants.write_text(
+            json.dumps({name: {"token": token, "filter": {"team": name}} for name, token in TOKENS.items()})
+        )
+        code = "import sys; from phasegraph.apps.cli import main; sys.exit(main())"
+        options = ["--transport", "http", "--port", "0", "--tenants", str(tenants), "--embedder", "siege:vector"]
+        env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+        server = subprocess.Popen(
+            [sys.executable, "-c", code, "serve", str(folder), *options],
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=env,
+        )  # fmt: skip
+        try:
+            told = ""
+            while not (address := re.search(r"http://\S+:(\d+)", told)):
+                line = server.stderr.readline() if server.stderr else ""
+                if not line:
+                    raise SystemExit(f"the server did not start: {told}")
+                told += line
+            figures = asyncio.run(run(int(address[1]), server.pid, given))
+            ended = server.poll()
+        finally:
+            server.terminate()
+            said = server.communicate(timeout=60)[1]
+    broken = [f"{count} honest requests: {what}" for what, count in figures["wrong"].items()]
+    if figures["ratio"] > MOST_RATIO:
+        broken.append(f"honest p99 was {figures['ratio']} times that in quiet, and {MOST_RATIO:g} is the most")
+    if ended is not None:
+        broken.append(f"the server ended with {ended}")
+    if "Traceback" in said:
+        broken.append("the server's log has a traceback")
+    finish("siege", given, {"most_ratio": MOST_RATIO, **figures}, broken)
+
+
+if __name__ == "__main__":
+    main()
