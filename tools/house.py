@@ -94,7 +94,7 @@ def against_the_floors() -> list[str]:
 
 
 PAGE = ROOT / "docs/contributing/architecture.md"
-PACKAGES = (
+SHOWN = (
     "src/phasegraph",
     "integrations/langchain-phasegraph/langchain_phasegraph",
     "integrations/llama-index-retrievers-phasegraph/llama_index/retrievers/phasegraph",
@@ -120,10 +120,10 @@ def tree() -> str:
             if path.is_dir():
                 show(path, depth + 1)
 
-    for package in PACKAGES:
-        if package != PACKAGES[0]:
+    for package in SHOWN:
+        if package != SHOWN[0]:
             lines.append(f"    {package}/")
-        show(ROOT / package, 0 if package == PACKAGES[0] else 1)
+        show(ROOT / package, 0 if package == SHOWN[0] else 1)
     return "\n".join(lines)
 
 

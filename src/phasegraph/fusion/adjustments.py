@@ -59,7 +59,7 @@ class Adjusted:
         Share of the opinion in the total, in [0, 1].
     blended : (n,) array of float, optional
         Fused values, bonuses and opinion in one.
-    notes : tuple of str
+    warnings : tuple of str
         What the caller should know.
     """
 
@@ -76,7 +76,7 @@ class Adjusted:
     opinion: FloatArray | None = None
     opinion_share: float = 0.0
     blended: FloatArray | None = None
-    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @property
     def total(self) -> FloatArray:

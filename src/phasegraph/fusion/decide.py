@@ -214,7 +214,7 @@ def _group(
     ids, total, factors = adjusted.candidates.ids, adjusted.total, adjusted.factors
     groups = group_by.group(ids, rows, final, adjusted.context)
     adjusted.extras["groups"] = partial(groups.of, ids)
-    adjusted.notes += (groups.warning,) if groups.warning else ()
+    adjusted.warnings += (groups.warning,) if groups.warning else ()
     if groups.more.any():
         wanted = final + groups.more
         sums = wanted if factors is None else without_prior(wanted, factors)
@@ -385,7 +385,7 @@ class Shortlist:
             raise DegradedError(f"strict=True accepts no degradation; got {'; '.join(warned)}")
         adjusted = self.adjusted
         extras |= {name: entry_of(rows) for name, entry_of in adjusted.extras.items()}
-        noted = (*adjusted.notes, *(one.warning for one in adjusted.readings if one.warning))
+        noted = (*adjusted.warnings, *(one.warning for one in adjusted.readings if one.warning))
         return rows, extras, (*warned, *noted)
 
     def _together(self, policy: SelectionPolicy, context: Context) -> tuple[SelectionResult, tuple[str, ...]]:
