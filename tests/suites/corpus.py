@@ -18,6 +18,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import wraps
 from pathlib import Path
 from typing import Any, cast
 
@@ -35,6 +36,7 @@ from phasegraph.graph.corpus.chroma import ChromaVectors, open_folder
 from phasegraph.graph.corpus.corpus import Change, Corpus, Folder
 from phasegraph.graph.flat import VectorSource
 from phasegraph.graph.model.entity_graph import EntityGraph
+from phasegraph.graph.walk.clauses import clauses
 from phasegraph.graph.walk.source import GraphSource
 
 FOLDERS = Path(__file__).parents[1] / "folders"
@@ -127,6 +129,8 @@ class CorpusSuite:
     """Ways to copy a retriever."""
     framework = ""
     """The framework's name in its folders."""
+    embeds_query = ""
+    """The method of the test's model that embeds a query."""
     vector_store = "flat"
     """Where a folder that a test makes has its vectors searched."""
 
@@ -154,7 +158,7 @@ class CorpusSuite:
         """The graph retriever of documents, without vectors."""
         raise NotImplementedError
 
-    def opened_graph(self, path: Path, model: Any = None) -> Any:
+    def opened_graph(self, path: Path, model: Any = None, **fields: Any) -> Any:
         """The graph retriever of a folder."""
         raise NotImplementedError
 
@@ -210,6 +214,44 @@ class CorpusSuite:
         retriever = self.made(self.documents(range(6)), path)
         retriever.delete(["d2"])
         self.add(retriever, self.documents([7]))
+
+    def test_clauses_are_embedded_only_where_the_caller_asks_for_it(
+        self, place: Path | None, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        kind, asked = type(self.model()), []
+        embed = getattr(kind, self.embeds_query)
+
+        @wraps(embed)  # the name is that of the method, so that a copy finds it
+        def heard(model: Any, text: str) -> Any:
+            asked.append(text)
+            return embed(model, text)
+
+        monkeypatch.setattr(kind, self.embeds_query, heard)
+        question = "Who wrote about the engine of Babbage, and who met Ada Lovelace in London before?"
+        parts = set(clauses(question))
+        assert len(parts) == 2
+
+        def embedded(retriever: Any) -> set[str]:
+            asked.clear()
+            self.ask(retriever, question)
+            return parts & set(asked)
+
+        assert embedded(self.made(self.documents(range(12)))) == set()
+        retriever = self.made(self.documents(range(12)), place, embed_clauses=True)
+        assert embedded(retriever) == parts
+        self.add(retriever, self.documents([12]))
+        assert embedded(retriever) == parts
+        assert all(embedded(copier(retriever)) == parts for copier in self.copiers)
+        if place is not None:
+            assert embedded(self.opened(place)) == set()
+            assert embedded(self.opened(place, embed_clauses=True)) == parts
+
+    def test_clauses_cannot_be_embedded_without_a_model(self, tmp_path: Path) -> None:
+        self.graph_of(self.documents(range(4))).save(tmp_path / "graph")
+        with pytest.raises(InvalidInputError, match="embed_clauses=True needs passages with embeddings"):
+            self.opened_graph(tmp_path / "graph", embed_clauses=True)
+        with pytest.raises(InvalidTypeError, match="embed_clauses must be True or False; got 'yes'"):
+            self.made(self.documents(range(4)), embed_clauses="yes")
 
     def test_a_folder_that_a_version_before_this_one_wrote_opens_and_changes(self, tmp_path: Path) -> None:
         archives = sorted(FOLDERS.glob(f"{self.framework}-*.zip"))

@@ -16,7 +16,7 @@ from typing import (
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
-from pydantic import PrivateAttr
+from pydantic import Field, PrivateAttr
 
 import phasegraph  # its rooms graph and neo4j are loaded when they are first named: they bring scipy.sparse
 from langchain_phasegraph.base import CheckedRetriever, Count, Key, configured
@@ -79,6 +79,9 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
         Documents returned, >= 0; also a keyword of ``invoke``.
     embeddings : Embeddings, optional
         Embeds the query, so that passages nearer to it are entered more readily; for a graph with embeddings.
+    embed_clauses : bool, default False
+        Also compare the passages with each clause of a question that has two clauses or more; the model embeds each
+        clause. A configured ``GraphSource`` has this option itself.
     score_key : str, optional
         Metadata key for the score: positive, higher is better, of no fixed range.
     evidence_key : str, optional
@@ -117,6 +120,7 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
     documents: Any = None
     k: Count = 10
     embeddings: Embeddings | None = None
+    embed_clauses: bool = Field(default=False, strict=True)
     score_key: str | None = None
     evidence_key: str | None = None
     filter: Mapping[str, Any] | None = None
@@ -134,7 +138,8 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
 
         source = self.graph
         if isinstance(source, EntityGraph):
-            source = GraphSource(source, embedder=None if self.embeddings is None else self.embeddings.embed_query)
+            embedder = None if self.embeddings is None else self.embeddings.embed_query
+            source = GraphSource(source, embedder=embedder, embed_clauses=self.embed_clauses)
         if not isinstance(source, Source):
             raise InvalidTypeError(not_a_graph(source))
         self._search = GraphSearch(source, Lookup.of(self.documents), DOCUMENTS)

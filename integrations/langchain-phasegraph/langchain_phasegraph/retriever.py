@@ -234,6 +234,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         title_key: str = "title",
         source_key: str | None = None,
         progress: bool | None = True,
+        embed_clauses: bool = False,
         **fields: Any,
     ) -> Self:
         """Build vectors, an entity graph and a word index from documents, and a retriever that fuses the three.
@@ -255,6 +256,9 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
             See :meth:`EntityGraphRetriever.from_documents`.
         progress : bool, default True
             Show bars for many documents, where standard error is a terminal and tqdm is installed.
+        embed_clauses : bool, default False
+            Also compare the passages with each clause of a question that has two clauses or more. The retriever then
+            embeds each clause of such a question, beside the question.
         **fields
             The other fields of the retriever; `retriever.retrievers` beside ``bm25``.
 
@@ -278,7 +282,9 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         ['a', 'c']
         """
         how = Indexing(triples, known_names, tokenizer, title_key, source_key, progress)
-        return cls._of_passages(documents, embeddings, how, path, fields, vector_store=vector_store)
+        return cls._of_passages(
+            documents, embeddings, how, path, {**fields, "embed_clauses": embed_clauses}, vector_store=vector_store
+        )
 
     @classmethod
     @known_arguments
@@ -289,6 +295,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         *,
         reembed: bool = False,
         vector_store: str | None = None,
+        embed_clauses: bool = False,
         **fields: Any,
     ) -> Self:
         """Open a folder that :meth:`from_documents` made, with all later changes.
@@ -303,6 +310,9 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         vector_store : {"flat", "chroma"}, optional
             Move the vectors to this index; see :meth:`from_documents`. By default, the vectors stay in their present
             index.
+        embed_clauses : bool, default False
+            Also compare the passages with each clause of a question that has two clauses or more. The retriever then
+            embeds each clause of such a question, beside the question.
         **fields
             The other fields of the retriever. If the folder contains a pipeline from :meth:`save`, the retriever uses
             it unless you pass `pipeline`, `weights`, `accept` or `selection`.
@@ -315,7 +325,9 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
             If it was made for another framework, without vectors, or with another model: `embeddings` embeds three of
             the documents again to see that.
         """
-        return cls._loaded(path, embeddings, fields, reembed=reembed, vector_store=vector_store)
+        return cls._loaded(
+            path, embeddings, {**fields, "embed_clauses": embed_clauses}, reembed=reembed, vector_store=vector_store
+        )
 
     @classmethod
     @known_arguments
@@ -329,6 +341,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         title_key: str = "title",
         source_key: str | None = None,
         progress: bool | None = True,
+        embed_clauses: bool = False,
         **fields: Any,
     ) -> Self:
         """Build the graph and the word index from the documents of a vector store, and use the store for the vectors.
@@ -338,7 +351,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         vectorstore : Chroma, FAISS, InMemoryVectorStore, LanceDB, PGVector or QdrantVectorStore
             Texts, metadata and vectors are read once; nothing is embedded again. :meth:`add_documents` and
             :meth:`delete` also change the store. The store itself embeds new documents.
-        triples, known_names, tokenizer, title_key, source_key, progress, **fields
+        triples, known_names, tokenizer, title_key, source_key, progress, embed_clauses, **fields
             See :meth:`from_documents`. To save the graph, call ``retriever.graph.save(folder)``. To open it again, pass
             ``EntityGraphRetriever.load(folder)`` and the store to the constructor.
 
@@ -354,7 +367,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         how = Indexing(triples, known_names, tokenizer, title_key, source_key, progress)
         embeddings, store = vectorstore.embeddings, StoreVectors(vectorstore)
         corpus = build_corpus(DOCUMENTS, held, embeddings, how, vectors=vectors, store=store)
-        return cls._over(corpus, embeddings, fields, vectorstore)
+        return cls._over(corpus, embeddings, {**fields, "embed_clauses": embed_clauses}, vectorstore)
 
     @classmethod
     def _graph_retriever(cls, source: Any, hits: Any, model: Any, name: str) -> EntityGraphRetriever:

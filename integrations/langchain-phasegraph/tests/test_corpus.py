@@ -54,6 +54,7 @@ Counting.__name__ = "Hashed"
 
 class TestLangChain(CorpusSuite):
     framework = "langchain"
+    embeds_query = "embed_query"
     copiers = (copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one)))  # noqa: S301
 
     def document(self, name, text, **metadata):
@@ -75,8 +76,8 @@ class TestLangChain(CorpusSuite):
     def graph_of(self, documents):
         return EntityGraphRetriever.from_documents(documents)
 
-    def opened_graph(self, path, model=None):
-        return EntityGraphRetriever.load(path, model)
+    def opened_graph(self, path, model=None, **fields):
+        return EntityGraphRetriever.load(path, model, **fields)
 
     def add(self, retriever, documents):
         return retriever.add_documents(documents)

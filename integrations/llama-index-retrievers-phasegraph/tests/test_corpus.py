@@ -57,6 +57,7 @@ Counting.__name__ = "Hashed"
 
 class TestLlamaIndex(CorpusSuite):
     framework = "llama_index"
+    embeds_query = "_get_query_embedding"
     copiers = (copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one)))  # noqa: S301
 
     def document(self, name, text, **metadata):
@@ -79,8 +80,8 @@ class TestLlamaIndex(CorpusSuite):
     def graph_of(self, documents):
         return EntityGraphRetriever.from_nodes(documents)
 
-    def opened_graph(self, path, model=None):
-        return EntityGraphRetriever.load(path, model)
+    def opened_graph(self, path, model=None, **fields):
+        return EntityGraphRetriever.load(path, model, **fields)
 
     def add(self, retriever, documents):
         return retriever.add_nodes(documents)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import phasegraph  # its rooms graph and neo4j are loaded when they are first named: they bring scipy.sparse
 from phasegraph._support.progress import with_progress
 from phasegraph._support.renamed import renamed_sources
-from phasegraph._support.validation import known_arguments
+from phasegraph._support.validation import check_flag, known_arguments
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.fusion.grouping import GroupBy
 from phasegraph.retrieval.answer import SelectedHit
@@ -164,6 +164,9 @@ class FusedPassages(KeptPassages):
         """The retriever of a corpus, its vectors in a `store` of the user's or its own."""
         from phasegraph.graph import CorpusLookup
 
+        fields = dict(fields)
+        if check_flag("embed_clauses", fields.pop("embed_clauses", False)):
+            corpus.compare_clauses()
         hits = CorpusLookup(corpus, cls._framework.of_record)
         names: tuple[Any, ...] = ("graph", "bm25") if store is not None else ("graph", "bm25", "vector")
         sources = {name: cls._graph_retriever(corpus.source(name), hits, model, name) for name in names}
@@ -288,6 +291,8 @@ class GraphPassages(KeptPassages):
         from phasegraph.graph import CorpusLookup
 
         framework = cls._framework
+        if check_flag("embed_clauses", fields.get("embed_clauses", False)):
+            corpus.compare_clauses()
         hits = CorpusLookup(corpus, framework.of_record)
         made = cls(**{"graph": corpus.index.graph, framework.hits: hits, framework.model: model, **fields})
         made._corpus, made._embeds = corpus, model

@@ -749,7 +749,8 @@ class Corpus:
     `embedder`, from a query to its vector, is for an index with embeddings. Every change is kept in the `folder`;
     without, the corpus is in memory. A `store` is kept in step. `made_by` is the model that embedded the passages, if
     that is known and no folder says it; `checked` that the `embedder` is known to be the same. `keys` are the metadata
-    keys of titles and documents, those of the folder unless given.
+    keys of titles and documents, those of the folder unless given. `embed_clauses` is the option of
+    :class:`~phasegraph.graph.GraphSource`; :meth:`compare_clauses` sets it later.
 
     After any changes graph and words equal, to the bit, those of a corpus that was built of the passages there are, in
     the order in which they came. A change is all or nothing: where the store refuses it, what was there is restored.
@@ -765,8 +766,9 @@ class Corpus:
         made_by: ModelIdentity | None = None,
         checked: bool = False,
         keys: Keys | None = None,
+        embed_clauses: bool = False,
     ) -> None:
-        self._folder, self._checked = folder, checked
+        self._folder, self._checked, self._embed_clauses = folder, checked, embed_clauses
         self.keys = keys if keys is not None else Keys() if folder is None else Keys.of(folder.settings)
         self.tables: dict[str | None, DocumentTable] = {}
         self._said: set[str] = set()
@@ -776,7 +778,7 @@ class Corpus:
         self._next_look = self._tried = 0.0
         self._refused: object = None
         self._since: list[Change] | None = None
-        self.state = CorpusState(index, _walk(index, embedder), embedder, store)
+        self.state = CorpusState(index, self._walk(index, embedder), embedder, store)
 
     def __reduce__(self) -> tuple[Any, ...]:
         state = self.state
@@ -788,7 +790,27 @@ class Corpus:
             self.made_by,
             self._checked,
             self.keys,
+            self._embed_clauses,
         )
+
+    def _walk(self, index: GraphIndex, embedder: Embedder | None) -> GraphSource:
+        embeds = embedder if index.graph.view.embeddings is not None else None
+        return GraphSource(index.graph, embedder=embeds, embed_clauses=self._embed_clauses).prepare()
+
+    def compare_clauses(self) -> None:
+        """Have the walk embed the clauses of each question.
+
+        Raises
+        ------
+        InvalidInputError
+            If the passages have no embeddings, or no embedding model is given.
+        """
+        if self.state.graph.embedder is None:
+            raise InvalidInputError(
+                "embed_clauses=True needs passages with embeddings, and the model of these embeddings"
+            )
+        self._embed_clauses = True
+        self.state = replace(self.state, graph=replace(self.state.graph, embed_clauses=True))
 
     @property
     def _store(self) -> VectorStore | None:
@@ -1023,7 +1045,7 @@ class Corpus:
 
     def _take(self, fresh: GraphIndex, model: EmbeddingModel, store: VectorStore | None) -> None:
         self.made_by, self._checked = model.identity, True
-        self.state = CorpusState(fresh, _walk(fresh, model), model, store, self.state.version + 1)
+        self.state = CorpusState(fresh, self._walk(fresh, model), model, store, self.state.version + 1)
 
     def _note(self, folder: Folder, settings: Mapping[str, object] = MappingProxyType({})) -> None:
         """Note that a change is made, and begin to merge changes where they have become many."""
@@ -1045,7 +1067,7 @@ class Corpus:
     def _become(self, index: GraphIndex, *, merged: bool = False) -> None:
         state = self.state
         self.state = replace(
-            state, index=index, graph=_walk(index, state.embedder), version=state.version + (not merged)
+            state, index=index, graph=self._walk(index, state.embedder), version=state.version + (not merged)
         )
 
     def _merge(self, folder: Folder, upto: int) -> None:
@@ -1123,7 +1145,7 @@ class Corpus:
         if changed and isinstance(store, RenewableStore):
             store = store.reopened(fresh.collection)
         self.state = CorpusState(
-            index, _walk(index, state.embedder), state.embedder, store, state.version + bool(changed)
+            index, self._walk(index, state.embedder), state.embedder, store, state.version + bool(changed)
         )
         if changed and store is not None:
             self.keep_in(store, behind)
@@ -1219,8 +1241,12 @@ def _corpus_of(
     made_by: ModelIdentity | None,
     checked: bool,
     keys: Keys,
+    embed_clauses: bool,
 ) -> Corpus:
-    return Corpus(index, embedder, folder=folder, store=store, made_by=made_by, checked=checked, keys=keys)
+    return Corpus(
+        index, embedder, folder=folder, store=store, made_by=made_by, checked=checked, keys=keys,
+        embed_clauses=embed_clauses,
+    )  # fmt: skip
 
 
 def _merged_apart(path: Path, upto: int) -> str:
@@ -1234,10 +1260,6 @@ def _merged_apart(path: Path, upto: int) -> str:
     except (PhasegraphError, OSError, MemoryError) as error:
         return f"{type(error).__name__}: {error}"
     return ""
-
-
-def _walk(index: GraphIndex, embedder: Embedder | None) -> GraphSource:
-    return GraphSource(index.graph, embedder=embedder if index.graph.view.embeddings is not None else None).prepare()
 
 
 class LiveSource:

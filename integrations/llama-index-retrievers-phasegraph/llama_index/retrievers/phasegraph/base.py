@@ -239,6 +239,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         title_key: str = "title",
         source_key: str | None = None,
         progress: bool = True,
+        embed_clauses: bool = False,
         **fields: Any,
     ) -> Self:
         """Build vectors, an entity graph and a word index from nodes, and a retriever that fuses the three.
@@ -258,6 +259,9 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
             See :meth:`EntityGraphRetriever.from_nodes`.
         progress : bool, default True
             Show bars for many nodes, where standard error is a terminal.
+        embed_clauses : bool, default False
+            Also compare the passages with each clause of a question that has two clauses or more. The retriever then
+            embeds each clause of such a question, beside the question.
         **fields
             The other arguments of the retriever; `retrievers` beside ``bm25``.
 
@@ -283,7 +287,9 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         """
         how = Indexing(triples, known_names, tokenizer, title_key, source_key, progress)
         tried = {**fields, "filters": None}
-        return cls._of_passages(nodes, embed_model, how, path, fields, tried, vector_store=vector_store)
+        return cls._of_passages(
+            nodes, embed_model, how, path, {**fields, "embed_clauses": embed_clauses}, tried, vector_store=vector_store
+        )
 
     @classmethod
     @known_arguments
@@ -294,6 +300,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         *,
         reembed: bool = False,
         vector_store: str | None = None,
+        embed_clauses: bool = False,
         **fields: Any,
     ) -> Self:
         """Open a folder that :meth:`from_nodes` made, with all later changes.
@@ -307,6 +314,9 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
             Embed every node again with `embed_model`, as :meth:`reembed` does.
         vector_store : {"flat", "chroma"}, optional
             Move the vectors to this index; see :meth:`from_nodes`. By default, the vectors stay in their present index.
+        embed_clauses : bool, default False
+            Also compare the passages with each clause of a question that has two clauses or more. The retriever then
+            embeds each clause of such a question, beside the question.
         **fields
             The other arguments of the retriever. If the folder contains a pipeline from :meth:`save`, the retriever
             uses it unless you pass `pipeline`, `weights`, `accept` or `selection`.
@@ -319,7 +329,9 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
             If it was made for another framework, without vectors, or with another model: `embed_model` embeds three of
             the nodes again to see that.
         """
-        return cls._loaded(path, embed_model, fields, reembed=reembed, vector_store=vector_store)
+        return cls._loaded(
+            path, embed_model, {**fields, "embed_clauses": embed_clauses}, reembed=reembed, vector_store=vector_store
+        )
 
     @classmethod
     @known_arguments
@@ -333,6 +345,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         title_key: str = "title",
         source_key: str | None = None,
         progress: bool = True,
+        embed_clauses: bool = False,
         **fields: Any,
     ) -> Self:
         """Build the graph and the word index from the nodes of a vector index, and use the index for the vectors.
@@ -342,7 +355,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         index : VectorStoreIndex
             Nodes are read once from the docstore, or from a vector store that holds texts; no node is embedded again.
             :meth:`add_nodes` and :meth:`delete` also change the index. The index itself embeds new nodes.
-        triples, known_names, tokenizer, title_key, source_key, progress, **fields
+        triples, known_names, tokenizer, title_key, source_key, progress, embed_clauses, **fields
             See :meth:`from_nodes`. To save the graph, call ``retriever.graph.save(folder)``. To open it again, pass
             ``EntityGraphRetriever.load(folder)`` and the index to the constructor.
 
@@ -357,7 +370,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         how = Indexing(triples, known_names, tokenizer, title_key, source_key, progress)
         embed_model, store = index._embed_model, IndexVectors(index)
         corpus = build_corpus(NODES, held, embed_model, how, vectors=vectors, store=store)
-        return cls._over(corpus, embed_model, fields, index)
+        return cls._over(corpus, embed_model, {**fields, "embed_clauses": embed_clauses}, index)
 
     @classmethod
     def _graph_retriever(cls, source: Any, hits: Any, model: Any, name: str) -> EntityGraphRetriever:

@@ -77,6 +77,9 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
         Nodes returned, >= 0.
     embed_model : BaseEmbedding, optional
         Embeds the query, so that passages nearer to it are entered more readily; for a graph with embeddings.
+    embed_clauses : bool, default False
+        Also compare the passages with each clause of a question that has two clauses or more; the model embeds each
+        clause. A configured ``GraphSource`` has this option itself.
     seeds : retriever, optional
         Dense retriever whose best passages seed the walk where there is no other source that does.
     required_filter_key : str, optional
@@ -118,6 +121,7 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
         *,
         similarity_top_k: int = 10,
         embed_model: BaseEmbedding | None = None,
+        embed_clauses: bool = False,
         seeds: Any = None,
         evidence_key: str | None = None,
         required_filter_key: str | None = None,
@@ -133,7 +137,9 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
         embedder, self._embed_model = Embedder.of(embed_model), embed_model
         source = graph
         if isinstance(graph, EntityGraph):
-            source = GraphSource(graph, embedder=None if embedder is None else embedder.query)
+            source = GraphSource(
+                graph, embedder=None if embedder is None else embedder.query, embed_clauses=embed_clauses
+            )
         if not isinstance(source, Source):
             raise InvalidTypeError(not_a_graph(graph))
         self.depends_on: tuple[str, ...] = tuple(getattr(source, "depends_on", ()))
