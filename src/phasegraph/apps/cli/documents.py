@@ -19,7 +19,10 @@ def documents(
     near_duplicates: Annotated[
         float | None,
         typer.Option(
-            metavar="SHARE", help="List pairs of documents that share so many runs of four words, for example 0.8."
+            metavar="SHARE",
+            min=0.01,
+            max=1.0,
+            help="List pairs of documents that share so many runs of four words, for example 0.8.",
         ),
     ] = None,
     json_to: JsonTo = None,
