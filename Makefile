@@ -17,7 +17,7 @@ PACKAGES := -e . -e integrations/langchain-phasegraph -e integrations/llama-inde
 SOURCES := pyproject.toml constraints.txt Makefile integrations/langchain-phasegraph/pyproject.toml \
 	integrations/llama-index-retrievers-phasegraph/pyproject.toml
 
-.PHONY: demo test test-servers test-tools test-wheels test-all coverage test-newest test-lowest test-driver6 test-distributed test-graphrag lint format types bench neo4j docs site clean help chaos soak siege fuzz determinism compare figures figures-check
+.PHONY: demo test test-servers test-tools test-wheels test-all coverage test-newest test-lowest test-driver6 test-distributed test-graphrag lint format types bench neo4j docs site clean help chaos kills soak siege fuzz determinism compare figures figures-check
 
 help:  ## What there is
 	@grep -E '^[a-z0-9-]+:.*##' Makefile | sed 's/:.*## /\t/'
@@ -189,6 +189,9 @@ figures-check: $(VENV)/.ready-test  ## Fail for a figure that is older than the 
 
 chaos: $(VENV)/.ready-test  ## Faults in both real retrievers, every answer held against the oracle
 	$(call reliability,$(VENV),chaos)
+
+kills: $(VENV)/.ready-test  ## 200 processes killed, and full disks, within every command that changes a folder
+	$(call reliability,$(VENV),kills)
 
 soak: $(VENV)/.ready-test  ## What stays of 100,000 questions in each framework
 	$(call reliability,$(VENV),soak)

@@ -10,7 +10,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 FIGURES, PAGE = ROOT / "docs" / "reliability", ROOT / "docs" / "reliability.md"
-RUNS = ("chaos", "soak", "siege", "fuzz", "determinism", "compare")
+RUNS = ("chaos", "kills", "soak", "siege", "fuzz", "determinism", "compare")
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
@@ -45,6 +45,26 @@ def chaos(found: dict[str, Any]) -> list[str]:
         "all else must hold.",
         table(columns, rows),
     ]
+
+
+def kills(found: dict[str, Any]) -> list[str]:
+    """What kills.py found."""
+    columns = ["", "kills", "left the old folder", "left the new folder", "full disks", "left the old folder",
+               "left the new folder"]  # fmt: skip
+    rows = [
+        [name, *(part for kind in ("kills", "full") for part in _outcomes(found[kind][name]))]
+        for name in found["kills"]
+    ]
+    return [
+        f"{found['kills_made']} processes were killed, each before another call that changes the disk. The disk was "
+        "full from each call on that needs room. The folder opened as it was before the command or after it, and the "
+        "same command completed it. After a full disk, the error names the disk, or the command made its change.",
+        table(columns, rows),
+    ]
+
+
+def _outcomes(counts: dict[str, int]) -> list[int]:
+    return [sum(counts.values()), counts.get("old", 0), counts.get("new", 0)]
 
 
 def soak(found: dict[str, Any]) -> list[str]:
@@ -170,6 +190,7 @@ def compare(found: dict[str, Any]) -> list[str]:
 
 TITLES = {
     "chaos": ("A source that fails costs nothing but itself", chaos),
+    "kills": ("A folder is the old one or the new, whenever a process dies or a disk fills up", kills),
     "soak": ("Nothing stays of a call", soak),
     "siege": ("Hostile clients cost honest clients little", siege),
     "fuzz": ("Damaged state and hostile words are refused", fuzz),
@@ -183,10 +204,9 @@ def page(folder: Path = FIGURES) -> str:
     parts = [
         "# Reliability: what is promised, and the last figures",
         "Written by `python tools/reliability/promises.py` from `docs/reliability/*.json`, which the runs leave: "
-        "`make chaos`, `make soak`, `make siege`, `make fuzz`, `make determinism`, `make compare`. Each "
-        "says its verdict in "
-        "its last line and ends with 1 where a promise is broken. The figures here are those of the command that is "
-        "named, which may be a smaller run than the target makes.",
+        "`make chaos`, `make kills`, `make soak`, `make siege`, `make fuzz`, `make determinism`, `make compare`. Each "
+        "says its verdict in its last line and ends with 1 where a promise is broken. The figures here are those of "
+        "the command that is named, which may be a smaller run than the target makes.",
     ]
     for name in RUNS:
         title, told = TITLES[name]
