@@ -42,8 +42,8 @@ FLOORS = [
 INSIDE = {
     "fusion": [
         "rules", "experimental", "weighting", "contributions", "agreement", "context", "fields", "prior", "priors",
-        "exact_match", "superposition", "stored_priors", "settings", "renamed_sources", "adjustments", "decide",
-        "pipeline", "fitting",
+        "exact_match", "superposition", "stored_priors", "grouping", "settings", "renamed_sources", "adjustments",
+        "decide", "pipeline", "fitting",
     ],
     "lexical": ["tokenizers", "index", "changes", "hits"],
     "graph": ["model", "index", "walk", "flat", "experimental", "summaries", "chunk_graph", "corpus"],
@@ -57,7 +57,7 @@ INSIDE = {
         "compared", "all_passages", "listed_spaces", "listed_relevance", "listed", "source", "integration",
     ],
     "graph.summaries": ["clusters", "models", "tree"],
-    "graph.corpus": ["embedded", "document_table", "reembedding", "corpus", "chroma"],
+    "graph.corpus": ["embedded", "document_table", "near_duplicates", "reembedding", "corpus", "chroma"],
     "apps": ["tracing", "server", "inspector", "cli"],
     "neo4j": [
         "errors", "transactions", "connection", "schema", "records", "gds", "reading", "writing", "edge_cache",
@@ -71,7 +71,7 @@ INSIDE = {
         "stages.report", "stages.models", "stages.cached_models", "stages.rewritten_query", "stages.rewriting",
         "stages.routing", "source_spec", "representation", "fingerprints", "source_config", "reading", "access",
         "filters", "wrapped", "nearest", "plain_hits", "stages", "answer", "notes", "notices", "driver", "call",
-        "fitting", "engine", "lists", "by_document", "framework", "kept", "plain_filters", "passage_folder",
+        "fitting", "engine", "lists", "by_document", "framework", "kept", "plain_filters", "passage_folder", "parents",
         "graph_search", "over_corpus", "surface",
         "provenance",
     ],
@@ -83,7 +83,7 @@ PUBLIC = {
     "phasegraph": (
         "AllSourcesFailed Background BackgroundCalibrator BreakerSettings CallableSource Candidates Confidence "
         "ConfidenceEvidence ConfidenceModel Context "
-        "DegradedError Evidence ExactMatchBonus FUSION_RULES FusionPipeline Gathered Gatherer "
+        "DegradedError Evidence ExactMatchBonus FUSION_RULES FusionPipeline Gathered Gatherer GroupBy "
         "Inspection InsufficientDataError IntegrityError InvalidInputError InvalidTypeError ListCalibrator "
         "MissingDependencyError NotConvergedError PhasegraphError PhasegraphWarning Ranking RecencyPrior "
         "ReferenceECDF Result Source SourceEvidence SourceReport SourceSettings StoreError UnitPrior "

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import random
 from pathlib import Path
 
@@ -8,7 +10,15 @@ import numpy as np
 import pytest
 
 from phasegraph import FusionPipeline, IntegrityError, InvalidInputError, PhasegraphError, fit_reference_ecdf
-from phasegraph._support.serialization import decode_document, encode_document, read_bundle, write_bundle
+from phasegraph._support import serialization
+from phasegraph._support.serialization import (
+    MANIFEST,
+    decode_document,
+    encode_document,
+    read_bundle,
+    write_bundle,
+    write_document,
+)
 
 
 def _fitted() -> FusionPipeline:
@@ -175,3 +185,35 @@ def test_a_saved_file_is_as_readable_as_any_other_new_file_and_keeps_its_mode(tm
     (tmp_path / "p.json").chmod(0o640)
     FusionPipeline(k=3).save(tmp_path / "p.json")
     assert (tmp_path / "p.json").stat().st_mode & 0o777 == 0o640
+
+
+def test_a_bundle_has_so_many_arrays_and_no_more_and_is_mapped_unless_told_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serialization, "MAPPED_BYTES", 64)
+    write_bundle(tmp_path, "graph", 1, {}, {"x": np.arange(99), "y": np.ones(99)})
+    for most in (1, 2):
+        monkeypatch.setattr(serialization, "_MOST_ARRAYS", most)
+        if most == 1:
+            with pytest.raises(IntegrityError):
+                serialization.open_bundle(tmp_path, "graph", 1)
+        else:
+            found = serialization.open_bundle(tmp_path, "graph", 1).arrays
+            assert all(isinstance(one, np.memmap) for one in found.values())
+
+
+def test_a_sparse_file_in_place_of_an_array_is_refused_before_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bomb: a terabyte that takes no space on disk, and that a checksum would read for an hour."""
+    write_bundle(tmp_path, "graph", 1, {}, {"x": np.arange(99)})
+    (array,) = tmp_path.glob("x.*.npy")
+    os.truncate(array, 1 << 40)
+    monkeypatch.setattr(hashlib, "file_digest", lambda *_: pytest.fail("the bomb was read"))
+    with pytest.raises(IntegrityError, match=f"it has {1 << 40}"):
+        read_bundle(tmp_path, "graph", 1)
+    manifest = json.loads((tmp_path / MANIFEST).read_bytes())["body"]
+    manifest["arrays"]["x"] |= {"bytes": 1 << 40, "shape": [1 << 37]}  # the forged manifest agrees
+    write_document(tmp_path / MANIFEST, "graph", 1, manifest)
+    with pytest.raises(IntegrityError, match=f"it has {1 << 40}"):
+        read_bundle(tmp_path, "graph", 1)

@@ -24,6 +24,7 @@ from phasegraph.errors import (
 from phasegraph.fusion import FUSION_RULES
 from phasegraph.fusion.context import Context
 from phasegraph.fusion.exact_match import ExactMatchBonus
+from phasegraph.fusion.grouping import GroupBy
 from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.fusion.priors import RecencyPrior, UnitPrior
 from phasegraph.ranking import Background, Ranking
@@ -51,6 +52,7 @@ __all__ = [
     "FusionPipeline",
     "Gathered",
     "Gatherer",
+    "GroupBy",
     "Inspection",
     "InsufficientDataError",
     "IntegrityError",

@@ -23,7 +23,8 @@ from tests.suites.manual_time import PATIENCE, until
 
 from phasegraph.apps.server.turns import BusyError, Turns
 from phasegraph.apps.server.view import View
-from phasegraph.apps.server.web import Gate, web_app
+from phasegraph.apps.server.web import Gate, check_token, web_app
+from phasegraph.errors import InvalidInputError
 
 RED = {"Authorization": f"Bearer {TOKENS['red']}"}
 AGENT = RED | {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
@@ -516,7 +517,7 @@ def test_tenants_that_use_most_share_a_quarter_of_the_places_however_many_they_a
 
 
 def test_among_waiting_tenants_the_one_that_used_least_goes_first_and_old_use_is_forgotten():
-    clock = [0.0]
+    clock = [1000.0]
     turns = Turns(1, each=1, now=lambda: clock[0])
 
     async def run():
@@ -537,11 +538,12 @@ def test_among_waiting_tenants_the_one_that_used_least_goes_first_and_old_use_is
     assert asyncio.run(run()) == ["first", "much", "little", "least"]
 
 
-@pytest.mark.parametrize(("seconds", "wanted"), [(0.2, 1), (2.0, 3), (500.0, 60)])
+@pytest.mark.parametrize(("seconds", "wanted"), [([0.2], 1), ([2.0], 3), ([500.0], 60), ([10.0, 1.0], 13)])
 def test_a_refusal_says_when_the_queue_is_likely_to_be_empty(seconds, wanted):
     clock = [0.0]
     turns = Turns(2, each=2, queue=2, now=lambda: clock[0])
-    used(turns, clock, a=seconds)
+    for each in seconds:
+        used(turns, clock, a=each)
 
     async def run():
         leave = asyncio.Event()
@@ -644,3 +646,9 @@ def test_a_computing_thread_soon_makes_way(monkeypatch):
     finally:
         sys.setswitchinterval(before)
     assert seen[0] <= 0.001
+
+
+@pytest.mark.parametrize(("token", "taken"), [("x" * 15, False), ("x" * 16, True), ("x" * 15 + " ", False)])
+def test_a_token_has_at_least_sixteen_visible_characters(token, taken):
+    with contextlib.nullcontext() if taken else pytest.raises(InvalidInputError, match="at least 16"):
+        assert check_token("the token", token) == token

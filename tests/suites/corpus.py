@@ -33,7 +33,7 @@ from phasegraph.errors import (
     StoreError,
 )
 from phasegraph.graph.corpus.chroma import ChromaVectors, open_folder
-from phasegraph.graph.corpus.corpus import Change, Folder
+from phasegraph.graph.corpus.corpus import Change, Corpus, Folder
 from phasegraph.graph.flat import VectorSource
 from phasegraph.graph.model.entity_graph import EntityGraph
 from phasegraph.graph.walk.clauses import clauses
@@ -491,6 +491,30 @@ class CorpusSuite:
         assert during.scores.tolist() == before.scores.tolist()
         assert set(after.ids) == {"d0", "d2", "d3", "d4", "d5", "d7"}
 
+    def test_a_change_while_the_words_of_the_hits_are_read_costs_no_answer(
+        self, place: Path | None, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        retriever = self.made(self.documents(range(6)), place, k=20)
+        before, armed = retriever.explain(QUESTIONS[0]), [True]
+
+        def changing(plain: Any) -> property:
+            def look(corpus: Corpus) -> Any:
+                found = plain.fget(corpus)
+                if armed and sys._getframe(1).f_code.co_name == "_counted":
+                    armed.clear()
+                    retriever.delete(["d1"])  # another thread's change, right after the passages were looked at
+                return found
+
+            return property(look)
+
+        for name in ("index", "seen"):
+            monkeypatch.setattr(Corpus, name, changing(getattr(Corpus, name)))
+        during = retriever.explain(QUESTIONS[0])
+        assert not armed
+        assert during.ids == before.ids
+        assert during.scores.tolist() == before.scores.tolist()
+        assert "d1" not in retriever.explain(QUESTIONS[0]).ids
+
     def test_answers_follow_what_another_changed_without_being_told(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -908,6 +932,59 @@ class CorpusSuite:
             with pytest.raises(InvalidInputError, match="either ids or where"):
                 retriever.delete(**wrong)
         assert len(retriever.ids()) == 2
+
+    def test_the_passages_of_a_document_count_once(self, place: Path | None) -> None:
+        pages = self.pages(a=["Ada met Bo.", "Ada met Bo in Oslo."], b=["Bo met Ada."], c=["Dee slept."])
+        retriever = self.made(pages, place, group_by="source")
+        for one in [retriever] if place is None else [retriever, self.opened(place, group_by="source")]:
+            found = [metadata["source"] for _, _, metadata in self.ask(one, "Who met Bo?")]
+            assert sorted(found) == ["a.md", "b.md", "c.md"]
+            groups = one.explain("Who met Bo?").extras["groups"]
+            assert sorted(map(len, groups.values())) == [1, 1, 2]
+        with pytest.raises(InvalidTypeError, match="group_by"):
+            self.made(pages, group_by=3)
+        with pytest.raises(InvalidInputError, match=r"parents= needs group_by="):
+            self.made(pages, parents=True)
+
+    def test_the_whole_document_stands_in_place_of_its_best_passage(self, place: Path | None) -> None:
+        pages = self.pages(a=["Ada met Bo in Oslo.", "Bo in Oslo. Bo sang."], b=["Cy danced."])
+        retriever = self.made(pages, place, group_by="source", parents=True)
+        texts = {metadata["source"]: text for _, text, metadata in self.ask(retriever, "Who sang in Oslo?")}
+        assert texts == {"a.md": "Ada met Bo in Oslo. Bo sang.", "b.md": "Cy danced."}
+        retriever.sync(self.pages(a=["Ada met Cy."]))
+        texts = {metadata["source"]: text for _, text, metadata in self.ask(retriever, "Who sang in Oslo?")}
+        assert texts == {"a.md": "Ada met Cy.", "b.md": "Cy danced."}
+        given = {"a.md": self.document("a.md", "All of a.", source="a.md")}
+        one = self.made(self.pages(a=["Ada met Bo."], b=["Cy danced."]), group_by="source", parents=given)
+        with pytest.warns(PhasegraphWarning, match=r"no text of the 1 documents 'b.md'"):
+            texts = {metadata["source"]: text for _, text, metadata in self.ask(one, "Who danced?")}
+        assert texts == {"a.md": "All of a.", "b.md": "Cy danced."}
+
+    def test_a_filter_holds_for_the_whole_document(self) -> None:
+        pages = [
+            self.document("p", "Ada met Bo.", source="a.md", team="red"),
+            self.document("q", "The secret of the blue team.", source="a.md", team="blue"),
+        ]
+        retriever = self.made(pages, group_by="source", parents=True)
+        ((_, text, _),) = self.ask(retriever, "Who met Bo?", team="red")
+        assert text == "Ada met Bo."
+        ((_, text, _),) = self.ask(retriever, "Who met Bo?")
+        assert "secret" in text
+        given = {"a.md": self.document("a.md", "The secret, too.", source="a.md", team="blue")}
+        retriever = self.made(pages, group_by="source", parents=given)
+        with pytest.warns(PhasegraphWarning, match="no text of the 1 documents"):
+            ((_, text, _),) = self.ask(retriever, "Who met Bo?", team="red")
+        assert text == "Ada met Bo."
+
+    def test_documents_that_say_nearly_the_same_are_reported(self, place: Path | None) -> None:
+        text = "Ada met Bo in Oslo in the year in which the engine was made, and Cy sang of it for days."
+        pages = self.pages(a=[text], b=[f"{text} Dee slept."], c=["Dee slept in Turin."])
+        retriever = self.made(pages, place)
+        (pair,) = retriever.near_duplicates()
+        assert ({pair.first, pair.second}, pair.similarity > 0.8) == ({"a.md", "b.md"}, True)
+        assert not retriever.near_duplicates(1.0)
+        with pytest.raises(InvalidInputError, match="least"):
+            retriever.near_duplicates(0.0)
 
     def test_a_source_key_of_ones_own_names_documents_and_is_kept(self, tmp_path: Path) -> None:
         pages = [self.document(None, f"Ada met Bo {n}.", book=f"b{n % 2}", source="x") for n in range(4)]

@@ -1,36 +1,44 @@
-"""Kill a process within a sync, a watch, a merge, a deletion or an embedding anew, before any of its writes to disk.
+"""Kill a process, or fill the disk, at the writes of every command that changes a folder.
 
-    python tools/reliability/kills.py [--kills 200] [--command sync ...]
+    python tools/reliability/kills.py [--most 1000] [--json FILE]
 
-Each kill takes a copy of a folder, forks, and ends the child before the n-th file is replaced, removed or synced to
-disk: as a power cut or `kill -9` would. The folder must then open as it was before the command or after it, and the
-same command must complete it. The kills are spread over the writes of each command. Prints how many left the old and
-the new folder; an error ends with code 1.
+The commands are a sync, a watch, a merge, a deletion, embedding anew, and a list of documents, which keeps a table.
+Each kill takes a copy of a folder, forks, and ends the child before its n-th call that changes the disk, as `kill -9`
+would. The folder must then open as it was before the command or after it, and the same command must complete it. There
+is a kill for every call, or `--most` kills of a command, evenly spread. Then the disk is full from each call on: the
+command must make its change, or name the disk in its error, and the same holds for the folder.
 """
 
 from __future__ import annotations
 
-import argparse
+import errno
 import os
 import shutil
 import sys
 import tempfile
-import warnings
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from runs import arguments, bar, finish, quiet
 
+from phasegraph._support import serialization
 from phasegraph.embedding.identity import EmbeddingModel
-from phasegraph.errors import PhasegraphWarning
-from phasegraph.graph.corpus.corpus import Folder
+from phasegraph.errors import StoreError
+from phasegraph.graph.corpus.corpus import INSIDE, Folder
+from phasegraph.graph.corpus.document_table import BESIDE
 from phasegraph.retrieval.passage_folder import PassageFolder
 
-CALLS = ("replace", "unlink", "rmdir", "fsync")
+CALLS = ("replace", "rename", "unlink", "rmdir", "mkdir", "open", "chmod", "fsync")
 """Functions of ``os`` before which a process is killed."""
-KILLED = 9
+FILLING = ("mkdir", "fsync", "replace")
+"""Functions of ``os`` that need room on the disk."""
+KILLED, LEAST = 9, 200
+"""The exit code of a process that is killed; kills that a run must make."""
 
 
 def model(name: str) -> EmbeddingModel:
@@ -80,15 +88,23 @@ def reembed(place: Path) -> None:
     PassageFolder.open(place / "folder").reembed(model("two"), progress=False)
 
 
+def documents(place: Path) -> None:
+    """List the documents, of which a table is kept."""
+    PassageFolder.open(place / "folder").documents()
+
+
 COMMANDS: dict[str, Callable[[Path], None]] = {
-    one.__name__: one for one in (sync, watch, merge, delete, reembed)
-}  # fmt: skip
+    one.__name__: one for one in (sync, watch, merge, delete, reembed, documents)
+}
+UNCHANGED = ("merge", "documents")
+"""Commands after which the folder says what it said before."""
 
 
 def prepare(place: Path) -> None:
-    """A folder with a change beside its index, and files that differ from it."""
+    """A folder with a change beside its index, without a table of its documents, and files that differ from it."""
     PassageFolder.create(place / "folder", pages(*range(5)), model("one"), progress=False)
     PassageFolder.open(place / "folder", model("one")).sync(pages(5))
+    shutil.rmtree(place / "folder" / INSIDE / BESIDE, ignore_errors=True)
     (place / "files").mkdir()
     for number in (1, 7):
         (place / "files" / f"{number}.md").write_text(f"# Ada {number}\n\nAda met Bo {number} again.")
@@ -119,71 +135,115 @@ def killed_at(step: int, work: Callable[[], None]) -> bool:
         return code == KILLED
     left = iter(range(step))
 
-    def dies(call: Callable[..., Any]) -> Callable[..., Any]:
-        def called(*given: Any, **more: Any) -> Any:
-            if next(left, None) is None:
-                os._exit(KILLED)
-            return call(*given, **more)
-
-        return called
+    def die() -> None:
+        if next(left, None) is None:
+            os._exit(KILLED)
 
     try:
-        for name in CALLS:
-            setattr(os, name, dies(getattr(os, name)))
-        work()
+        with watched(CALLS, die):
+            work()
     except BaseException as error:  # noqa: BLE001 - the parent only sees the code
         sys.stderr.write(f"{type(error).__name__}: {error}\n")
         os._exit(1)
     os._exit(0)
 
 
-def kills(command: str, count: int, place: Path) -> Iterator[str]:
-    """Kill a command at so many of its writes, evenly spread; "old" or "new" for each kill."""
-    work, first = COMMANDS[command], place / f"{command}-first"
-    first.mkdir()
-    prepare(first)
-    old, writes = state_of(first), 0
-    whole = place / f"{command}-whole"
-    shutil.copytree(first, whole)
-    counted = []
-    plain = {name: getattr(os, name) for name in CALLS}
+@contextmanager
+def watched(calls: Sequence[str], watch: Callable[[], None]) -> Iterator[None]:
+    """Call `watch` before each of some functions of ``os``."""
+    plain = {name: getattr(os, name) for name in calls}
+
+    def told(call: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*given: Any, **more: Any) -> Any:
+            watch()
+            return call(*given, **more)
+
+        return called
+
     for name, call in plain.items():
-        setattr(os, name, lambda *given, call=call, **more: counted.append(1) or call(*given, **more))
+        setattr(os, name, told(call))
     try:
-        work(whole)
+        yield
     finally:
         for name, call in plain.items():
             setattr(os, name, call)
-    new, writes = state_of(whole), len(counted)
-    if command != "merge":
-        check(new != old, f"{command} changes nothing")
-    for step in sorted({round(one) for one in np.linspace(0, writes - 1, min(count, writes))}):
-        copied = place / f"{command}-{step:04d}"
-        shutil.copytree(first, copied)
-        check(killed_at(step, lambda: work(copied)), f"{command}: it was not killed at write {step}")  # noqa: B023
+
+
+class Trial:
+    """A command on copies of a folder, which faults strike at one of its calls."""
+
+    def __init__(self, command: str, place: Path, calls: Sequence[str]) -> None:
+        self.command, self.work, self.place, self.calls = command, COMMANDS[command], place, calls
+        self.first = place / f"{command}-first"
+        self.first.mkdir()
+        prepare(self.first)
+        self.old = state_of(self.first)
+        whole, counted = self.copy("whole"), list[int]()
+        with watched(calls, lambda: counted.append(1)):
+            self.work(whole)
+        self.new, self.count = state_of(whole), len(counted)
+        check((self.new == self.old) == (command in UNCHANGED), f"{command} must change what a folder says, or not")
+
+    def copy(self, name: str) -> Path:
+        """A copy of the folder as it was before the command."""
+        copied = self.place / f"{self.command}-{name}"
+        shutil.copytree(self.first, copied)
+        return copied
+
+    def outcome(self, copied: Path, step: int) -> str:
+        """Whether the folder is the old one or the new; it must be completed by the command."""
         found = state_of(copied)
-        check(found in (old, new), f"{command}: killed at write {step}, the folder is neither old nor new")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", PhasegraphWarning)  # a deletion that was made finds nothing to delete
-            work(copied)
-        check(state_of(copied) == new, f"{command}: killed at write {step}, it cannot be completed")
+        check(found in (self.old, self.new), f"{self.command}: struck at call {step}, the folder is mixed")
+        with quiet():  # a deletion that was made finds nothing to delete
+            self.work(copied)
+        check(state_of(copied) == self.new, f"{self.command}: struck at call {step}, it cannot be completed")
         shutil.rmtree(copied)
-        yield "old" if found == old else "new"
+        return "old" if found == self.old else "new"
+
+
+def kills(command: str, count: int, place: Path) -> Iterator[str]:
+    """Kill a command before so many of its calls, evenly spread; "old" or "new" for each kill."""
+    trial = Trial(command, place, CALLS)
+    for step in sorted({round(one) for one in np.linspace(0, trial.count - 1, min(count, trial.count))}):
+        copied = trial.copy(f"{step:04d}")
+        check(killed_at(step, lambda: trial.work(copied)), f"{command}: it was not killed at call {step}")  # noqa: B023
+        yield trial.outcome(copied, step)
+
+
+def full_disks(command: str, place: Path) -> Iterator[str]:
+    """Let the disk be full from each call of a command on; "old" or "new" for each."""
+    trial = Trial(command, place, FILLING)
+    for step in range(trial.count):
+        copied, left = trial.copy(f"full-{step:04d}"), iter(range(step))
+
+        def fill() -> None:
+            if next(left, None) is None:  # noqa: B023
+                raise OSError(errno.ENOSPC, "No space left on device")
+
+        said = ""
+        with quiet(), watched(FILLING, fill):
+            try:
+                trial.work(copied)
+            except (StoreError, OSError) as error:
+                said = str(error)
+        outcome = trial.outcome(copied, step)
+        check(not said or "space" in said, f"{command}: full at call {step}, the error names no disk: {said}")
+        check(not said or outcome == "old" or command in UNCHANGED, f"{command}: full at call {step}: {said}, but made")
+        yield outcome
 
 
 def main() -> None:
-    """Kill and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=200)
-    parser.add_argument("--command", nargs="+", choices=COMMANDS, default=list(COMMANDS))
-    options = parser.parse_args()
-    place, done = Path(tempfile.mkdtemp()), 0
-    for command in options.command:
-        outcomes = list(kills(command, -(-options.kills // len(options.command)), place))
-        done += len(outcomes)
-        print(f"{command}: {len(outcomes)} kills, {outcomes.count('old')} old and {outcomes.count('new')} new")
-    shutil.rmtree(place)
-    print(f"{done} kills, no folder lost or mixed")
+    """Strike, and print or write the figures."""
+    given = arguments(__doc__, most=1000)
+    figures: dict[str, Any] = {"kills": {}, "full": {}}
+    serialization.MAPPED_BYTES = 0  # small files are mapped like large ones, and the table of documents is kept
+    with tempfile.TemporaryDirectory() as folder:
+        places = (Path(tempfile.mkdtemp(dir=folder)) for _ in range(2 * len(COMMANDS)))
+        for command in bar(list(COMMANDS), "commands"):
+            figures["kills"][command] = Counter(kills(command, given.most, next(places)))
+            figures["full"][command] = Counter(full_disks(command, next(places)))
+    done = sum(sum(one.values()) for one in figures["kills"].values())
+    finish("kills", given, {"kills_made": done, **figures}, [] if done >= LEAST else [f"only {done} kills"])
 
 
 if __name__ == "__main__":

@@ -123,6 +123,10 @@ class Documents(Framework):
         """A document's text."""
         return hit.page_content
 
+    def with_text(self, hit: Document, text: str) -> Document:
+        """A copy of a document with another text."""
+        return hit.model_copy(update={"page_content": text})
+
     def passages_of(
         self, held: Mapping[str, Document], title_key: str, given: Mapping[str, Sequence[Any]] | None = None
     ) -> list[dict[str, Any]]:

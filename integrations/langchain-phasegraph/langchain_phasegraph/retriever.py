@@ -32,7 +32,7 @@ from langchain_phasegraph.corpus import (
     StoreVectors,
     contents_of,
 )
-from langchain_phasegraph.entity_graph import EntityGraphRetriever
+from langchain_phasegraph.entity_graph import EntityGraphRetriever, Lookup
 from langchain_phasegraph.filters import Wanted, check_filter, check_required, filter_of, joined, with_filter
 from langchain_phasegraph.sources import RetrieverSource
 from langchain_phasegraph.stages import LangChainStages, inherited
@@ -89,6 +89,13 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
     selection : SelectionPolicy or str, optional
         Which k go together, for example ``"mmr"``; default the k best. Redundancy is weighed by embeddings of the
         model that the vector store embeds with.
+    group_by : str or GroupBy, optional
+        Metadata key of a document's name, for example ``"source"``: the passages of one document count once, and `k`
+        counts documents. ``GroupBy("source", "sum")`` adds their values. Default: every passage counts.
+    parents : True, mapping, docstore or callable, optional
+        With `group_by`: return the text of the whole document in place of its best passage. True joins the passages of
+        a retriever that was made of documents; a mapping by name, a docstore (``mget``) or ``parents(names)`` gives the
+        documents. A filter also holds for them.
     filter : mapping of str to value, optional
         Metadata that every document must have: values, or ``{"year": {"$gte": 2000}}`` with ``$eq``, ``$ne``,
         ``$gt``, ``$gte``, ``$lt``, ``$lte``, ``$in`` and ``$nin``; ``$and`` and ``$or`` with lists of filters. Also a
@@ -154,6 +161,8 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
     weights: Any = None
     accept: Any = None
     selection: Any = None
+    group_by: Any = None
+    parents: Any = None
     filter: Mapping[str, Any] | None = None
     required_filter_key: Key | None = None
     fetch_k: Any = 50
@@ -171,6 +180,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
     _engine: FusionEngine = PrivateAttr()
     _corpus: Any = PrivateAttr(default=None)
     _embeds: Any = PrivateAttr(default=None)
+    _parents: Any = PrivateAttr(default=None)
     _by_name: dict[str, RetrieverSource] = PrivateAttr()
     _callback: ResultCallback = PrivateAttr()
 
@@ -182,10 +192,12 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
             source.borrow(self._by_name)
         self._engine = FusionEngine.of(
             specs, k=self.k, weights=self.weights, accept=self.accept, selection=self.selection,
-            pipeline=self.pipeline, fetch_k=self.fetch_k, timeout=self.timeout, strict=self.strict,
-            max_query_length=self.max_query_length, access=access_of(self._by_name), route=self.route,
+            group_by=self.group_by, pipeline=self.pipeline, fetch_k=self.fetch_k, timeout=self.timeout,
+            strict=self.strict, max_query_length=self.max_query_length, access=access_of(self._by_name),
+            route=self.route,
             rerank=self.rerank, corrective=self.corrective, adapter=LangChainStages(specs),
         )  # fmt: skip
+        self._settle_parents(self.parents, Lookup.of, self._engine.pipeline.group_by)
         self._callback = ResultCallback(self.on_result)
         own = self._own_filters()
         joined(*own.values())
@@ -395,7 +407,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         else:
             result, hits = engine.retrieve(query, sources, k=self._wanted(k))
         told_within(self._callback, result, run_manager)
-        return self._documents(result, hits, upstream is not None)
+        return self._documents(result, self._with_parents(hits, self._in_force(config, filter)), upstream is not None)
 
     async def _aget_relevant_documents(
         self,
@@ -414,7 +426,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         else:
             result, hits = await engine.aretrieve(query, sources, k=self._wanted(k))
         await atold_within(self._callback, result, run_manager)
-        return self._documents(result, hits, upstream is not None)
+        return self._documents(result, self._with_parents(hits, self._in_force(config, filter)), upstream is not None)
 
     def explain(self, query: str, k: int | None = None, *, filter: Any = None) -> Result:  # noqa: A002
         """Return the whole answer to a query: scores, contributions, candidates and a report per source.
@@ -482,6 +494,10 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
             name: by_name[name].bind(with_filter(config, *(one for other, one in own.items() if other != name)))
             for name in asked
         }
+
+    def _in_force(self, config: RunnableConfig, narrower: Any) -> Wanted | None:
+        """What every document must match in a call."""
+        return joined(filter_of(with_filter(config, self.filter, narrower)), self.whole_filter())
 
     def _sources(self, query: str) -> Sources:
         return self._bound(configured(), answers=False)

@@ -10,8 +10,9 @@ from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
 from langchain_qdrant import QdrantVectorStore
 from qdrant_client import models
 
-from langchain_phasegraph import EntityGraphRetriever, PhaseGraphRetriever
-from langchain_phasegraph.filters import own_filter
+from langchain_phasegraph import EntityGraphRetriever, PhaseGraphRetriever, filters
+from langchain_phasegraph.conversion import ScoredDocuments
+from langchain_phasegraph.filters import only_matching, own_filter, store_settings
 from phasegraph import InvalidInputError, InvalidTypeError
 
 EMBEDDINGS = DeterministicFakeEmbedding(size=16)
@@ -258,3 +259,42 @@ def test_a_filter_over_faiss_follows_what_is_added_and_deleted(made):
     assert rows(retriever.invoke(QUERY, filter=wanted)) == list(range(0, 31, 3))
     store.delete([documents()[0].id])
     assert rows(retriever.invoke(QUERY, filter=wanted)) == list(range(3, 31, 3))
+
+
+# Faults that a mutation run planted and no test noticed
+
+
+def test_a_store_in_memory_keeps_several_values_and_none_that_is_greater(made):
+    def found(**wanted):
+        retriever = PhaseGraphRetriever(vector=made["InMemory"](), fetch_k=30, k=30)
+        return rows(retriever.invoke(QUERY, filter=wanted))
+
+    assert found(row=7) == [7]
+    assert found(lang="de", good=True) == [4, 10, 16, 22, 28]
+
+
+def test_hits_that_a_store_returned_despite_its_filter_are_counted_as_dropped():
+    given = ScoredDocuments(documents()[:6])
+    given.scores, given.dropped = [1.0] * 6, 2
+    kept = only_matching(given, {"lang": "en"})
+    assert (rows(kept), kept.dropped) == ([0, 3], 2 + 4)
+
+
+def test_a_search_without_words_of_the_store_keeps_the_callers_own_filter():
+    also = {filters._ALSO: {"row": 1}}
+    assert "filter" not in store_settings(Plain(1), also)
+    assert store_settings(Plain(1), also, {"row": 1})["filter"] == {"row": 1}
+    assert store_settings(Plain(1), {"lang": "en"}, {"row": 1})["filter"] == {"row": 1, "lang": "en"}
+    for own in ({"$or": [{"row": 1}]}, {"row": {"$gt": 1}}, {"row": [1, 2]}):
+        with pytest.raises(InvalidInputError, match="cannot be combined"):
+            store_settings(Plain(1), {"lang": "en"}, own)
+
+
+def test_a_qdrant_condition_outside_the_metadata_is_no_filter_of_ours():
+    inside, outside = (
+        models.FieldCondition(key=key, match=models.MatchValue(value="en")) for key in ("metadata.lang", "lang")
+    )
+    assert filters._of_qdrant(inside, "metadata.") == {"lang": {"$eq": "en"}}
+    assert filters._of_qdrant(outside, "metadata.") is None
+    no_test = models.FieldCondition(key="metadata.lang", match=models.MatchText(text="en"))
+    assert filters._of_qdrant(no_test, "metadata.") is None

@@ -79,6 +79,9 @@ class FusionPipeline(FusionSettings):
         is not returned. Default: everything is accepted.
     selection : SelectionPolicy or the name of its method, optional
         Which k of the 50 best accepted go together; default the k best.
+    group_by : GroupBy or metadata key, optional
+        Let the passages of one document count once, for example ``"source"``; ``extras["groups"]`` of the result lists
+        the passages of each document. Default: every passage counts.
     k : int, default 10
         Results returned; >= 0. It changes neither scores nor, without a selection, order.
     strict : bool, default False

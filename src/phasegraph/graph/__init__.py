@@ -16,6 +16,8 @@ from phasegraph.graph.corpus.corpus import check_source_key as check_source_key
 from phasegraph.graph.corpus.corpus import fields_of as fields_of
 from phasegraph.graph.corpus.corpus import sample_corpus as sample_corpus
 from phasegraph.graph.corpus.document_table import DocumentTable as DocumentTable
+from phasegraph.graph.corpus.near_duplicates import NearDuplicates as NearDuplicates
+from phasegraph.graph.corpus.near_duplicates import near_duplicates as near_duplicates
 from phasegraph.graph.experimental.llm_extraction import ModelSettings, extract_with_model
 from phasegraph.graph.experimental.semflow import FlowParameters, SemFlowSource
 from phasegraph.graph.flat import LexicalSource, VectorSource

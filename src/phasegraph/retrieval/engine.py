@@ -25,6 +25,7 @@ from phasegraph.calibration.background import normal_quantile
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.fusion import FUSION_RULES
 from phasegraph.fusion.fitting import fit_confidence, fit_min_agreement
+from phasegraph.fusion.grouping import GroupBy
 from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.fusion.renamed_sources import renamed_policy, with_new_source_names
 from phasegraph.ranking import RERANK, Ranking
@@ -54,12 +55,13 @@ class Chosen:
     accept: AcceptancePolicy | None = None
     selection: SelectionPolicy | None = None
     strict: bool = False
+    group_by: GroupBy | None = None
 
     __reduce__ = by_fields
 
     def on(self, pipeline: FusionPipeline) -> FusionPipeline:
         """Replace the pipeline's values by these arguments."""
-        given = {name: getattr(self, name) for name in ("k", "weights", "accept", "selection")}
+        given = {name: getattr(self, name) for name in ("k", "weights", "accept", "selection", "group_by")}
         changes = {name: value for name, value in given.items() if value is not None}
         if self.strict:
             changes["strict"] = True
@@ -104,6 +106,7 @@ class FusionEngine:
         weights: object = None,
         accept: Accept | None = None,
         selection: SelectionPolicy | str | None = None,
+        group_by: GroupBy | str | None = None,
         pipeline: FusionPipeline | str | os.PathLike[str] | None = None,
         fetch_k: int | None = 50,
         timeout: float | None = 10.0,
@@ -116,7 +119,7 @@ class FusionEngine:
         adapter: StageAdapter | None = None,
     ) -> FusionEngine:
         """Make the engine from a retriever's arguments; errors name the argument."""
-        given = {"weights": weights, "accept": accept, "selection": selection}
+        given = {"weights": weights, "accept": accept, "selection": selection, "group_by": group_by}
         twice = [name for name, value in given.items() if pipeline is not None and value is not None]
         if twice:
             raise InvalidInputError(
@@ -135,7 +138,7 @@ class FusionEngine:
         rewritings = {name: rewriting for name, rewriting in found.items() if rewriting is not None}
         stages = Stages.of(route, rerank, corrective, rewritings, adapts)
         known = specs if rerank is None else (*specs, RERANK)
-        chosen = Chosen(k, checked, _policy(accept, known), _selection(selection), strict)
+        chosen = Chosen(k, checked, _policy(accept, known), _selection(selection), strict, _group_by(group_by))
         gatherer = Gatherer(settings, timeout=timeout, strict=strict, max_query_length=max_query_length)
         base = FusionPipeline() if pipeline is None else read_pipeline(pipeline)
         normal_quantile(np.array([0.5]))  # load now, so that the first answer does not wait
@@ -188,7 +191,7 @@ class FusionEngine:
         context = replace(self.access.context(query), words=self.access.words(query, rankings))
         if self.stages.rerank is not None:
             context = replace(context, blend=self.stages.rerank.blend)
-        plain = replace(self.pipeline, accept=None, selection=None, strict=False)
+        plain = replace(self.pipeline, accept=None, selection=None, group_by=None, strict=False)
         return Inspection(
             query, result, plain.decide(rankings, context, reports=result.reports, k=len(result.candidates))
         )
@@ -248,6 +251,14 @@ def _selection(given: object) -> SelectionPolicy | None:
     if not isinstance(given, str):
         raise InvalidTypeError(f"selection must be a SelectionPolicy or the name of a method; got {given!r}")
     return SelectionPolicy(given)  # type: ignore[arg-type]
+
+
+def _group_by(given: object) -> GroupBy | None:
+    if given is None or isinstance(given, GroupBy):
+        return given
+    if not isinstance(given, str):
+        raise InvalidTypeError(f"group_by must be a GroupBy or the name of a metadata key; got {given!r}")
+    return GroupBy(given)
 
 
 def _asked(gatherer: Gatherer, pipeline: FusionPipeline) -> tuple[str, ...]:

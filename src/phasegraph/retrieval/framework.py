@@ -54,6 +54,10 @@ class Framework:
         """Return the text of a hit."""
         raise NotImplementedError
 
+    def with_text(self, hit: Any, text: str) -> Any:
+        """A copy of a hit with another text."""
+        raise NotImplementedError
+
     def passages_of(
         self, held: Mapping[str, Any], title_key: str, given: Mapping[str, Sequence[Any]] | None = None
     ) -> list[dict[str, Any]]:

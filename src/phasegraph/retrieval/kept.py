@@ -190,15 +190,40 @@ class KeptPassages:
 
     def _table(self, key: str | None) -> phasegraph.graph.DocumentTable:
         """Return the table of documents; it is cached for each key and corpus."""
-        corpus = self._changing()
-        kept: dict[Any, phasegraph.graph.DocumentTable] = corpus.tables
-        return kept.setdefault(key, phasegraph.graph.DocumentTable(key, self._uncounted))
+        tables: dict[str | None, phasegraph.graph.DocumentTable] = self._changing().tables
+        return tables.setdefault(key, phasegraph.graph.DocumentTable(key, self._uncounted))
+
+    def _members(self, index: Any, key: str) -> Mapping[str, Sequence[str]]:
+        """Return the ids of the passages of each document that a metadata key names."""
+        own = self._changing().keys.source
+        usual = own is None and key == "source"  # the key that the table of the usual keys looks at first
+        return self._table(None if usual else key).members(index)
 
     def _counts(self) -> dict[str, int]:
         """Count the passages of each document; passages without a document are counted under ""."""
         corpus = self._changing()
         table = self._table(corpus.keys.source).of(corpus.index)
         return dict(Counter(document for document, _ in table.values()))
+
+    def near_duplicates(self, least: float = 0.8) -> list[phasegraph.graph.NearDuplicates]:
+        """Pairs of documents that say nearly the same, the most similar first.
+
+        Parameters
+        ----------
+        least : float, default 0.8
+            Least share of runs of four words that both documents have, in (0, 1].
+
+        Returns
+        -------
+        list of NearDuplicates
+            Each with ``first``, ``second`` and ``similarity``. Passages that name no document are left out.
+        """
+        corpus = self._changing()
+        index, table = corpus.index, self._table(corpus.keys.source)
+        pairs: list[phasegraph.graph.NearDuplicates] = phasegraph.graph.near_duplicates(
+            index, table.members(index), least
+        )
+        return pairs
 
     def _contents(self, documents: Iterable[Any]) -> list[Content]:
         """Convert documents or nodes to :class:`Content`; an error if an id is repeated."""

@@ -12,10 +12,13 @@ import phasegraph  # its rooms graph and neo4j are loaded when they are first na
 from phasegraph._support.progress import with_progress
 from phasegraph._support.renamed import renamed_sources
 from phasegraph._support.validation import check_flag, known_arguments
-from phasegraph.errors import InvalidTypeError
-from phasegraph.retrieval.framework import Framework
+from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph.fusion.grouping import GroupBy
+from phasegraph.retrieval.answer import SelectedHit
+from phasegraph.retrieval.framework import Framework, HitLookup
 from phasegraph.retrieval.graph_search import GraphSearch
 from phasegraph.retrieval.kept import KeptPassages
+from phasegraph.retrieval.parents import Parents
 from phasegraph.retrieval.source_config import PIPELINE
 from phasegraph.sources.protocol import Source
 
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
     import phasegraph.graph
     import phasegraph.neo4j
 
+OVERRIDING = frozenset({"pipeline", "weights", "accept", "selection", "group_by"})
+"""Fields that stand in place of a pipeline in the folder."""
 _MANY = 256
 """Passages above which a bar is shown."""
 
@@ -82,6 +87,24 @@ def build_corpus(
 class FusedPassages(KeptPassages):
     """Base class of fused retrievers that are built from passages, a folder or the user's store."""
 
+    if TYPE_CHECKING:  # of the framework's class, which may keep attributes in a way of its own
+        _parents: Parents | None
+
+    def _settle_parents(self, parents: Any, look_up: Callable[[Any], HitLookup], group_by: GroupBy | None) -> None:
+        """Check `parents` as a caller gave it; `look_up` makes a lookup of hits by their ids."""
+        if parents is None or parents is False:
+            self._parents = None
+            return
+        if group_by is None:
+            raise InvalidInputError("parents= needs group_by=, which names the document of each passage")
+        self._parents = Parents(self._framework, group_by.key, look_up(None if parents is True else parents))
+
+    def _with_parents(self, hits: list[SelectedHit], where: Any) -> list[SelectedHit]:
+        """The hits, with the texts of their documents where the caller wants them, within a filter in force."""
+        if self._parents is None:
+            return hits
+        return self._parents.resolve(hits, None if where is None else self._framework.filter_of(where), self)
+
     @classmethod
     def _graph_retriever(cls, source: Any, hits: Any, model: Any, name: str) -> Any:
         """Create the framework's entity-graph retriever over a source."""
@@ -130,7 +153,7 @@ class FusedPassages(KeptPassages):
         checks: bool, vector_store: str | None,
     ) -> Self:  # fmt: skip
         corpus = cls._open(path, model, vectors=True, progress=progress, checks=checks, vector_store=vector_store)
-        if (Path(path) / PIPELINE).is_file() and not fields.keys() & {"pipeline", "weights", "accept", "selection"}:
+        if (Path(path) / PIPELINE).is_file() and not fields.keys() & OVERRIDING:
             fields = {**fields, "pipeline": Path(path) / PIPELINE}
         return cls._over(corpus, model, fields)
 

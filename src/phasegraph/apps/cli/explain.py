@@ -57,7 +57,7 @@ def explain(
     query = dataset.queries[row]
     rankings = [runs[name].rankings[0] for name in names]
     result = chosen.decide(rankings, dataset.context(row, rankings), k=k)
-    show_result(result, query, dataset, write_json(_as_dict(result, query), json_to))
+    show_result(result, query, dataset, write_json(_as_dict(result, query, dataset), json_to))
 
 
 def show_result(result: Result, query: Query, dataset: Dataset, to: Console, *, top: int | None = None) -> None:
@@ -109,7 +109,9 @@ def _rows(evidence: Evidence) -> list[list[str]]:
     ]
 
 
-def _as_dict(result: Result, query: Query) -> dict[str, object]:
+def _as_dict(result: Result, query: Query, dataset: Dataset) -> dict[str, object]:
+    titles = {passage.id: passage.title for passage in dataset.passages}
+    gold = query.judgement.passages
     return {
         "query": query.id,
         "question": query.text,
@@ -123,5 +125,7 @@ def _as_dict(result: Result, query: Query) -> dict[str, object]:
         "confidence": result.confidence,
         "confidence_evidence": asdict(result.confidence_evidence),
         "priors": [asdict(one) for one in _readings(result)],
-        "passages": [as_passage(result.evidence(name)) for name in result.ids],
+        "passages": [
+            {**as_passage(result.evidence(name)), "title": titles[name], "judged": name in gold} for name in result.ids
+        ],
     }

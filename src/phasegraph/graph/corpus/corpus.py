@@ -773,7 +773,7 @@ class Corpus:
     ) -> None:
         self._folder, self._checked, self._embed_clauses = folder, checked, embed_clauses
         self.keys = keys if keys is not None else Keys() if folder is None else Keys.of(folder.settings)
-        self.tables: dict[Any, Any] = {}
+        self.tables: dict[str | None, DocumentTable] = {}
         self._said: set[str] = set()
         self.made_by = made_by if folder is None else ModelIdentity.from_json(folder.settings.get("model")) or made_by
         self._changing = fork_safe_lock()

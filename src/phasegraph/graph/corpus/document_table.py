@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
@@ -59,6 +59,7 @@ class DocumentTable:
         self._held: dict[str, tuple[PassageRecord, Entry]] = {}
         self._rows: dict[str, Entry] = {}
         self._of: object = None
+        self._members: tuple[object, dict[str, list[str]]] = (None, {})
 
     @classmethod
     def beside(cls, directory: Path) -> Self | None:
@@ -85,6 +86,17 @@ class DocumentTable:
             self._rows = {name: held[name][1] if name in held else packed_ones[name] for name in records}
             self._held, self._of = held, index
         return self._rows
+
+    def members(self, index: Any) -> Mapping[str, Sequence[str]]:
+        """Ids of the passages of each document."""
+        rows = self.of(index)
+        of, found = self._members
+        if of is not rows:
+            found = {}
+            for name, (document, _) in rows.items():
+                found.setdefault(document, []).append(name)
+            self._members = rows, found
+        return found
 
     def document(self, metadata: Mapping[str, Any]) -> str:
         """Return the document name of a passage, by the key of the table."""

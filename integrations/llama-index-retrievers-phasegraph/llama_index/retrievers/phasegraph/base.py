@@ -16,7 +16,7 @@ from llama_index.core.vector_stores.types import MetadataFilters
 from llama_index_instrumentation.dispatcher import DISPATCHER_SPAN_DECORATED_ATTR
 
 import phasegraph  # its room graph is loaded when it is first named: it brings scipy.sparse
-from llama_index.retrievers.phasegraph.conversion import access_of, check_key, nodes_of
+from llama_index.retrievers.phasegraph.conversion import Lookup, access_of, check_key, nodes_of
 from llama_index.retrievers.phasegraph.corpus import (
     NODES,
     IndexVectors,
@@ -33,7 +33,7 @@ from llama_index.retrievers.phasegraph.filters import (
 )
 from llama_index.retrievers.phasegraph.retriever_sources import OwnRetriever, RetrieverSource
 from llama_index.retrievers.phasegraph.stages import LlamaIndexStages
-from phasegraph import FusionPipeline, Inspection, InvalidInputError, InvalidTypeError, Result
+from phasegraph import FusionPipeline, GroupBy, Inspection, InvalidInputError, InvalidTypeError, Result
 from phasegraph.retrieval import (
     LONGEST_QUERY,
     Accept,
@@ -103,6 +103,14 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
     selection : SelectionPolicy or str, optional
         Which k go together, for example ``"mmr"``; default the k best. Redundancy is weighed by the embeddings that
         the nodes carry, else of the model that the first source embeds with.
+    group_by : str or GroupBy, optional
+        Metadata key of a document's name, for example ``"file_path"`` or ``"ref_doc_id"``: the nodes of one document
+        count once, and `k` counts documents. ``GroupBy("file_path", "sum")`` adds their values. Default: every node
+        counts.
+    parents : True, mapping, docstore or callable, optional
+        With `group_by`: return the text of the whole document in place of its best node. True joins the nodes of a
+        retriever that was made of nodes; a mapping by name, a docstore or ``parents(names)`` gives the documents.
+        Filters also hold for them.
     filters : MetadataFilters, optional
         What every node must match; also a keyword of ``retrieve``, ``aretrieve`` and ``explain``, which narrow it
         further. They reach every source, the walk of a graph included; InvalidInputError where a source cannot keep
@@ -167,6 +175,8 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         weights: Mapping[str, float] | Sequence[float] | None = None,
         accept: Accept | None = None,
         selection: SelectionPolicy | str | None = None,
+        group_by: GroupBy | str | None = None,
+        parents: Any = None,
         filters: MetadataFilters | None = None,
         required_filter_key: str | None = None,
         fetch_k: int | None = 50,
@@ -197,11 +207,12 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         self._engine = FusionEngine.of(
             {name: _unlimited(spec) if self._by_name[name].unordered else spec for name, spec in specs.items()},
             k=_count("similarity_top_k", similarity_top_k) if k is None else _count("k", k),
-            weights=weights, accept=accept, selection=selection, pipeline=pipeline, fetch_k=fetch_k, timeout=timeout,
-            strict=strict, max_query_length=max_query_length,
+            weights=weights, accept=accept, selection=selection, group_by=group_by, pipeline=pipeline, fetch_k=fetch_k,
+            timeout=timeout, strict=strict, max_query_length=max_query_length,
             access=_access_of([source.retriever for source in self._by_name.values()]),
             route=route, rerank=rerank, corrective=corrective, adapter=LlamaIndexStages(specs),
         )  # fmt: skip
+        self._settle_parents(parents, Lookup.of, self._engine.pipeline.group_by)
         self._callback = ResultCallback(on_result)
         self._evidence_key = check_key("evidence_key", evidence_key)
         self._required_filter_key = check_required_key(required_filter_key)
@@ -478,9 +489,9 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         """
         checked = check_filters(filters)
         made = copy.copy(self)
+        index = None if self._corpus is None else self._corpus.index  # before: passages may come and go meanwhile
         made._by_name = {name: source.within(checked) for name, source in self._now.items()}
-        made._filters = joined(self._filters, checked)
-        made._narrowed_at = None if self._corpus is None else self._corpus.index
+        made._filters, made._narrowed_at = joined(self._filters, checked), index
         return made
 
     @property
@@ -504,6 +515,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
 
     def _nodes(self, result: Result, hits: list[SelectedHit]) -> list[NodeWithScore]:
         """Return the nodes; another phasegraph retriever gets the evidence in the exchange."""
+        hits = self._with_parents(hits, self.whole_filters())
         if self.exchange is None:
             return nodes_of(result, hits, self._evidence_key)
         nodes = nodes_of(result, hits, None)

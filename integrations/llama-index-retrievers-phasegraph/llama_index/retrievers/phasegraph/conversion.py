@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections import ChainMap
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -92,8 +93,9 @@ def text_of(node: BaseNode) -> str:
 
 
 def metadata_of(node: BaseNode) -> Mapping[str, Any]:
-    """A node's metadata."""
-    return node.metadata
+    """A node's metadata, and under ``ref_doc_id`` the document that it was split from."""
+    document = node.ref_doc_id
+    return node.metadata if document is None else ChainMap(node.metadata, {"ref_doc_id": document})
 
 
 def _hit_metadata(hit: NodeWithScore) -> Mapping[str, Any]:

@@ -24,7 +24,7 @@ from llama_index.core.vector_stores.types import BasePydanticVectorStore
 from llama_index.core.vector_stores.utils import node_to_metadata_dict
 
 import phasegraph  # its room graph is loaded when it is first named: it brings scipy.sparse
-from llama_index.retrievers.phasegraph.conversion import Embedder, chunk_of, held_by_id, node_of
+from llama_index.retrievers.phasegraph.conversion import Embedder, chunk_of, copy_of, held_by_id, node_of
 from llama_index.retrievers.phasegraph.filters import NodeFilter, filters_of
 from phasegraph import InvalidInputError, InvalidTypeError
 from phasegraph.retrieval import Content, EmbeddingModel, Framework, KeptPassages, accepts_old_names, in_thread
@@ -161,6 +161,12 @@ class Nodes(Framework):
     def text_of(self, hit: BaseNode) -> str:
         """A node's text."""
         return hit.get_content()
+
+    def with_text(self, hit: BaseNode, text: str) -> BaseNode:
+        """A copy of a node with another text."""
+        made = copy_of(hit, hit.node_id)
+        made.set_content(text)
+        return made
 
     def passages_of(
         self, held: Mapping[str, BaseNode], title_key: str, given: Mapping[str, Sequence[Any]] | None = None

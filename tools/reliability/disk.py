@@ -1,0 +1,264 @@
+"""A disk that is full, and an NFS that fails, at every call of every command: ``python tools/reliability/disk.py``.
+
+A C library (disk.c, built by ``cc``) is preloaded and makes the n-th write, sync, rename or lock below a folder fail,
+for n = 0, 1, 2, … until the command makes fewer calls. After each, the command must have ended with 0 or 1 and without
+a traceback; what was there before must still be readable, or the new whole; and the command, run again without a
+fault, must leave what it leaves on a sound disk. Linux only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import hashlib
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from runs import arguments, finish
+
+WRITE, SYNC, RENAME, LOCK = 1, 2, 4, 8
+FAULTS = {
+    "the disk is full from the n-th write or sync": (WRITE | SYNC, errno.ENOSPC, True, False),
+    "the n-th sync fails": (SYNC, errno.EIO, False, False),
+    "the n-th rename fails": (RENAME, errno.ESTALE, False, False),
+    "the n-th rename is made and fails": (RENAME, errno.ENOENT, False, True),
+    "there are no locks": (LOCK, errno.ENOLCK, True, False),
+}
+"""By name: kinds of calls, the code of the error, whether it lasts, and whether the call is made all the same."""
+MOST = 400
+
+
+def corpus(path: Path, count: int, word: str) -> Path:
+    """A corpus of passages that hold a word."""
+    rows = [
+        {"id": f"p{row}", "title": f"Page {row}", "text": f"Page {row} is about {word} {row % 7} in Town {row % 5}."}
+        for row in range(count)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def vector(text: str) -> list[float]:
+    """A made-up embedding of a text."""
+    return [byte / 255 + 0.1 for byte in hashlib.sha256(text.encode()).digest()[:8]]
+
+
+def command(*given: object) -> int:
+    """The exit code of a command in this process; its error is kept from the terminal."""
+    from phasegraph.apps.cli import main
+
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
+        code = main([str(one) for one in given])
+    if "Traceback" in said.getvalue():
+        raise AssertionError(said.getvalue())
+    return code
+
+
+def records(folder: Path) -> str:
+    """The passages of an index or a folder, as a digest; "" where there is none."""
+    from phasegraph.graph import load_graph
+    from phasegraph.graph.corpus.corpus import Folder
+
+    if (folder / "folder.json").is_file():
+        names = list(Folder(folder).load()[0].passages)
+    elif (folder / "manifest.json").is_file():
+        names = list(load_graph(folder).passages)
+    else:
+        return ""
+    return hashlib.sha256("\n".join(names).encode()).hexdigest()
+
+
+def file_of(path: Path) -> str:
+    """The content of a file, as a digest; "" where there is none."""
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+
+
+def embedded(root: Path, folder: Path, given: Path) -> int:
+    """`index` with an embedder."""
+    return command("index", given, "--out", folder, "--force", "--embedder", "disk:vector")
+
+
+def fused(root: Path, out: Path, given: Path) -> int:
+    """`fuse` of two runs."""
+    runs = [given.parent / f"{name}.run" for name in ("one", "two")]
+    for number, run in enumerate(runs):
+        if not run.is_file():
+            lines = [f"q{at % 3} Q0 d{at} {at // 3 + 1} {9 - at // 3 + number} x\n" for at in range(12)]
+            run.write_text("".join(lines), encoding="utf-8")
+    return command("fuse", *runs, "--out", out)
+
+
+def restored(root: Path, folder: Path, given: Path) -> int:
+    """A corpus of a folder: made, changed, and put back as a bundle was."""
+    from phasegraph.errors import PhasegraphError
+    from phasegraph.graph import GraphIndex
+    from phasegraph.graph.corpus.corpus import Corpus, Folder
+
+    rows = [json.loads(line) | {"metadata": {}} for line in given.read_text(encoding="utf-8").splitlines()]
+    try:
+        if folder.exists():
+            shutil.rmtree(folder)
+        index = GraphIndex.build(rows)
+        held = Corpus(index, folder=Folder.create(folder, index, {}))
+        held.replace(["p0"])
+    except (PhasegraphError, OSError):
+        return 1
+    return 0
+
+
+def tuned(root: Path, out: Path, given: Path) -> int:
+    """What `tune` writes: a pipeline."""
+    from phasegraph.errors import PhasegraphError
+    from phasegraph.fusion.pipeline import FusionPipeline
+
+    try:
+        FusionPipeline.named("rrf").save(out)
+    except (PhasegraphError, OSError):
+        return 1
+    return 0
+
+
+COMMANDS: dict[str, tuple[Callable[..., int], Callable[[Path], str]]] = {
+    "index": (lambda root, folder, given: command("index", given, "--out", folder, "--force"), records),
+    "index --embedder": (embedded, records),
+    "index --update": (lambda root, folder, given: command("index", given, "--out", folder, "--update"), records),
+    "index --engine local": (
+        lambda root, folder, given: command(
+            *("index", given, "--out", folder, "--force", "--engine", "local", "--shards", 2, "--workers", 1)
+        ),
+        records,
+    ),
+    "retrieve": (
+        lambda root, out, given: command(
+            "retrieve", root / "index", given.parent / "queries.jsonl", "--out", out, "--k", 3, "--workers", 1
+        ),
+        file_of,
+    ),
+    "fuse": (fused, file_of),
+    "a corpus in a folder": (restored, records),
+    "a pipeline": (tuned, file_of),
+}
+"""By name: what runs it over (root, target, corpus), and what reads its target."""
+
+
+def forked(function: Callable[[], object]) -> tuple[int, str]:
+    """Exit status of a function in a forked process, and what it gave as text."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(reading)
+        try:
+            os.write(writing, str(function()).encode()[-2000:])
+            os._exit(0)
+        except BaseException as error:  # noqa: BLE001 - the parent reports it
+            os.write(writing, f"{type(error).__name__}: {error}".encode()[-2000:])
+            os._exit(70)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as handle:
+        said = handle.read().decode("utf-8", "replace")
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), said
+
+
+def attacked(root: Path, name: str, fault: str, step: int, broken: list[str]) -> dict[str, int]:
+    """Run one command under one fault at every call; how often, and how it ended."""
+    run, read = COMMANDS[name]
+    library = ctypes.CDLL(os.environ["LD_PRELOAD"])
+    kinds, code, lasting, done = FAULTS[fault]
+    target, work, kept = root / "target", root / "target.work", root / "kept"
+    counts = {"calls": 0, "told": 0, "done": 0, "old": 0}
+
+    def remove(*paths: Path) -> None:
+        for one in paths:
+            if one.is_dir():
+                shutil.rmtree(one)
+            one.unlink(missing_ok=True)
+
+    def start() -> None:
+        remove(target, work)
+        if kept.is_dir():
+            shutil.copytree(kept, target)
+        elif kept.is_file():
+            shutil.copy(kept, target)
+
+    remove(kept)
+    start()
+    if name != "a corpus in a folder":
+        forked(lambda: run(root, kept, root / "old.jsonl"))
+        remove(root / "kept.work")
+    start()
+    before = forked(lambda: read(target))[1]
+    status, _ = forked(lambda: run(root, target, root / "new.jsonl"))
+    after = forked(lambda: read(target))[1]
+    if status or not after or (before == after and name not in ("fuse", "a pipeline")):
+        broken.append(f"{name}: it fails on a sound disk")
+        return counts
+    for number in range(0, MOST, step):
+        start()
+        library.disk_fault(kinds, number, code, lasting, done)
+        status, said = forked(lambda: run(root, target, root / "new.jsonl"))
+        reached = library.disk_count() > number
+        library.disk_fault(0, 0, 0, 0, 0)
+        where = f"{name}, {fault}, n = {number}"
+        if status or said not in ("0", "1"):
+            broken.append(f"{where}: {status} {said[-300:]}")
+        counts["calls"] += reached
+        counts["told" if said == "1" else "done"] += reached
+        status, found = forked(lambda: read(target))
+        if status and said != "1":
+            broken.append(f"{where}: it said that it was done, and the target cannot be read: {found[-300:]}")
+        elif not status and found not in (before, after, ""):
+            broken.append(f"{where}: the target is neither the old nor the new")
+        elif said == "0" and found != after:
+            broken.append(f"{where}: it said that it was done, and the target is the old")
+        elif before and (status or not found):
+            broken.append(f"{where}: the old target is lost: {found[-300:]}")
+        counts["old"] += reached and found == before
+        status, said = forked(lambda: run(root, target, root / "new.jsonl"))
+        if (status, said) != (0, "0") or forked(lambda: read(target))[1] != after:
+            broken.append(f"{where}: run again on a sound disk, it gives {status} {said[-300:]}")
+        if not reached:
+            return counts
+    return counts
+
+
+def main() -> None:
+    """Build the library, start again under it, and attack."""
+    given = arguments(__doc__, step=1)
+    if "LD_PRELOAD" not in os.environ:
+        with tempfile.TemporaryDirectory() as built:
+            library = Path(built) / "disk.so"
+            source = Path(__file__).with_suffix(".c")
+            subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=True)
+            root = Path(built) / "root"
+            root.mkdir()
+            env = {**os.environ, "LD_PRELOAD": str(library), "DISK_ROOT": str(root / "target")}
+            env["PYTHONPATH"] = str(Path(__file__).parent)
+            env["XDG_CACHE_HOME"] = str(Path(built) / "cache")
+            sys.exit(subprocess.run([sys.executable, *sys.argv], env=env, check=False).returncode)
+    root = Path(os.environ["DISK_ROOT"]).parent
+    corpus(root / "old.jsonl", 20, "Ada")
+    corpus(root / "new.jsonl", 30, "Bo")
+    rows = [{"id": f"q{row}", "question": f"Who met Bo {row}?"} for row in range(4)]
+    (root / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    command("index", root / "new.jsonl", "--out", root / "index")
+    broken: list[str] = []
+    table: dict[str, dict[str, Any]] = {}
+    for name in COMMANDS:
+        for fault in FAULTS:
+            table.setdefault(name, {})[fault] = attacked(root, name, fault, given.step, broken)
+            print(name, "|", fault, table[name][fault], file=sys.stderr, flush=True)
+    finish("disk", given, {"commands": table}, broken)
+
+
+if __name__ == "__main__":
+    main()
