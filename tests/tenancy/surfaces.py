@@ -153,6 +153,7 @@ LISTED: Mapping[str, Mapping[str, str]] = {
                 "weights",
                 "accept",
                 "selection",
+                "embed_clauses",
                 "fetch_k",
                 "timeout",
                 "max_query_length",
