@@ -156,6 +156,7 @@ LISTED: Mapping[str, Mapping[str, str]] = {
                 "fetch_k",
                 "timeout",
                 "max_query_length",
+                "embed_clauses",
                 "strict",
                 "verbose",
                 "unknown",
