@@ -157,6 +157,7 @@ LISTED: Mapping[str, Mapping[str, str]] = {
                 "fetch_k",
                 "timeout",
                 "max_query_length",
+                "embed_clauses",
                 "strict",
                 "verbose",
                 "unknown",
