@@ -18,7 +18,7 @@ def ordinal(number: float) -> str:
     >>> [ordinal(place) for place in (1, 2, 3, 11, 16, 22)]
     ['1st', '2nd', '3rd', '11th', '16th', '22nd']
     """
-    ends = {1: "st", 2: "nd", 3: "rd"}  # codespell:ignore
+    ends = {1: "st", 2: "nd", 3: "rd"}  # codespell:ignore nd
     return f"{number:g}{'th' if 10 < number % 100 < 14 else ends.get(int(number % 10), 'th')}"
 
 
