@@ -10,7 +10,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 FIGURES, PAGE = ROOT / "docs" / "reliability", ROOT / "docs" / "reliability.md"
-RUNS = ("chaos", "soak", "siege", "fuzz", "determinism", "compare")
+RUNS = ("chaos", "soak", "siege", "disk", "fuzz", "determinism", "compare")
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
@@ -89,6 +89,21 @@ def siege(found: dict[str, Any]) -> list[str]:
         f"Found: {found['ratio']} times; the server had {memory['start']} MB and at most {memory['most']} MB.",
         table(["honest answers", "counted", "p50 ms", "p99 ms", "most ms"], rows),
         table(["what a hostile client does", "what it got"], statuses),
+    ]
+
+
+def disk(found: dict[str, Any]) -> list[str]:
+    """What disk.py found."""
+    rows = [
+        [name, fault, *(one[kind] for kind in ("calls", "told", "done", "old"))]
+        for name, faults in found["commands"].items()
+        for fault, one in faults.items()
+    ]
+    return [
+        "A preloaded library makes the n-th write, sync, rename or lock of a command fail, for every n or every so "
+        "many (`--step`). The command must end with 0 or 1, leave the old target or the new whole, and succeed when "
+        "run again.",
+        table(["command", "fault", "calls struck", "ended with an error", "done", "old target stays"], rows),
     ]
 
 
@@ -172,6 +187,7 @@ TITLES = {
     "chaos": ("A source that fails costs nothing but itself", chaos),
     "soak": ("Nothing stays of a call", soak),
     "siege": ("Hostile clients cost honest clients little", siege),
+    "disk": ("A full or failing disk loses nothing", disk),
     "fuzz": ("Damaged state and hostile words are refused", fuzz),
     "determinism": ("The same answer, to the bit", determinism),
     "compare": ("The laws, over others too", compare),
@@ -183,7 +199,7 @@ def page(folder: Path = FIGURES) -> str:
     parts = [
         "# Reliability: what is promised, and the last figures",
         "Written by `python tools/reliability/promises.py` from `docs/reliability/*.json`, which the runs leave: "
-        "`make chaos`, `make soak`, `make siege`, `make fuzz`, `make determinism`, `make compare`. Each "
+        "`make chaos`, `make soak`, `make siege`, `make disk`, `make fuzz`, `make determinism`, `make compare`. Each "
         "says its verdict in "
         "its last line and ends with 1 where a promise is broken. The figures here are those of the command that is "
         "named, which may be a smaller run than the target makes.",
