@@ -17,7 +17,7 @@ PACKAGES := -e . -e integrations/langchain-phasegraph -e integrations/llama-inde
 SOURCES := pyproject.toml constraints.txt Makefile integrations/langchain-phasegraph/pyproject.toml \
 	integrations/llama-index-retrievers-phasegraph/pyproject.toml
 
-.PHONY: demo test test-servers test-tools test-wheels test-all coverage test-newest test-lowest test-driver6 test-distributed test-graphrag lint format types bench neo4j docs site clean help chaos soak siege disk fuzz determinism compare figures figures-check
+.PHONY: demo test test-servers test-tools test-wheels test-all coverage test-newest test-lowest test-driver6 test-distributed test-graphrag lint format types bench neo4j docs site clean help chaos kills soak siege disk fuzz determinism compare figures figures-check
 
 help:  ## What there is
 	@grep -E '^[a-z0-9-]+:.*##' Makefile | sed 's/:.*## /\t/'
@@ -137,7 +137,7 @@ $(GRAPHRAG)/.ready: $(SOURCES)
 	$(call install_into,$(GRAPHRAG),$(GRAPHRAG_PINS),-e . -e integrations/langchain-phasegraph --group graphrag)
 	@touch $@
 
-test-graphrag: $(GRAPHRAG)/.ready  ## LightRAG as a source, as the guide has it
+test-graphrag: $(GRAPHRAG)/.ready  ## LightRAG and nano-graphrag as sources, as the guide has them
 	$(GRAPHRAG)/bin/python -m pytest tests/graphrag
 
 CODE := src tests integrations examples tools
@@ -175,19 +175,23 @@ $(DOCS)/.ready: $(SOURCES)
 site: $(DOCS)/.ready  ## The documentation in artifacts/site; a warning is an error
 	$(DOCS)/bin/python tools/docs/build.py
 
-docs: site $(VENV)/.ready-test  ## The site, and every program, command and link of its pages
-	$(BIN)/python -m pytest tests/test_docs.py
+docs: site $(VENV)/.ready-test  ## The site, its search, and every program, command and link of its pages
+	PHASEGRAPH_SITE=1 $(BIN)/python -m pytest tests/test_docs.py tests/examples/test_tutorials.py
 
 # DATA: the folder of the data sets that are not in the repository; a figure of data that is not there is left out.
-# DATE=1 measures nothing: the pages of stale figures say of when they are.
-figures: $(VENV)/.ready-test  ## Every quoted figure, and the pages that quote it; ONLY="readme rules" DATA=FOLDER
-	$(BIN)/python tools/figures $(if $(DATE),--date) $(if $(ONLY),--only $(ONLY)) $(if $(DATA),--data $(DATA))
+# DATE=1 measures nothing: the pages of stale figures say of when they are, until the code changes once more.
+# The last line names the figures that are left, for ONLY. JOBS: figures that are made at a time.
+figures: $(VENV)/.ready-test  ## Every quoted figure, and the pages that quote it; ONLY="readme rules" DATA=FOLDER JOBS=2
+	$(BIN)/python tools/figures $(if $(DATE),--date) $(if $(ONLY),--only $(ONLY)) $(if $(DATA),--data $(DATA)) $(if $(JOBS),--jobs $(JOBS))
 
 figures-check: $(VENV)/.ready-test  ## Fail for a figure that is older than the code, edited by hand, or wrong
 	$(BIN)/python tools/figures --check $(if $(DATA),--data $(DATA))
 
 chaos: $(VENV)/.ready-test  ## Faults in both real retrievers, every answer held against the oracle
 	$(call reliability,$(VENV),chaos)
+
+kills: $(VENV)/.ready-test  ## 200 processes killed, and full disks, within every command that changes a folder
+	$(call reliability,$(VENV),kills)
 
 soak: $(VENV)/.ready-test  ## What stays of 100,000 questions in each framework
 	$(call reliability,$(VENV),soak)

@@ -38,7 +38,7 @@ IDS = [f"p{row}" for row in range(60_000)]
 PIPELINES = {
     "default": FusionPipeline(),
     "fitted": FusionPipeline(calibrators={"vector": fit_reference_ecdf(np.linspace(0.0, 1.0, 101))}),
-    "paper": FusionPipeline.phasegraph(),
+    "paper": FusionPipeline.paper(),
 }
 
 

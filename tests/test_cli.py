@@ -22,7 +22,7 @@ from phasegraph.fusion.pipeline import PIPELINE_NAMES, FusionPipeline
 from phasegraph.fusion.priors import UnitPrior
 
 BUNDLED = Path(__file__).parents[1] / "data" / "musique-openie"
-QUICK = "vector,graph,rrf,phasegraph,default"
+QUICK = "vector,graph,rrf,paper,default"
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_evaluate_says_how_well_systems_tell_what_the_corpus_answers(folder, man
 def test_the_usual_systems_are_named_as_promised(folder, capsys):
     assert main(["evaluate", str(folder), "--json", "-"]) == 0
     names = set(json.loads(capsys.readouterr().out)["systems"])
-    assert {"vector", "graph", "rrf", "phasegraph", "default", "bm25", "convex", "ensemble"} <= names
+    assert {"vector", "graph", "rrf", "paper", "default", "bm25", "convex", "ensemble"} <= names
     assert {"fusion-reciprocal", "fusion-relative", "fusion-distance", "default-three"} <= names
 
 
@@ -315,7 +315,7 @@ def test_the_design_records_pipeline_can_be_saved_evaluated_and_explained(folder
     assert main(["explain", str(folder), "q0", *command]) == 0
     captured = capsys.readouterr()
     state = json.loads(captured.out)
-    assert {one["source"] for one in state["passages"][0]["sources"]} == {"exact_match", "graph", "lexical", "vector"}
+    assert {one["source"] for one in state["passages"][0]["sources"]} == {"exact_match", "graph", "bm25", "vector"}
     assert {one["prior"] for one in state["priors"]} == {"exact_match", "unit"}
     assert all(one["prior"] == 1.0 and one["bonus"] == 0.0 for one in state["passages"])
     assert "prior unit: 0 candidates hold the field 'importance'" in captured.err

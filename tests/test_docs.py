@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import doctest
+import http.server
 import importlib
 import importlib.util
 import json
+import os
 import re
 import runpy
+import shutil
 import subprocess
 import sys
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +105,9 @@ def test_the_example_of_the_readme_is_what_the_command_says(capsys: pytest.Captu
     assert [float(said[1]), int(said[2])] == [ranks["vector"], passage["position"]]
     steps = re.search(r"`(Bubye River → [^`]+)`", text)
     assert steps is not None
+    picture = (DOCS / "pictures" / "answer.svg").read_text(encoding="utf-8")
+    assert f">vector {said[1]}th, graph" in picture
+    assert f">{steps[1]}<" in picture
     path = [titles.get(step.strip("[]"), step) for step in passage["paths"][0].partition(": ")[2].split(" > ")]
     assert steps[1].casefold().split(" → ") == list(dict.fromkeys(step.casefold() for step in path))
 
@@ -183,7 +192,7 @@ def test_a_page_that_is_shown_outside_the_repository_has_absolute_links_only(pag
 @pytest.fixture(scope="module")
 def site() -> Any:
     """The module of tools/docs that knows the pages of the site."""
-    spec = importlib.util.spec_from_file_location("pages", ROOT / "tools" / "docs" / "pages.py")
+    spec = importlib.util.spec_from_file_location("site_pages", ROOT / "tools" / "docs" / "site_pages.py")
     assert spec is not None
     assert spec.loader is not None
     found = importlib.util.module_from_spec(spec)
@@ -191,7 +200,7 @@ def site() -> Any:
     return found
 
 
-@pytest.mark.parametrize("name", ["pages", "for_agents"])
+@pytest.mark.parametrize("name", ["site_pages", "for_agents"])
 def test_the_examples_of_the_tools_are_true(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(ROOT / "tools" / "docs")
     found = doctest.testmod(importlib.import_module(name))
@@ -217,6 +226,56 @@ def test_filters_come_first_in_the_search_and_evidence_last(site: Any) -> None:
     assert max(weights, key=weights.__getitem__) == "guide/filters.md"
     least = max(weight for path, weight in weights.items() if path.startswith(("research/", "reproduction/")))
     assert least < min(weight for path, weight in weights.items() if path.startswith(("guide/", "reference/")))
+
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+@pytest.fixture(scope="module")
+def results() -> Iterator[Callable[[str], list[str]]]:
+    """What the search of the built site finds, in a browser: the pages, best first."""
+    from playwright.sync_api import sync_playwright
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(BUILT)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        page = browser.new_page()
+
+        def of(words: str) -> list[str]:
+            page.goto(f"http://127.0.0.1:{server.server_port}/")
+            page.click("input.md-search__input")
+            page.keyboard.type(words)
+            page.wait_for_selector("a.md-search-result__link")
+            links = page.eval_on_selector_all("a.md-search-result__link", "all => all.map(one => one.pathname)")
+            return [str(link).strip("/") for link in links]
+
+        yield of
+        browser.close()
+    server.shutdown()
+
+
+@pytest.mark.skipif(os.environ.get("PHASEGRAPH_SITE") != "1", reason="make docs builds the site that is searched")
+@pytest.mark.parametrize(
+    ("words", "page"),
+    [
+        ("chroma filter", "guide/filters"),
+        ("tenant", "guide/filters"),
+        ("threshold", "guide/thresholds"),
+        ("EnsembleRetriever", "guide/coming-from"),
+        ("SourceSpec", "reference/sources-and-stages"),
+        ("docker", "guide/serving"),
+        ("citations", "learn/chatbot"),
+    ],
+)
+def test_the_search_of_the_site_finds_the_right_page_first(
+    results: Callable[[str], list[str]], words: str, page: str
+) -> None:
+    assert results(words)[0] == page
 
 
 REFERENCE = {
@@ -280,11 +339,13 @@ def test_a_picture_is_readable_on_a_telephone_and_on_a_dark_page(picture: Path) 
     smallest = min(map(float, re.findall(r'font-size="([\d.]+)"', text)))
     width = float(re.findall(r'width="([\d.]+)"', text)[0])
     assert smallest * 368 / width >= 8  # pixels on a screen of 400
-    assert picture.name in (DOCS / "understand" / "how-it-works.md").read_text(encoding="utf-8")
+    assert picture in {
+        path.resolve() for page in (README, DOCS / "understand" / "how-it-works.md") for path in links(page)
+    }
 
 
-def test_the_pictures_are_those_of_the_page() -> None:
-    assert [picture.stem for picture in PICTURES] == ["calibration", "call", "contributions", "walk"]
+def test_the_pictures_are_those_of_the_pages() -> None:
+    assert [picture.stem for picture in PICTURES] == ["answer", "calibration", "call", "contributions", "walk"]
 
 
 def test_the_commands_that_are_named_exist() -> None:

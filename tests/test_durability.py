@@ -333,7 +333,7 @@ def test_a_change_of_a_corpus_that_is_behind_is_made_of_the_folder_as_it_is(fold
 def test_a_search_sees_what_another_process_changed_within_seconds(folder: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr("phasegraph.graph.corpus.corpus.LOOKING", 0.0)
     reader = _open(folder)
-    source = reader.source("lexical")
+    source = reader.source("bm25")
     assert source.search("Where did Cy sing?", 5, {}).ids == ()
     _open(folder).replace([], [_passage("d", "Cy sang.")])
     reader._next_look = time.monotonic()  # as after another search
@@ -360,9 +360,9 @@ def test_a_folder_that_was_embedded_anew_by_another_model_is_not_taken_over(tmp_
         one._folder.load()
     other = _open(tmp_path / "folder")
     other.reembed(model("two"), [[0.0, 1.0], [1.0, 0.0]])
-    with pytest.raises(StoreError, match="embedded anew with SimpleNamespace two: load it with that model"):
+    with pytest.raises(StoreError, match="embedded again with SimpleNamespace two: load it with that model"):
         readers[0].refresh()
-    with pytest.warns(PhasegraphWarning, match="searches go on without the changes.*SimpleNamespace two"):
+    with pytest.warns(PhasegraphWarning, match="searches continue without the changes.*SimpleNamespace two"):
         readers[0].follow()
     readers[0].follow()  # said once
     assert readers[0].index.graph.embeddings is not None

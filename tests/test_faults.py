@@ -24,7 +24,7 @@ from phasegraph.testing import FAILING, HARMLESS, FaultPlan, FaultySource
 
 HITS = {
     "graph": [("d", 7.0), ("a", 3.0), ("c", 3.0)],
-    "lexical": [("b", -1.0), ("e", -4.5)],
+    "bm25": [("b", -1.0), ("e", -4.5)],
     "vector": [("a", 0.9), ("b", 0.8), ("c", 0.1)],
 }
 
@@ -203,11 +203,11 @@ def test_17_to_19_equal_single_and_negative_scores_are_ordinary():
     found = both(
         {
             **returning("graph", [("b", 2.0), ("a", 2.0)]),
-            **returning("lexical", [("x", -3.0)]),
+            **returning("bm25", [("x", -3.0)]),
             **returning("vector", [("p", -9.0), ("q", -1.0)]),
         }
     )
-    assert [one.ids for one in found.rankings] == [("a", "b"), ("x",), ("q", "p")]
+    assert [one.ids for one in found.rankings] == [("x",), ("a", "b"), ("q", "p")]
 
 
 def test_46_a_gatherer_within_itself_is_an_error():
@@ -276,7 +276,7 @@ def test_51_sources_changed_during_the_call_do_not_change_it():
 
     def meddle(query, limit):
         sources.pop("vector", None)
-        sources["lexical"] = None
+        sources["bm25"] = None
         return HITS["graph"]
 
     sources.update({**healthy("vector"), "graph": CallableSource("graph", meddle)})

@@ -13,6 +13,7 @@ import re
 import subprocess
 import sys
 import typing
+from collections import Counter
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,8 @@ FLOORS = [
     "_support.renamed", "_support.validation", "_support", "sentences", "_support.markup", "_support.serialization",
     "embedding", "ranking",
     "candidates", "reports", "lexical", "calibration", "fusion", "acceptance", "selection", "result",
-    "fusion.settings", "fusion.adjustments", "fusion.decide", "fusion.pipeline", "fusion.fitting",
+    "fusion.settings", "fusion.renamed_sources", "fusion.adjustments", "fusion.decide", "fusion.pipeline",
+    "fusion.fitting",
     "sources", "pagerank", "graph", "neo4j",
     "retrieval", "methods", "evaluation", "reading", "distributed", "testing", "apps",
 ]  # fmt: skip
@@ -40,7 +42,8 @@ FLOORS = [
 INSIDE = {
     "fusion": [
         "rules", "experimental", "weighting", "contributions", "agreement", "context", "fields", "prior", "priors",
-        "exact_match", "superposition", "stored_priors", "settings", "adjustments", "decide", "pipeline", "fitting",
+        "exact_match", "superposition", "stored_priors", "grouping", "settings", "renamed_sources", "adjustments",
+        "decide", "pipeline", "fitting",
     ],
     "lexical": ["tokenizers", "index", "changes", "hits"],
     "graph": ["model", "index", "walk", "flat", "experimental", "summaries", "chunk_graph", "corpus"],
@@ -54,7 +57,7 @@ INSIDE = {
         "compared", "all_passages", "listed_spaces", "listed_relevance", "listed", "source", "integration",
     ],
     "graph.summaries": ["clusters", "models", "tree"],
-    "graph.corpus": ["embedded", "corpus", "chroma"],
+    "graph.corpus": ["embedded", "document_table", "near_duplicates", "reembedding", "corpus", "chroma"],
     "apps": ["tracing", "server", "inspector", "cli"],
     "neo4j": [
         "errors", "transactions", "connection", "schema", "records", "gds", "reading", "writing", "edge_cache",
@@ -68,7 +71,8 @@ INSIDE = {
         "stages.report", "stages.models", "stages.cached_models", "stages.rewritten_query", "stages.rewriting",
         "stages.routing", "source_spec", "representation", "fingerprints", "source_config", "reading", "access",
         "filters", "wrapped", "nearest", "plain_hits", "stages", "answer", "notes", "notices", "driver", "call",
-        "fitting", "engine", "lists", "by_document", "framework", "kept", "graph_search", "over_corpus", "surface",
+        "fitting", "engine", "lists", "by_document", "framework", "kept", "plain_filters", "passage_folder", "parents",
+        "graph_search", "over_corpus", "surface",
         "provenance",
     ],
 }  # fmt: skip
@@ -79,7 +83,7 @@ PUBLIC = {
     "phasegraph": (
         "AllSourcesFailed Background BackgroundCalibrator BreakerSettings CallableSource Candidates Confidence "
         "ConfidenceEvidence ConfidenceModel Context "
-        "DegradedError Evidence ExactMatchBonus FUSION_RULES FusionPipeline Gathered Gatherer "
+        "DegradedError Evidence ExactMatchBonus FUSION_RULES FusionPipeline Gathered Gatherer GroupBy "
         "Inspection InsufficientDataError IntegrityError InvalidInputError InvalidTypeError ListCalibrator "
         "MissingDependencyError NotConvergedError PhasegraphError PhasegraphWarning Ranking RecencyPrior "
         "ReferenceECDF Result Source SourceEvidence SourceReport SourceSettings StoreError UnitPrior "
@@ -99,7 +103,7 @@ PUBLIC = {
         "list_projections list_schema open_graph read_changes read_graph "
         "records_from_extractions remove_passages write_graph write_synonyms"
     ),
-    "phasegraph.distributed": "Built EmbeddedNames Spent build_index retrieve",
+    "phasegraph.distributed": "BuildReport EmbeddedNames Spent build_index retrieve",
     "phasegraph.distributed.ray": "Actors build_index embed retrieve",
     "phasegraph.distributed.spark": "Tasks build_index embed retrieve",
     "phasegraph.evaluation": "Evaluation evaluate",
@@ -196,6 +200,13 @@ def test_no_imports_run_in_a_circle(house: Any) -> None:
 def test_the_architecture_page_shows_the_folders_and_the_papers(house: Any) -> None:
     page = house.PAGE.read_text(encoding="utf-8")
     assert page == house.generated(page), "python tools/house.py --tree"
+
+
+def test_two_programs_of_the_tools_have_two_names() -> None:
+    """Tests put several folders of tools/ on the path: of two modules of one name the second is the first again."""
+    names = [file.stem for file in (ROOT / "tools").rglob("*.py") if file.stem != "__main__"]
+    assert len(names) > 50
+    assert sorted(name for name, times in Counter(names).items() if times > 1) == []
 
 
 def test_every_file_that_the_architecture_page_names_is_there(house: Any) -> None:

@@ -65,7 +65,7 @@ def test_a_result_shows_lists_and_what_it_knows_of_the_others() -> None:
 
 
 def test_the_numbers_shown_are_those_of_the_evidence() -> None:
-    result = FusionPipeline.phasegraph().decide([VECTOR, GRAPH])
+    result = FusionPipeline.paper().decide([VECTOR, GRAPH])
     for row in view_of(result)["rows"]:
         evidence = result.evidence(row["id"])
         assert row["fused"] == evidence.fused

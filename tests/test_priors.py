@@ -19,7 +19,7 @@ from phasegraph.retrieval.provenance import provenance
 def test_importance_one_at_rank_27_beats_importance_zero_at_rank_one() -> None:
     """The strength the design record's prior really has: 61 / .7 - 60 = 27.14."""
     ids = [f"p{i:02d}" for i in range(1, 31)]
-    ranking = Ranking("lexical", ids, np.arange(30, 0, -1.0))
+    ranking = Ranking("bm25", ids, np.arange(30, 0, -1.0))
     pipeline = FusionPipeline.reciprocal_rank()
     with_prior = FusionPipeline(
         calibrator=pipeline.calibrator, rule="rrf", rule_options=pipeline.rule_options, priors=(UnitPrior(),), k=30
@@ -81,10 +81,10 @@ def test_every_kind_of_quotation_mark_marks_a_term(quote: str) -> None:
 
 def test_the_exact_match_bonus_is_one_more_source_that_ranks_the_hit_first() -> None:
     """The design record's w / (k + 1), whichever sources answered: its size against theirs is the weights' alone."""
-    pipeline = FusionPipeline.reciprocal_rank({"lexical": 1.0, "vector": 1.0, "graph": 0.35})
+    pipeline = FusionPipeline.reciprocal_rank({"bm25": 1.0, "vector": 1.0, "graph": 0.35})
     pipeline = replace(pipeline, priors=(ExactMatchBonus(0.5),))
     context = Context(query="Who was Ada?")
-    lists = [_found("lexical", "a", "b"), _found("vector", "a", "c", "b"), _found("graph", "d", "b")]
+    lists = [_found("bm25", "a", "b"), _found("vector", "a", "c", "b"), _found("graph", "d", "b")]
     for answered in (lists, lists[:1], lists[1:], lists[::2]):
         result = pipeline.decide(answered, context, k=9)
         said = {one.source: one for one in result.evidence("b").sources}

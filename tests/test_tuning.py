@@ -216,7 +216,7 @@ def test_unlabelled_calibration_fits_what_states_no_background():
     assert set(pipeline.calibrators) == {"vector"}
     assert isinstance(pipeline.calibrator, BackgroundCalibrator)
     result = pipeline.decide([rankings["vector"][0], stated[0]])
-    assert {report.source: report.calibration for report in result.reports} == {"vector": "fitted", "graph": "declared"}
+    assert {report.source: report.calibration for report in result.reports} == {"vector": "fitted", "graph": "exact"}
 
 
 def test_unlabelled_calibration_needs_enough_queries():

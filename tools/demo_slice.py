@@ -17,7 +17,7 @@ from phasegraph.evaluation.datasets import load_dataset
 from phasegraph.evaluation.source_runs import ExperimentInput, search_sources
 
 ROOT = Path(__file__).resolve().parents[1]
-WHOLE, SLICE = ROOT / "data" / "musique-openie", ROOT / "src" / "phasegraph" / "inspecting" / "demo"
+WHOLE, SLICE = ROOT / "data" / "musique-openie", ROOT / "src" / "phasegraph" / "apps" / "inspector" / "demo"
 QUESTIONS = (
     "2hop__205146_62031", "2hop__145144_562703", "2hop__269983_646483", "2hop__130712_90450", "2hop__468258_495107",
     "2hop__149855_96331",

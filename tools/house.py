@@ -94,11 +94,12 @@ def against_the_floors() -> list[str]:
 
 
 PAGE = ROOT / "docs/contributing/architecture.md"
-OPENED = (
-    *("_support", "acceptance", "apps", "calibration", "fusion", "graph", "graph/corpus", "graph/index", "graph/model"),
-    *("graph/summaries", "graph/walk", "lexical", "retrieval", "retrieval/stages", "sources"),
+SHOWN = (
+    "src/phasegraph",
+    "integrations/langchain-phasegraph/langchain_phasegraph",
+    "integrations/llama-index-retrievers-phasegraph/llama_index/retrievers/phasegraph",
 )
-"""Rooms of which the tree shows every file."""
+"""The packages whose files the tree shows: the core, then the integrations."""
 
 
 def first_line(file: Path) -> str:
@@ -107,8 +108,8 @@ def first_line(file: Path) -> str:
 
 
 def tree() -> str:
-    """Every room, and every file of the opened rooms, with the first line of its docstring."""
-    base, lines = ROOT / "src/phasegraph", []
+    """Every room and every file, with the first line of its docstring; an integration begins with its path."""
+    lines = []
 
     def show(folder: Path, depth: int) -> None:
         files = [file for file in folder.glob("*.py") if file.name != "__init__.py"]
@@ -116,10 +117,13 @@ def tree() -> str:
         for path in sorted([*files, *rooms], key=lambda path: (path.is_file(), path.name)):
             name = f"{'  ' * depth}{path.name}{'/' if path.is_dir() else ''}"
             lines.append(f"    {name:<26}{first_line(path / '__init__.py' if path.is_dir() else path)}".rstrip())
-            if path.is_dir() and path.relative_to(base).as_posix() in OPENED:
+            if path.is_dir():
                 show(path, depth + 1)
 
-    show(base, 0)
+    for package in SHOWN:
+        if package != SHOWN[0]:
+            lines.append(f"    {package}/")
+        show(ROOT / package, 0 if package == SHOWN[0] else 1)
     return "\n".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""Calibrated fusion of unlike retrievers: the public names and nothing else."""
+"""The public names of phasegraph: calibrated fusion of different retrievers."""
 
 from importlib import import_module
 from typing import Any
@@ -24,6 +24,7 @@ from phasegraph.errors import (
 from phasegraph.fusion import FUSION_RULES
 from phasegraph.fusion.context import Context
 from phasegraph.fusion.exact_match import ExactMatchBonus
+from phasegraph.fusion.grouping import GroupBy
 from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.fusion.priors import RecencyPrior, UnitPrior
 from phasegraph.ranking import Background, Ranking
@@ -51,6 +52,7 @@ __all__ = [
     "FusionPipeline",
     "Gathered",
     "Gatherer",
+    "GroupBy",
     "Inspection",
     "InsufficientDataError",
     "IntegrityError",
@@ -76,7 +78,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """The installed version, and rooms that bring scipy.sparse or a driver: read when they are first named."""
+    """Return the installed version, or import a room on first use that needs scipy.sparse or a driver."""
     if name == "__version__":
         return import_module("importlib.metadata").version("phasegraph")
     if name not in ("graph", "neo4j"):

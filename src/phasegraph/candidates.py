@@ -30,7 +30,7 @@ class Candidates:
     Parameters
     ----------
     ids : tuple of str
-        The n distinct ids. Their order is fixed by the content of the rankings, not by how they were given.
+        The n distinct ids. Their order depends on the contents of the rankings, not on the order of the rankings.
     sources : tuple of str
         The m source names, ascending.
     rankings : tuple of Ranking
@@ -49,23 +49,23 @@ class Candidates:
 
     @property
     def scores(self) -> FloatArray:
-        """(n, m) array: each column in its source's own unit, higher is better, NaN = not returned."""
+        """The (n, m) scores: each column in its source's own unit, higher is better, NaN = not returned."""
         return self.spread([ranking.scores for ranking in self.rankings])
 
     @property
     def returned(self) -> IntArray:
-        """(n,) array of int: how many sources returned each candidate, 1 to m."""
+        """The number of sources that returned each candidate, (n,) array of int from 1 to m."""
         counts = np.zeros(len(self.ids), dtype=np.intp)
         for rows in self.positions:
             counts[rows] += 1
         return counts
 
     def ranking_of(self, source: str) -> Ranking:
-        """The ranking of a source."""
+        """Return the ranking of a source."""
         return self.rankings[self.sources.index(source)]
 
     def without(self, sources: frozenset[str]) -> Candidates:
-        """The same candidates without the rankings of some sources."""
+        """Return the candidates without the rankings of some sources."""
         if sources.isdisjoint(self.sources):
             return self
         keep = [column for column, name in enumerate(self.sources) if name not in sources]
@@ -77,7 +77,7 @@ class Candidates:
         )
 
     def spread(self, columns: Sequence[FloatArray], fill: Sequence[float] | None = None) -> FloatArray:
-        """Per-hit values of each ranking laid out as an (n, m) array, NaN or `fill` where not returned."""
+        """Lay out the values of each ranking's hits as an (n, m) array, with NaN or `fill` for missing hits."""
         out = np.empty((len(self.ids), len(self.sources)), order="F")
         for column, (rows, values) in enumerate(zip(self.positions, columns, strict=True)):
             target, lacking = out[:, column], np.nan if fill is None else fill[column]
@@ -92,7 +92,7 @@ class Candidates:
 
 
 def pool(rankings: Sequence[Ranking]) -> Candidates:
-    """Union of the rankings by id.
+    """Combine rankings into candidates by id.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ def pool(rankings: Sequence[Ranking]) -> Candidates:
 
 @kept_while_short
 def _first_rows(count: int) -> IntArray:
-    """The first rows, read-only."""
+    """Return the first `count` row numbers, read-only."""
     rows = np.arange(count)
     rows.setflags(write=False)
     return rows
@@ -158,7 +158,7 @@ PoolCapMode = Literal["list", "unique_only"]
 
 
 def cap_ranking(ranking: Ranking, cap: int, mode: PoolCapMode, elsewhere: frozenset[str]) -> Ranking:
-    """First `cap` hits, or under ``unique_only`` `cap` hits that are not `elsewhere` beside all that are."""
+    """Cut a ranking to `cap` hits; under ``unique_only`` the cap counts only hits that are not `elsewhere`."""
     if mode == "list":
         rows = list(range(min(cap, len(ranking))))
     else:
@@ -176,7 +176,7 @@ def cap_ranking(ranking: Ranking, cap: int, mode: PoolCapMode, elsewhere: frozen
 
 
 def apply_caps(rankings: Sequence[Ranking], caps: Mapping[str, int], mode: PoolCapMode) -> list[Ranking]:
-    """Every capped source cut to its cap."""
+    """Cut every source with a cap to its cap."""
     capped = []
     for ranking in rankings:
         cap = caps.get(ranking.source)

@@ -1,7 +1,7 @@
-"""Every error the library raises.
+"""Every error that the library raises.
 
-Each is also the standard error a caller would expect, so that ``except ValueError`` works
-without importing us::
+Each error is also the standard error that a caller would expect, so that ``except ValueError`` works without importing
+us::
 
     Exception
     └── PhasegraphError
@@ -36,39 +36,39 @@ _logger = logging.getLogger("phasegraph")
 
 
 class PhasegraphError(Exception):
-    """Base of every error of this library."""
+    """Base class of every error of this library."""
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuilt, (type(self), self.args, dict(vars(self)), _portable(self.__cause__))
 
 
 class InvalidInputError(PhasegraphError, ValueError):
-    """A value is outside what the function accepts; the message names the field."""
+    """A value is outside the accepted range; the message names the field."""
 
 
 class InvalidTypeError(InvalidInputError, TypeError):
-    """A value has a type the function does not accept; the message names the field."""
+    """A value has an unsupported type; the message names the field."""
 
 
 class InsufficientDataError(InvalidInputError):
-    """There are too few observations for what was asked; the message says how many are needed."""
+    """There are too few observations; the message says how many are needed."""
 
 
 class IntegrityError(InvalidInputError):
-    """A stored file is damaged, foreign or newer than this version; nothing of it was used."""
+    """A stored file is damaged, foreign or newer than this version; no part of it was used."""
 
 
 class AllSourcesFailed(PhasegraphError, RuntimeError):  # noqa: N818 - the name the documentation promises
-    """Every source failed; the message gives each one's reason.
+    """Every source failed; the message gives the reason of each source.
 
-    An error of this library is quoted. Of any other only the class is named, because its text may hold an address, a
-    password or the query; it is in `causes`. The first is the ``__cause__``, the text of the others is in notes, so
-    that a traceback shows each.
+    The message quotes errors of this library. For other errors, it only names the class, because the text may contain
+    an address, a password or the query. `causes` contains all errors. The first error is the ``__cause__``, and notes
+    contain the others, so that a traceback shows every error.
 
     Parameters
     ----------
     causes : mapping of str to BaseException
-        Source name to what it raised (a ``TimeoutError`` for one that missed its deadline).
+        The error of each source, by name; a ``TimeoutError`` if the source missed its deadline.
     """
 
     def __init__(self, causes: Mapping[str, BaseException]) -> None:
@@ -85,7 +85,7 @@ class AllSourcesFailed(PhasegraphError, RuntimeError):  # noqa: N818 - the name 
 
 
 def blame(error: Exception, causes: Mapping[str, BaseException]) -> None:
-    """Make the first of the causes the error's ``__cause__``, and give it a note with class and text of each other."""
+    """Set the first cause as the error's ``__cause__``, and add a note with class and text of each other cause."""
     first, *others = causes.items()
     error.__cause__ = first[1]
     for name, cause in others:
@@ -93,7 +93,7 @@ def blame(error: Exception, causes: Mapping[str, BaseException]) -> None:
 
 
 def text_of(error: BaseException) -> str:
-    """What the error says; empty where even that raises."""
+    """Return the text of an error; empty if the error cannot be converted to text."""
     try:
         return str(error)
     except Exception:  # noqa: BLE001 - a foreign error's own code
@@ -101,7 +101,7 @@ def text_of(error: BaseException) -> str:
 
 
 def too_late(name: str) -> TimeoutError:
-    """What stands for the answer of a source that missed its deadline."""
+    """Create the error for a source that missed its deadline."""
     return TimeoutError(f"source {name!r} did not answer in time")
 
 
@@ -113,7 +113,7 @@ def _reason(name: str, error: BaseException) -> str:
 
 
 def _portable(error: BaseException | None) -> BaseException | None:
-    """The error, or a RuntimeError with its class and text where another process could not make it again."""
+    """Return the error, or a RuntimeError with its class and text if the error cannot be pickled."""
     if error is None:
         return None
     from multiprocessing.reduction import ForkingPickler
@@ -137,11 +137,11 @@ def _rebuilt(
 
 
 class DegradedError(PhasegraphError, RuntimeError):
-    """`strict=True` was asked for and the answer would have been degraded."""
+    """With `strict=True`, the answer would have been degraded."""
 
 
 class NotConvergedError(PhasegraphError, RuntimeError):
-    """An iteration stopped before it reached its tolerance; no unconverged value is returned."""
+    """An iteration stopped before it reached its tolerance; the unconverged value is not returned."""
 
 
 class StoreError(PhasegraphError, RuntimeError):
@@ -149,12 +149,12 @@ class StoreError(PhasegraphError, RuntimeError):
 
 
 class MissingDependencyError(PhasegraphError, ImportError):
-    """An optional dependency is not installed; the message holds the command that installs it."""
+    """An optional dependency is not installed; the message contains the command that installs it."""
 
 
 @contextmanager
 def needed(message: str) -> Iterator[None]:
-    """Import inside what may not be installed: MissingDependencyError with this message where it is not."""
+    """Convert an ImportError inside the context to a MissingDependencyError with this message."""
     try:
         yield
     except ImportError as error:
@@ -162,21 +162,21 @@ def needed(message: str) -> Iterator[None]:
 
 
 class PhasegraphWarning(UserWarning):
-    """Something was handled, and the caller should know."""
+    """A problem was handled, and the caller should know about it."""
 
 
 def warn(text: str, *, cause: BaseException | None = None, stacklevel: int = 1) -> None:
-    """Warn by :class:`PhasegraphWarning`; log the same on the logger ``phasegraph`` if the program has set logging up.
+    """Give a :class:`PhasegraphWarning`, and also log it on the logger ``phasegraph`` if logging is configured.
 
-    A program without logging handlers sees each warning once, from the interpreter. One that has handlers reads the log
-    and ignores the category: ``warnings.simplefilter("ignore", PhasegraphWarning)``.
+    Without logging handlers, the interpreter shows each warning once. A program with handlers can read the log and
+    ignore the category: ``warnings.simplefilter("ignore", PhasegraphWarning)``.
 
     Parameters
     ----------
     text : str
     cause : BaseException, optional
-        What is behind it: the ``__cause__`` of the warning, logged with its traceback at the level DEBUG only, because
-        its text may hold an address, a password or the query.
+        The ``__cause__`` of the warning. Its traceback is logged at the level DEBUG only, because its text may contain
+        an address, a password or the query.
     stacklevel : int, default 1
         Whose line the warning names: 1 that of the caller of this function, 2 that of its caller, and so on.
     """

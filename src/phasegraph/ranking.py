@@ -1,4 +1,4 @@
-"""One source's answer to one query.
+"""The answer of one source to one query.
 
 A :class:`Ranking` is always in one canonical order (score descending, id ascending), so that everything after it is a
 pure function of its content.
@@ -35,14 +35,14 @@ _TINY = np.finfo(np.float64).tiny
 
 @dataclass(frozen=True, slots=True)
 class Background:
-    """Location and scale of a source's whole score distribution for the query at hand, over all it holds.
+    """Mean and deviation of all scores that a source gives to its collection for the query.
 
     Parameters
     ----------
     location, scale : float
         Mean and standard deviation of the transformed scores; finite, `scale` positive.
     transform : {"identity", "log"}, default "identity"
-        What is applied to a score first; ``log`` is ``log(score + floor)``.
+        Transformation of the scores; ``log`` is ``log(score + floor)``.
     floor : float, default 0.0
         Added before the logarithm; >= 0.
 
@@ -72,7 +72,7 @@ class Background:
         check_number("Background.floor", self.floor)
 
     def standardise(self, scores: FloatArray, /) -> FloatArray:
-        """Standard deviations above the source's mean, shape of `scores`; higher is better."""
+        """Return how many standard deviations `scores` are above the source's mean; higher is better."""
         if self.transform == "identity":
             values = scores - self.location
         else:
@@ -86,16 +86,16 @@ class Background:
 
 @dataclass(frozen=True, slots=True)
 class QueryWords:
-    """What a source knows about the query's words, where its scores take them into account.
+    """Information about the query's words, from a source whose scores use words.
 
     Parameters
     ----------
     idf : mapping of str to float
-        Every different word of the query and how rare it is in the source's collection.
+        The inverse document frequency of every distinct query word in the source's collection.
     named : float, default 0
-        In [0, 1]: how far the query names what some passage is about.
+        In [0, 1]: to what degree the query names the subject of a passage.
     tokenizer : str or callable, default "english"
-        How texts are split, as for :class:`~phasegraph.lexical.LexicalIndex`.
+        Splits texts into words; see :class:`~phasegraph.lexical.LexicalIndex`.
     """
 
     idf: Mapping[str, float]
@@ -117,7 +117,7 @@ _KINDS: Mapping[str, tuple[Any, str]] = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ranking:
-    """One source's answer to one query; hits in the order (score descending, id ascending), ids unique.
+    """The answer of one source to one query: unique ids in the order (score descending, id ascending).
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ class Ranking:
     raw : (n,) array_like of float, optional
         The scores as the source gave them; default `scores`.
     rank_only : bool, default False
-        The scores only encode an order (they are minus the rank; hits in no order share their mean rank).
+        Whether the scores only encode an order. Then a score is minus the rank; unordered hits share their mean rank.
     background : Background, optional
         The whole distribution, where the source knows it.
     size : int, optional
@@ -195,7 +195,7 @@ class Ranking:
         self._settle(ids, scores, raw, falls)
 
     def _check_header(self) -> None:
-        """Refuse what is wrong in the fields that are of the list as a whole."""
+        """Raise an error for invalid fields that concern the whole list."""
         source = self.source
         if not isinstance(source, str) or not source.strip():
             raise InvalidTypeError(f"Ranking.source must be a name that is not blank; got {source!r}")
@@ -212,7 +212,7 @@ class Ranking:
         check_flag("Ranking.distances", self.distances)
 
     def _settle(self, ids: tuple[str, ...], scores: FloatArray, raw: FloatArray, falls: bool) -> None:
-        """Take checked hits, in the canonical order; `falls`: every score is below the one before."""
+        """Store checked hits in the canonical order; `falls` says that every score is below the previous score."""
         positions = _positions(ids)
         if len(positions) != len(ids) or not (falls or _is_ordered(ids, scores)):
             ids, scores, raw = _canonical(ids, scores, raw)
@@ -234,7 +234,7 @@ class Ranking:
         return len(self.ids)
 
     def without(self, ids: Collection[str], /) -> Ranking:
-        """The same ranking without some hits.
+        """Return the ranking without some hits.
 
         >>> Ranking("vector", ["a", "b"], [0.9, 0.5]).without({"a"}).ids
         ('b',)
@@ -256,7 +256,7 @@ class Ranking:
         payloads: Mapping[str, object] = MappingProxyType({}),
         reason: str = "",
     ) -> Ranking:
-        """Build a ranking from what a store returned, dropping and counting unusable scores.
+        """Build a ranking from a store's answer; hits with an unusable score are dropped and counted.
 
         Parameters
         ----------
@@ -318,7 +318,7 @@ class Ranking:
 
 @kept_while_short
 def _places(count: int) -> FloatArray:
-    """Minus the ranks: the scores of a list of which only the order is known."""
+    """Return minus the ranks, as the scores of a list without scores."""
     return np.arange(-1.0, -count - 1.0, -1.0)
 
 
@@ -328,7 +328,7 @@ def _unknown(count: int) -> FloatArray:
 
 
 def _all_text(ids: Sequence[object]) -> bool:
-    """Whether every id is a string and none is empty; joining them is the quickest way to see that they are strings."""
+    """Whether every id is a non-empty string; joining the ids is the fastest test for strings."""
     try:
         "".join(ids)  # type: ignore[arg-type]
     except TypeError:
@@ -337,7 +337,7 @@ def _all_text(ids: Sequence[object]) -> bool:
 
 
 def _positions(ids: tuple[str, ...]) -> dict[str, int]:
-    """Row of each id; of a repeated one the last."""
+    """Return the row of each id; for a repeated id, the last row."""
     return dict(zip(ids, range(len(ids)), strict=True))
 
 
@@ -349,7 +349,7 @@ def _numbers(source: str, name: str, values: object) -> FloatArray:
 
 
 def _falls(scores: FloatArray) -> bool:
-    """Whether every score is finite and below the one before."""
+    """Whether every score is finite and below the previous score."""
     if not len(scores):
         return True
     return math.isfinite(scores[0]) and math.isfinite(scores[-1]) and all_true(scores[:-1] > scores[1:])

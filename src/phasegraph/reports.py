@@ -1,4 +1,4 @@
-"""What each source did for one query, and which sources could not look."""
+"""Report the outcome of each source for one query, and which sources failed or were skipped."""
 
 from __future__ import annotations
 
@@ -18,24 +18,25 @@ _STATUS, _WITHOUT = attrgetter("status"), attrgetter("missing")
 
 @dataclass(frozen=True, slots=True)
 class SourceReport:
-    """What one source did for one query.
+    """The report of one source for one query.
 
     Parameters
     ----------
     source : str
         Name of the source.
     status : {"ok", "empty", "partial", "timeout", "error", "skipped"}
-        ``empty`` found nothing, ``error``/``timeout``/``skipped`` could not look, ``partial`` looked in part.
+        ``empty``: the source found nothing. ``error``, ``timeout`` and ``skipped``: the source did not search.
+        ``partial``: it searched only in part.
     reason : str
         One line; never holds query text or secrets.
     error_class : str
-        Class name of what was raised, or ``""``.
+        Class name of the source's error, or ``""``.
     milliseconds : float
-        Wall time from the call to the settlement of the source.
+        Wall time from the start of the call to the source's answer or failure.
     hits, dropped : int
         Hits kept; hits removed because their score or id was unusable.
     calibration : str
-        ``declared``, ``fitted``, ``per_list`` or the name of a per-list calibrator; ``""`` where nothing was fused.
+        ``exact``, ``fitted``, ``estimated`` or the name of a per-list calibrator; ``""`` where nothing was fused.
     missing : tuple of str
         Sources whose ranking was asked for and had not arrived.
     notes : tuple of str
@@ -59,7 +60,7 @@ class SourceReport:
 
     @classmethod
     def of(cls, ranking: Ranking, tier: str = "", out_of_range_share: float = 0.0) -> SourceReport:
-        """The report of a ranking that came without one, calibrated by `tier`."""
+        """Create the report of a ranking that has no report; `tier` is its calibration."""
         status, reason = found_in(ranking)
         hits, dropped = len(ranking.ids), ranking.dropped
         return cls(ranking.source, status, reason, "", 0.0, hits, dropped, tier, out_of_range_share=out_of_range_share)
@@ -70,7 +71,7 @@ class SourceReport:
         return self.status in ("ok", "partial") and self.hits > 0
 
     def calibrated(self, tier: str, out_of_range_share: float = 0.0) -> SourceReport:
-        """The same report, of a source calibrated by `tier`, with that share of its scores beyond the sample."""
+        """Return the report with the calibration `tier` and the share of scores outside the reference sample."""
         return SourceReport(
             self.source, self.status, self.reason, self.error_class, self.milliseconds, self.hits, self.dropped, tier,
             self.missing, self.notes, out_of_range_share,
@@ -78,21 +79,21 @@ class SourceReport:
 
     @property
     def drifted(self) -> bool:
-        """Whether most of its scores lie beyond the reference sample: a changed model or collection does that.
+        """Whether most scores lie outside the reference sample, because the model or the collection changed.
 
-        Of n + 1 queries alike at most two have any score above or below those of all others, so that after n
-        calibration queries a false alarm has a chance of at most 2 / (n + 1).
+        Among n + 1 similar queries, at most two have scores beyond the scores of all others. After n calibration
+        queries, the probability of a false alarm is therefore at most 2 / (n + 1).
         """
         return self.out_of_range_share > 0.5
 
     @property
     def degraded(self) -> bool:
-        """Whether the source could not look, or looked only in part."""
+        """Whether the source failed, was skipped, or searched only in part."""
         return self.status in _DEGRADED
 
 
 def found_in(ranking: Ranking) -> tuple[Status, str]:
-    """Status of a source that returned this ranking, and why: ``partial`` where none of its hits was usable."""
+    """Return the status and reason of a source that returned this ranking; ``partial`` if no hit was usable."""
     if len(ranking):
         return "ok", ranking.reason
     if ranking.dropped:
@@ -101,7 +102,7 @@ def found_in(ranking: Ranking) -> tuple[Status, str]:
 
 
 def degradations(reports: Sequence[SourceReport]) -> dict[str, str]:
-    """Per degraded source, in name order, why: its own failure, or a ranking it needed that came too late."""
+    """Return the reason for each degraded source, in name order: its failure, or a required ranking that was late."""
     if _DEGRADED.isdisjoint(map(_STATUS, reports)) and not any(map(_WITHOUT, reports)):
         return {}
     status = {report.source: report.status for report in reports}
@@ -119,7 +120,7 @@ _OUTSIDE = attrgetter("out_of_range_share")
 
 
 def drifts(reports: Sequence[SourceReport]) -> tuple[str, ...]:
-    """A line for every source most of whose scores lie beyond what it was calibrated by."""
+    """Return a line for each source with most scores outside the range of its calibration."""
     if not any(map(_OUTSIDE, reports)):
         return ()
     return tuple(

@@ -1,4 +1,4 @@
-"""The answer, with everything that led to it."""
+"""The answer to a query, with all data behind it."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ _VERDICTS = {ACCEPT: "accepted", AMBIGUOUS: "ambiguous", REJECT: "rejected"}
 
 @dataclass(frozen=True, slots=True)
 class SourceEvidence:
-    """What one source says about one result.
+    """The part of one source in one result.
 
     Parameters
     ----------
     source : str
     rank : float or None
-        From 1, ties share their mean; None where the source did not return it.
+        Rank from 1, ties share their mean; None if the source did not return the result.
     raw, score : float or None
-        As the source gave it; with higher always better.
+        The source's own score, and the same score with higher always better.
     calibrated : float
-        On the common scale; what a missing candidate takes where the source lacks it.
+        The value on the common scale; the value for missing candidates if the source did not return the result.
     weight, contribution : float
         Weight used for this query; this source's part of the fused value.
     payload : object
@@ -69,7 +69,7 @@ class SourceEvidence:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Why one result stands where it stands: contributions and bonus add up to `fused`.
+    """The evidence for the position of a result; contributions and bonus add up to `fused`.
 
     Parameters
     ----------
@@ -77,13 +77,13 @@ class Evidence:
     position : int
         From 1.
     score, fused : float
-        Published score in [0, 1]; the rule's value.
+        The published score in [0, 1], and the value of the fusion rule.
     bonus, prior : float
-        Added to the contributions; multiplied with `fused` before ordering.
+        The bonus is added to the contributions; the prior is multiplied with `fused` before ordering.
     sources : tuple of SourceEvidence
     energy, entropy : float or None
-        Of the passage, as the quantum document computes them, where the pipeline has a
-        :class:`~phasegraph.fusion.superposition.SuperpositionPrior`; neither decides anything.
+        The energy and entropy of the passage by the quantum document, if the pipeline has a
+        :class:`~phasegraph.fusion.superposition.SuperpositionPrior`; both are informative only.
     set_entropy : float or None
         Of the selected set once it had joined, in nats, where the selection goes by ``legacy_entropy``.
     headline : callable, optional
@@ -134,7 +134,7 @@ class Result:
     calibrated : (k, m) array of float
         On the common scale, missing ones filled in.
     weights : (m,) array of float
-        Used for this query; they sum to 1, or are 1 each under a rule that the literature does not divide.
+        The weights for this query; they sum to 1, or are 1 each under a rule that the literature does not divide.
     bonuses, priors : (k,) array of float
         Added to, and multiplied with, the fused value.
     rows : (k,) array of int
@@ -203,7 +203,7 @@ class Result:
         return "\n".join([*lines, *(legible(f"warning: {line}") for line in self.warnings)])
 
     def _headline(self, position: int) -> str:
-        """One line on the result at `position` (from 0): its label, its ranks, and the path to it."""
+        """Return a line about the result at `position` (from 0): label, ranks and path."""
         name, read = self.ids[position], _reader(self.candidates.rankings)
         ranks = {one.source: _standing(one, name)[0] for one in self.candidates.rankings}
         walk = next(filter(None, (_walk(one, name) for one in self.candidates.rankings)), None)
@@ -212,19 +212,19 @@ class Result:
 
     @property
     def confidence_evidence(self) -> ConfidenceEvidence:
-        """What `confidence` is made of, and why where there is none."""
+        """The components of `confidence`, and the reason if there is no confidence."""
         return self.judge()
 
     @property
     def confidence(self) -> float | None:
-        """How far this corpus seems to hold an answer, in [0, 1]; None where ``confidence_evidence.reason`` says why.
+        """A value in [0, 1] for how likely the corpus contains an answer; None with a ``confidence_evidence.reason``.
 
-        A probability only after calibrating with judged queries.
+        The value is a probability only after calibration with judged queries.
         """
         return self.confidence_evidence.value
 
     def evidence(self, identifier: str) -> Evidence:
-        """Why one result stands where it stands.
+        """Explain the position of one result.
 
         Parameters
         ----------
@@ -238,7 +238,7 @@ class Result:
         Raises
         ------
         InvalidInputError
-            If it is not among the results.
+            If `identifier` is not among the results.
         """
         if identifier not in self.ids:
             raise InvalidInputError(f"evidence needs an id among the {len(self.ids)} results; got {identifier!r}")
@@ -258,7 +258,7 @@ class Result:
         )
 
     def entropies(self, position: int) -> dict[str, float]:
-        """``energy``, ``entropy`` and ``set_entropy`` of the result at `position` (from 0), as far as there are."""
+        """Return ``energy``, ``entropy`` and ``set_entropy`` of the result at `position` (from 0), if available."""
         state, chosen = self.extras.get("superposition"), self.extras.get("selection")
         out: dict[str, float] = {}
         if isinstance(state, Superposition):
@@ -285,7 +285,7 @@ class Result:
 
 
 def _standing(ranking: Ranking, identifier: str) -> tuple[float | None, float | None, float | None]:
-    """Rank (from 1, ties share their mean), raw and score that a source gives; None where it did not return it."""
+    """Return rank (from 1, ties share their mean), raw score and score in a source; None if it is not there."""
     hit = ranking.positions.get(identifier)
     if hit is None:
         return None, None, None
@@ -299,7 +299,7 @@ def _standing(ranking: Ranking, identifier: str) -> tuple[float | None, float | 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Inspection:
-    """An answer as a person looks at it: a notebook shows it as a page.
+    """An answer for a person to look at; a notebook shows it as a page.
 
     Parameters
     ----------
@@ -315,7 +315,7 @@ class Inspection:
     everything: Result = field(repr=False)
 
     def view(self) -> dict[str, Any]:
-        """As :func:`view_of`."""
+        """Return the answer in JSON types; see :func:`view_of`."""
         return view_of(self.result, self.question, everything=self.everything)
 
     def _repr_html_(self) -> str:
@@ -332,18 +332,18 @@ def view_of(
     rankings: Sequence[Ranking] = (),
     read: ReadPassage | None = None,
 ) -> dict[str, Any]:
-    """What there is to see of an answer, in JSON types.
+    """Convert an answer to JSON types for display.
 
     Parameters
     ----------
     result : Result
     question : str, optional
     everything : Result, optional
-        All candidates; without it, calibrated values and contributions are known of the results alone.
+        The result over all candidates; without it, only the results have calibrated values and contributions.
     rankings : sequence of Ranking, optional
-        The lists to show; default those that were fused.
+        The lists to show; by default, the fused lists.
     read : callable, optional
-        ``read(id)``: title and text of a passage; default what its payloads hold.
+        ``read(id)``: title and text of a passage; by default from the payloads.
 
     Returns
     -------
@@ -435,7 +435,7 @@ def _short(value: float | None) -> str:
 
 
 def _walk(ranking: Ranking, name: str) -> dict[str, Any] | None:
-    """The path by which a source that walks a graph came to a passage: a payload of its own, or told beside one."""
+    """Return the path and the seeds of a passage in a source that walks a graph."""
     evidence = getattr(ranking.payloads, "evidence", ranking.payloads)
     found = evidence.get(name) if isinstance(evidence, Mapping) else None
     path, seeds = getattr(found, "path", None), getattr(found, "seeds", ())
@@ -450,7 +450,7 @@ def _walk(ranking: Ranking, name: str) -> dict[str, Any] | None:
 
 
 def _reader(rankings: Sequence[Ranking]) -> ReadPassage:
-    """Title and text as the frameworks' documents and nodes hold them."""
+    """Return a function that reads title and text from the payloads of a framework."""
 
     def read(name: str) -> tuple[str, str]:
         title = ""

@@ -1,8 +1,8 @@
-"""Which passages go together: relevance against reading the same thing twice.
+"""Choose passages that are relevant and not redundant.
 
-A :class:`SelectionPolicy` is one stored value with one call, ``select(relevance, embeddings, k)``. The default
-maximises relevance plus a log-determinant of the set's similarities, which has a guarantee; the other methods
-are baselines, a penalty variant, and the quantum document's rule to the letter.
+A :class:`SelectionPolicy` is a stored value with the method ``select(relevance, embeddings, k)``. By default, it
+maximises relevance plus a log-determinant of the set's similarities, which has an approximation guarantee. The other
+methods are baselines, a penalty variant, and the rule of the quantum document.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _TOLERANCE = 1e-6  # what a kernel computed in single precision needs
 
 
 def unit_rows(embeddings: FloatArray, /, *, count: int | None = None) -> FloatArray:
-    """(n, d) rows scaled to length 1; they must be finite, none all zero, and `count` where it is given."""
+    """Scale (n, d) rows to length 1; they must be finite and not zero. `count` is the required number of rows."""
     try:
         rows = np.asarray(embeddings)
     except ValueError as error:
@@ -54,7 +54,7 @@ def unit_rows(embeddings: FloatArray, /, *, count: int | None = None) -> FloatAr
 
 
 def kernel_rows(kernel: FloatArray, /, *, count: int | None = None) -> FloatArray:
-    """(n, n) rows of length 1 whose inner products are a positive semi-definite kernel with diagonal 1."""
+    """Return (n, n) unit rows whose inner products are a positive semi-definite kernel with diagonal 1."""
     table = np.array(kernel, dtype=np.float64)
     if table.ndim != 2 or table.shape[0] != table.shape[1] or (count is not None and len(table) != count):
         wanted = "n" if count is None else str(count)
@@ -72,7 +72,7 @@ def kernel_rows(kernel: FloatArray, /, *, count: int | None = None) -> FloatArra
 
 
 def von_neumann_entropy(rows: FloatArray, /) -> float:
-    """Entropy, in [0, ln n] nats, of the similarities of rows of length 1 divided by their number."""
+    """Compute the entropy, in [0, ln n] nats, of the similarities of n unit rows, divided by n."""
     if not len(rows):
         return 0.0
     values = _eigenvalues(rows) / len(rows)
@@ -80,12 +80,12 @@ def von_neumann_entropy(rows: FloatArray, /) -> float:
 
 
 def vendi_score(rows: FloatArray, /) -> float:
-    """Effective number of different rows, 1 to n: exp of the entropy (Friedman and Dieng, arXiv:2210.02410)."""
+    """Compute the effective number of different rows: exp of the entropy (Friedman and Dieng, arXiv:2210.02410)."""
     return float(np.exp(von_neumann_entropy(rows))) if len(rows) else 0.0
 
 
 def redundancy(rows: FloatArray, /) -> float:
-    """``tr(K ln K)`` of rows of length 1, in nats: 0 if all are orthogonal, 2 ln 2 for a pair of duplicates."""
+    """Compute ``tr(K ln K)`` of unit rows, in nats: 0 if all are orthogonal, 2 ln 2 for a pair of duplicates."""
     return float(_x_log_x(_eigenvalues(rows)).sum()) if len(rows) else 0.0
 
 
@@ -105,13 +105,13 @@ _COPY = 1 - 1e-8  # cosine of one passage embedded twice: rounding in single pre
 
 
 class _SetFunction(Protocol):
-    """A submodular function of a set of rows, known by its marginal gains."""
+    """A submodular function of a set of rows, defined by its marginal gains."""
 
     def first_gains(self) -> FloatArray:
-        """(n,) array: gain of each row alone."""
+        """Return the (n,) gain of each row as the first row of the set."""
 
     def gains(self, rows: IntArray, /) -> FloatArray:
-        """Gain of each of `rows` on top of what was picked."""
+        """Return the gain of each of `rows`, added to the picked rows."""
 
     def pick(self, row: int, /) -> None:
         """Add `row` to the set."""
@@ -128,7 +128,7 @@ def _greedy(
     costs: FloatArray | None,
     budget: float | None,
 ) -> _Picked:
-    """Pick what ``choose(open rows, picked)`` says until `k` are picked, nothing fits or it says None."""
+    """Pick rows with ``choose(open rows, picked)`` until `k` rows are picked, no row fits, or it returns None."""
     left = np.inf if budget is None else budget
     rows: list[int] = []
     gains: list[float] = []
@@ -152,7 +152,7 @@ def _greedy(
 def _lazy_greedy(
     function: _SetFunction, k: int, costs: FloatArray | None, budget: float | None, *, per_cost: bool = False
 ) -> _Picked:
-    """Pick the row of highest gain (per cost) until none gains; among gains closer than 1e-12 the lowest row."""
+    """Pick the row with the highest gain (per cost) until no row gains; ties within 1e-12 go by row."""
     bounds = function.first_gains()
     scale = costs if per_cost and costs is not None else np.ones(len(bounds))
 
@@ -167,7 +167,7 @@ def _lazy_greedy(
 
 
 def _front(function: _SetFunction, bounds: FloatArray, scale: FloatArray, queue: IntArray, *, fresh: bool) -> int:
-    """Row of the highest current gain among `queue`; refreshes `bounds` in place as far as needed."""
+    """Return the row with the highest current gain in `queue`, and refresh `bounds` in place as far as necessary."""
     ranked = queue[np.argsort(-bounds[queue] / scale[queue], kind="stable")]
     done, block = 0, _BLOCK
     while True:
@@ -186,7 +186,7 @@ def _front(function: _SetFunction, bounds: FloatArray, scale: FloatArray, queue:
 
 
 class _LogDet:
-    """Relevance plus ``mu / 2 * ln det(I + theta K)``, its gains by an incremental Cholesky factor."""
+    """Relevance plus ``mu / 2 * ln det(I + theta K)``, with gains from an incremental Cholesky factor."""
 
     def __init__(self, relevance: FloatArray, unit: FloatArray, *, mu: float, theta: float, distinct: bool) -> None:
         self._relevance = relevance
@@ -221,7 +221,7 @@ class _LogDet:
             self._factor = np.concatenate([self._factor, more])
 
     def _advance(self, rows: IntArray, step: int) -> None:
-        """Column `step` of the factor for `rows`, all of which stand at it."""
+        """Compute column `step` of the factor for `rows`, which have all earlier columns."""
         pivot = self._picked[step]
         if 4 * len(rows) > len(self._unit):  # one pass over everything is cheaper than a copy of so much
             self._similar.setdefault(step, times_vector(self._unit, self._unit[pivot]))
@@ -272,7 +272,7 @@ _Score: TypeAlias = Callable[[list[int]], FloatArray]
 
 
 def _marginal_relevance(relevance: FloatArray, unit: FloatArray, balance: float) -> _Score:
-    """Score of maximal marginal relevance: ``balance * r - (1 - balance) * highest similarity to the picked``."""
+    """Score maximal marginal relevance: ``balance * r - (1 - balance) * highest similarity to a picked row``."""
     nearest = np.full(len(relevance), -np.inf)
 
     def score(rows: list[int]) -> FloatArray:
@@ -285,7 +285,7 @@ def _marginal_relevance(relevance: FloatArray, unit: FloatArray, balance: float)
 
 
 def set_entropy(relevance: FloatArray, rows: list[int], /) -> FloatArray:
-    """(n,) array: entropy in nats of the relevances, divided by their sum, of the set of `rows` with each row in it."""
+    """Compute (n,) entropy in nats of the normalised relevances of the set `rows` plus each single row."""
     table = np.empty((len(relevance), len(rows) + 1))
     table[:, :-1] = relevance[rows]
     table[:, -1] = relevance
@@ -295,12 +295,12 @@ def set_entropy(relevance: FloatArray, rows: list[int], /) -> FloatArray:
 
 
 def _legacy_entropy(relevance: FloatArray, penalty: float) -> _Score:
-    """Score ``P - penalty * H``, H the entropy of the relevances of the set with the candidate in it, normalised.
+    """Score ``P - penalty * H``; H is the normalised entropy of the relevances of the set with the candidate.
 
-    As the quantum document writes it. It contradicts itself: the penalty does not look at content at all, and
-    the entropy of normalised relevances *falls* when a passage of low relevance joins, so a large penalty
-    prefers the least relevant passage, where the document promises diversity (see the golden numbers in the
-    tests). Use the log-determinant instead.
+    This is the rule of the quantum document, which contradicts itself: the penalty ignores the content. The entropy of
+    normalised relevances *falls* when a passage of low relevance joins. A large penalty therefore prefers the least
+    relevant passage, although the document promises diversity (see the golden numbers in the tests). Use the
+    log-determinant instead.
     """
     return lambda rows: relevance - penalty * set_entropy(relevance, rows)
 
@@ -312,20 +312,20 @@ _NEEDS_EMBEDDINGS = frozenset({"log_det", "von_neumann", "mmr"})
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SelectionResult:
-    """A chosen set.
+    """The chosen set of passages.
 
     Parameters
     ----------
     rows : (k,) array of int
-        In the order they were picked.
+        The chosen rows in the order of picking.
     gains : (k,) array of float
-        What each added when it was picked (for ``mmr`` and ``legacy_entropy`` its score then).
+        The gain of each row when it was picked (for ``mmr`` and ``legacy_entropy``, its score).
     objective : float
         Sum of the gains; the value of the set function for ``log_det`` and ``von_neumann``.
     vendi : float or None
         Effective number of different passages in the set, 1 to k; None without embeddings.
     method : str
-        How it was chosen.
+        The method of the selection.
     spent : float or None
         Sum of the costs; None without a budget.
     entropies : (k,) array of float or None
@@ -348,15 +348,15 @@ class SelectionResult:
 
 @dataclass(frozen=True, slots=True)
 class SelectionPolicy:
-    """How the k passages of an answer are chosen together.
+    """The method and parameters with which the k passages of an answer are chosen.
 
     Parameters
     ----------
     method : {"log_det", "top", "mmr", "von_neumann", "legacy_entropy"}, default "log_det"
-        ``log_det`` maximises ``sum of relevance + mu / 2 * ln det(I + theta K)``, K the cosines of the set.
-        ``top`` takes the most relevant. ``mmr`` trades relevance against the nearest already picked.
-        ``von_neumann`` maximises ``sum of relevance - penalty * tr(K ln K)`` and stops where nothing gains.
-        ``legacy_entropy`` is the quantum document's, to the letter.
+        ``log_det`` maximises ``sum of relevance + mu / 2 * ln det(I + theta K)``, K the cosines of the set. ``top``
+        takes the most relevant. ``mmr`` trades relevance against the nearest already picked. ``von_neumann`` maximises
+        ``sum of relevance - penalty * tr(K ln K)`` and stops where nothing gains. ``legacy_entropy`` is exactly the
+        rule of the quantum document.
     mu : float, default 0.1
         >= 0, in the unit of relevance; how much reading something new is worth. 0 is ``top``; large values ignore
         relevance. The default is for relevance in [0, 1] as :func:`scaled_relevance` gives it.
@@ -546,17 +546,17 @@ class SelectionPolicy:
         return None
 
     def to_dict(self) -> dict[str, object]:
-        """Plain JSON types."""
+        """Return the policy in plain JSON types."""
         return {item.name: getattr(self, item.name) for item in fields(self)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, object], /) -> SelectionPolicy:
-        """The value that :meth:`to_dict` wrote."""
+        """Create the policy from the output of :meth:`to_dict`."""
         return cls(**check_keys("SelectionPolicy", data, [item.name for item in fields(cls)]))
 
 
 def scaled_relevance(fused: FloatArray, /) -> FloatArray:
-    """Fused values as relevance in [0, 1], so that a selection's weights mean the same for every rule.
+    """Scale fused values to relevance in [0, 1], so that a selection's weights mean the same for every rule.
 
     Parameters
     ----------

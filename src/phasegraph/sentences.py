@@ -1,4 +1,4 @@
-"""An answer in plain words: which source ranks a passage where, by which path, and why it stands in the answer."""
+"""Explain an answer in plain words: the rank of a passage in each source, its path, and the reason for its position."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ReadPassage = Callable[[str], tuple[str, str]]
 
 
 def ordinal(rank: float) -> str:
-    """A rank as a word; ties share a mean rank, which is rounded up.
+    """Return a rank as an ordinal; a mean rank of ties is rounded up.
 
     >>> [ordinal(rank) for rank in (1, 2, 3, 11, 16, 22, 2.5)]
     ['1st', '2nd', '3rd', '11th', '16th', '22nd', '3rd']
@@ -33,7 +33,7 @@ def ordinal(rank: float) -> str:
 
 
 def label_of(name: str, title: str, text: str) -> str:
-    """How to call a passage: by its title, else by the first words of its text, else by its id.
+    """Return the label of a passage: its title, else the first words of its text, else its id.
 
     >>> label_of("p1", "", "Ada met Bo.  She sang."), label_of("p1", "Ada", "Ada met Bo."), label_of("p1", "", "")
     ('Ada met Bo. She sang.', 'Ada', 'p1')
@@ -43,7 +43,7 @@ def label_of(name: str, title: str, text: str) -> str:
 
 
 def written(name: str, text: str) -> str:
-    """A normalised name as a text writes it; "" where the text has it in another way.
+    """Return a normalised name in the spelling of a text; "" if the text has another form of the name.
 
     >>> written("victoria falls", "To the Victoria-Falls."), written("ada", "Adam met Eve.")
     ('Victoria-Falls', '')
@@ -53,7 +53,7 @@ def written(name: str, text: str) -> str:
 
 
 def path_labels(path: Sequence[Sequence[str]], read: ReadPassage) -> list[str]:
-    """What to call each step of a path of (kind, name): passages by their labels, names as their passages write them.
+    """Return a label for each step of a path of (kind, name); names are spelled as in the passages.
 
     >>> texts = {"a": ("Bubye River", "It flows through Zimbabwe."), "b": ("Victoria Falls", "A waterfall.")}
     >>> path_labels([("entity", "bubye river"), ("passage", "a"), ("entity", "zimbabwe")], texts.__getitem__)
@@ -65,9 +65,9 @@ def path_labels(path: Sequence[Sequence[str]], read: ReadPassage) -> list[str]:
 
 
 def way_of(path: Sequence[Sequence[str]], labels: Sequence[str]) -> list[str]:
-    """A path in short, without the passage that it leads to: its first step, and the names on it.
+    """Shorten a path: its first step and the names on it, without the final passage.
 
-    A path without names, as a graph of chunks has it, keeps all its passages.
+    A path without names, such as in a graph of chunks, keeps all its passages.
 
     >>> path = [("entity", "bubye river"), ("passage", "a"), ("entity", "zimbabwe"), ("passage", "b")]
     >>> way_of(path, ["Bubye River", "Bubye River", "Zimbabwe", "Victoria Falls"])
@@ -86,7 +86,7 @@ def way_of(path: Sequence[Sequence[str]], labels: Sequence[str]) -> list[str]:
 
 
 def standings(ranks: Mapping[str, float | None]) -> list[str]:
-    """The rank in each source that has one, best first.
+    """Return the rank in each source that has the passage, best first.
 
     >>> standings({"vector": 16.0, "graph": 2.0, "bm25": None})
     ['graph 2nd', 'vector 16th']
@@ -96,7 +96,7 @@ def standings(ranks: Mapping[str, float | None]) -> list[str]:
 
 
 def line_of(position: int, label: str, ranks: Mapping[str, float | None], way: Sequence[str]) -> str:
-    """A passage of an answer in one line.
+    """Describe a passage of an answer in one line.
 
     >>> line_of(2, "Victoria Falls", {"vector": 16.0, "graph": 2.0, "bm25": None}, ["Bubye River", "Zimbabwe"])
     '2 Victoria Falls: graph 2nd, vector 16th, by Bubye River → Zimbabwe'
@@ -107,7 +107,7 @@ def line_of(position: int, label: str, ranks: Mapping[str, float | None], way: S
 
 
 def why(ranks: Mapping[str, float | None], contributions: Mapping[str, float | None], way: Sequence[str]) -> str:
-    """One sentence: which source brought a passage into the answer, and what the others make of it.
+    """Explain in one sentence which source brought a passage into the answer, and how the other sources rank it.
 
     Sources that have the passage in their first 10 agree; of these, the source that contributes most found it.
 
@@ -147,7 +147,7 @@ def _verb(plural: str, source: str) -> str:
 
 
 def tell(view: Mapping[str, Any]) -> dict[str, Any]:
-    """The view of an answer (:func:`phasegraph.result.view_of`), and for each row its ``label``, ``way`` and ``why``.
+    """Add a ``label``, ``way`` and ``why`` to each row of the view of an answer (:func:`phasegraph.result.view_of`).
 
     A row with a walk also gets ``walk["labels"]``, a label for each step of its path.
     """

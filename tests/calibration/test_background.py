@@ -24,14 +24,14 @@ def test_a_list_that_is_exactly_normal_gets_its_order_statistics_back() -> None:
     found = BackgroundCalibrator()(Ranking("v", _ids(20), 0.3 + 0.05 * expected))
     np.testing.assert_allclose(found.values, expected, rtol=0, atol=1e-9)
     assert found.missing == pytest.approx(order_statistic(21, N), abs=1e-9)
-    assert found.tier == "per_list"
+    assert found.tier == "estimated"
 
 
 def test_a_stated_background_is_used_as_it_is() -> None:
     background = Background(location=-9.0, scale=2.0, transform="log", floor=1e-4)
     found = BackgroundCalibrator()(Ranking("graph", _ids(2), [0.1, 0.0], background=background, size=1000))
     np.testing.assert_allclose(found.values, [(np.log(0.1001) + 9) / 2.0, (np.log(1e-4) + 9) / 2.0])
-    assert found.tier == "declared"
+    assert found.tier == "exact"
     assert found.missing == pytest.approx(min(found.values[-1], order_statistic(3, 1000)))
 
 

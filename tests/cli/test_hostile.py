@@ -64,6 +64,7 @@ def place(tmp_path, monkeypatch):
     work.mkdir(parents=True)
     monkeypatch.chdir(work)
     monkeypatch.setattr("uvicorn.Server.run", lambda server, sockets=None: None)  # or a page served has no end
+    monkeypatch.setattr("watchfiles.watch", lambda *given, **more: iter([set()]))  # nor a watch
     write_dataset(work / "data")
     GraphIndex.build([{"id": "p1", "title": "Ada", "text": "Ada met Bo."}]).save(work / "index")
     FusionPipeline().save(work / "pipeline.json")

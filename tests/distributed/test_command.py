@@ -44,6 +44,67 @@ def test_an_index_of_shards_is_that_of_the_plain_command(tmp_path: Path, capsys:
     assert main(["index", str(corpus), "--out", str(tmp_path / "many"), *engine, "--force"]) == 0
 
 
+@pytest.mark.parametrize("given", ["file", "folder", "triples"])
+def test_shards_are_built_unasked_where_memory_would_not_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    """To the byte what is built in memory: of chunks of a folder, too, and without the triples in lines."""
+    rows = plain(120) if given == "triples" else [row for row in passages(120) if " " not in row["id"]]
+    files = given_besides(tmp_path, rows)
+    corpus = tmp_path / "in" / "corpus.jsonl"
+    corpus.parent.mkdir()
+    corpus.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    np.save(tmp_path / "vectors.npy", vectors(len(rows)))
+    options = ["--embeddings", str(tmp_path / "vectors.npy")]
+    if given == "folder":
+        (corpus.parent / "more.md").write_text("# Bo\n\nBo met Ada in New York.\n")
+        options = []
+    if given == "triples":
+        options += ["--triples", str(files["triples.json"]), "--names", str(files["names.txt"])]
+        options += ["--name-embeddings", str(files["names.npy"]), "--synonym-threshold", "0.9"]
+    source = str(corpus.parent if given == "folder" else corpus)
+    said = []
+    for name, free in (("whole", 10**12), ("several", 1000)):
+        monkeypatch.setattr("phasegraph.apps.cli.in_shards.free_memory", lambda free=free: free)
+        assert main(["index", source, "--out", str(tmp_path / name), *options]) == 0
+        said.append(capsys.readouterr().out)
+    assert digests(tmp_path / "whole") == digests(tmp_path / "several")
+    assert "in shards" not in said[0]
+    assert "GB are free: the index is built in shards" in said[1]
+    assert "1 shards, " in said[1]
+    assert {one.name for one in tmp_path.iterdir() if one.name.startswith(".") or one.suffix == ".work"} == set()
+
+
+def test_memory_is_where_an_index_is_built_when_pyarrow_is_missing_or_the_system_says_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus = corpus_in(tmp_path)
+    monkeypatch.setattr("phasegraph.apps.cli.in_shards.free_memory", lambda: None)
+    assert main(["index", str(corpus), "--out", str(tmp_path / "one")]) == 0
+    assert "GB are free" not in capsys.readouterr().out
+    monkeypatch.setattr("phasegraph.apps.cli.in_shards.free_memory", lambda: 1000)
+    monkeypatch.setattr("phasegraph.apps.cli.in_shards.find_spec", lambda name: None)
+    assert main(["index", str(corpus), "--out", str(tmp_path / "two")]) == 0
+    assert "pip install 'phasegraph[distributed]'" in capsys.readouterr().out
+    assert digests(tmp_path / "one") == digests(tmp_path / "two")
+
+
+def test_free_memory_is_that_of_the_machine_or_of_the_container(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from phasegraph._support import memory
+
+    monkeypatch.setattr(memory, "_MACHINE", tmp_path / "meminfo")
+    monkeypatch.setattr(memory, "_GROUPS", tmp_path)
+    assert memory.free_memory() is None
+    (tmp_path / "meminfo").write_text("MemTotal:  9000 kB\nMemAvailable:  4000 kB\n")
+    (tmp_path / "memory.max").write_text("max\n")
+    (tmp_path / "memory.current").write_text("1024000\n")
+    assert memory.free_memory() == 4000 * 1024
+    (tmp_path / "memory.max").write_text("2048000\n")
+    assert memory.free_memory() == 1024000
+
+
 def test_triples_and_synonyms_of_shards_are_those_of_the_plain_command(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,6 +13,7 @@ from phasegraph.evaluation.answering import (
     FaithfulnessJudge,
     answer_questions,
     extract_answer,
+    extract_support,
     judge_answers,
 )
 from phasegraph.evaluation.datasets import load_dataset
@@ -68,6 +69,15 @@ def test_the_prompt_holds_question_and_passages_once_whatever_they_say():
     assert prompts[0].endswith("Question: What is {passages}?\n\n[1] {query}\n\n[2] two")
     with pytest.raises(InvalidInputError, match=r"\{passages\}"):
         ChatReader(str, prompt="{query}")
+
+
+def test_the_stand_in_for_a_judge_marks_the_sentence_that_holds_the_answer():
+    assert isinstance(extract_support, FaithfulnessJudge)
+    passages = ["Ada sang. Bo met Ada in Paris.", "Boston is where Ada met Cy."]
+    assert extract_support("Where did Bo meet Ada?", "paris", passages) == pytest.approx(2 / 5)
+    assert extract_support("Bo, Ada?", "Paris", passages) == 1.0
+    assert extract_support("Bo, Ada?", "Bo", passages[1:]) == 0.0, "Boston is another word"
+    assert extract_support("Bo, Ada?", "Oslo", passages) == extract_support("Bo, Ada?", "Oslo", []) == 0.0
 
 
 @pytest.mark.parametrize("mark", [2.0, -0.1, float("nan")])

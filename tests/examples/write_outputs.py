@@ -18,16 +18,17 @@ from real_servers import RealServers
 def main() -> None:
     with RealServers() as real, tempfile.TemporaryDirectory() as scratch:
         servers = {**real.neo4j.environment, "POSTGRES_URI": real.postgres}
-        for path in sorted(EXAMPLES.glob("*.ipynb")):
-            notebook = run_notebook(path, servers, Path(scratch))
-            # Nothing that differs with the machine: when each cell ran, which patch version of Python.
-            notebook["metadata"]["language_info"] = {"name": "python"}
-            for cell in notebook["cells"]:
-                cell["metadata"] = {}
-                if "outputs" in cell:
-                    cell["outputs"] = joined(cell["outputs"])
-            nbformat.write(notebook, path)
-            print(f"{path.name}: {path.stat().st_size / 1000:.0f} kB")
+        paths = sorted(EXAMPLES.glob("*.ipynb"))
+        notebooks = {path: run_notebook(path, servers, Path(scratch)) for path in paths}
+    for path, notebook in notebooks.items():  # when all have run: one that fails leaves all as they were
+        # Nothing that differs with the machine: when each cell ran, which patch version of Python.
+        notebook["metadata"]["language_info"] = {"name": "python"}
+        for cell in notebook["cells"]:
+            cell["metadata"] = {}
+            if "outputs" in cell:
+                cell["outputs"] = joined(cell["outputs"])
+        nbformat.write(notebook, path)
+        print(f"{path.name}: {path.stat().st_size / 1000:.0f} kB")
 
 
 def joined(outputs: list[Any]) -> list[Any]:

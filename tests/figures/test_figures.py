@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
 import pages
-from digests import Module, digest_of_text
+from digests import Module, as_json, digest_of_text
 from making import Figures, main
 from registry import FIGURES, Figure
 
@@ -140,7 +142,7 @@ def test_a_wrong_figure_in_the_kept_result_too_is_found_by_running_what_is_quick
         "docs/figures/count.json: the result of count was edited by hand; make figures ONLY=count makes it"
     )
     edited = again(figures)
-    edited.ledger["count"]["result"] = edited.result("count")  # as a run would have noted it
+    edited.ledger["count"]["result"] = digest_of_text(as_json(edited.result("count")))  # as a run would have noted it
     edited.write("count")
     assert "| 3.0 |" in (figures.root / "README.md").read_text(encoding="utf-8")
     assert the_problem(figures) == (
@@ -222,7 +224,8 @@ def test_a_whole_page_that_was_edited_or_written_by_its_command_alone_is_found(f
     )
 
 
-def test_twice_gives_the_same_bytes_apart_from_times(figures):
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_twice_gives_the_same_bytes_apart_from_times(figures, jobs):
     def bytes_of():
         found = {
             str(file.relative_to(figures.root)): file.read_bytes()
@@ -234,7 +237,7 @@ def test_twice_gives_the_same_bytes_apart_from_times(figures):
 
     before = bytes_of()
     assert set(before[0]) == {"README.md", "docs/whole.md", "docs/figures/count.json"}
-    assert main([], again(figures)) == 0
+    assert main(["--jobs", jobs], again(figures)) == 0
     assert bytes_of() == before
 
 
@@ -335,6 +338,58 @@ def test_a_page_that_no_command_makes_says_of_when_it_is(figures):
     assert again(figures).problems(run=False) == []
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "| `default` | 73.5 |",
+        "It raises the Recall@5 of the walk from 79 to 80.",
+        "Its nDCG@10 there is .657.",
+        "Removing it costs 2.6 points.",
+        "A call takes 38 ms.",
+        "A folder opens in 1.6 s.",
+    ],
+)
+@pytest.mark.parametrize("room", ["guide", "understand"])
+def test_a_figure_of_the_present_that_was_typed_by_hand_is_found(figures, room, line):
+    page = figures.root / f"docs/{room}/using.md"
+    page.parent.mkdir()
+    page.write_text(f"# Using\n\n{line}\n", encoding="utf-8")
+    assert the_problem(figures, run=False).startswith(f"docs/{room}/using.md:3: '")
+    for kept in (
+        f"```text\n{line}\n```",
+        f"## A trial\n\n*Record of 2026-11-22, commit 793c102: old.*\n\n{line}",
+        f"{line} ([its paper](https://arxiv.org/abs/2502.14802))",
+        "A graph weighs .35, the timeout is 10 s, and Recall@10 needs k=10; a cosine of .7 is | .7 | near.",
+    ):
+        page.write_text(f"# Using\n\n{kept}\n", encoding="utf-8")
+        assert again(figures).problems(run=False) == []
+    page.write_text(f"# Using\n\n*Record of 2026-11-22, commit 793c102.*\n\n## Now\n\n{line}\n", encoding="utf-8")
+    assert the_problem(figures, run=False).startswith(f"docs/{room}/using.md:7: '")
+
+
+def test_a_record_is_of_a_commit_of_the_history_and_of_its_day(figures):
+    def git(*arguments):
+        who = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        done = subprocess.run(["git", *who, *arguments], cwd=figures.root, check=True, capture_output=True, text=True)
+        return done.stdout.strip()
+
+    page = figures.root / "docs/research/trial.md"
+    page.parent.mkdir()
+    git("init", "-q")
+    git("commit", "-q", "--allow-empty", "-m", "one", "--date", "2026-11-22T12:00:00Z")
+    day, commit = git("log", "-1", "--format=%cs"), git("rev-parse", "--short", "HEAD")
+    page.write_text(f"# A trial\n\n*Record of {day}, commit {commit}: old.*\n", encoding="utf-8")
+    assert again(figures).problems(run=False) == []
+    change(figures, "docs/research/trial.md", day, "2001-01-01")
+    assert the_problem(figures, run=False) == (
+        f"docs/research/trial.md is a record of 2001-01-01, and commit {commit} is of {day}"
+    )
+    change(figures, "docs/research/trial.md", commit, "abcdef1")
+    assert the_problem(figures, run=False) == (
+        "docs/research/trial.md: commit abcdef1, of which it is a record, is not in the history"
+    )
+
+
 def test_a_figure_that_was_never_run_is_a_problem_and_listed(figures, capsys):
     other = again(figures)
     other.figures = {**figures.figures, "new": Figure({"": ("tools/count.py", "{json}")}, ("tools/count.py",))}
@@ -383,6 +438,18 @@ def test_what_is_left_is_said_with_its_data_when_the_run_is_stopped(figures, mon
         "figures: stopped while count was made; its pages are as they were\n"
         f'figures: 2 of 2 left: make figures ONLY="count whole" DATA={figures.data}\n'
     )
+
+
+def test_two_figures_are_made_at_a_time_where_two_jobs_are_asked_for(figures, monkeypatch):
+    both, run = Barrier(2, timeout=30), Figures.run
+
+    def meet(self, name, out=None):
+        both.wait()
+        return run(self, name, out)
+
+    monkeypatch.setattr(Figures, "run", meet)
+    assert main(["--jobs", "2"], again(figures)) == 0
+    assert again(figures).problems(run=False) == []
 
 
 def test_what_is_stale_is_made_first(figures):

@@ -1,6 +1,6 @@
 """Write a folder of this version for the tests of later ones, which must open it.
 
-    python tests/folders/write.py langchain|llama_index
+    python tests/folders/write.py langchain|llama_index|core
 
 writes ``tests/folders/FRAMEWORK-VERSION.zip``: the folder, with an index and two changes, and the answers to expect.
 Run it for every release, and for every change of the format; never write an archive of another version anew.
@@ -18,18 +18,20 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-SUITES = {
+SUITES: dict[str, tuple[str | None, str]] = {
     "langchain": ("langchain-phasegraph", "TestLangChain"),
     "llama_index": ("llama-index-retrievers-phasegraph", "TestLlamaIndex"),
+    "core": (None, "CoreFolder"),
 }
 
 
 def suite_of(framework: str) -> Any:
     """The tests of a framework's retrievers."""
     package, name = SUITES[framework]
-    tests = ROOT / "integrations" / package / "tests"
+    tests = ROOT / "tests" / "retrieval" if package is None else ROOT / "integrations" / package / "tests"
     sys.path[:0] = [str(ROOT), str(tests)]
-    spec = importlib.util.spec_from_file_location("suite", tests / "test_corpus.py")
+    file = "test_passage_folder.py" if package is None else "test_corpus.py"
+    spec = importlib.util.spec_from_file_location("suite", tests / file)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

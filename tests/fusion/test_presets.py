@@ -22,15 +22,15 @@ from phasegraph.fusion.pipeline import PIPELINE_NAMES
 
 VECTOR = Ranking("vector", ["a", "b", "c", "d", "e"], [0.62, 0.55, 0.41, 0.40, 0.12])
 GRAPH = Ranking("graph", ["c", "f", "b", "g"], [0.31, 0.02, 0.004, 0.001])
-LEXICAL = Ranking("lexical", ["b", "h"], [7.0, 3.5])
+LEXICAL = Ranking("bm25", ["b", "h"], [7.0, 3.5])
 
 
 @pytest.mark.parametrize("name", PIPELINE_NAMES)
 def test_every_preset_and_rule_answers_by_its_name_and_survives_its_state(name: str) -> None:
-    weights = None if name in FUSION_RULES or "phasegraph" not in name else {"vector": 0.7, "graph": 0.3, "lexical": 0}
+    weights = None if name in FUSION_RULES or "paper" not in name else {"vector": 0.7, "graph": 0.3, "bm25": 0}
     pipeline = FusionPipeline.named(name, weights)
     if name in ("adr", "convex"):
-        pipeline = FusionPipeline.named(name, {"vector": 1.0, "graph": 0.5, "lexical": 0.5})
+        pipeline = FusionPipeline.named(name, {"vector": 1.0, "graph": 0.5, "bm25": 0.5})
     result = pipeline.decide([VECTOR, GRAPH, LEXICAL], k=9)
     assert len(result) >= 7
     assert [one.status for one in result.reports if one.source != "exact_match"] == ["ok"] * 3
@@ -48,11 +48,11 @@ def test_the_papers_presets() -> None:
     vector = Ranking("vector", [f"g{i:02d}" for i in range(10)], np.arange(10, 0, -1.0))
     hits = {}
     for name in ("musique", "2wiki", "hard-slice", "legacy"):
-        pipeline = FusionPipeline.phasegraph(name)
+        pipeline = FusionPipeline.paper(name)
         hits[name] = (pipeline.weights["vector"], len(pipeline.decide([vector, graph], k=99)))  # type: ignore[index]
     assert hits == {"musique": (0.7, 30), "2wiki": (0.4, 20), "hard-slice": (0.3, 80), "legacy": (0.4, 60)}
     with pytest.raises(InvalidInputError, match="hard-slice"):
-        FusionPipeline.phasegraph("hard")
+        FusionPipeline.paper("hard")
 
 
 def test_the_design_record_s_preset() -> None:
@@ -74,10 +74,10 @@ def test_convex_is_tm2c2_with_the_infimum_of_every_source() -> None:
     value = dict(zip(found.ids, found.fused.tolist(), strict=True))
     assert value["b"] == pytest.approx(0.8 * 1.55 / 1.62 + 0.2)
     assert value["h"] == pytest.approx(0.2 * 0.5)
-    other = FusionPipeline.convex({"vector": 0.8, "lexical": 0.2}, infima={"vector": 0.0}).decide([VECTOR, LEXICAL])
+    other = FusionPipeline.convex({"vector": 0.8, "bm25": 0.2}, infima={"vector": 0.0}).decide([VECTOR, LEXICAL])
     assert dict(zip(other.ids, other.fused.tolist(), strict=True))["b"] == pytest.approx(0.8 * 0.55 / 0.62 + 0.2)
     with pytest.raises(InvalidInputError, match="infima must name sources"):
-        FusionPipeline.convex(infima={"bm25": 0.0})
+        FusionPipeline.convex(infima={"words": 0.0})
 
 
 @pytest.mark.parametrize("weights", [None, {"vector": 1.0, "graph": 1.0}, {"vector": 0.35, "graph": 0.35}])

@@ -198,8 +198,8 @@ def test_values_that_are_no_percentiles_are_refused() -> None:
 
 
 def test_the_named_configurations_are_the_paper_s() -> None:
-    musique, two_wiki = FusionPipeline.phasegraph(), FusionPipeline.phasegraph("2wiki")
+    musique, two_wiki = FusionPipeline.paper(), FusionPipeline.paper("2wiki")
     assert (musique.weights, dict(musique.pool_caps)) == ({"graph": pytest.approx(0.3), "vector": 0.7}, {"graph": 30})
     assert (two_wiki.weights, dict(two_wiki.pool_caps)) == ({"graph": 0.6, "vector": 0.4}, {"graph": 20})
     with pytest.raises(InvalidInputError, match="configuration"):
-        FusionPipeline.phasegraph("hotpot")
+        FusionPipeline.paper("hotpot")

@@ -15,7 +15,7 @@ def _passage(name: str, text: str, team: str) -> dict[str, Any]:
     return {"id": name, "title": "", "text": text, "metadata": {"team": team}}
 
 
-@pytest.mark.parametrize("part", ["graph", "lexical"])
+@pytest.mark.parametrize("part", ["graph", "bm25"])
 def test_a_passage_that_goes_to_another_tenant_meanwhile_is_searched_as_it_was(part: Any) -> None:
     rows = [_passage(f"p{row}", f"Ada {row} met Bo {row} in Oslo.", "red") for row in range(4)]
     corpus = Corpus(GraphIndex.build(rows))

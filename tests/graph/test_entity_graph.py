@@ -163,11 +163,11 @@ def test_bad_passages_are_refused_by_row(passages, message):
 @pytest.mark.parametrize(
     ("triples", "message"),
     [
-        ({"nowhere": []}, "'nowhere' is not in the corpus"),
+        ({"nowhere": []}, "'nowhere', which is not in the corpus"),
         ({"film": [("a", "b")]}, "triples of passage 'film' must have three parts; got 2"),
         ({"film": [("a", "b", "c", "d")]}, "three parts; got 4"),
         ({"film": [("a", "b", None)]}, "passage 'film' must hold strings"),
-        ([Extraction("gone")], "'gone' is not in the corpus"),
+        ([Extraction("gone")], "'gone', which is not in the corpus"),
     ],
 )
 def test_bad_triples_are_refused_by_passage(triples, message):

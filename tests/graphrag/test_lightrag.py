@@ -62,7 +62,8 @@ async def test_the_chunks_of_lightrag_meet_the_vectors_by_id(tmp_path: Path) -> 
     store = InMemoryVectorStore.from_documents(
         [Document(text, id=name) for name, text in TEXTS.items()], DeterministicFakeEmbedding(size=8)
     )
-    (recipe,) = re.findall(r"```py\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    recipes = re.findall(r"```py\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    (recipe,) = [one for one in recipes if "lightrag" in one]
     names = {"rag": rag, "vector": store, "PhaseGraphRetriever": PhaseGraphRetriever}
     exec(recipe, names)  # noqa: S102 - the page's own words
     result = await names["retriever"].aexplain("Whom did Ada meet?")

@@ -51,7 +51,7 @@ def exported(capsys, *arguments) -> dict:
 
 def test_what_index_wrote_is_asked_by_words_alone(index, capsys) -> None:
     data = exported(capsys, index)
-    assert [one["name"] for one in data["about"]["sources"]] == ["graph", "lexical"]
+    assert [one["name"] for one in data["about"]["sources"]] == ["bm25", "graph"]
     assert data["view"]["question"] == QUESTION
     assert data["view"]["rows"][0]["position"] == 1
     assert data["view"]["passages"]["p00"]["title"] == "Ada Lovelace"
@@ -86,7 +86,7 @@ def test_a_graph_of_chunks_takes_its_texts_from_the_corpus(index, tmp_path, caps
     corpus = tmp_path / "tiny" / "corpus.jsonl"
     assert main(["index", str(corpus), "--chunks", "--out", "chunks"]) == 0
     data = exported(capsys, "chunks", "--corpus", corpus)
-    assert [one["name"] for one in data["about"]["sources"]] == ["graph", "lexical"]
+    assert [one["name"] for one in data["about"]["sources"]] == ["bm25", "graph"]
     assert data["view"]["rows"][0]["label"] == "Ada Lovelace"
     assert main(["inspect", "chunks"]) == 1
     assert "a graph of chunks needs --embedder or --corpus" in capsys.readouterr().err
@@ -119,27 +119,27 @@ def test_what_cannot_be_is_said(index, capsys, arguments, said) -> None:
 
 
 def test_weights_must_name_a_source_that_there_is() -> None:
-    with pytest.raises(InvalidInputError, match=r"must name one of \['graph', 'lexical'\].*--embedder"):
+    with pytest.raises(InvalidInputError, match=r"must name one of \['bm25', 'graph'\].*--embedder"):
         Inspector(indexed(), "x", pipeline=FusionPipeline(weights={"vector": 1.0}))
 
 
 def test_a_source_without_a_weight_is_shown_and_not_fused() -> None:
     view = Inspector(indexed(), "x", pipeline=FusionPipeline(weights={"graph": 1.0})).view(QUESTION, {})
-    assert {one["name"]: one["weight"] for one in view["sources"]} == {"graph": 1.0, "lexical": None}
-    assert next(one["ids"] for one in view["sources"] if one["name"] == "lexical")
+    assert {one["name"]: one["weight"] for one in view["sources"]} == {"graph": 1.0, "bm25": None}
+    assert next(one["ids"] for one in view["sources"] if one["name"] == "bm25")
 
 
 def test_a_question_is_asked_once_and_few_are_kept(monkeypatch) -> None:
     monkeypatch.setattr("phasegraph.apps.inspector.inspector.MOST_ASKED", 2)
     inspector, asked = Inspector(indexed(), "x", judged=judged()), []
-    search = type(inspector.sources["lexical"]).search
+    search = type(inspector.sources["bm25"]).search
 
     def counted(self, query, *more) -> Ranking:
         asked.append(query)
         return search(self, query, *more)
 
-    monkeypatch.setattr(type(inspector.sources["lexical"]), "search", counted)
-    for settings in ({}, {"k": 2}, {"weights": {"graph": 1, "lexical": 3}}):
+    monkeypatch.setattr(type(inspector.sources["bm25"]), "search", counted)
+    for settings in ({}, {"k": 2}, {"weights": {"graph": 1, "bm25": 3}}):
         inspector.view("Who is Ada?", settings)
         inspector.flips(settings, {})
     assert asked == ["Who is Ada?", *(query.text for query in inspector.judged)]

@@ -158,14 +158,14 @@ def test_what_cannot_be_used_is_said_and_costs_nothing(client, body, said) -> No
 
 
 def test_an_answer_is_that_of_the_pipeline(client, inspector) -> None:
-    got = client.post("/api/ask", json=ASK | {"settings": {"k": 3, "weights": {"graph": 1, "lexical": 2, "vector": 1}}})
+    got = client.post("/api/ask", json=ASK | {"settings": {"k": 3, "weights": {"graph": 1, "bm25": 2, "vector": 1}}})
     view = got.json()
     asked = inspector.ask(QUESTION)
-    wanted = FusionPipeline(weights={"graph": 1, "lexical": 2, "vector": 1}, k=3).decide(asked.rankings, asked.context)
+    wanted = FusionPipeline(weights={"graph": 1, "bm25": 2, "vector": 1}, k=3).decide(asked.rankings, asked.context)
     assert [row["id"] for row in view["rows"] if row["position"]] == list(wanted.ids)
     first = wanted.evidence(wanted.ids[0])
     assert view["rows"][0]["fused"] == first.fused
-    assert {one["name"]: one["weight"] for one in view["sources"]} == {"graph": 0.25, "lexical": 0.5, "vector": 0.25}
+    assert {one["name"]: one["weight"] for one in view["sources"]} == {"graph": 0.25, "bm25": 0.5, "vector": 0.25}
 
 
 def test_a_passage_is_found_and_ranked_among_all(client, inspector) -> None:
@@ -174,7 +174,7 @@ def test_a_passage_is_found_and_ranked_among_all(client, inspector) -> None:
     assert [one["id"] for one in client.post("/api/find", json={"needle": HOSTILE[0][0]}).json()] == [HOSTILE[0][0]]
     assert client.post("/api/find", json={"needle": " "}).status_code == 400
     got = client.post("/api/why-not", json=ASK | {"settings": {"k": 2}, "id": "p11"}).json()
-    assert got["sources"]["lexical"]["said"] == "the passage has no word of the question"
+    assert got["sources"]["bm25"]["said"] == "the passage has no word of the question"
     assert got["sources"]["vector"]["of"] == len(inspector.collection.records)
     place = 1 + inspector.sources["vector"].search(QUESTION, None, {}).positions["p11"]
     assert got["sources"]["vector"]["rank"] == place
@@ -240,7 +240,7 @@ def test_a_graph_of_chunks_is_shown_with_and_without_its_texts() -> None:
     assert view["rows"][0]["label"] == view["rows"][0]["id"]
     assert plain.why_not(QUESTION, {}, "p11")["words"] == []
     told = Inspector(chunks, "chunks", passages=rows)
-    assert set(told.sources) == {"graph", "lexical"}
+    assert set(told.sources) == {"graph", "bm25"}
     view = told.view(QUESTION, {})
     assert view["rows"][0]["label"] == "Ada Lovelace"
     walked = next(row["walk"] for row in view["rows"] if row["walk"] and len(row["walk"]["path"]) > 1)

@@ -56,7 +56,7 @@ def test_a_folder_is_read_counted_and_opened_on_questions(files, opened, capsys)
     assert "without --embedder, answers come from words and the graph" in said
     ((inspector, ask),) = opened
     assert ask is None
-    assert set(inspector.sources) == {"graph", "lexical"}
+    assert set(inspector.sources) == {"graph", "bm25"}
     offered = inspector.about()["questions"]
     assert offered
     assert not any(one["judged"] for one in offered)
@@ -73,7 +73,7 @@ def test_a_model_of_the_user_adds_vectors_and_the_index_can_be_kept(files, opene
     assert main(["try", str(files), "--embedder", "my_model:embed", "--ask", "Who is Ada?", "--out", "kept"]) == 0
     ((inspector, ask),) = opened
     assert ask == "Who is Ada?"
-    assert set(inspector.sources) == {"vector", "graph", "lexical"}
+    assert set(inspector.sources) == {"vector", "graph", "bm25"}
     kept = GraphIndex.load("kept")
     assert np.linalg.norm(kept.graph.embeddings, axis=1) == pytest.approx(1.0, abs=1e-3)
     assert "kept the index: kept" in capsys.readouterr().out
@@ -196,7 +196,7 @@ def test_the_demo_opens_on_an_answer_that_vectors_rank_far_below(monkeypatch, ca
     assert names[0] == "bubye river"
     assert "zimbabwe" in names
     own = inspector.view("Which river is in Zimbabwe?", {})
-    assert {one["name"] for one in own["sources"] if one["status"] == "ok"} == {"graph", "lexical"}
+    assert {one["name"] for one in own["sources"] if one["status"] == "ok"} == {"graph", "bm25"}
     assert not recwarn.list
 
 
@@ -208,6 +208,6 @@ def test_the_slice_of_the_demo_is_a_part_of_the_bundled_data_and_small() -> None
     for passage, vector in zip(part.passages, part.passage_vectors, strict=True):
         assert known[passage.id][0] == passage
         assert np.array_equal(known[passage.id][1], vector)
-    folder = ROOT / "src" / "phasegraph" / "inspecting" / "demo"
+    folder = ROOT / "src" / "phasegraph" / "apps" / "inspector" / "demo"
     assert sum(file.stat().st_size for file in folder.iterdir()) < 400_000
     assert "CC BY-SA" in (folder / "SOURCE.md").read_text(encoding="utf-8")

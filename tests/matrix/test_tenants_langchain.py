@@ -140,7 +140,7 @@ def test_what_lancedb_cannot_keep_is_refused(data, servers, monkeypatch):
     with pytest.raises(InvalidInputError, match="this store cannot filter under search_type='mmr'"):
         mmr.invoke(data.questions[0], filter={"tenant": "red"})
     monkeypatch.setattr("langchain_phasegraph.filters._MOST_ROWS", 99)
-    with pytest.raises(InvalidInputError, match="LanceDB can be filtered up to 99 rows, and holds more"):
+    with pytest.raises(InvalidInputError, match="LanceDB can be filtered up to 99 rows, and this table has more"):
         PhaseGraphRetriever(vector=opened.given, timeout=None).invoke(data.questions[0], filter={"tenant": "red"})
     opened.close()
 

@@ -75,7 +75,7 @@ def test_a_faiss_index_selects_rows_or_fails(data, kind):
     assert not set(ids(ours.retrieve(data.questions[0]))) <= set(data.of("red").ids)
     inside = ours.within(only("red"))
     if kind == "LSH":
-        with pytest.raises(InvalidInputError, match="IndexLSH cannot look at some of its rows alone"):
+        with pytest.raises(InvalidInputError, match="IndexLSH cannot search only some of its rows"):
             inside.retrieve(data.questions[0])
         return
     found = inside.retrieve(data.questions[0])

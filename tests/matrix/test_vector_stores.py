@@ -126,7 +126,7 @@ def test_graph_and_words_are_built_over_what_it_holds_or_it_says_why_not(case, d
         return
     made = over(store.given, k=len(data.rows))
     assert {one.source: one.status for one in made.explain(data.questions[0]).reports} == dict.fromkeys(
-        ("graph", "lexical", "vector"), "ok"
+        ("graph", "bm25", "vector"), "ok"
     )
     assert set(ids(ask(made, data.questions[0]))) <= set(data.ids)
     assert set(made._corpus.index.graph.passages) == set(data.ids)

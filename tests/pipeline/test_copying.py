@@ -44,7 +44,7 @@ def test_equal_pipelines_have_equal_hashes() -> None:
     assert len({one, other, FusionPipeline(k=3)}) == 2
 
 
-@pytest.mark.parametrize("pipeline", [PIPELINE, FusionPipeline(), FusionPipeline.phasegraph()])
+@pytest.mark.parametrize("pipeline", [PIPELINE, FusionPipeline(), FusionPipeline.paper()])
 def test_a_result_replays_to_the_bit_without_its_sources(pipeline: FusionPipeline) -> None:
     first = pipeline.decide([VECTOR, GRAPH])
     again = pipeline.decide(first.candidates.rankings, reports=first.reports)

@@ -104,8 +104,8 @@ def test_a_failed_source_leaves_no_trace_but_its_report() -> None:
 def test_the_reports_name_the_tier_each_source_was_calibrated_by() -> None:
     result = FusionPipeline().decide([VECTOR, GRAPH])
     assert {report.source: report.calibration for report in result.reports} == {
-        "graph": "declared",
-        "vector": "per_list",
+        "graph": "exact",
+        "vector": "estimated",
     }
 
 

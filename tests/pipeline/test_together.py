@@ -23,7 +23,7 @@ from phasegraph.evaluation.experiment import pipeline_system
 from phasegraph.fusion.fitting import fit_confidence
 
 VECTOR = Ranking("vector", ["x", "y"], [-2.0, -3.0], payloads={"x": {"text": "zebra"}, "y": {"text": "other"}})
-LEXICAL = Ranking("lexical", ["q"], [5.0], payloads={"q": {"text": "zebra"}})
+LEXICAL = Ranking("bm25", ["q"], [5.0], payloads={"q": {"text": "zebra"}})
 
 
 def lists(count: int = 25) -> list[tuple[str, list[Ranking]]]:
@@ -61,9 +61,9 @@ def test_priors_of_an_evaluated_pipeline_read_the_fields_of_the_corpus() -> None
 
 
 def test_the_certificate_of_a_final_threshold_knows_that_exact_matches_joined() -> None:
-    promised = Threshold(0.1, promise="At most a fifth is wrong.", sources=("lexical", "vector"))
+    promised = Threshold(0.1, promise="At most a fifth is wrong.", sources=("bm25", "vector"))
     texts = {"p": {"text": "zebra"}, "q": {"text": "horse"}}
-    given = [Ranking("vector", ["p", "q"], [0.9, 0.3]), Ranking("lexical", ["q", "p"], [9.0, 2.0])]
+    given = [Ranking("vector", ["p", "q"], [0.9, 0.3]), Ranking("bm25", ["q", "p"], [9.0, 2.0])]
     pipeline = FusionPipeline(accept=AcceptancePolicy(final=promised), priors=(ExactMatchBonus(),))
     (joined,), (apart,) = (
         pipeline.decide(given, Context(query, attributes=texts)).extras["acceptance"].certificates  # type: ignore[attr-defined]

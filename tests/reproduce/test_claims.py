@@ -110,7 +110,7 @@ ALIKE = {
     "pool-explosion": "HHRHHH",
     "rrf-or-convex": "RHRRRRRR",
     "rank-constant": "HHH",
-    "exact-match": "RRRRRRRH",
+    "exact-match": "RRRRRRHHHHRH",
     "reranker-last-hop": "RRRRH",
     "ising": "RRHRR",
 }
@@ -138,11 +138,16 @@ def altered(table):
 
 
 def _with(table, means, certain):
-    """The table with these means, every difference certain (p .001, three wins, other ids) or none."""
+    """The table with these means, every difference certain (p .001, three wins, other ids) or none.
+
+    Differences are to .5; where none is certain, their intervals hold every dip that was reported.
+    """
+    wide = 0.0 if certain else 0.03
     rows = [
         replace(
             row,
             means=dict.fromkeys(row.means, mean),
+            differences=dict.fromkeys(row.differences, (mean - 0.5, mean - 0.5 - wide, mean - 0.5 + wide)),
             p=dict.fromkeys(row.p, 0.001 if certain else 1.0),
             p_holm=dict.fromkeys(row.p_holm, 0.001 if certain else 1.0),
             wins=dict.fromkeys(row.wins, 3 * certain),

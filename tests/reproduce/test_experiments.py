@@ -15,7 +15,7 @@ import sweep
 from answers import F1, GOLD, STAND_IN, answered, page_of
 from contamination import answers_of, contamination, contamination_page, merged
 from phasegraph.errors import InvalidInputError
-from phasegraph.evaluation.answering import extract_answer
+from phasegraph.evaluation.answering import extract_answer, extract_support
 from phasegraph.evaluation.datasets import load_dataset
 from phasegraph.fusion import FUSION_RULES
 from phasegraph.fusion.rules import boltzmann
@@ -88,8 +88,8 @@ def test_a_second_collection_puts_its_passages_into_the_answers_and_a_filter_tak
         assert scored.foreign[f"{what}, shared"] == pytest.approx(0.5, abs=0.1)
         assert table.baseline == f"{what}, isolated"
     assert scored.foreign["walk, shared graph, own passages"] == 0
-    page, figures = contamination_page({}, list(parts.values()), lambda line: None)
-    assert set(figures) == {"musique", "2wiki"}
+    page = contamination_page({}, list(parts.values()), lambda line: None)
+    assert set(page.figures) == {"musique", "2wiki"}
     assert "| walk, shared graph, own passages |" in page.text()
     assert contamination_page({}, [one], lambda line: None) is None
 
@@ -107,9 +107,11 @@ def test_a_reader_that_knows_turns_the_conclusions(dataset):
     assert found["vector"].means[F1] == marks["default"] == 0.0
     page = page_of({"2wiki": (found, marks)}, "one that knows")
     assert [one.holds for one in page.verdicts][-1] is True
-    plain, none = answered(hard, extract_answer, None)
-    assert not none
-    assert STAND_IN in page_of({"2wiki": (plain, none)}, STAND_IN).text()
+    plain, marks = answered(hard, extract_answer, extract_support)
+    assert set(marks) == {row.name for row in plain.rows}
+    page = page_of({"2wiki": (plain, marks)}, STAND_IN)
+    assert STAND_IN in page.text()
+    assert f"| {100 * marks[GOLD]:.1f} |" in page.text()
 
 
 def run_program(folder, out, *options, **environment):

@@ -9,7 +9,21 @@ import pytest
 from tiny import many_queries, write_dataset
 
 from phasegraph.evaluation.datasets import load_dataset
-from routing import FITTED, FIXED, GATED, ORACLE, Choices, own_choices, published_choices, routes_of, routing_page
+from routing import (
+    FITTED,
+    FIXED,
+    GATED,
+    ORACLE,
+    Choices,
+    FlagEffect,
+    _effects,
+    _flag_verdicts,
+    flag_effect,
+    own_choices,
+    published_choices,
+    routes_of,
+    routing_page,
+)
 
 SHARED = Path(os.environ.get("PHASEGRAPH_SHARED", Path(__file__).resolve().parents[3] / "shared"))
 PUBLISHED = SHARED / "data" / "published"
@@ -61,7 +75,28 @@ def test_the_page_of_a_data_set_with_a_calibration_split(tmp_path):
     page = routing_page(tmp_path, [dataset])
     assert "**split, systems of ours** (12 queries judged" in page.text()
     assert "| split | code | 18 |" in page.text()
-    assert len(page.verdicts) == 5
+    assert len(page.verdicts) == 7
+    effect = flag_effect(dataset)
+    assert [len(part) for part in effect.split()] == [int(effect.flags.sum()), 36 - int(effect.flags.sum())]
+    assert "| split | 36 |" in page.text() or f"| split | {int(effect.flags.sum())} |" in page.text()
+
+
+def told_by_the_flag(told):
+    """Sixty questions of which every second has the flag; the walk gains on these alone, or on all alike."""
+    flags = np.arange(60) % 2 == 0
+    return FlagEffect("made up", flags, np.where(flags, 0.3, -0.2 if told else 0.3), 7)
+
+
+def test_a_flag_that_tells_what_a_walk_helps_is_worth_routing_by():
+    told, blind = told_by_the_flag(True), told_by_the_flag(False)
+    assert told.by_flag().mean() == pytest.approx(0.1)
+    assert blind.by_flag().mean() == pytest.approx(-0.15)
+    assert [one.holds for one in _flag_verdicts([told])] == [True, True]
+    assert [one.holds for one in _flag_verdicts([blind])] == [False, False]
+    everywhere = FlagEffect("all", np.ones(60, dtype=bool), told.gains, 7)
+    assert [one.holds for one in _flag_verdicts([everywhere])] == [None, None]
+    assert "| made up | 30 | +30.0 [+30.0, +30.0] | -20.0 [-20.0, -20.0] |" in _effects([told])
+    assert "| all | 60 |" in _effects([everywhere])
 
 
 @pytest.mark.skipif(not PUBLISHED.is_dir(), reason="the published results are not at hand")

@@ -61,6 +61,10 @@ def test_one_page_alone_leaves_the_others_and_their_figures_as_they_are(reproduc
     out = tmp_path / "out"
     shutil.copytree(reproduced[0], out)
     (out / "table-1.md").write_text("# Of another day\n", encoding="utf-8")
+    figures = out / "figures.json"
+    known = json.loads(figures.read_text(encoding="utf-8"))
+    left_over = {**known, "pool-caps": {"many": {"gone": 1}}, "no-page": 1}
+    figures.write_text(json.dumps(left_over), encoding="utf-8")
     written = reproduce(folder, out, only=["pool-caps"])
     assert {path.name for path in written} == {"pool-caps.md", "figures.json", "README.md"}
     assert "[Of another day](table-1.md)" in (out / "README.md").read_text(encoding="utf-8")

@@ -114,7 +114,7 @@ def test_a_version_that_cannot_be_read_leaves_the_old_one_served(tmp_path: Path)
     assert "red-new" in found(served.views[""])
     other = EmbeddingModel(object(), embed, lambda records: [embed(one.text)[::-1] for one in records])
     writer.reembed(other, [embed(one.text)[::-1].copy() for one in writer.index.records.values()])
-    with pytest.warns(PhasegraphWarning, match="embedded anew with object"):
+    with pytest.warns(PhasegraphWarning, match="embedded again with object"):
         assert not served.refresh()
 
 

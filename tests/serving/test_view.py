@@ -10,9 +10,10 @@ import pytest
 from tests.serving.conftest import PLACES, corpus, embed
 
 from phasegraph import InvalidInputError, InvalidTypeError
-from phasegraph.apps.server.view import View, check_filter, lets_through
+from phasegraph.apps.server.view import View
 from phasegraph.apps.server.web import read_tenants
 from phasegraph.graph import GraphIndex
+from phasegraph.retrieval.plain_filters import check_filter, lets_through
 
 QUESTION = "Who met the keeper in Oslo?"
 
@@ -41,7 +42,7 @@ def test_the_explanation_adds_up_and_names_the_path(index):
         parts = sum(one["contribution"] for one in passage["sources"])
         assert parts + passage["bonus"] == pytest.approx(passage["fused"], abs=1e-9)
     assert any("graph: " in path for passage in told["passages"] for path in passage["paths"])
-    assert {one["source"] for one in told["sources"]} == {"graph", "lexical", "vector"}
+    assert {one["source"] for one in told["sources"]} == {"graph", "bm25", "vector"}
 
 
 def test_an_answer_within_a_filter_is_that_of_an_index_without_the_others(index):

@@ -41,7 +41,7 @@ def test_search_explain_and_passages_answer(open_app):
     assert found.status_code == 200
     assert len(found.json()["passages"]) == 2
     told = asked(open_app(), "POST", "/explain", json={"query": "Oslo"}).json()
-    assert {one["source"] for one in told["sources"]} == {"graph", "lexical", "vector"}
+    assert {one["source"] for one in told["sources"]} == {"graph", "bm25", "vector"}
     some = asked(open_app(), "POST", "/passages", json={"ids": ["red-1", "x"]}).json()
     assert ([one["id"] for one in some["passages"]], some["missing"]) == (["red-1"], ["x"])
     assert asked(open_app(), "GET", "/health").json() == {"status": "ok"}

@@ -441,7 +441,7 @@ class FrameworkSuite(ManualTime):
 
     def test_calibrate_fits_every_scored_source_and_saving_keeps_it(self, tmp_path: Path) -> None:
         store, file = self.store(), tmp_path / "fitted.json"
-        ranked = {"lexical": self.listed({"p0": None, "p1": None})}
+        ranked = {"bm25": self.listed({"p0": None, "p1": None})}
         spec = SourceSpec(retriever=store, fields=HitFields(size=9))
         retriever = self.retriever(vector=spec, retrievers=ranked, k=4, **self.shown)
         with pytest.raises(DegradedError, match="list alone"):
@@ -496,9 +496,9 @@ class FrameworkSuite(ManualTime):
     def test_sources_that_agree_less_than_when_calibrated_are_warned_about(self) -> None:
         names = ["p0", "p1", "p2", "p3"]
         other = self.listed(lambda: self.pairs(**{name: 1.0 - i / 10 for i, name in enumerate(names)}))
-        retriever = self.retriever(vector=self.store(), retrievers={"lexical": other}, fetch_k=4)
+        retriever = self.retriever(vector=self.store(), retrievers={"bm25": other}, fetch_k=4)
         retriever.calibrate(QUERIES)
-        assert retriever.fitted_pipeline.min_agreement[("lexical", "vector")] == 1.0
+        assert retriever.fitted_pipeline.min_agreement[("bm25", "vector")] == 1.0
         assert retriever.explain("who?").warnings == ()
         names[1:] = ["p8", "p7", "p6"]
         assert "agree on less than in 95 %" in retriever.explain("who?").warnings[0]
@@ -817,11 +817,11 @@ class FrameworkSuite(ManualTime):
 
         retriever, about = self.retriever(vector=vector, graph=self.graph(films)), "Who directed Vertigo?"
         self.both(retriever, about)
-        with pytest.warns(PhasegraphWarning, match="source 'vector' counts for next to nothing .*HitFields"):
+        with pytest.warns(PhasegraphWarning, match="source 'vector' has almost no weight .*HitFields"):
             self.ask(retriever, about)
         self.both(retriever, about)
         given = films
-        with pytest.warns(PhasegraphWarning, match="source 'vector' counts again"):
+        with pytest.warns(PhasegraphWarning, match="source 'vector' has a normal weight again"):
             self.ask(retriever, about)
         self.both(retriever, about)
 
@@ -832,7 +832,7 @@ class FrameworkSuite(ManualTime):
         ):
             retriever.calibrate(["fruit", "nothing", "rewritten"] * 10, progress=False)
         assert retriever.fitted_pipeline.calibrators == {}
-        assert retriever.explain("fruit").reports[0].calibration == "per_list"
+        assert retriever.explain("fruit").reports[0].calibration == "estimated"
 
     async def test_searches_beyond_max_in_flight_wait_their_turn_and_none_is_skipped(self) -> None:
         running: list[str] = []
@@ -888,8 +888,8 @@ class FrameworkSuite(ManualTime):
             self.retriever(**{"vector": nothing, **given})
 
     def test_sources_that_depend_on_none_or_on_one_another_are_errors(self) -> None:
-        with pytest.raises(InvalidInputError, match="lexical"):
-            self.retriever(vector=SourceSpec(retriever=nothing, depends_on=["lexical"]))
+        with pytest.raises(InvalidInputError, match="bm25"):
+            self.retriever(vector=SourceSpec(retriever=nothing, depends_on=["bm25"]))
         two = {"vector": "graph", "graph": "vector"}
         with pytest.raises(InvalidInputError, match="circle"):
             self.retriever(**{one: SourceSpec(retriever=nothing, depends_on=[other]) for one, other in two.items()})
@@ -1075,7 +1075,7 @@ class FrameworkSuite(ManualTime):
             assert block["score"] == best.score
             assert "inner" not in best.metadata
         report = outer.explain("q").reports[0]
-        assert (report.source, report.calibration) == ("inner", "per_list")
+        assert (report.source, report.calibration) == ("inner", "estimated")
         assert any(note.startswith("higher is better") for note in report.notes)
         assert inner.k == 3
 
@@ -1157,7 +1157,7 @@ class FrameworkSuite(ManualTime):
         found = self.retriever(
             vector=lambda query: self.pairs(a=0.62, b=0.55, c=0.41, d=0.40, e=0.12),
             graph=lambda query: self.pairs(c=0.31, f=0.02, b=0.004, g=0.001),
-            pipeline=FusionPipeline.phasegraph(),
+            pipeline=FusionPipeline.paper(),
         ).explain("q")
         assert found.ids[:3] == ("a", "c", "b")
         assert found.fused[:3].round(6).tolist() == [0.393196, 0.28426, 0.217723]
@@ -1179,7 +1179,7 @@ class FrameworkSuite(ManualTime):
     def test_a_repeated_id_in_one_corpus_is_an_error_that_names_it(self) -> None:
         corpus = [self.document(name, f"text {row}") for row, name in enumerate("abcb")]
         for make in (self.graph, lambda given: self.over(self.entities(), given)):
-            with pytest.raises(InvalidInputError, match="each must have an id of its own; 'b' is that of 2"):
+            with pytest.raises(InvalidInputError, match="each must have its own id; 'b' is the id of 2"):
                 make(corpus)
 
     def test_sources_that_return_one_text_under_two_ids_are_warned_about_at_once(self) -> None:
@@ -1257,7 +1257,7 @@ class FrameworkSuite(ManualTime):
         for found in self.both(retriever, "text of p1"):
             assert [hit.metadata["lang"] for hit in found] == ["en"] * 4
             assert found == self.ask(ours, "text of p1")
-        with pytest.raises(InvalidInputError, match=r"vector.*graph.*(cannot keep|does not support)"):
+        with pytest.raises(InvalidInputError, match=r"vector.*graph.*(cannot apply|does not support)"):
             self.retriever(vector=english, graph=lambda query: [])
         with pytest.raises(InvalidInputError, match="filters must agree; got 'en' and 'de' for 'lang'"):
             self.retriever(
@@ -1444,7 +1444,7 @@ class FrameworkSuite(ManualTime):
 
         retriever = self.retriever(vector=vector, graph=self.over(self.entities()), evidence_key="phasegraph")
         reports = {report.source: report for report in retriever.explain(ABOUT).reports}
-        assert (reports["graph"].calibration, reports["graph"].missing) == ("declared", ())
+        assert (reports["graph"].calibration, reports["graph"].missing) == ("exact", ())
         for found in self.both(retriever, ABOUT):
             for hit in found:
                 one = hit.metadata["phasegraph"]["sources"]["graph"]

@@ -31,7 +31,7 @@ class InspectSuite:
         assert found.result.ids == retriever.explain(QUESTION, 2).ids
         assert set(found.everything.ids) == set(HOSTILE)
         view = found.view()
-        assert {one["name"] for one in view["sources"]} == {"graph", "lexical", "vector"}
+        assert {one["name"] for one in view["sources"]} == {"graph", "bm25", "vector"}
         rows = {row["id"]: row for row in view["rows"]}
         assert sorted(row["position"] or 9 for row in rows.values()) == [1, 2, 9, 9]
         for row in rows.values():
@@ -50,7 +50,7 @@ class InspectSuite:
         assert "http" not in page
 
     def test_an_acceptance_shows_what_it_rejected(self) -> None:
-        found = self.made(HOSTILE, accept={"lexical": 1e9, "graph": 1e9, "vector": 1e9}).inspect(QUESTION)
+        found = self.made(HOSTILE, accept={"bm25": 1e9, "graph": 1e9, "vector": 1e9}).inspect(QUESTION)
         assert found.result.ids == ()
         assert len(found.everything.ids) == len(HOSTILE)
         assert {row["verdict"] for row in found.view()["rows"]} == {"rejected"}

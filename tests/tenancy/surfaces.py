@@ -89,6 +89,7 @@ LISTED: Mapping[str, Mapping[str, str]] = {
     },
     "the walk's evidence": dict.fromkeys(("path", "seeds", "words"), "evidence"),
     "methods of retrievers": {
+        "near_duplicates": OPERATOR,
         **dict.fromkeys(("explain", "aexplain"), "candidates"),
         **dict.fromkeys(("calibrate", "acalibrate", "fitted_pipeline", "save", "load_pipeline"), "files"),
         **dict.fromkeys(("whole_filter", "whole_filters", "within"), TENANT),
@@ -140,7 +141,7 @@ LISTED: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("filter", "filters", "required_filter_key"), TENANT),
         **dict.fromkeys(("vector", "graph", "retrievers", "documents", "nodes", "seeds"), "hits"),
         **dict.fromkeys(("object_map", "objects"), "hits"),
-        **dict.fromkeys(("route", "rerank", "corrective"), "hits"),
+        **dict.fromkeys(("route", "rerank", "corrective", "group_by", "parents"), "hits"),
         **dict.fromkeys(("embeddings", "embed_model", "pipeline"), OPERATOR),
         **dict.fromkeys(
             (
@@ -175,6 +176,8 @@ LISTED: Mapping[str, Mapping[str, str]] = {
                 "phasegraph/pagerank",
                 "phasegraph/graph",
                 "phasegraph/retrieval/nearest",
+                "phasegraph/retrieval/parents",
+                "phasegraph/retrieval/plain_filters",
                 "phasegraph/retrieval/plain_hits",
                 "phasegraph/retrieval/source_config",
                 "phasegraph/retrieval/framework",
@@ -208,6 +211,7 @@ LISTED: Mapping[str, Mapping[str, str]] = {
                 "phasegraph/reading",
                 "phasegraph/evaluation",
                 "phasegraph/testing",
+                "phasegraph/retrieval/passage_folder",
                 "langchain_phasegraph/corpus",
                 "langchain_phasegraph/document_index",
                 "llama_index/retrievers/phasegraph/vector_store",
@@ -287,6 +291,7 @@ LISTED: Mapping[str, Mapping[str, str]] = {
             "phasegraph/retrieval/directions",
             "phasegraph/retrieval/fingerprints",
             "phasegraph/retrieval/kept",
+            "phasegraph/retrieval/parents",
             "phasegraph/retrieval/fitting",
             "phasegraph/retrieval/notices",
             "phasegraph/retrieval/surface",
@@ -310,6 +315,7 @@ LISTED: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("phasegraph/errors", "phasegraph/sources/workers"), "logs"),
         **dict.fromkeys(
             (
+                "phasegraph/_support/late_checks",
                 "phasegraph/embedding/fastembed",
                 "phasegraph/apps/inspector/server",
                 "phasegraph/apps/server/web",

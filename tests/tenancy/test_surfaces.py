@@ -93,8 +93,8 @@ SAYS = {
     "modules that note": notes,
     "modules that remember calls": remembers,
 }
-APART = ("evaluation", "cli", "testing", "tuning", "distributed", "experimental", "serving")
-"""Rooms that no answer of a retriever passes through; the server of folders has tests of its own."""
+APART = ("evaluation", "cli", "testing", "tuning", "distributed", "experimental")
+"""Rooms that no answer of a retriever passes through."""
 
 
 @cache

@@ -28,7 +28,7 @@ from phasegraph import FusionPipeline, InvalidInputError, Ranking
 from phasegraph.apps.tracing import SpansOfResults
 
 SECRET = "Who met the spy?"
-LEGS = {"phasegraph.graph", "phasegraph.lexical", "phasegraph.vector"}
+LEGS = {"phasegraph.graph", "phasegraph.bm25", "phasegraph.vector"}
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +103,7 @@ async def test_langchain_spans_hang_on_openinferences(spans, asynchronous):
     root = seen["PhaseGraphRetriever"]
     assert call.parent.span_id == root.context.span_id
     assert root.attributes["openinference.span.kind"] == "RETRIEVER"
-    for name in ("graph", "lexical", "vector"):  # the sources' own, as OpenInference sees them
+    for name in ("graph", "bm25", "vector"):  # the sources' own, as OpenInference sees them
         assert seen[name].parent.span_id == root.context.span_id
         assert seen[name].attributes["retrieval.documents.0.document.content"].startswith("The spy met")
 
@@ -231,13 +231,13 @@ def test_langsmith_gets_runs_of_its_retriever_shape(langsmith):
         runs.setdefault(body.get("id") or path.rpartition("/")[2], {}).update({k: v for k, v in body.items() if v})
     by_name = {one["name"]: one for one in runs.values()}
     root = by_name["PhaseGraphRetriever"]
-    assert set(by_name) == {"PhaseGraphRetriever", "graph", "lexical", "vector"}
+    assert set(by_name) == {"PhaseGraphRetriever", "graph", "bm25", "vector"}
     for one in by_name.values():
         assert one["run_type"] == "retriever"
         assert one["inputs"] == {"query": SECRET}
         assert {"page_content", "metadata", "type"} <= set(one["outputs"]["documents"][0])
         assert one["outputs"]["documents"][0]["type"] == "Document"
         assert "ls_retriever_name" in one["extra"]["metadata"]
-    assert {by_name[name]["parent_run_id"] for name in ("graph", "lexical", "vector")} == {root["id"]}
+    assert {by_name[name]["parent_run_id"] for name in ("graph", "bm25", "vector")} == {root["id"]}
     assert [one["id"] for one in root["outputs"]["documents"]] == [one.id for one in found]
     assert root["extra"]["metadata"]["ls_retriever_name"] == "phasegraph"

@@ -1,7 +1,8 @@
 """Whole calls over real stores, beside the frameworks' own fusion: processor, wall time, first call and memory.
 
     python tools/benchmarks/end_to_end.py [--stores faiss chroma memory simple llama-faiss]
-        [--passages 4000 10000 100000] [--systems NAME ...] [--callers 1 8] [--questions 200] [--json FILE]
+        [--passages 4000 10000 100000] [--systems NAME ...] [--callers 1 8] [--questions 200]
+        [--json FILE] [--page FILE]
 
 LangChain's FAISS, Chroma and InMemoryVectorStore; LlamaIndex's SimpleVectorStore (`simple`) and FaissVectorStore
 (`llama-faiss`). Each system asks 10 passages for every question. The bundled passages and their vectors are repeated,
@@ -130,7 +131,7 @@ def _langchain_system(system: str, vectors: Any, documents: Sequence[Any]) -> An
         whole = PhaseGraphRetriever.from_vectorstore(vectors, k=K, progress=False)
         if system == "ours":
             return whole
-        return PhaseGraphRetriever(vector=vectors, retrievers={"lexical": whole.retrievers["lexical"]}, k=K)
+        return PhaseGraphRetriever(vector=vectors, retrievers={"bm25": whole.retrievers["bm25"]}, k=K)
     from langchain_classic.retrievers import EnsembleRetriever
 
     asked = vectors.as_retriever(search_kwargs={"k": K})
@@ -190,8 +191,8 @@ def _llama_index_system(system: str, index: Any, nodes: Sequence[Any]) -> Any:
         whole = CalibratedFusionRetriever.from_index(index, similarity_top_k=K, progress=False)
         if system == "ours":
             return whole
-        lexical = whole._by_name["lexical"].retriever
-        return CalibratedFusionRetriever(vector=index, retrievers={"lexical": lexical}, similarity_top_k=K)
+        bm25 = whole._by_name["bm25"].retriever
+        return CalibratedFusionRetriever(vector=index, retrievers={"bm25": bm25}, similarity_top_k=K)
     from llama_index.core.llms import MockLLM
     from llama_index.core.retrievers import QueryFusionRetriever
     from llama_index.retrievers.bm25 import BM25Retriever
@@ -276,6 +277,23 @@ def line(row: dict[str, Any], peer: dict[str, Any] | None, callers: Sequence[int
     return " |".join([*texts, f"{row['memory_mb']:>6} MB, load {row['load']}"])
 
 
+def page(rows: Sequence[dict[str, Any]]) -> str:
+    """The table of a page: processor time, the ratio to the first peer of the same store and size, and wall time."""
+    asked = ("sync_1", "async_1", "sync_8", "async_8")
+    heads = ["store", "passages", "system", "first call", *(one.replace("_", ", ") for one in asked), "MB", "load"]
+    lines = [heads, ["---"] * len(heads)]
+    peers: dict[tuple[str, int], dict[str, Any]] = {}
+    for row in rows:
+        peer = peers.setdefault((row["store"], row["passages"]), row)
+        cells = [
+            f"{row[one]['cpu_ms']:.1f} (× {row[one]['cpu_ms'] / peer[one]['cpu_ms']:.2f}), {row[one]['wall_ms']:.1f}"
+            for one in asked
+        ]
+        named = [row["store"], f"{row['passages']:,}", f"`{row['system']}`", f"{row['first_ms']:.0f}"]
+        lines.append([*named, *cells, f"{row['memory_mb']:,}", str(row["load"])])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--stores", nargs="+", default=[*LANGCHAIN, *LLAMA_INDEX], choices=[*LANGCHAIN, *LLAMA_INDEX])
@@ -284,8 +302,12 @@ def main() -> None:
     parser.add_argument("--callers", nargs="+", type=int, default=[1, 8])
     parser.add_argument("--questions", type=int, default=200)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--page", type=Path, help="a file of --json: print its table in Markdown, measure nothing")
     parser.add_argument("--one", action="store_true", help="measure in this process, and print JSON")
     options = parser.parse_args()
+    if options.page:
+        print(page(json.loads(options.page.read_text(encoding="utf-8"))))
+        return
     if options.one:
         row = measure(options.stores[0], options.systems[0], options.passages[0], options.questions, options.callers)
         print(json.dumps(row))

@@ -1,78 +1,459 @@
-"""What Chroma and LanceDB cost as the store of a folder's vectors, beside comparing all of them in memory.
+"""What stores of vectors cost for a folder: time to build, to ask, to ask within a filter and to change; recall; size.
 
-    python tools/benchmarks/vector_stores.py [--vectors 100000] [--questions 50]
+    python tools/benchmarks/vector_stores.py [--vectors 100000] [--data real|random] [--stores flat,...]
+    python tools/benchmarks/vector_stores.py --page docs/research/vector-stores.json
 
-Vectors of 384 numbers around 500 centres, texts of 500 characters, lists of 50; LanceDB without an index, as
-LangChain's class leaves it. Recall is the share of the exact 50 nearest.
+Stores: `flat` (the vectors of an index, all compared: the default of a folder), `int8` (the same with a byte for each
+number, and the best 200 compared exactly), `chroma` (the option of a folder), and `lancedb`, `usearch`, `hnswlib`,
+`faiss-flat`, `faiss-hnsw` and `sqlite-vec`, each if it is installed. Lists of 50; recall is the share of the exact 50
+nearest. The filter lets a seventh of the passages through. `real` vectors are those of tools/scale/corpus.py, `random`
+ones lie around 500 centres. Seconds and milliseconds are of the processor, on one thread; each store runs in a process
+of its own, so that its memory and its size on the disk are its own.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
 import tempfile
+import time
 from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
-from time import perf_counter
 from typing import Any
 
 import numpy as np
 
-WIDTH, LIMIT, PAGE = 384, 50, 5000
+sys.path.insert(0, str(Path(__file__).parents[1] / "scale"))
+WIDTH, LIMIT, PAGE, TEAMS, CHANGED = 384, 50, 5000, 7, 100
+ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"), "1")
 
 
-class InChroma:
-    """A persistent collection, as ``path=`` makes it."""
+class Flat:
+    """The vectors of an index in one memory-mapped file, and later ones beside it, as a folder keeps them."""
 
-    def __init__(self, folder: Path) -> None:
+    needs: tuple[str, ...] = ()
+
+    def __init__(self, folder: Path, vectors: Any) -> None:
+        from phasegraph.graph.flat import nearest_rows
+
+        self._nearest, self._file, self.count = nearest_rows, folder / "vectors.npy", len(vectors)
+        self._base, self._more, self._gone = vectors[:0], vectors[:0], np.zeros(0, dtype=np.int64)
+
+    def build(self, vectors: Any) -> None:
+        """Write all vectors."""
+        np.save(self._file, vectors)
+        self._base = np.load(self._file, mmap_mode="r").view(np.ndarray)
+
+    def add(self, first: int, vectors: Any) -> None:
+        """Add a batch; a folder writes it to a file of its own."""
+        np.save(self._file.with_name("more.npy"), vectors)
+        self._more = np.concatenate([self._more, vectors])
+
+    def delete(self, rows: list[int]) -> None:
+        """Delete a batch."""
+        self._gone = np.array(sorted(rows))
+
+    def search(self, query: Any, team: int | None) -> list[int]:
+        """Rows of the nearest."""
+        if team is not None:
+            rows = np.arange(team, len(self._base), TEAMS)
+            return best_of(rows, self._base[rows], query)
+        view = _View(self._base, self._more, self._gone)
+        rows = self._nearest(view, query, LIMIT)
+        return best_of(rows, view.embeddings[rows], query)
+
+
+class _View:
+    """What :func:`nearest_rows` reads of a graph."""
+
+    def __init__(self, base: Any, more: Any, gone: Any) -> None:
+        from phasegraph.graph.index.combined_arrays import StackedRows
+
+        self.embeddings: Any = StackedRows(base, more) if len(more) else base
+        self.count, self._gone = len(self.embeddings) - len(gone), gone
+
+    def rows_at(self, places: Any) -> Any:
+        """As :meth:`phasegraph.graph.index.logged_graph.LoggedView.rows_at`."""
+        return places + np.searchsorted(self._gone - np.arange(len(self._gone)), places, side="right")
+
+
+def best_of(rows: Any, vectors: Any, query: Any) -> list[int]:
+    """The best of these rows, compared exactly."""
+    scores = np.einsum("ij,j->i", vectors, query)
+    found: list[int] = rows[np.argsort(-scores)[:LIMIT]].tolist()
+    return found
+
+
+class Int8(Flat):
+    """The vectors with a byte for each number, scanned block by block, and the best 200 compared exactly."""
+
+    def build(self, vectors: Any) -> None:
+        """Write all vectors, twice."""
+        super().build(vectors)
+        self._scale = float(np.abs(vectors[:20_000]).max()) / 127
+        file = self._file.with_name("int8.npy")
+        held = np.lib.format.open_memmap(file, "w+", np.int8, vectors.shape)
+        for first in range(0, len(vectors), PAGE):
+            part = np.rint(vectors[first : first + PAGE] / self._scale)
+            held[first : first + PAGE] = np.clip(part, -127, 127)
+        held.flush()
+        self._bytes = np.load(file, mmap_mode="r").view(np.ndarray)
+
+    def search(self, query: Any, team: int | None) -> list[int]:
+        """Rows of the nearest."""
+        if team is not None:
+            return super().search(query, team)
+        scores, room = np.empty(len(self._bytes), dtype=np.float32), np.empty((2048, WIDTH), dtype=np.float32)
+        for first in range(0, len(scores), 2048):
+            part = self._bytes[first : first + 2048]
+            np.copyto(room[: len(part)], part)
+            np.dot(room[: len(part)], query, out=scores[first : first + len(part)])
+        scores[self._gone] = -np.inf
+        rows, first = np.sort(np.argpartition(scores, -200)[-200:]), len(self._base)
+        later = np.arange(first, first + len(self._more))
+        return best_of(np.concatenate([rows, later]), np.concatenate([self._base[rows], self._more]), query)
+
+
+class Chroma:
+    """A persistent collection, as ``vector_store="chroma"`` makes it."""
+
+    needs = ("chromadb",)
+
+    def __init__(self, folder: Path, vectors: Any) -> None:
         import chromadb
 
         client = chromadb.PersistentClient(str(folder), settings=chromadb.config.Settings(anonymized_telemetry=False))
-        self.held: Any = client.create_collection("passages", configuration={"hnsw": {"space": "cosine"}})
+        made = client.create_collection("passages", configuration={"hnsw": {"space": "cosine", "ef_search": 200}})
+        self._held: Any = made
 
-    def add(self, rows: range, vectors: Any) -> None:
+    def build(self, vectors: Any) -> None:
+        """Add all vectors."""
+        for first in range(0, len(vectors), PAGE):
+            self.add(first, vectors[first : first + PAGE])
+
+    def add(self, first: int, vectors: Any) -> None:
         """Add a batch."""
-        texts, teams = [f"word{row} " * 60 for row in rows], [{"team": row % 7} for row in rows]
-        self.held.add(ids=[str(row) for row in rows], embeddings=vectors, documents=texts, metadatas=teams)
+        rows = range(first, first + len(vectors))
+        teams = [{"team": row % TEAMS} for row in rows]
+        self._held.add(ids=[str(row) for row in rows], embeddings=vectors, metadatas=teams)
 
-    def delete(self, rows: range) -> None:
+    def delete(self, rows: list[int]) -> None:
         """Delete a batch."""
-        self.held.delete(ids=[str(row) for row in rows])
+        self._held.delete(ids=[str(row) for row in rows])
 
     def search(self, query: Any, team: int | None) -> list[int]:
         """Rows of the nearest."""
         within = None if team is None else {"team": team}
-        return [int(one) for one in self.held.query(query_embeddings=[query], n_results=LIMIT, where=within)["ids"][0]]
+        return [int(one) for one in self._held.query(query_embeddings=[query], n_results=LIMIT, where=within)["ids"][0]]
 
 
-class InLance:
+class Lance:
     """A table without an index."""
 
-    def __init__(self, folder: Path) -> None:
+    needs = ("lancedb",)
+
+    def __init__(self, folder: Path, vectors: Any) -> None:
         import lancedb
 
-        self.database, self.held = lancedb.connect(str(folder)), None
+        self._database, self._held = lancedb.connect(str(folder)), None
 
-    def add(self, rows: range, vectors: Any) -> None:
+    def build(self, vectors: Any) -> None:
+        """Add all vectors."""
+        for first in range(0, len(vectors), 10 * PAGE):
+            self.add(first, vectors[first : first + 10 * PAGE])
+
+    def add(self, first: int, vectors: Any) -> None:
         """Add a batch."""
-        made = [
-            {"id": str(row), "vector": vector, "text": f"word{row} " * 60, "team": row % 7}
-            for row, vector in zip(rows, vectors, strict=True)
+        rows = [
+            {"id": first + row, "vector": vector, "team": (first + row) % TEAMS} for row, vector in enumerate(vectors)
         ]
-        if self.held is None:
-            self.held = self.database.create_table("passages", made)
+        if self._held is None:
+            self._held = self._database.create_table("passages", rows)
         else:
-            self.held.add(made)
+            self._held.add(rows)
 
-    def delete(self, rows: range) -> None:
+    def delete(self, rows: list[int]) -> None:
         """Delete a batch."""
-        self.held.delete(f"id IN ({', '.join(repr(str(row)) for row in rows)})")
+        assert self._held is not None
+        self._held.delete(f"id IN ({', '.join(map(str, rows))})")
 
     def search(self, query: Any, team: int | None) -> list[int]:
         """Rows of the nearest."""
-        asked = self.held.search(query).metric("cosine").select(["id", "_distance"]).limit(LIMIT)
+        assert self._held is not None
+        asked = self._held.search(query).metric("cosine").select(["id", "_distance"]).limit(LIMIT)
         found = asked if team is None else asked.where(f"team = {team}", prefilter=True)
-        return [int(one) for one in found.to_arrow()["id"].to_pylist()]
+        ids: list[int] = found.to_arrow()["id"].to_pylist()
+        return ids
+
+
+class Usearch:
+    """An HNSW index in a file, written anew for every change; what a filter lets through is compared exactly."""
+
+    needs = ("usearch",)
+
+    def __init__(self, folder: Path, vectors: Any) -> None:
+        from usearch.index import Index
+
+        self._file = folder / "index.usearch"
+        self._held = Index(ndim=WIDTH, metric="ip", dtype="f32", expansion_search=200)
+
+    def build(self, vectors: Any) -> None:
+        """Add all vectors."""
+        self.add(0, vectors)
+
+    def add(self, first: int, vectors: Any) -> None:
+        """Add a batch."""
+        self._held.add(np.arange(first, first + len(vectors)), np.ascontiguousarray(vectors))
+        self._held.save(str(self._file))
+
+    def delete(self, rows: list[int]) -> None:
+        """Delete a batch."""
+        self._held.remove(np.array(rows))
+        self._held.save(str(self._file))
+
+    def search(self, query: Any, team: int | None) -> list[int]:
+        """Rows of the nearest."""
+        if team is not None:
+            rows = np.arange(team, len(self._held), TEAMS)
+            return best_of(rows, self._held.get(rows), query)
+        found: list[int] = self._held.search(query, LIMIT).keys.tolist()
+        return found
+
+
+class Hnswlib:
+    """An HNSW index in a file, written anew for every change, with a function of every label as its filter."""
+
+    needs = ("hnswlib",)
+
+    def __init__(self, folder: Path, vectors: Any) -> None:
+        import hnswlib
+
+        self._file = folder / "index.hnsw"
+        self._held = hnswlib.Index(space="ip", dim=WIDTH)
+        self._held.init_index(max_elements=len(vectors) + 2 * CHANGED, ef_construction=100, M=16)
+        self._held.set_ef(200)
+
+    def build(self, vectors: Any) -> None:
+        """Add all vectors."""
+        self.add(0, vectors)
+
+    def add(self, first: int, vectors: Any) -> None:
+        """Add a batch."""
+        self._held.add_items(vectors, np.arange(first, first + len(vectors)))
+        self._held.save_index(str(self._file))
+
+    def delete(self, rows: list[int]) -> None:
+        """Mark a batch as deleted."""
+        for row in rows:
+            self._held.mark_deleted(row)
+        self._held.save_index(str(self._file))
+
+    def search(self, query: Any, team: int | None) -> list[int]:
+        """Rows of the nearest."""
+        allowed = None if team is None else (lambda label: label % TEAMS == team)
+        found: list[int] = self._held.knn_query(query, k=LIMIT, filter=allowed)[0][0].tolist()
+        return found
+
+
+class Faiss:
+    """An exact index in a file, written anew for every change."""
+
+    needs = ("faiss",)
+    kind = "Flat"
+
+    def __init__(self, folder: Path, vectors: Any) -> None:
+        import faiss
+
+        self._faiss, self._file = faiss, folder / "index.faiss"
+        self._held = faiss.index_factory(WIDTH, f"IDMap2,{self.kind}", faiss.METRIC_INNER_PRODUCT)
+
+    def build(self, vectors: Any) -> None:
+        """Add all vectors."""
+        self.add(0, vectors)
+
+    def add(self, first: int, vectors: Any) -> None:
+        """Add a batch."""
+        self._held.add_with_ids(np.ascontiguousarray(vectors), np.arange(first, first + len(vectors)))
+        self._faiss.write_index(self._held, str(self._file))
+
+    def delete(self, rows: list[int]) -> None:
+        """Delete a batch."""
+        self._held.remove_ids(np.array(rows))
+        self._faiss.write_index(self._held, str(self._file))
+
+    def _options(self, selector: Any) -> Any:
+        return self._faiss.SearchParameters(sel=selector)
+
+    def search(self, query: Any, team: int | None) -> list[int]:
+        """Rows of the nearest."""
+        options = None
+        if team is not None:
+            allowed = np.arange(team, self._held.ntotal, TEAMS)
+            options = self._options(self._faiss.IDSelectorBatch(allowed))
+        found: list[int] = self._held.search(query[None], LIMIT, params=options)[1][0].tolist()
+        return found
+
+
+class FaissHnsw(Faiss):
+    """An HNSW index, from which nothing can be deleted."""
+
+    kind = "HNSW32"
+
+    def delete(self, rows: list[int]) -> None:
+        """Say that it cannot."""
+        raise NotImplementedError
+
+    def _options(self, selector: Any) -> Any:
+        return self._faiss.SearchParametersHNSW(efSearch=200, sel=selector)
+
+    def search(self, query: Any, team: int | None) -> list[int]:
+        """Rows of the nearest."""
+        self._faiss.downcast_index(self._held.index).hnsw.efSearch = 200
+        return super().search(query, team)
+
+
+class SqliteVec:
+    """A virtual table of SQLite, all of whose vectors are compared."""
+
+    needs = ("sqlite_vec",)
+
+    def __init__(self, folder: Path, vectors: Any) -> None:
+        import sqlite3
+
+        import sqlite_vec
+
+        self._held = sqlite3.connect(folder / "vectors.db")
+        self._held.enable_load_extension(True)
+        sqlite_vec.load(self._held)
+        fields = f"id integer primary key, team integer, vector float[{WIDTH}] distance_metric=cosine"
+        self._held.execute(f"create virtual table passages using vec0({fields})")
+
+    def build(self, vectors: Any) -> None:
+        """Add all vectors."""
+        self.add(0, vectors)
+
+    def add(self, first: int, vectors: Any) -> None:
+        """Add a batch."""
+        rows = ((first + row, (first + row) % TEAMS, vector.tobytes()) for row, vector in enumerate(vectors))
+        self._held.executemany("insert into passages(id, team, vector) values (?, ?, ?)", rows)
+        self._held.commit()
+
+    def delete(self, rows: list[int]) -> None:
+        """Delete a batch."""
+        self._held.executemany("delete from passages where id = ?", [(row,) for row in rows])
+        self._held.commit()
+
+    def search(self, query: Any, team: int | None) -> list[int]:
+        """Rows of the nearest."""
+        where, given = ("", ()) if team is None else (" and team = ?", (team,))
+        asked = f"select id from passages where vector match ? and k = {LIMIT}{where}"
+        return [row for (row,) in self._held.execute(asked, (query.tobytes(), *given))]
+
+
+STORES: dict[str, Any] = {
+    "flat": Flat, "int8": Int8, "chroma": Chroma, "lancedb": Lance, "usearch": Usearch, "hnswlib": Hnswlib,
+    "faiss-flat": Faiss, "faiss-hnsw": FaissHnsw, "sqlite-vec": SqliteVec,
+}  # fmt: skip
+
+
+def vectors_of(data: str, count: int, questions: int) -> tuple[Any, Any]:
+    """(count + CHANGED, d) vectors of passages, and those of questions."""
+    if data == "real":
+        from corpus import ZipfCorpus
+
+        made = ZipfCorpus()
+        return made.vectors(count + CHANGED), made.questions(count, questions)[1].astype(np.float32)
+    draw = np.random.default_rng(0)
+    centres = draw.standard_normal((500, WIDTH), dtype=np.float32)
+    held = centres[draw.integers(0, 500, count + CHANGED)]
+    held += np.float32(0.8) * draw.standard_normal(held.shape, dtype=np.float32)
+    held /= np.linalg.norm(held, axis=1, keepdims=True)
+    asked = held[draw.integers(0, count, questions)]
+    asked = asked + np.float32(0.02) * draw.standard_normal(asked.shape, dtype=np.float32)
+    return held, asked / np.linalg.norm(asked, axis=1, keepdims=True)
+
+
+def measured(name: str, place: Path) -> dict[str, Any]:
+    """The figures of one store, in this process."""
+    vectors = np.load(place / "vectors.npy", mmap_mode="r").view(np.ndarray)
+    asked, count = np.load(place / "asked.npy"), len(vectors) - CHANGED
+    exact: list[Any] = json.loads((place / "exact.json").read_text())
+    folder = place / name
+    folder.mkdir()
+    store = STORES[name](folder, vectors[:count])
+
+    def clocked(work: Callable[[], object]) -> float:
+        started = time.process_time()
+        work()
+        return time.process_time() - started
+
+    def each(team: int | None) -> float:
+        return 1000 * median(clocked(lambda q=query: store.search(q, team)) for query in asked)  # type: ignore[misc]
+
+    told: dict[str, Any] = {"build": clocked(lambda: store.build(vectors[:count]))}
+    store.search(asked[0], None)
+    found = [store.search(query, None) for query in asked]
+    told["recall"] = float(np.mean([len({*one} & {*best}) / LIMIT for one, best in zip(found, exact[0], strict=True)]))
+    within = [store.search(query, 3) for query in asked[:10]]
+    shares = [len({*one} & {*best}) / LIMIT for one, best in zip(within, exact[1], strict=False)]
+    told["recall within"] = float(np.mean(shares))
+    told["question"], told["within"] = each(None), each(3)
+    told["mb"] = sum(one.stat().st_size for one in folder.rglob("*") if one.is_file()) / 2**20
+    told["add"] = clocked(lambda: store.add(count, vectors[count:]))
+    try:
+        told["delete"] = clocked(lambda: store.delete(list(range(CHANGED))))
+        left = {row for query in asked for row in store.search(query, None)}
+        assert not left & set(range(CHANGED)), "what was deleted is found"
+    except NotImplementedError:
+        told["delete"] = None
+    return told
+
+
+def exact_lists(vectors: Any, asked: Any) -> list[list[list[int]]]:
+    """The exact nearest, of all and within the filter."""
+    out: list[list[list[int]]] = [[], []]
+    rows = np.arange(3, len(vectors), TEAMS)
+    for query in asked:
+        scores = vectors @ query
+        out[0].append(np.argsort(-scores)[:LIMIT].tolist())
+        out[1].append(rows[np.argsort(-scores[rows])[:LIMIT]].tolist())
+    return out
+
+
+def page(files: list[Path]) -> str:
+    """Tables of what was measured, each file of one size or a list of several."""
+    lines = []
+    read = (json.loads(file.read_text()) for file in files)
+    for told in (one for each in read for one in (each if isinstance(each, list) else [each])):
+        lines += [f"**{told['vectors']:,} vectors** of {WIDTH} numbers, {told['data']}.", ""]
+        lines += [
+            "| store | built, s | a question, ms | within a filter, ms | recall | 100 added, s | 100 deleted, s | MB |",
+            "|---|---|---|---|---|---|---|---|",
+        ]
+        for name, one in told["stores"].items():
+            cells = [f"{one['build']:.3g}", f"{one['question']:.3g}", f"{one['within']:.3g}", f"{one['recall']:.3f}"]
+            deleted = "–" if one["delete"] is None else f"{one['delete']:.3g}"
+            cells += [f"{one['add']:.3g}", deleted, f"{one['mb']:,.0f}"]
+            named = name if not one["version"] else f"{name} {one['version']}"
+            lines.append(f"| {named} | {' | '.join(cells)} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def version_of(name: str) -> str:
+    """The version of a store's package."""
+    package = {"chroma": "chromadb", "faiss-flat": "faiss-cpu", "faiss-hnsw": "faiss-cpu"}.get(name, name)
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
 
 
 def main() -> None:
@@ -80,45 +461,40 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--vectors", type=int, default=100_000)
     parser.add_argument("--questions", type=int, default=50)
+    parser.add_argument("--data", choices=("real", "random"), default="real")
+    parser.add_argument("--stores", default=",".join(STORES))
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--page", type=Path, nargs="+", help="files of --json: print their tables, measure nothing")
+    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    draw, count = np.random.default_rng(0), options.vectors
-    centres = draw.standard_normal((500, WIDTH))
-    vectors = centres[draw.integers(0, 500, count + 100)] + 0.8 * draw.standard_normal((count + 100, WIDTH))
-    vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
-    asked = vectors[draw.integers(0, count, options.questions)]
-    asked = asked + np.float32(0.02) * draw.standard_normal(asked.shape).astype(np.float32)
-    exact = [np.argsort(-(vectors[:count] @ one))[:LIMIT].tolist() for one in asked]
-
-    def each(search: Callable[[Any], Any]) -> str:
-        seconds = []
-        for query in asked:
-            started = perf_counter()
-            search(query)
-            seconds.append(perf_counter() - started)
-        return f"{1000 * median(seconds):.1f} ms"
-
-    print(
-        f"{count} vectors, {options.questions} questions; in memory {each(lambda q: (vectors @ q).argpartition(-50))}"
-    )
-    for kind in (InChroma, InLance):
-        store, started = kind(Path(tempfile.mkdtemp())), perf_counter()
-        for first in range(0, count, PAGE):
-            rows = range(first, min(first + PAGE, count))
-            store.add(rows, vectors[rows.start : rows.stop])
-        built = perf_counter() - started
-        store.search(asked[0], None)
-        found = [store.search(query, None) for query in asked]
-        recall = np.mean([len({*one} & {*best}) / LIMIT for one, best in zip(found, exact, strict=True)])
-        plain, within = each(lambda q, s=store: s.search(q, None)), each(lambda q, s=store: s.search(q, 3))
-        started = perf_counter()
-        store.add(range(count, count + 100), vectors[count:])
-        added, started = perf_counter() - started, perf_counter()
-        store.delete(range(100))
-        deleted = perf_counter() - started
-        print(
-            f"{kind.__name__}: built in {built:.1f} s; question {plain}, within a filter {within}; "
-            f"recall {recall:.3f}; 100 added in {added:.3f} s, deleted in {deleted:.3f} s"
-        )
+    if options.page:
+        print(page(options.page))
+        return
+    if options.one:
+        print(json.dumps(measured(options.one[0], Path(options.one[1]))))
+        return
+    place = Path(tempfile.mkdtemp())
+    vectors, asked = vectors_of(options.data, options.vectors, options.questions)
+    np.save(place / "vectors.npy", vectors)
+    np.save(place / "asked.npy", asked)
+    (place / "exact.json").write_text(json.dumps(exact_lists(vectors[: options.vectors], asked)))
+    told: dict[str, Any] = {"vectors": options.vectors, "data": options.data, "stores": {}}
+    for name in options.stores.split(","):
+        lacking = [one for one in STORES[name].needs if find_spec(one) is None]
+        if lacking:
+            print(f"{name}: {', '.join(lacking)} is not installed")
+            continue
+        command = [sys.executable, __file__, "--one", name, str(place)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **ONE_THREAD})
+        if done.returncode:
+            print(f"{name}: failed: {done.stderr.strip().splitlines()[-1]}")
+            continue
+        told["stores"][name] = json.loads(done.stdout.splitlines()[-1]) | {"version": version_of(name)}
+        shutil.rmtree(place / name, ignore_errors=True)
+        print(name, told["stores"][name], flush=True)
+        if options.json is not None:
+            options.json.write_text(json.dumps(told, indent=1))
+    shutil.rmtree(place)
 
 
 if __name__ == "__main__":

@@ -13,8 +13,7 @@ import sys
 from pathlib import Path
 
 from for_agents import write_markdown
-
-from pages import CONFIG, ROOT, assemble, page_paths
+from site_pages import CONFIG, ROOT, assemble, page_paths
 
 ASSEMBLED, SITE = ROOT / "artifacts" / "pages", ROOT / "artifacts" / "site"
 SKILL = ROOT / "skills" / "phasegraph" / "SKILL.md"

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-
-from pages import CONFIG, ROOT, navigation, page_text
+from site_pages import CONFIG, ROOT, navigation, page_text
 
 FULL = ("Start", "Learn", "How-to", "Understand")
 """Parts of the site whose pages are in ``llms-full.txt``, from the first heading of the menu."""

@@ -1,4 +1,4 @@
-"""The picture of the inspector in the guide: the page on the bundled data, in Debian's Chromium.
+"""The picture of the inspector in the guide: the page that ``phasegraph demo`` opens, in Debian's Chromium.
 
 Run: python tools/docs/inspector.py [PICTURE]
 """
@@ -16,24 +16,20 @@ import uvicorn
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
+from phasegraph.apps.cli.demo import DemoInspector, demo_data
 from phasegraph.apps.inspector.inspector import Inspector
 from phasegraph.apps.inspector.server import make_app
-from phasegraph.evaluation.datasets import load_dataset
 from phasegraph.graph import GraphIndex
 
 ROOT = Path(__file__).resolve().parents[2]
-DATA, PICTURE = ROOT / "data" / "musique-openie", ROOT / "docs" / "pictures" / "inspector.png"
-ASKED, WIDTH, HEIGHT = 7, 1280, 1500
+PICTURE = ROOT / "docs" / "pictures" / "inspector.png"
+CHOSEN, WIDTH, HEIGHT = 2, 1280, 940
 
 
 def inspector() -> tuple[Inspector, str]:
-    dataset = load_dataset(DATA)
-    vectors = {query.text: vector for query, vector in zip(dataset.queries, dataset.query_vectors, strict=True)}
-    passages = [{"id": one.id, "title": one.title, "text": one.text} for one in dataset.passages]
-    index = GraphIndex.build(passages, embeddings=dataset.passage_vectors)
-    return Inspector(index, DATA.name, embedder=vectors.__getitem__, judged=dataset.queries), dataset.queries[
-        ASKED
-    ].text
+    data = demo_data()
+    shown = DemoInspector(GraphIndex.build(data.passages, embeddings=data.passage_vectors), data)
+    return shown, data.queries[0].text
 
 
 def main(to: Path) -> None:
@@ -48,18 +44,14 @@ def main(to: Path) -> None:
         page.fill("#question", question)
         page.press("#question", "Enter")
         page.wait_for_selector("#answers li")
-        page.fill("#k", "5")
-        page.press("#k", "Enter")
-        page.wait_for_selector("#answers li:nth-child(6)", state="detached")
-        page.click("#answers li:nth-child(5) button.passage")
-        page.fill("#needle", "mqt-00141")
-        page.press("#needle", "Enter")
-        page.wait_for_selector("#why h3")
+        page.click(f"#answers li:nth-child({CHOSEN}) button.passage")
+        page.wait_for_selector("#answers li.on table")
         page.evaluate("document.activeElement.blur()")
+        page.mouse.move(0, 0)
         page.wait_for_timeout(500)
         picture = Image.open(BytesIO(page.screenshot()))
         browser.close()
-    picture.convert("RGB").quantize(192, dither=Image.Dither.NONE).save(to, optimize=True)
+    picture.convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(to, optimize=True)
     print(f"{to}: {to.stat().st_size // 1000} kB")
 
 

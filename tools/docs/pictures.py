@@ -1,20 +1,25 @@
-"""Draw the pictures of docs/understand/how-it-works.md: two diagrams, and two from the bundled data.
+"""Draw the pictures of the README and of docs/understand/how-it-works.md: two diagrams, three of bundled data.
 
-Run: python tools/docs/pictures.py    (docs/pictures/*.svg; a minute)
+Run: python tools/docs/pictures.py [answer] [call] [walk] [data]    (docs/pictures/*.svg; all: a minute)
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from textwrap import wrap
 
 import numpy as np
 from drawing import WIDTH, Drawing
 
 from phasegraph import FusionPipeline, Result
 from phasegraph._support.typing import BoolArray, FloatArray
+from phasegraph.apps.cli import main as main_of_cli
 from phasegraph.evaluation.report import calibrated_scores, gold_hits
+from phasegraph.sentences import ordinal
 
 ROOT = Path(__file__).resolve().parents[2]
 TO = ROOT / "docs" / "pictures"
@@ -155,28 +160,78 @@ def contributions(result: Result, titles: Mapping[str, str]) -> Drawing:
     return drawing
 
 
-def main() -> None:
-    """Draw all."""
-    TO.mkdir(exist_ok=True)
+QUERY = "2hop__205146_62031"
+"""The question of the README."""
+
+
+def answer() -> Drawing:
+    """The first passages of an answer, with the ranks and contributions of the sources, and the path of the walk."""
+    with TemporaryDirectory() as scratch:
+        file = Path(scratch) / "answer.json"
+        if main_of_cli(["explain", str(demo.BUNDLED), QUERY, "--json", str(file)]):
+            sys.exit(f"phasegraph explain {QUERY} failed")
+        found = json.loads(file.read_text(encoding="utf-8"))
+    corpus = (demo.BUNDLED / "corpus.jsonl").read_text(encoding="utf-8").splitlines()
+    titles = {one["id"]: one["title"] for one in map(json.loads, corpus)}
+    first, second = wrap(found["question"], 52)
+    drawing = Drawing(f"The answer to: {found['question']}", 352)
+    drawing.text(20, 30, first, anchor="start", bold=True)
+    drawing.text(20, 52, second, anchor="start", bold=True)
+    left, long = 52, WIDTH - 72
+    passages = found["passages"][:3]
+    most = max(sum(max(one["contribution"], 0.0) for one in each["sources"]) for each in passages)
+    y = 96.0
+    for each in passages:
+        ranks = {one["source"]: one["rank"] for one in each["sources"]}
+        said = ", ".join(
+            f"{name} {'–' if ranks[name] is None else ordinal(ranks[name])}" for name in ("vector", "graph")
+        )
+        drawing.text(20, y, str(each["position"]), anchor="start", bold=True)
+        drawing.text(left, y, titles[each["id"]], anchor="start", bold=True)
+        drawing.text(WIDTH - 20, y, said, size=14, colour="muted", anchor="end")
+        x = float(left)
+        for one in each["sources"]:
+            part = max(one["contribution"], 0.0) * long / most
+            drawing.bar(x, y + 15, part, 10, one["source"])
+            x += part
+        steps = [
+            titles.get(step.strip("[]"), step.title()) for step in each["paths"][0].partition(": ")[2].split(" > ")
+        ]
+        path = list(dict.fromkeys(steps))
+        if len(" → ".join(path)) > 56:  # characters of a line
+            path = [*path[:2], "…", path[-1]]
+        if len(path) > 1:
+            drawing.text(left, y + 43, " → ".join(path), size=14, colour="graph", anchor="start")
+        y += 76
+    for x, name in ((left, "graph"), (left + 90, "vector")):
+        drawing.bar(x, 322, 12, 12, name)
+        drawing.text(x + 18, 328, name, size=14, anchor="start")
+    drawing.text(WIDTH - 20, 328, "bars: what each source adds", size=14, colour="muted", anchor="end")
+    return drawing
+
+
+def of_data() -> dict[str, Drawing]:
+    """The pictures of the demonstration."""
     done = demo.run_demo(demo.BUNDLED)
     gold = gold_hits(done.rankings, done.dataset.judgements)
     titles = {passage.id: passage.title for passage in done.dataset.passages}
     shown = done.chosen if done.chosen is not None else 0
     before, after = calibrated_scores(done.rankings, FusionPipeline())
-    drawn = {
-        "call": call(),
-        "walk": walk(),
+    return {
         "calibration": calibration(before, after, gold),
         "contributions": contributions(done.results[shown], titles),
     }
+
+
+def main() -> None:
+    """Draw all, or those that are named."""
+    named = sys.argv[1:] or ["answer", "call", "walk", "data"]
+    drawn = {name: make() for name, make in {"answer": answer, "call": call, "walk": walk}.items() if name in named}
+    if "data" in named:
+        drawn |= of_data()
+    TO.mkdir(exist_ok=True)
     for name, drawing in drawn.items():
         (TO / f"{name}.svg").write_text(drawing.svg(), encoding="utf-8")
-    print("contributions of:", done.dataset.queries[shown].text)
-    print("hits:", sum(len(one) for one in before.values()))
-    for name in SOURCES:
-        ends = [np.percentile(after[name][part], (5, 95)).round(1).tolist() for part in (gold[name], ~gold[name])]
-        print(f"{name}: scores {before[name].min():.3g} to {before[name].max():.3g}; calibrated, 5 % to 95 %: "
-              f"gold {ends[0]}, others {ends[1]}; highest {after[name].max():.1f}")  # fmt: skip
 
 
 if __name__ == "__main__":

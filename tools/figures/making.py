@@ -19,6 +19,7 @@ from typing import Any
 
 import pages
 from digests import ROOT, Code, as_json, digest_of_data, digest_of_text, steady
+from phasegraph._support.files import one_writer
 from registry import FIGURES, Figure
 
 PHASEGRAPH = ("-c", "import sys; from phasegraph.apps.cli import main; sys.exit(main())")
@@ -28,16 +29,20 @@ NOWHERE = Path("DATA")
 
 
 OUT = "docs/reproduction"
-"""Where commands with ``{out}`` write their pages."""
+"""Where commands with ``{out}`` write their pages, one command at a time."""
+PATIENCE = 60.0
+"""Seconds that a figure waits for another to write its pages."""
 PARTS = ("code", "data")
 """What a figure depends on."""
+TYPED = ("learn", "guide", "understand", "reference")
+"""The rooms of ``docs`` whose pages speak of the present: no figure of theirs is typed by hand."""
 
 
 class FailedError(Exception):
     """A figure could not be made; the others can."""
 
 
-FAILURES = (FailedError, OSError, LookupError, TypeError, ValueError)
+FAILURES = (FailedError, OSError, LookupError, RuntimeError, TypeError, ValueError)
 """What a command's result, or a page that takes it, may do wrong: the other figures are made all the same."""
 
 
@@ -137,31 +142,29 @@ class Figures:
         found = self.run(name)
         seconds = round(perf_counter() - started)
         self.kept.mkdir(parents=True, exist_ok=True)
-        if found is not None:
-            (self.kept / f"{name}.json").write_text(as_json(found), encoding="utf-8")
-        today = datetime.datetime.now(datetime.UTC).date().isoformat()
-        self.ledger = self._noted()  # another run may have ended meanwhile
-        self.ledger[name] = {
-            "command": [shown(command) for command in figure.commands.values()],
-            "ran": today,
-            "seconds": seconds,
-            "code": code,
-            "data": data,
-            "checked_by": "running it" if figure.quick else "its digest",
-            "result": self.result(name),
-        }
-        self.write(name)
+        (self.root / OUT).mkdir(parents=True, exist_ok=True)
+        with one_writer(self.root / OUT, patience=PATIENCE):
+            if found is not None:
+                (self.kept / f"{name}.json").write_text(as_json(found), encoding="utf-8")
+            today = datetime.datetime.now(datetime.UTC).date().isoformat()
+            self.ledger = self._noted()  # another run may have ended meanwhile
+            self.ledger[name] = {
+                "command": [shown(command) for command in figure.commands.values()],
+                "ran": today,
+                "seconds": seconds,
+                "code": code,
+                "data": data,
+                "checked_by": "running it" if figure.quick else "its digest",
+                "result": digest_of_text(as_json(self.result(name))),
+            }
+            self.write(name)
 
-    def result(self, name: str) -> str:
-        """The digest of what is kept of a figure's last run."""
-        figure = self.figures[name]
-        if figure.results is None:
-            file = self.kept / f"{name}.json"
-            return digest_of_text(file.read_text(encoding="utf-8")) if file.is_file() else NO_DATA
-        path, keys = figure.results
+    def result(self, name: str) -> Any:
+        """What is kept of a figure's last run; None where that was nothing but pages."""
+        path, keys = self.figures[name].results or (f"docs/figures/{name}.json", None)
         file = self.root / path
-        kept = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-        return digest_of_text(as_json({key: kept[key] for key in keys if key in kept}))
+        kept = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
+        return kept if keys is None or kept is None else {key: kept[key] for key in keys if key in kept}
 
     def _note(self) -> None:
         """Write the ledger."""
@@ -187,7 +190,7 @@ class Figures:
     def text(self, name: str, block: str, found: Any = None) -> str:
         """What a block says: of the kept result, or of one that is handed over."""
         if found is None:
-            found = json.loads((self.kept / f"{name}.json").read_text(encoding="utf-8"))
+            found = self.result(name)
         return "\n\n".join(filter(None, [self.figures[name].blocks[block][1](found), self.dated(name)]))
 
     def dated(self, name: str) -> str:
@@ -218,12 +221,9 @@ class Figures:
             found = {name: self._problems_of(name) for name in self.figures}
             for name, job in fresh.items():
                 found[name] = found[name] or self._otherwise(name, job, out / name)
-        return [
-            *(line for lines in found.values() for line in lines),
-            *self._results(),
-            *self._strange(),
-            *self._unmade(),
-        ]
+        of_figures = [line for lines in found.values() for line in lines]
+        of_pages = [self._results(), self._strange(), self._unmade(), self._typed(), self._records()]
+        return [*of_figures, *(line for lines in of_pages for line in lines)]
 
     def _problems_of(self, name: str) -> list[str]:
         """What is wrong with what quotes a figure, by the result that is kept and the digests of now."""
@@ -231,9 +231,8 @@ class Figures:
             return [f"{name} was never run; {again(name)}"]
         figure, note = self.figures[name], self.ledger[name]
         file = figure.results[0] if figure.results else f"docs/figures/{name}.json"
-        if self.result(name) != note["result"]:
-            return [f"{file}: the result of {name} was edited by hand; {again(name)} makes it"]
-        out = []
+        edited = digest_of_text(as_json(self.result(name))) != note["result"]
+        out = [f"{file}: the result of {name} was edited by hand; {again(name)} makes it"] if edited else []
         for block, (page, _) in figure.blocks.items():
             text = (self.root / page).read_text(encoding="utf-8")
             here = next((one for one in pages.blocks(text) if one.name == block), None)
@@ -241,7 +240,7 @@ class Figures:
                 out.append(f"{page} has no block {block!r}, between whose marks a table is written")
                 continue
             wrong = self._of(page, here, name)
-            if not wrong and here.body.strip() != self.text(name, block).strip():
+            if not wrong and not edited and here.body.strip() != self.text(name, block).strip():
                 wrong = [f"{page}: {block} is not what {file} says; {again(block)}"]
             out += wrong
         for page in figure.writes:
@@ -336,6 +335,37 @@ class Figures:
                 )
         return out
 
+    def _typed(self) -> list[str]:
+        """Figures of the present that were typed by hand."""
+        files = [self.root / "README.md", self.root / "docs/research/results.md"]
+        files += self.root.glob("integrations/*/README.md")
+        files += (page for room in TYPED for page in self.root.glob(f"docs/{room}/*.md"))
+        return [
+            f"{file.relative_to(self.root)}:{number}: {figure.strip()!r:.60} is made by no command; have "
+            "tools/figures/registry.py make it, move it to a record in docs/research, or quote its source (arXiv)"
+            for file in sorted(filter(Path.is_file, files))
+            for number, figure in pages.typed(file.read_text(encoding="utf-8"))
+        ]
+
+    def _records(self) -> list[str]:
+        """Records of commits that are not in the history, or of another day; none without the whole history."""
+        if self._git("rev-parse", "--is-shallow-repository") != "false":
+            return []
+        out = []
+        for file in sorted(self.root.glob("docs/**/*.md")):
+            for mark in pages.RECORD.finditer(file.read_text(encoding="utf-8")):
+                page, day = file.relative_to(self.root), self._git("log", "-1", "--format=%cs", mark["commit"])
+                if day is None or self._git("merge-base", "--is-ancestor", mark["commit"], "HEAD") is None:
+                    out.append(f"{page}: commit {mark['commit']}, of which it is a record, is not in the history")
+                elif day != mark["day"]:
+                    out.append(f"{page} is a record of {mark['day']}, and commit {mark['commit']} is of {day}")
+        return out
+
+    def _git(self, *arguments: str) -> str | None:
+        """What git says, or None where it fails."""
+        done = subprocess.run(["git", *arguments], cwd=self.root, check=False, capture_output=True, text=True)
+        return None if done.returncode else done.stdout.strip()
+
     def runs(self) -> list[str]:
         """A line for each figure: when it was run, how long that took, and the digest of then."""
         lines = []
@@ -363,22 +393,33 @@ def again(name: str) -> str:
     return f"make figures ONLY={name}"
 
 
-def make_all(figures: Figures, names: Sequence[str]) -> list[str]:
-    """Make figures, whatever becomes of the others; what is wrong, and in the last line what is left to make."""
-    wrong, left = [], list(names)
-    for count, name in enumerate(names, start=1):
-        print(f"{count} of {len(names)}, {name} …", flush=True)
-        try:
-            figures.make(name)
-        except FAILURES as error:
-            wrong.append(str(error) if isinstance(error, FailedError) else f"{name}: {type(error).__name__}: {error}")
-            print(f"{name} failed", flush=True)
-        except KeyboardInterrupt:
-            wrong.append(f"stopped while {name} was made; its pages are as they were")
-            break
-        else:
-            left.remove(name)
-            print(f"{name}: {figures.ledger[name]['seconds']} s", flush=True)
+def make_all(figures: Figures, names: Sequence[str], jobs: int = 1) -> list[str]:
+    """Make figures, `jobs` at a time, whatever becomes of the others; what is wrong, and last what is left to make."""
+    started, wrong, left = [], [], list(names)
+
+    def make(name: str) -> None:
+        started.append(name)
+        print(f"{len(started)} of {len(names)}, {name} …", flush=True)
+        figures.make(name)
+
+    with ThreadPoolExecutor(jobs) as pool:
+        runs = {name: pool.submit(make, name) for name in names}
+        for name, run in runs.items():
+            try:
+                run.result()
+            except FAILURES as error:
+                wrong.append(
+                    str(error) if isinstance(error, FailedError) else f"{name}: {type(error).__name__}: {error}"
+                )
+                print(f"{name} failed", flush=True)
+            except KeyboardInterrupt:
+                pool.shutdown(cancel_futures=True)
+                wrong.append(f"stopped while {name} was made; its pages are as they were")
+                left = [one for one in left if runs[one].cancelled() or runs[one].exception() is not None]
+                break
+            else:
+                left.remove(name)
+                print(f"{name}: {figures.ledger[name]['seconds']} s", flush=True)
     if left:
         folder = "" if figures.data == NOWHERE.resolve() else f" DATA={figures.data}"
         wrong.append(f'{len(left)} of {len(names)} left: make figures ONLY="{" ".join(left)}"{folder}')
@@ -390,6 +431,7 @@ def main(arguments: Sequence[str] | None = None, figures: Figures | None = None,
     parser = argparse.ArgumentParser(prog="tools/figures", description=about.partition("\n")[0])
     parser.add_argument("--only", nargs="+", default=(), metavar="NAME", help="figures, blocks or pages; default: all")
     parser.add_argument("--data", type=Path, default=NOWHERE, help="folder of the data sets that are not shipped")
+    parser.add_argument("--jobs", type=int, default=1, metavar="COUNT", help="figures made at a time; default 1")
     way = parser.add_mutually_exclusive_group()
     way.add_argument("--check", action="store_true", help="write nothing: say which pages are old, wrong or edited")
     way.add_argument("--pages", action="store_true", help="run nothing: write the pages from the results that are kept")
@@ -407,7 +449,7 @@ def main(arguments: Sequence[str] | None = None, figures: Figures | None = None,
             except FailedError as error:
                 wrong.append(str(error))
     else:
-        wrong = make_all(all_of_them, all_of_them.named(given.only))
+        wrong = make_all(all_of_them, all_of_them.named(given.only), given.jobs)
     for line in wrong:
         print(f"figures: {line}", file=sys.stderr)
     return int(bool(wrong))

@@ -25,8 +25,17 @@ DATED = "*Measured on {ran}; the code has changed since. `{again}` measures agai
 """What a page says that was not measured with the present code."""
 _DATED = re.compile(r"\n*\*Measured on [\d-]+; the code has changed since\. `[^`]+` measures again\.\*\n*")
 
-RECORD = re.compile(r"\*Record of \d{4}-\d\d-\d\d, commit [0-9a-f]{7,}")
-"""So begins what a page says whose figures no command makes any more: they are those of a past commit."""
+RECORD = re.compile(r"\*Record of (?P<day>\d{4}-\d\d-\d\d), commit (?P<commit>[0-9a-f]{7,})")
+"""So begins what a page, or a section, says whose figures no command makes any more."""
+
+_CODE = re.compile(r"```.*?^```|`[^`\n]*`", re.DOTALL | re.MULTILINE)
+_DECIMAL = r"(?<![\w.@/-])[-+−±]?\d*\.\d+\b"
+_FIGURE = re.compile(
+    rf"^\|.*\|\s*\**[<>+−-]?\d+\.\d"
+    rf"|\b(?:Recall|PageRecall|LastHop|FullSup|nDCG|MRR|F1|AUC|ECE|Brier)\b[^.;]*?(?:{_DECIMAL}|\bfrom \d+ to \d+)"
+    rf"|\d points\b|{_DECIMAL} s\b|\d ms\b"
+)
+"""What reads as a measured figure: a decimal in a cell or beside a measure, points, and times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +83,25 @@ def with_block(text: str, block: Block) -> str:
 def without_marks(text: str) -> str:
     """A page as its reader sees it."""
     return _MARK.sub(lambda mark: mark["body"].strip() + "\n", text)
+
+
+def typed(text: str) -> Iterator[tuple[int, str]]:
+    """The lines of a page that hold a figure which no command makes: their numbers from 1, and what was found.
+
+    That is a figure outside code and blocks, not below the line of a record within its section, and not quoted with
+    its source (arXiv) on the same line.
+    """
+    bare_text = text
+    for hidden in (_MARK, _CODE):
+        bare_text = hidden.sub(lambda mark: "\n" * mark[0].count("\n"), bare_text)
+    recorded = False
+    for number, line in enumerate(bare_text.splitlines(), start=1):
+        if line.startswith("#"):
+            recorded = False
+        recorded = recorded or RECORD.search(line) is not None
+        found = _FIGURE.search(line)
+        if found and not recorded and "arxiv" not in line.lower():
+            yield number, found[0]
 
 
 def read_stamp(path: Path) -> Block | None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+import guides
 import tables
 from tables import Found, Render
 
@@ -51,25 +52,33 @@ class Figure:
     quick: bool = False
 
 
+EVALUATE = "src/phasegraph/apps/cli/evaluate.py"
+JSON = ("--json", "{json}")
 BUNDLED, MANUAL = "data/musique-openie", "data/postgresql"
 ORDINARY = ("perlfaq", "gitdocs", "pycode", "man-fr", "scifact")
 REGRETTED = ("hetdocqa", "multihoprag", "musique-openie", "hotpotqa-small", "ordinary/perlfaq", "ordinary/pycode")
 SIMPLE = "vector,bm25,rrf-words,relative-words,relative-three,graph,default"
+CONFIDENT = ("2wiki-small", "hotpotqa-small", "musique-openie", "hetdocqa", "multihoprag", "2wiki", "musique")
 OPEN = ("2wiki", "musique", "hotpotqa-small", "hetdocqa", "multihoprag")
 EVERY_OPEN = (*OPEN, "2wiki-small", "musique-2hop", "musique-openie")
-SYSTEMS = (
-    "vector,bm25,graph,ensemble,fusion-relative,ensemble-three,fusion-relative-three,phasegraph,default,default-three"
-)
+SYSTEMS = "vector,bm25,graph,ensemble,fusion-relative,ensemble-three,fusion-relative-three,paper,default,default-three"
 NOTEBOOKS = ("examples/langchain_chroma_neo4j.ipynb", "examples/llamaindex_postgres_property_graph.ipynb")
 INDEX = "docs/reproduction/README.md"
 
 
-def _reproduced(*pages: str, starts: tuple[str, ...], data: tuple[str, ...], quick: bool = False) -> Figure:
+def _reproduced(
+    *pages: str,
+    starts: tuple[str, ...],
+    data: tuple[str, ...],
+    blocks: Mapping[str, tuple[str, Render]] = MappingProxyType({}),
+    quick: bool = False,
+) -> Figure:
     """Pages of tools/reproduce, made in one run; those that need no data have those of the repository."""
     return Figure(
         {"": ("tools/reproduce", "{data}" if data else "data", "--out", "{out}", "--only", *pages)},
         tuple(f"tools/reproduce/{one}" for one in starts),
         data,
+        blocks,
         writes=(*(f"docs/reproduction/{page}.md" for page in pages), INDEX),
         results=("docs/reproduction/figures.json", pages),
         quick=quick,
@@ -88,34 +97,63 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
         ),
         "bundled": Figure(
             {
-                kind: ("phasegraph", "evaluate", folder, "--systems", SIMPLE, "--json", "{json}")
+                kind: ("phasegraph", "evaluate", folder, "--systems", SIMPLE, *JSON)
                 for kind, folder in (("multi-hop", BUNDLED), ("manual", MANUAL))
             },
-            ("src/phasegraph/apps/cli/evaluate.py",),
+            (EVALUATE,),
             (BUNDLED, MANUAL),
             {"readme": ("README.md", tables.readme), "manual": ("docs/research/results.md", tables.manual)},
             keep=tables.brief,
             quick=True,
         ),
+        "example": Figure(
+            {"": ("phasegraph", "explain", BUNDLED, "2hop__205146_62031", "--json", "{json}")},
+            ("src/phasegraph/apps/cli/explain.py",),
+            (BUNDLED,),
+            {"example": ("README.md", guides.example)},
+            quick=True,
+        ),
         "ordinary": Figure(
             {
-                name: ("phasegraph", "evaluate", f"{{data}}/ordinary/{name}", "--systems", SIMPLE, "--json", "{json}")
+                name: ("phasegraph", "evaluate", f"{{data}}/ordinary/{name}", "--systems", SIMPLE, *JSON)
                 for name in ORDINARY
             },
-            ("src/phasegraph/apps/cli/evaluate.py",),
+            (EVALUATE,),
             tuple(f"ordinary/{name}" for name in ORDINARY),
-            {"ordinary": ("docs/research/results.md", tables.ordinary)},
+            {"ordinary": ("docs/research/results.md", tables.ordinary), "when": ("README.md", guides.when)},
             keep=tables.brief,
+        ),
+        "protocol": Figure(
+            {
+                baseline: ("phasegraph", "evaluate", "{data}/hetdocqa", "--protocol", "hetdocqa", *more, *JSON)
+                for baseline, more in (
+                    ("vector", ()),
+                    ("rrf-three", ("--baseline", "rrf-three", "--systems", ",".join(("rrf-three", *guides.ORDER)))),
+                )
+            },
+            (EVALUATE,),
+            ("hetdocqa",),
+            {"protocol": ("docs/reference/data-and-measures.md", guides.protocol)},
+            keep=guides.of_protocol,
+        ),
+        "confidence": Figure(
+            {"": ("tools/research/confidence.py", "{data}", *CONFIDENT, "{json}")},
+            ("tools/research/confidence.py",),
+            CONFIDENT,
+            {
+                "confidence": ("docs/guide/thresholds.md", guides.confidence),
+                "probabilities": ("docs/guide/thresholds.md", guides.probabilities),
+            },
         ),
         "results-sets": Figure(
             {
                 name: (
-                    *("phasegraph", "evaluate", f"{{data}}/{name}", "--systems", SYSTEMS, "--json", "{json}"),
+                    *("phasegraph", "evaluate", f"{{data}}/{name}", "--systems", SYSTEMS, *JSON),
                     *(("--by", "gold_source") if name == "musique" else ()),
                 )
                 for name in OPEN
             },
-            ("src/phasegraph/apps/cli/evaluate.py",),
+            (EVALUATE,),
             OPEN,
             {"results-sets": ("docs/research/results.md", tables.sets)},
             keep=tables.brief,
@@ -137,7 +175,7 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
                 "": (
                     "tools/benchmarks/rules_quality.py",
                     *(f"{{data}}/{name}" for name in ("hetdocqa", "musique", "2wiki", "multihoprag")),
-                    *("--json", "{json}"),
+                    *JSON,
                 )
             },
             ("tools/benchmarks/rules_quality.py",),
@@ -176,9 +214,13 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
             *("acceptance-thresholds", "ablation", "heterogeneity"),
             starts=("published.py", "heterogeneity.py"),
             data=("published", "hetdocqa"),
+            blocks={"stage-effects": ("docs/guide/stages.md", guides.effects)},
+            quick=True,
         ),
         "routing": _reproduced("routing", starts=("routing.py",), data=("published", *EVERY_OPEN)),
-        "datasheet": _reproduced("datasheet", starts=("datasheet.py",), data=EVERY_OPEN),
+        "datasheet": _reproduced(
+            "datasheet", starts=("datasheet.py",), data=(*EVERY_OPEN, BUNDLED, MANUAL), quick=True
+        ),
         "stores": Figure(
             {"": ("tests/matrix/make_table.py",)},
             ("tests/matrix/make_table.py",),

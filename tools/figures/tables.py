@@ -22,7 +22,7 @@ LABELS: Mapping[str, str] = MappingProxyType(
         "rrf-words": "vectors and BM25 by reciprocal ranks, as in `EnsembleRetriever`",
         "relative-words": "vectors and BM25 by relative scores, as in `QueryFusionRetriever`",
         "relative-three": "vectors, BM25 and our walk by relative scores",
-        "phasegraph": "the paper's rule",
+        "paper": "the paper's rule",
         "default": "**phasegraph's default**",
         "default-three": "**phasegraph's default** with BM25",
     }
@@ -242,13 +242,17 @@ def rules(found: Found) -> str:
 
 def spread(found: Found) -> str:
     """How far apart the fusion rules are, and where the sum of calibrated values stands to the best of the others."""
-    rows = []
+    rows, gaps = [], {}
     for collection, of in found.items():
         values = {name: row["Recall@5"] for name, row in of.items() if name not in ("vector", "graph", "linear")}
         order = sorted(values, key=lambda name: (values[name], name))
         worst, best = (f"{values[name]:.1f} (`{name}`)" for name in (order[0], order[-1]))
-        rows.append([collection, worst, best, f"{of['linear']['Recall@5'] - values[order[-1]]:+.1f}"])
-    return table(["", "lowest of the other rules", "highest of the other rules", "`linear` against the highest"], rows)
+        gaps[collection] = of["linear"]["Recall@5"] - values[order[-1]]
+        rows.append([collection, worst, best, f"{gaps[collection]:+.1f}"])
+    columns = ["", "lowest of the other rules", "highest of the other rules", "`linear` against the highest"]
+    ahead = [collection for collection, gap in gaps.items() if gap < -0.05]
+    said = f"Another rule is above `linear` on {', '.join(ahead)}." if ahead else "No other rule is above `linear`."
+    return f"{table(columns, rows)}\n\n{said}"
 
 
 def regret(found: Found) -> str:

@@ -255,7 +255,7 @@ def pipelines() -> list[FusionPipeline]:
     ecdf = fit_reference_ecdf(np.linspace(0.0, 1.0, 60) ** 2)
     return [
         FusionPipeline(),
-        FusionPipeline.phasegraph(),
+        FusionPipeline.paper(),
         FusionPipeline(
             calibrators={"vector": ecdf},
             weights={"vector": 0.4, "graph": 0.6},

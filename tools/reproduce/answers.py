@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from phasegraph.evaluation.answering import (
     FaithfulnessJudge,
     answer_questions,
     extract_answer,
+    extract_support,
     judge_answers,
 )
 from phasegraph.evaluation.datasets import Dataset
@@ -30,7 +32,7 @@ from phasegraph.retrieval import ModelAnswers
 from studies import hard_slice
 
 EM, F1 = Measure("EM", 1), Measure("F1", 1)
-PAPER, GOLD = "phasegraph-hard-slice", "the right passages"
+PAPER, GOLD = "paper-hard-slice", "the right passages"
 LIMIT, DEPTH = 50, 5
 STAND_IN = "a stand-in that extracts a name or a number, and needs no model: its figures say nothing about a model"
 
@@ -41,9 +43,9 @@ def answers_page(
     say: Callable[[str], object],
     *,
     reader: AnswerReader = extract_answer,
-    faithful: FaithfulnessJudge | None = None,
+    faithful: FaithfulnessJudge = extract_support,
     read_by: str = STAND_IN,
-) -> tuple[Page, Mapping[str, object]] | None:
+) -> Page | None:
     """The page, over the data sets of the studies that have right answers and a hard slice."""
     found: dict[str, tuple[Table, Mapping[str, float]]] = {}
     for name, dataset in datasets.items():
@@ -55,23 +57,20 @@ def answers_page(
         say("left out: answers to hard questions (no question with a right answer whose last hop the vectors lack)")
         return None
     figures = {name: {**of.to_dict(), "faithfulness": dict(marks)} for name, (of, marks) in found.items()}
-    return page_of(found, read_by), figures
+    return replace(page_of(found, read_by), figures=figures)
 
 
-def answered(
-    dataset: Dataset, reader: AnswerReader, faithful: FaithfulnessJudge | None
-) -> tuple[Table, dict[str, float]]:
-    """EM and F1 of every system's passages, and the mean of the judge's marks where there is a judge."""
+def answered(dataset: Dataset, reader: AnswerReader, faithful: FaithfulnessJudge) -> tuple[Table, dict[str, float]]:
+    """EM and F1 of every system's passages, and the mean of the judge's marks."""
     systems = [OWN_SYSTEMS["vector"], OWN_SYSTEMS["graph"], NAMED_SYSTEMS[PAPER], OWN_SYSTEMS["default"]]
     runs, _ = run_systems(ExperimentInput(dataset, LIMIT), systems, DEPTH)
     right = {one.query: tuple(hop[0] for hop in one.hops) for one in dataset.judgements}
     runs.append(Answers(GOLD, right))
     read = [answer_questions(dataset, run, reader, depth=DEPTH) for run in runs]
     marks: dict[str, float] = {}
-    if faithful is not None:
-        for run, answers in zip(runs, read, strict=True):
-            given = judge_answers(dataset, run, answers, faithful, depth=DEPTH)
-            marks[run.name] = float(np.mean(list(given.values())))
+    for run, answers in zip(runs, read, strict=True):
+        given = judge_answers(dataset, run, answers, faithful, depth=DEPTH)
+        marks[run.name] = float(np.mean(list(given.values())))
     return compare(read, dataset.judgements, measures=(EM, F1), dataset=dataset.name, limit=LIMIT), marks
 
 
@@ -82,15 +81,16 @@ def page_of(found: Mapping[str, tuple[Table, Mapping[str, float]]], read_by: str
         "the questions whose last hop is not among the vectors' first ten (reconstructed). Each system's first "
         f"{DEPTH} passages are read by {read_by}. *{GOLD}* are the passages of all hops: the most that the reader can "
         "make of them. Differences, W/L and p are against vectors: F1 with its paired 95 % bootstrap interval, and W/L "
-        "with the exact McNemar p of EM. Faithfulness is the mean of a judge's marks, where a model is handed in: "
-        "`--only hard-slice-answers --model MODULE:FUNCTION --answers FILE`, replayed from the file with `--offline`.",
+        "with the exact McNemar p of EM. Faithfulness is the mean of a judge's marks: those of a model where one is "
+        "handed in, else the share of the question's words in the sentence that holds the answer. `--only "
+        "hard-slice-answers --model MODULE:FUNCTION --answers FILE` hands a model in; `--offline` replays its answers.",
     ]
     for name, (of, marks) in found.items():
         parts.append(f"**{name}** ({len(of.queries)} hard questions, lists of {LIMIT})")
         rows = [
             [
                 row.name, share(row.means[EM]), share(row.means[F1]), interval(row.differences[F1]),
-                f"{row.wins[EM]}/{row.losses[EM]}", p_value(row.p[EM]), share(marks.get(row.name, float("nan"))),
+                f"{row.wins[EM]}/{row.losses[EM]}", p_value(row.p[EM]), share(marks[row.name]),
             ]
             for row in of.rows
         ]  # fmt: skip
@@ -115,6 +115,12 @@ def page_of(found: Mapping[str, tuple[Table, Mapping[str, float]]], read_by: str
             shown=points,
         ),
         judge(
+            "The right passages bear the answers out more than those of vectors (points of faithfulness)",
+            {name: 100 * (marks[GOLD] - marks["vector"]) for name, (_, marks) in found.items()},
+            0.1,
+            shown=points,
+        ),
+        judge(
             "The reader can answer from the right passages; below this its figures say nothing about passages (F1)",
             {name: 100 * of[GOLD].means[F1] for name, (of, _) in found.items()},
             20,
@@ -124,9 +130,7 @@ def page_of(found: Mapping[str, tuple[Table, Mapping[str, float]]], read_by: str
     return Page("hard-slice-answers", "Answers to the hard questions", tuple(parts), verdicts)
 
 
-def page_with_model(
-    model: str, file: Path, *, offline: bool
-) -> Callable[..., tuple[Page, Mapping[str, object]] | None]:
+def page_with_model(model: str, file: Path, *, offline: bool) -> Callable[..., Page | None]:
     """The page as a chat model makes it, or its answers in a file: ``module:function``, from prompt to text."""
     module, _, name = model.partition(":")
     function = None

@@ -141,6 +141,16 @@ def changed(system: str, measure: Measure = LAST) -> Callable[[Table], float]:
     return lambda table: table[system].wins[measure] + table[system].losses[measure]
 
 
+def beyond(system: str, measure: Measure, said: float) -> Callable[[Table], float]:
+    """How many points a difference to the baseline that somebody reports lies outside ours with its interval."""
+
+    def outside(table: Table) -> float:
+        _, low, high = table[system].differences[measure]
+        return 100 * max(low - said, said - high, 0.0)
+
+    return outside
+
+
 def differing(system: str, other: str) -> Callable[[Table], float]:
     """How many queries two systems answer with other ids, or in another order."""
     return lambda table: sum(ids != table.found[other][query] for query, ids in table.found[system].items())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -115,7 +115,7 @@ def contamination(
 
 def contamination_page(
     datasets: Mapping[str, Dataset], judged: Sequence[Dataset], say: Callable[[str], object]
-) -> tuple[Page, Mapping[str, object]] | None:
+) -> Page | None:
     """The page: data sets that share a graph, and the collections of the first data set that has some."""
     found: dict[str, Contamination] = {}
     parts = {one.name: one for one in judged if one.name in TOGETHER}
@@ -131,10 +131,11 @@ def contamination_page(
     if not found:
         say(f"left out: a shared graph (fewer than two of {', '.join(TOGETHER)}, and no collections)")
         return None
-    return page_of(found), {
+    figures = {
         name: {what: of.to_dict() for what, of in one.tables.items()} | {"foreign": dict(one.foreign)}
         for name, one in found.items()
     }
+    return replace(page_of(found), figures=figures)
 
 
 def page_of(found: Mapping[str, Contamination]) -> Page:

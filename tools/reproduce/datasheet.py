@@ -40,7 +40,7 @@ def sheet_row(dataset: Dataset) -> list[object]:
     return [
         dataset.name,
         len(dataset.queries),
-        ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items())),
+        ", ".join(f"{kind} {count}".strip() for kind, count in sorted(kinds.items())),
         number(float(gold.mean()), 2),
         share(float((gold > 1).mean())),
         share(float(np.mean([query.judgement.last_hop_known for query in dataset.queries]))),
@@ -57,8 +57,9 @@ def datasheet_page(datasets: Sequence[Dataset]) -> Page:
     columns = ["data set", "questions", "types", "gold passages a question", "several gold passages, %"]
     columns += ["last hop known, %", "passages", "documents", "triples", "median words a passage", "with an answer, %"]
     parts = [
-        "What the data sets of this reproduction hold; musique-openie comes with the project. Gold passages are those "
-        "that count as found for a question, alternatives included. Documents are counted where passages name theirs.",
+        "What the data sets of this reproduction hold; musique-openie and postgresql come with the project. Gold "
+        "passages are those that count as found for a question, alternatives included. Documents are counted where "
+        "passages name theirs.",
         table(columns, [sheet_row(dataset) for dataset in datasets]),
     ]
     verdicts = []

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from claims import Verdict
 
@@ -21,12 +21,15 @@ class Page:
         Paragraphs and tables, in order.
     verdicts : tuple of Verdict
         What is concluded from the tables, below them.
+    figures : mapping of str to object
+        Numbers in full, as JSON types, for ``figures.json``; empty for a page that keeps none.
     """
 
     name: str
     title: str
     parts: tuple[str, ...]
     verdicts: tuple[Verdict, ...] = ()
+    figures: Mapping[str, object] = field(default_factory=dict)
 
     def text(self) -> str:
         """The page as Markdown."""

@@ -232,6 +232,17 @@ def column_of(config: object, name: str, keys: list[str]) -> FloatArray:
 def ablation_page(folder: Path) -> Page:
     """The ablation of the published system, tested again."""
     rows = ablations(folder)
+    figures = {
+        row.removed: {
+            "nDCG@10": row.ndcg,
+            "F1": row.f1,
+            "difference": [row.difference.mean, row.difference.low, row.difference.high],
+            "p": row.difference.p,
+            "p_holm": row.holm,
+            "changed": row.changed,
+        }
+        for row in rows
+    }
     text = []
     for row in rows:
         found = row.difference
@@ -261,6 +272,7 @@ def ablation_page(folder: Path) -> Page:
             "correction off.",
         ),
         _corrections(by_name["CRAG"], by_name["SSCC"], by_name["DPHF"]),
+        figures,
     )
 
 

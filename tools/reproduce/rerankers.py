@@ -115,7 +115,7 @@ def readings(dataset: str, other: Rankings) -> list[System]:
 
 def spins(dataset: str, other: Rankings) -> list[System]:
     """The default and the paper's hard-slice setting, without the Ising stage and with it."""
-    paper, reader = FusionPipeline.phasegraph("hard-slice"), by_ising()
+    paper, reader = FusionPipeline.paper("hard-slice"), by_ising()
     found = [OWN_SYSTEMS["default"]]
     found += [reranked(f"default, Ising {share:g}", FusionPipeline(), reader, share) for share in SHARES]
     found.append(pipeline_system("paper's", paper, TWO))

@@ -16,6 +16,7 @@ from findings import FINDINGS
 from heterogeneity import heterogeneity_page
 from page import Page, interval, p_value, share, table
 from paper import paper_page
+from phasegraph._support.files import one_writer
 from phasegraph._support.typing import IntArray
 from phasegraph.candidates import cap_ranking
 from phasegraph.errors import InvalidInputError
@@ -33,12 +34,16 @@ from studies import STUDIES, Study
 from sweep import sweep_page
 
 SETS = ("musique", "2wiki")
+PATIENCE = 60.0
+"""Seconds to wait for another program that writes pages to the same folder."""
+BUNDLED = Path(__file__).resolve().parents[2] / "data"
+"""Where the data sets are that come with the repository."""
 ALL_STUDIES = (*STUDIES, *RERANKINGS)
 CLAIMS = {**FINDINGS, **RERANKING_FINDINGS}
 Say = Callable[[str], object]
 
-Experiment = Callable[[Mapping[str, Dataset], Sequence[Dataset], Say], "tuple[Page, Mapping[str, object]] | None"]
-"""``experiment(data sets of the studies by name, all data sets there are, say)``: a page and its figures."""
+Experiment = Callable[[Mapping[str, Dataset], Sequence[Dataset], Say], "Page | None"]
+"""``experiment(data sets of the studies by name, all data sets there are, say)``: a page."""
 
 
 def reproduce(
@@ -82,7 +87,6 @@ def reproduce(
     datasets = _datasets(root, say)
     judged = _judged_sets(root, datasets)
     pages = _published(root, judged, chosen, say)
-    figures: dict[str, object] = {}
     studies = [study for study in ALL_STUDIES if study.name in chosen and datasets]
     tables: dict[str, dict[str, dict[str, Table]]] = {}
     for name, dataset in datasets.items() if studies else ():
@@ -91,26 +95,20 @@ def reproduce(
     for study in studies:
         of_study = {name: found[study.name] for name, found in tables.items()}
         pages.append(study_page(study, of_study))
-        figures[study.name] = {
-            name: {part: one.to_dict() for part, one in parts.items()} for name, parts in of_study.items()
-        }
     for name, experiment in {**EXPERIMENTS, **experiments}.items():
         found = experiment(datasets, judged, say) if name in chosen else None
         if found is not None:
-            pages.append(found[0])
-            figures[name] = found[1]
+            pages.append(found)
     if "robust-default" in chosen:
         pages += _robust(judged, say)
     if "paper-statistics" in chosen:
         pages.append(paper_page())
     if "datasheet" in chosen and judged:
-        pages.append(datasheet_page(judged))
-    return _write(target, pages, figures)
+        pages.append(datasheet_page([*judged, *_bundled({one.name for one in judged})]))
+    return _write(target, pages)
 
 
-def _semflow(
-    datasets: Mapping[str, Dataset], judged: Sequence[Dataset], say: Say
-) -> tuple[Page, Mapping[str, object]] | None:
+def _semflow(datasets: Mapping[str, Dataset], judged: Sequence[Dataset], say: Say) -> Page | None:
     """The page on SemFlowRAG's walk, of the first data set that it can walk on."""
     walked = next((dataset for dataset in judged if can_walk(dataset)), None)
     if walked is None:
@@ -118,7 +116,7 @@ def _semflow(
         return None
     say(f"{walked.name}: SemFlowRAG's walk")
     page, found = semflow_page(walked)
-    return page, {walked.name: {"all": found.to_dict()}}
+    return replace(page, figures={walked.name: {"all": found.to_dict()}})
 
 
 EXPERIMENTS: Mapping[str, Experiment] = {
@@ -158,6 +156,12 @@ def _judged_sets(root: Path, datasets: Mapping[str, Dataset]) -> list[Dataset]:
     folders = [root] if (root / "corpus.jsonl").is_file() else sorted(p.parent for p in root.glob("*/corpus.jsonl"))
     read = {dataset.path: dataset for dataset in datasets.values()}
     return [read[folder] if folder in read else load_dataset(folder) for folder in folders]
+
+
+def _bundled(known: Collection[str]) -> list[Dataset]:
+    """The data sets of the repository, without those of a known name."""
+    folders = sorted(path.parent for path in BUNDLED.glob("*/corpus.jsonl"))
+    return [load_dataset(folder) for folder in folders if folder.name not in known]
 
 
 def _published(root: Path, judged: Sequence[Dataset], chosen: Collection[str], say: Say) -> list[Page]:
@@ -256,7 +260,9 @@ def study_page(study: Study, tables: Mapping[str, Mapping[str, Table]]) -> Page:
             parts.append(f"Differences to {study.baseline} in points, with their paired 95 % bootstrap intervals:")
             parts.append(_differences(both, study.differences))
     claims = CLAIMS.get(study.name, ())
-    return Page(study.name, study.title, tuple(parts), tuple(claim.verdict(tables) for claim in claims))
+    verdicts = tuple(claim.verdict(tables) for claim in claims)
+    figures = {name: {part: one.to_dict() for part, one in both.items()} for name, both in tables.items()}
+    return Page(study.name, study.title, tuple(parts), verdicts, figures)
 
 
 def _side_by_side(both: Mapping[str, Table]) -> str:
@@ -318,17 +324,18 @@ STARTS = ("Holds", "Refused", "Not decided")
 """How the verdicts on claims start."""
 
 
-def _write(target: Path, pages: Sequence[Page], figures: Mapping[str, object]) -> list[Path]:
-    """Write pages, figures, and the index of all pages that are there then."""
+def _write(target: Path, pages: Sequence[Page]) -> list[Path]:
+    """Write pages, their figures beside those of the other pages there are, and the index of all pages."""
     target.mkdir(parents=True, exist_ok=True)
-    written = []
-    for page in pages:
-        path = target / f"{page.name}.md"
-        write_text(path, page.text())
-        written.append(path)
-    path = target / "figures.json"
-    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    write_text(path, json.dumps({**known, **figures}, indent=1, sort_keys=True, allow_nan=False) + "\n")
-    index = target / "README.md"
-    write_text(index, _index(target))
-    return [*written, path, index]
+    written = [target / f"{page.name}.md" for page in pages]
+    kept, index = target / "figures.json", target / "README.md"
+    with one_writer(target, patience=PATIENCE):
+        for page, path in zip(pages, written, strict=True):
+            write_text(path, page.text())
+        known = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
+        figures = {name: of for name, of in known.items() if name in PAGES}
+        figures |= {page.name: page.figures for page in pages}
+        found = {name: of for name, of in figures.items() if of}
+        write_text(kept, json.dumps(found, indent=1, sort_keys=True, allow_nan=False) + "\n")
+        write_text(index, _index(target))
+    return [*written, kept, index]

@@ -110,7 +110,7 @@ def sweep(dataset: Dataset, pipelines: Mapping[str, FusionPipeline]) -> Sweep:
     systems = [
         OWN_SYSTEMS["default"],
         OWN_SYSTEMS["vector"],
-        pipeline_system(PAPER, FusionPipeline.phasegraph("hard-slice"), TWO),
+        pipeline_system(PAPER, FusionPipeline.paper("hard-slice"), TWO),
     ]
     systems += [pipeline_system(rule, pipelines[name], TWO) for rule, name in chosen.items()]
 
@@ -138,9 +138,7 @@ def sweep(dataset: Dataset, pipelines: Mapping[str, FusionPipeline]) -> Sweep:
     )
 
 
-def sweep_page(
-    datasets: Mapping[str, Dataset], judged: Sequence[Dataset], say: Callable[[str], object]
-) -> tuple[Page, Mapping[str, object]] | None:
+def sweep_page(datasets: Mapping[str, Dataset], judged: Sequence[Dataset], say: Callable[[str], object]) -> Page | None:
     """The page on the sweep, over the data sets that the paper has a setting for."""
     pipelines, found = configurations(), dict[str, Sweep]()
     for name in sorted(PAPERS.keys() & datasets.keys()):
@@ -149,11 +147,11 @@ def sweep_page(
     if not found:
         say(f"left out: the sweep (no {', no '.join(PAPERS)})")
         return None
-    page = page_of(found)
-    return page, {
+    figures = {
         name: {"wins": dict(one.wins), "tuned": one.tuned, "hard": one.hard.to_dict(), "all": one.whole.to_dict()}
         for name, one in found.items()
     }
+    return replace(page_of(found), figures=figures)
 
 
 def page_of(found: Mapping[str, Sweep]) -> Page:

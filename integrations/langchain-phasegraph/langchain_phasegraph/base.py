@@ -1,4 +1,4 @@
-"""What our retrievers share: the library's own errors, and the configuration of the call at hand."""
+"""Base class of the LangChain retrievers: it maps errors and reads the configuration of the current call."""
 
 from __future__ import annotations
 
@@ -68,24 +68,24 @@ class CheckedRetriever(BaseRetriever):
             return super().__getattr__(name) if new == name else getattr(self, new)
 
     def _take(self, name: str, value: Any) -> None:
-        """Replace the value of a field by one that needs no check, and settle nothing anew."""
+        """Set a field without validation and without updating dependent state."""
         super().__setattr__(name, value)
 
     def __repr_args__(self) -> Any:
-        """What the constructor was given, in short: ``repr``, ``dumpd`` and a tracer hold no corpus."""
+        """Shorten the constructor's arguments, so that ``repr``, ``dumpd`` and tracers never contain a corpus."""
         return shown({name: getattr(self, name) for name in type(self).model_fields if name in self.model_fields_set})
 
     def _follow(self, checked: Self, name: str) -> None:
-        """Take over what `checked`, a retriever made anew with another value of the field `name`, has settled."""
+        """Copy the derived state of `checked`, a new retriever that has another value of the field `name`."""
         raise NotImplementedError
 
     def whole_filter(self) -> Mapping[str, Any] | None:
-        """What every document must match, whatever the call asks."""
+        """Return the filter that every document must match, whatever filter a call adds."""
         own = getattr(self, "filter", None)
         return None if own is None else check_filter(own)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """A copy with some fields changed, which are checked and take effect as in an assignment."""
+        """Copy the retriever with some changed fields, which are validated as in an assignment."""
         made = super().model_copy(deep=deep)
         for name, value in renamed_arguments(update or {}, type(self).model_fields).items():
             if name not in type(self).model_fields:
@@ -94,7 +94,7 @@ class CheckedRetriever(BaseRetriever):
         return made
 
     def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:  # noqa: A002
-        """Documents for the query, best first; keywords `k` and `filter` besides the retriever's own."""
+        """Return the documents for a query, best first; `k` and `filter` are additional keyword arguments."""
         self._check_keywords(kwargs)
         token = _CONFIG.set(_in_force(config))
         try:
@@ -103,7 +103,7 @@ class CheckedRetriever(BaseRetriever):
             _CONFIG.reset(token)
 
     async def ainvoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:  # noqa: A002
-        """As :meth:`invoke`."""
+        """Run :meth:`invoke` asynchronously."""
         self._check_keywords(kwargs)
         token = _CONFIG.set(_in_force(config))
         try:
@@ -122,12 +122,12 @@ class CheckedRetriever(BaseRetriever):
 
 @cache
 def _keywords(kind: type[BaseRetriever]) -> frozenset[str]:
-    """What its search takes."""
+    """Return the names of the parameters of a retriever's search method."""
     return parameters_of(kind._get_relevant_documents)
 
 
 def _in_force(config: RunnableConfig | None) -> RunnableConfig:
-    """What is configurable in a call: as its own configuration says, or the run's around it; filters of both hold."""
+    """Return the effective configuration of a call: its own, merged with the configuration of the surrounding run."""
     merged = ensure_config(config)
     if config is not None and ("configurable" in config or FILTER in config):  # which takes the place of the run's
         merged = with_filter(merged, filter_of(ensure_config()))
@@ -136,13 +136,13 @@ def _in_force(config: RunnableConfig | None) -> RunnableConfig:
 
 
 def configured() -> RunnableConfig:
-    """What is configurable in the call at hand, or in the run around what was called without a configuration."""
+    """Return the ``configurable`` values of the current call, or of the surrounding run."""
     found = _CONFIG.get()
     return _in_force(None) if found is None else found
 
 
 def told_within(callback: ResultCallback, result: Result, run_manager: CallbackManagerForRetrieverRun) -> None:
-    """Call an ``on_result`` as a part of the run: what it asks of a model, or of a tracer, is the run's child."""
+    """Call ``on_result`` as a child of the current run, so that tracing attributes its model calls to the run."""
     if callback.is_set:
         with set_config_context(patch_config(configured(), callbacks=run_manager.get_child())) as context:
             context.run(callback.notify, result)
@@ -151,19 +151,19 @@ def told_within(callback: ResultCallback, result: Result, run_manager: CallbackM
 async def atold_within(
     callback: ResultCallback, result: Result, run_manager: AsyncCallbackManagerForRetrieverRun
 ) -> None:
-    """As :func:`told_within`, and await it."""
+    """Call and await ``on_result`` as a child of the current run."""
     if callback.is_set:
         with set_config_context(patch_config(configured(), callbacks=run_manager.get_child())) as context:
             await coro_with_context(callback.anotify(result), context)
 
 
 def config_of(run_manager: Any) -> RunnableConfig:
-    """What children inherit from the call at hand: its run, and what is configurable."""
+    """Return the configuration that child runs inherit: callbacks and ``configurable`` values."""
     return {**configured(), "callbacks": run_manager}
 
 
 def own_error(error: ValidationError, kind: type[BaseRetriever]) -> PhasegraphError:
-    """The first thing that is wrong, named; an error of the core comes back as it was raised."""
+    """Convert a validation error of pydantic to an error of this library that names the first invalid field."""
     for found in error.errors():
         cause = found.get("ctx", {}).get("error")
         if isinstance(cause, PhasegraphError):

@@ -1,4 +1,4 @@
-"""LangChain's documents to rankings, and results to documents."""
+"""Convert LangChain documents to rankings, and results to documents."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _HITS = "documents"
 
 
 class NamedDocument(Document):
-    """Stands for a passage of which only the id is known."""
+    """A placeholder for a passage of which only the id is known."""
 
 
 def text_of(document: Document) -> str:
@@ -49,22 +49,23 @@ ACCESS = HitAccess(text_of, metadata_of)
 
 
 class ScoredDocuments(list[Document]):
-    """Documents as a retriever returns them, with their scores alongside.
+    """The documents that a retriever returned, together with their scores.
 
     Attributes
     ----------
     scores : list of object or None
         One per document, in the source's own unit.
     searched : list of (Document, object) or None
-        The score search from which scores are to be joined by id, where another search decided membership.
+        The hits of a separate score search. Scores are joined to the documents by id. Used if another search chose the
+        documents.
     told : (bool, str) or None
-        Whether higher is better, and a note, where it is known.
+        Whether a higher score is better, and a note; None if the direction is unknown.
     evidence : mapping of str to object or None
-        How each was found, by id.
+        Evidence by document id: how the source found the document.
     ranking : Ranking or None
-        The core's own ranking of them, where a source of the core found them.
+        The ranking of the core, if a source of the core found the documents.
     dropped : int
-        Further hits, which did not match the filter although the source was given it.
+        Number of hits that were dropped because they did not match the filter.
     """
 
     scores: Sequence[object] | None = None
@@ -76,13 +77,13 @@ class ScoredDocuments(list[Document]):
 
 
 def unpack(answer: object) -> ScoredDocuments:
-    """Whatever a retriever returned, as documents with or without scores.
+    """Convert an answer of any accepted type to documents, with scores if the answer has scores.
 
     Raises
     ------
     MalformedAnswerError
-        If it is not made of documents or of what :func:`phasegraph.retrieval.plain_hit` reads, and is no chain's
-        output either.
+        If the answer has neither documents, nor hits that :func:`phasegraph.retrieval.plain_hit` reads, nor a chain's
+        output.
     """
     if isinstance(answer, ScoredDocuments):
         return answer
@@ -106,7 +107,7 @@ def unpack(answer: object) -> ScoredDocuments:
 
 
 def _document(item: object, row: int) -> Document:
-    """A hit as a document; a row's columns are its metadata, so that an id or a score is found there."""
+    """Convert one hit to a document; the columns of a row become metadata."""
     if isinstance(item, Document):
         return item
     hit = plain_hit(item, _HITS, row)
@@ -116,12 +117,12 @@ def _document(item: object, row: int) -> Document:
 
 
 def reader_of(name: str, fields: HitFields, known: bool | None = None) -> HitReader:
-    """The reader of one source's documents."""
+    """Create the reader of one source's documents."""
     return HitReader(name, fields, known, metadata_of, text_of)
 
 
 def ranking_of(reader: HitReader, answer: object, limit: int | None, notes: list[str]) -> Ranking:
-    """A retriever's answer as a ranking; what had to be handled is added to `notes`."""
+    """Convert a retriever's answer to a ranking, and add a note to `notes` for each repaired problem."""
     documents = unpack(answer)
     if documents.ranking is not None:
         return limited(replace(documents.ranking, source=reader.name), limit, notes)
@@ -147,14 +148,14 @@ def ranking_of(reader: HitReader, answer: object, limit: int | None, notes: list
 def documents_of(
     result: Result, hits: Sequence[SelectedHit], *, score_key: str | None, evidence_key: str | None
 ) -> list[Document]:
-    """Copies of the results' documents, best first, the wrapped retrievers' own left as they are.
+    """Return copies of the resulting documents, best first; the wrapped retrievers' documents stay unchanged.
 
     Parameters
     ----------
     result : Result
     hits : sequence of SelectedHit
     score_key : str or None
-        Metadata key for the published score; a key that the document already has is kept.
+        Metadata key for the published score; an existing value under this key is kept.
     evidence_key : str or None
         Metadata key for the evidence.
     """
@@ -171,12 +172,12 @@ def documents_of(
 
 
 def copy_of(document: Document, identifier: str, extra: Mapping[str, Any]) -> Document:
-    """A shallow copy under an id, with further metadata."""
+    """Copy a document with the given id and additional metadata; the copy is shallow."""
     own = document.metadata
     added = {key: value for key, value in extra.items() if not is_taken(key, own)} if extra else extra
     return document.model_copy(update={"metadata": {**own, **added}, "id": identifier})
 
 
 def document_of(record: phasegraph.graph.PassageRecord) -> Document:
-    """A passage as a document."""
+    """Convert a stored passage to a document."""
     return Document(record.text, id=record.id, metadata=dict(record.metadata))

@@ -1,4 +1,4 @@
-"""Documents of one's own, or in a store: as passages, with what was extracted of them; retrievers over them."""
+"""Convert the user's documents or a store's documents to passages, and define the methods that change a corpus."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from phasegraph.retrieval import (
     EmbeddingModel,
     Framework,
     KeptPassages,
+    accepts_old_names,
     corpus_ids,
     in_thread,
     resolve_id,
@@ -36,7 +37,7 @@ _BATCH = 256
 
 
 def held_by_id(documents: Iterable[Document]) -> dict[str, Document]:
-    """Documents by id, the first of those that have the same text and no id of their own."""
+    """Index documents by id; of documents without an id that have the same text, only the first is kept."""
     listed, held = checked_documents(documents), dict[str, Document]()
     ids = corpus_ids(((one.id, one.metadata, one.page_content) for one in listed), "documents")
     for name, document in zip(ids, listed, strict=True):
@@ -56,7 +57,7 @@ def checked_documents(documents: Iterable[Document]) -> list[Document]:
 
 
 def passage_of(name: str, document: Document, title_key: str, given: Sequence[Any] = ()) -> dict[str, Any]:
-    """A document as a passage of the core, with the extractions handed over."""
+    """Convert a document to a passage of the core, together with its extractions."""
     return {
         "id": name,
         "title": str(document.metadata.get(title_key) or ""),
@@ -67,13 +68,13 @@ def passage_of(name: str, document: Document, title_key: str, given: Sequence[An
 
 
 def extractions_of(graph_documents: Iterable[Any]) -> list[phasegraph.graph.Extraction]:
-    """What LangChain's graph transformers found, as the core's extractions.
+    """Convert the output of LangChain's graph transformers to extractions of the core.
 
     Parameters
     ----------
     graph_documents : iterable of GraphDocument
         With ``nodes``, ``relationships`` and the ``source`` document they were found in, as ``LLMGraphTransformer``
-        gives them; several of one source add up.
+        gives them; several graph documents of the same source are combined.
 
     Returns
     -------
@@ -83,7 +84,7 @@ def extractions_of(graph_documents: Iterable[Any]) -> list[phasegraph.graph.Extr
     Raises
     ------
     InvalidTypeError
-        If one lacks a part.
+        If a graph document lacks nodes, relationships or the source.
     """
     from phasegraph.graph import Extraction, normalise_name
 
@@ -102,55 +103,59 @@ def extractions_of(graph_documents: Iterable[Any]) -> list[phasegraph.graph.Extr
 
 
 class Documents(Framework):
-    """LangChain's documents."""
+    """The operations of the core on LangChain documents."""
 
     name, hit, filters, model = "langchain", "document", "filter", "embeddings"
 
     def held_by_id(self, hits: Iterable[Document]) -> dict[str, Document]:
-        """Documents by id, the first of those that have the same text and no id of their own."""
+        """Index documents by id; of documents without an id that have the same text, only the first is kept."""
         return held_by_id(hits)
 
     def of_record(self, record: phasegraph.graph.PassageRecord) -> Document:
-        """A passage as a document."""
+        """Convert a stored passage to a document."""
         return document_of(record)
 
     def of_text(self, identifier: str, text: str, metadata: Mapping[str, Any], own: Collection[str] = ()) -> Document:
-        """A text as a document."""
+        """Convert a text to a document."""
         return Document(text, id=identifier, metadata=dict(metadata))
 
     def text_of(self, hit: Document) -> str:
         """A document's text."""
         return hit.page_content
 
+    def with_text(self, hit: Document, text: str) -> Document:
+        """A copy of a document with another text."""
+        return hit.model_copy(update={"page_content": text})
+
     def passages_of(
         self, held: Mapping[str, Document], title_key: str, given: Mapping[str, Sequence[Any]] | None = None
     ) -> list[dict[str, Any]]:
-        """Documents as passages of the core, with the extractions handed over."""
+        """Convert documents to passages of the core, together with their extractions."""
         given = given or {}
         return [passage_of(name, one, title_key, given.get(name, ())) for name, one in held.items()]
 
     def filter_of(self, where: Any) -> DocumentFilter:
-        """A filter as a caller gave it."""
+        """Convert a caller's filter to a filter that the core can apply."""
         return DocumentFilter(check_filter(where) or Wanted())
 
     def check_model(self, model: object) -> None:
-        """InvalidTypeError for anything but an embedding model of LangChain."""
+        """Raise InvalidTypeError unless the argument is an embedding model of LangChain."""
         if not isinstance(model, Embeddings):
             raise InvalidTypeError(f"embeddings must be a LangChain embedding model; got {type(model).__name__}")
 
     def model_of(self, model: Embeddings | None) -> EmbeddingModel | None:
-        """A model as a corpus takes it."""
+        """Wrap an embedding model for use in a corpus."""
         if model is None:
             return None
         self.check_model(model)
         return EmbeddingModel(model, model.embed_query, partial(_embedded_again, model))
 
     def embeds_texts(self, model: Embeddings | None) -> Callable[[list[str]], Any] | None:
-        """The model's function from texts to vectors."""
+        """Return the model's function from texts to vectors."""
         return None if model is None else model.embed_documents
 
     def embedded(self, model: Embeddings | None, hits: Sequence[Document], progress: bool | None) -> Any:
-        """The documents' embeddings, with a bar where there are many."""
+        """Embed the documents, and show a progress bar if there are many."""
         if model is None:
             return None
         starts = range(0, len(hits), _BATCH)
@@ -171,16 +176,16 @@ _PAGE = 1000
 
 
 def contents_of(store: VectorStore) -> tuple[dict[str, Document], Any]:
-    """Documents by id, in the store's order, and their vectors, one row for each.
+    """Read all documents of a store, in the store's order and by id, together with their vectors.
 
-    InvalidInputError if the store's class is not known, or it holds nothing.
+    InvalidInputError if the store's class is unknown or the store is empty.
     """
     kinds = _kinds(store)
     read = next((_READERS[kind] for kind in kinds if kind in _READERS), None)
     if read is None:
         raise InvalidInputError(
-            f"what a {kinds[0]} holds cannot be read (known: {', '.join(_READERS)}); give its documents to "
-            "EntityGraphRetriever.from_documents, and that as graph= beside the store"
+            f"the contents of a {kinds[0]} cannot be read (known: {', '.join(_READERS)}); give its documents to "
+            "EntityGraphRetriever.from_documents, and pass that retriever as graph= with the store as vector="
         )
     documents, vectors = read(store)
     if not documents:
@@ -193,21 +198,23 @@ def contents_of(store: VectorStore) -> tuple[dict[str, Document], Any]:
 
 
 class StoreVectors:
-    """A vector store of the user's own, kept in step; it embeds what is added to it."""
+    """The user's own vector store, which follows the changes of the corpus and embeds new documents itself."""
 
     def __init__(self, store: VectorStore) -> None:
         self.store: Any = store
 
     def write(self, records: Sequence[phasegraph.graph.PassageRecord], vectors: Any) -> None:
-        """Keep these passages, in place of any with their ids."""
+        """Write passages to the store, and replace passages that have the same ids."""
         if "LanceDB" in _kinds(self.store) and getattr(self.store, "mode", None) == "overwrite":
-            raise InvalidInputError("LanceDB in its mode 'overwrite' forgets all when one is added: give mode='append'")
+            raise InvalidInputError(
+                "LanceDB with mode='overwrite' deletes all rows when rows are added: use mode='append'"
+            )
         self.remove([one.id for one in records])
         documents = [Document(one.text, id=one.id, metadata=dict(one.metadata)) for one in records]
         self.store.add_documents(documents, ids=[one.id for one in records])
 
     def remove(self, ids: Sequence[str]) -> None:
-        """Forget passages; ids that are not there are passed over, which some stores would refuse."""
+        """Delete passages from the store; unknown ids are ignored."""
         held = self._held(ids)
         if held:
             self.store.delete(held)
@@ -233,7 +240,7 @@ class StoreVectors:
         return [one for one in ids if one in there]
 
     def ids(self) -> frozenset[str]:
-        """Ids of the passages there are."""
+        """Return the ids of all passages in the store."""
         return frozenset(contents_of(self.store)[0])
 
 
@@ -307,7 +314,7 @@ _READERS: Mapping[str, Callable[[Any], Held]] = MappingProxyType(
 
 
 class KeptDocuments(KeptPassages):
-    """Part of a retriever that was made of documents, or opened from a folder: they come and go."""
+    """Methods of a retriever that owns its documents: add, replace and delete them."""
 
     _framework = DOCUMENTS
     _text_alone = True
@@ -316,21 +323,22 @@ class KeptDocuments(KeptPassages):
         _corpus: phasegraph.graph.Corpus | None
         _embeds: Embeddings | None
 
+    @accepts_old_names
     def add_documents(
         self,
         documents: Iterable[Document],
         *,
-        extractions: Iterable[phasegraph.graph.Extraction] | Mapping[str, Sequence[tuple[str, str, str]]] | None = None,
+        triples: phasegraph.graph.Triples | None = None,
         progress: bool | None = True,
     ) -> list[str]:
-        """Add documents to every source at once; one with the id of a document that is there takes its place.
+        """Add documents to every source in one step; a document replaces a stored document with the same id.
 
         Parameters
         ----------
         documents : iterable of Document
             Their ids are read as by ``from_documents``.
-        extractions : optional
-            Triples, as for ``from_documents``.
+        triples : optional
+            As for ``from_documents``.
         progress : bool, default True
             Show a bar for many documents, where standard error is a terminal and tqdm is installed.
 
@@ -342,23 +350,23 @@ class KeptDocuments(KeptPassages):
         Raises
         ------
         InvalidInputError
-            If the retriever was made of other retrievers, an id repeats, a document has no text, or one whose id is
-            read from its metadata would take the place of another text.
+            If the retriever wraps other retrievers, an id is repeated, a document has no text, or a document whose id
+            comes from its metadata would replace a different text.
         StoreError
             If the folder or its vectors cannot be changed. Nothing is changed then.
         """
-        return self._add(documents, extractions, progress)
+        return self._add(documents, triples, progress)
 
     def _check_added(self, corpus: phasegraph.graph.Corpus, held: Mapping[str, Document]) -> None:
-        """Refuse to replace a text by another for an id in metadata: it may be a file's that both were split from."""
+        """Refuse to replace a different text under an id from metadata, which may name a file with several chunks."""
         there = corpus.records(held)
         for name, record in there.items():
             one = held[name]
             origin = resolve_id(one.id, one.metadata, one.page_content)[1]
             if origin not in ("own", "text") and record.text != one.page_content:
                 raise InvalidInputError(
-                    f"documents: metadata {origin!r} names {name!r}, which is there with another text: give the "
-                    f"document that as its own id (Document.id) to replace it, else another"
+                    f"documents: metadata {origin!r} gives the id {name!r}, which belongs to another text: set "
+                    f"Document.id to this id to replace that document, else to another id"
                 )
 
     def _contents(self, documents: Iterable[Document]) -> list[Content]:
@@ -377,7 +385,7 @@ class KeptDocuments(KeptPassages):
         return [passage_of(name, one, title_key) for name, one in zip(ids, items, strict=True)]
 
     def as_document_index(self) -> DocumentIndex:
-        """The retriever as LangChain's ``index()`` takes it, beside a record manager: documents come and go through it.
+        """Return the retriever as a document index, for LangChain's ``index()`` with a record manager.
 
         >>> from langchain_core.embeddings import DeterministicFakeEmbedding
         >>> from langchain_core.indexing import InMemoryRecordManager, index
@@ -403,7 +411,9 @@ class KeptDocuments(KeptPassages):
         return RetrieverIndex(retriever=self)
 
     def reembed(self, embeddings: Embeddings, *, progress: bool | None = True) -> None:
-        """Embed every document anew, by another model, whose vectors may have another length.
+        """Embed every document again with another model; the new vectors may have another length.
+
+        In a folder, a call that was cut short goes on where it stopped.
 
         Parameters
         ----------
@@ -414,17 +424,17 @@ class KeptDocuments(KeptPassages):
         Raises
         ------
         InvalidInputError
-            If the vectors are in a store of yours, or the retriever was made of other retrievers.
+            If the vectors are in your own store, or the retriever wraps other retrievers.
         StoreError
-            If the folder refuses the new vectors. The old vectors and the old model stay then.
+            If the folder refuses the new vectors. Then the old vectors and the old model stay.
         """
         self._reembed(embeddings, progress)
 
     async def areembed(self, embeddings: Embeddings, **options: Any) -> None:
-        """As :meth:`reembed`, without blocking the event loop."""
+        """Run :meth:`reembed` without blocking the event loop."""
         await in_thread(lambda given: self.reembed(given, **options), embeddings)
 
     async def aadd_documents(self, documents: Iterable[Document], **options: Any) -> list[str]:
-        """As :meth:`add_documents`, without blocking the event loop."""
+        """Run :meth:`add_documents` without blocking the event loop."""
         ids: list[str] = await in_thread(lambda given: self.add_documents(given, **options), documents)
         return ids

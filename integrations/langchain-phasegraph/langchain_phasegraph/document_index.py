@@ -1,4 +1,4 @@
-"""A retriever as a document index of LangChain: what ``index()`` and a record manager write to."""
+"""Use a retriever as a document index of LangChain, which ``index()`` and a record manager can write to."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from phasegraph import InvalidInputError
 
 
 class RetrieverIndex(DocumentIndex):
-    """A retriever over documents of its own, as a document index.
+    """A retriever that owns its documents, presented as a document index of LangChain.
 
     Parameters
     ----------
     retriever : PhaseGraphRetriever or EntityGraphRetriever
-        Made of documents, over a store, or by ``load``.
+        A retriever from ``from_documents``, ``from_vectorstore`` or ``load``.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
     retriever: Any
 
     def upsert(self, items: Sequence[Document], /, **kwargs: Any) -> UpsertResponse:
-        """Add documents, in place of any with their ids."""
+        """Add documents, and replace documents that have the same ids."""
         return {"succeeded": self.retriever.add_documents(items, progress=False), "failed": []}
 
     def delete(self, ids: list[str] | None = None, **kwargs: Any) -> DeleteResponse:
-        """Delete documents by id; ids that are not there are passed over."""
+        """Delete documents by id; unknown ids are ignored."""
         if ids is None:
             raise InvalidInputError("delete() needs ids; got none")
         there = [one for one in ids if one in self.retriever._changing()]
@@ -40,7 +40,7 @@ class RetrieverIndex(DocumentIndex):
         return {"num_deleted": count, "succeeded": there, "num_failed": 0, "failed": []}
 
     def get(self, ids: Sequence[str], /, **kwargs: Any) -> list[Document]:
-        """The documents that there are of these ids."""
+        """Return the documents that have these ids; unknown ids are ignored."""
         return [document_of(one) for one in self.retriever._changing().records(ids).values()]
 
     def _get_relevant_documents(

@@ -1,4 +1,4 @@
-"""The entity graph as a LangChain retriever."""
+"""A LangChain retriever that walks an entity graph."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import (
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
-from pydantic import PrivateAttr
+from pydantic import Field, PrivateAttr
 
 import phasegraph  # its rooms graph and neo4j are loaded when they are first named: they bring scipy.sparse
 from langchain_phasegraph.base import CheckedRetriever, Count, Key, configured
@@ -64,21 +64,24 @@ Documents: TypeAlias = Mapping[str, Document] | Callable[[Sequence[str]], Mappin
 
 
 class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
-    """Passages by personalised PageRank over an entity graph, with the path to each of them.
+    """Rank passages by personalised PageRank over an entity graph, and report the path to each passage.
 
     Parameters
     ----------
     graph : EntityGraph or core source
-        The graph; or any source of the core, such as a ``GraphSource`` with settings of its own.
+        The graph, or any source of the core, such as a configured ``GraphSource``.
     documents : sequence or mapping of documents, store or callable, optional
-        Where the passages' documents come from: a list of them, a mapping by id, a vector store
-        (``get_by_ids``), a key-value store (``mget``), or ``documents(ids)``. Without, documents have no text, which
-        is warned about; within a :class:`~langchain_phasegraph.PhaseGraphRetriever` they are taken from the other
-        sources: what those found, then their stores by id.
+        The documents of the passages: a list of documents, a mapping by id, a vector store (``get_by_ids``), a
+        key-value store (``mget``), or ``documents(ids)``. If omitted, documents have no text, and a warning says so.
+        Within a :class:`~langchain_phasegraph.PhaseGraphRetriever`, the other sources supply the documents: first their
+        hits, then their stores.
     k : int, default 10
         Documents returned, >= 0; also a keyword of ``invoke``.
     embeddings : Embeddings, optional
         Embeds the query, so that passages nearer to it are entered more readily; for a graph with embeddings.
+    embed_clauses : bool, default False
+        Also compare the passages with each clause of a question that has two clauses or more; the model embeds each
+        clause. A configured ``GraphSource`` has this option itself.
     score_key : str, optional
         Metadata key for the score: positive, higher is better, of no fixed range.
     evidence_key : str, optional
@@ -117,6 +120,7 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
     documents: Any = None
     k: Count = 10
     embeddings: Embeddings | None = None
+    embed_clauses: bool = Field(default=False, strict=True)
     score_key: str | None = None
     evidence_key: str | None = None
     filter: Mapping[str, Any] | None = None
@@ -129,12 +133,13 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
     _without_id: frozenset[str] = PrivateAttr()
 
     def model_post_init(self, context: Any, /) -> None:
-        """Make the graph ready and check where documents come from."""
+        """Prepare the graph and check the argument `documents`."""
         from phasegraph.graph import EntityGraph, GraphSource, not_a_graph, prepare
 
         source = self.graph
         if isinstance(source, EntityGraph):
-            source = GraphSource(source, embedder=None if self.embeddings is None else self.embeddings.embed_query)
+            embedder = None if self.embeddings is None else self.embeddings.embed_query
+            source = GraphSource(source, embedder=embedder, embed_clauses=self.embed_clauses)
         if not isinstance(source, Source):
             raise InvalidTypeError(not_a_graph(source))
         self._search = GraphSearch(source, Lookup.of(self.documents), DOCUMENTS)
@@ -144,7 +149,7 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
 
     @property
     def lookup(self) -> Lookup:
-        """Its documents by id."""
+        """Return the function that finds documents by id."""
         return cast("Lookup", self._search.look_up)
 
     def _find_missing_ids(self) -> None:
@@ -165,7 +170,7 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
         *,
         embeddings: Embeddings | None = None,
         vectors: Any = None,
-        extractions: Iterable[phasegraph.graph.Extraction] | Mapping[str, Sequence[tuple[str, str, str]]] | None = None,
+        triples: phasegraph.graph.Triples | None = None,
         extractor: Any = None,
         known_names: Iterable[str] = (),
         tokenizer: Any = "english",
@@ -174,7 +179,7 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
         progress: bool | None = True,
         **fields: Any,
     ) -> Self:
-        """Build the graph from documents, which can be added to and deleted from later.
+        """Build the graph from documents; later calls can add and delete documents.
 
         Parameters
         ----------
@@ -183,10 +188,9 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
             Embeds every passage (unless `vectors` are given) and each query.
         vectors : (P, d) array_like, optional
             The passages' embeddings.
-        extractions, extractor, known_names
-            ``triples``, ``extractor`` and ``known_names`` of :func:`phasegraph.graph.build_graph`; for graph documents
-            of LangChain see :func:`~langchain_phasegraph.extractions_of`. What an `extractor` of yours built is not
-            changed later.
+        triples, extractor, known_names
+            As for :func:`phasegraph.graph.build_graph`; for graph documents of LangChain see
+            :func:`~langchain_phasegraph.extractions_of`. A graph from your own `extractor` cannot be changed later.
         tokenizer : {"english", "german", "plain", "snowball:LANGUAGE"} or callable, default "english"
             Splits passages and queries into words, as for :func:`phasegraph.graph.build_graph`.
         title_key : str, default "title"
@@ -199,19 +203,19 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
         **fields
             The other fields of the retriever.
         """
-        how = Indexing(extractions, known_names, tokenizer, title_key, source_key, progress)
+        how = Indexing(triples, known_names, tokenizer, title_key, source_key, progress)
         return cls._of_passages(documents, embeddings, how, vectors, extractor, fields)
 
     @classmethod
     @known_arguments
     def load(cls, path: str | os.PathLike[str], embeddings: Embeddings | None = None, **fields: Any) -> Self:
-        """Open a folder that :meth:`save`, or ``PhaseGraphRetriever.from_documents``, made.
+        """Open a folder that :meth:`save` or ``PhaseGraphRetriever.from_documents`` wrote.
 
         Parameters
         ----------
         path : path
         embeddings : Embeddings, optional
-            The model that the passages were embedded with.
+            The model that embedded the passages.
         **fields
             The other fields of the retriever.
 
@@ -220,8 +224,8 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
         IntegrityError
             If the folder is damaged, foreign or newer.
         InvalidInputError
-            If it was made for another framework, or with another model: `embeddings` embeds three of the documents
-            again to see that.
+            If the folder was made for another framework or with another model. To check the model, `embeddings` embeds
+            three documents again.
         """
         return cls._loaded(path, embeddings, fields)
 
@@ -234,7 +238,7 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
 
     @property
     def depends_on(self) -> tuple[str, ...]:
-        """Sources whose rankings seed the walk."""
+        """Names of the sources whose rankings seed the walk."""
         return tuple(getattr(self._source, "depends_on", ()))
 
     def _get_relevant_documents(
@@ -260,7 +264,7 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
         return list(await in_thread(lambda given: self._find(given, k, upstream, filter), query))
 
     def _find(self, query: str, k: int | None, upstream: Upstream | None, narrower: Any) -> list[Document]:
-        """Documents with what was asked for in their metadata; for a retriever of ours bare, with the ranking."""
+        """Search, and return documents with the requested metadata; a fusion retriever gets documents and ranking."""
         wanted = self.k if k is None else check_count("k", k)
         if upstream is None:
             check_query(query, self.max_query_length)
@@ -284,7 +288,7 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
         return found
 
     def _alone(self, found: Sequence[Document], ranking: Ranking) -> list[Document]:
-        """Copies for a caller that is no retriever of ours; passages that `documents` has not are left out."""
+        """Return copies of the documents for a direct caller; passages without a document are left out."""
         rows = [row for row, one in enumerate(found) if not isinstance(one, NamedDocument)]
         self._search.warn_of_missing(len(found) - len(rows), len(found))
         if self.documents is None:
@@ -305,11 +309,11 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
 
 @dataclass(frozen=True, slots=True)
 class Lookup(HitLookup):
-    """Documents by passage id, from wherever they are."""
+    """Finds documents by passage id, in memory or in a store."""
 
     @classmethod
     def of(cls, documents: Any) -> Lookup:
-        """The lookup for what was given as documents; InvalidTypeError if it is none of those."""
+        """Create the lookup for the argument `documents`; InvalidTypeError if its type is not supported."""
         if documents is None:
             return cls("none", None)
         if isinstance(documents, Mapping):
@@ -326,7 +330,7 @@ class Lookup(HitLookup):
         return cls("mapping", held_by_id(documents))
 
     def __call__(self, ids: Sequence[str]) -> dict[str, Document]:
-        """The documents that there are; a text becomes a document."""
+        """Return the documents that exist for these ids; a plain text becomes a document."""
         if self.kind == "none":
             return {}
         if self.kind == "get_by_ids":

@@ -1,4 +1,4 @@
-"""One filter for every source: what it means for a document, and in the words of each store."""
+"""One filter for every source: how it matches a document, and how it is written for each store."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ _LISTS, _ALSO = ("$in", "$nin"), "$where"
 
 
 class Wanted(dict[str, Any]):
-    """A filter that was checked.
+    """A filter that was validated.
 
     Keys are metadata keys with a value or a mapping of operators, ``$and`` and ``$or`` with lists of filters, and
-    ``$where`` with functions of a document: filters of a store's own, in its own words.
+    ``$where`` with functions of a document: the filters that a store states in its own form.
     """
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -46,11 +46,11 @@ class Wanted(dict[str, Any]):
 
 
 def check_filter(given: Any) -> Wanted | None:
-    """A filter that every source can be asked to keep.
+    """Validate a filter that every source can be asked to apply.
 
     It maps metadata keys to the plain values they must have, or to operators: ``$eq``, ``$ne``, ``$gt``, ``$gte``,
     ``$lt``, ``$lte`` with a plain value, ``$in`` and ``$nin`` with a list of them; ``$and`` and ``$or`` to a list of
-    filters. A document without the key is never let through.
+    filters. A document without the key never matches.
     """
     if given is None or isinstance(given, Wanted):
         return given
@@ -85,7 +85,7 @@ def _is_part(key: object, value: object) -> bool:
 
 
 def joined(*filters: Mapping[str, Any] | None) -> Wanted | None:
-    """What all of them ask for."""
+    """Combine filters into a filter that requires all of them."""
     plain, parts = dict[str, Any](), list[dict[str, Any]]()
     also: list[Callable[[Document], object]] = []
 
@@ -114,7 +114,7 @@ def joined(*filters: Mapping[str, Any] | None) -> Wanted | None:
 
 
 def check_required(key: str, wanted: Mapping[str, Any] | None) -> None:
-    """FilterRefusedError where a call must say of which value of `key` it wants documents, and does not."""
+    """Raise FilterRefusedError unless the filter gives a value for the required key."""
     for part in (wanted or {}, *(wanted or {}).get("$and", ())):
         said = part.get(key, {})
         if not isinstance(said, Mapping) or said.keys() & {"$eq", "$in"}:
@@ -126,19 +126,19 @@ def check_required(key: str, wanted: Mapping[str, Any] | None) -> None:
 
 
 def key_of(wanted: Mapping[str, Any]) -> tuple[object, ...]:
-    """What tells filters apart; it keeps the functions in it alive."""
+    """Return a key that identifies a filter in a cache; the key keeps the filter's functions alive."""
     told = {key: value for key, value in wanted.items() if key != _ALSO}
     return json.dumps(told, sort_keys=True), *wanted.get(_ALSO, ())
 
 
 def filter_of(config: RunnableConfig) -> Wanted | None:
-    """The filter of the call at hand."""
+    """Return the filter of the current call."""
     configurable = config.get("configurable")
     return check_filter(configurable.get(FILTER)) if configurable else None
 
 
 def with_filter(config: RunnableConfig, *filters: Any) -> RunnableConfig:
-    """The configuration with a filter that holds for all sources, its own included."""
+    """Return the configuration with additional filters, which every source must apply."""
     wanted = joined(filter_of(config), *map(check_filter, filters))
     if wanted is None:
         return config
@@ -146,7 +146,7 @@ def with_filter(config: RunnableConfig, *filters: Any) -> RunnableConfig:
 
 
 def names_of(wanted: Mapping[str, Any]) -> frozenset[str]:
-    """The metadata keys that a filter asks for.
+    """Return the metadata keys that a filter reads.
 
     >>> sorted(names_of({"team": "red", "$or": [{"page": 1}, {"page": {"$gt": 3}}]}))
     ['page', 'team']
@@ -161,7 +161,7 @@ def names_of(wanted: Mapping[str, Any]) -> frozenset[str]:
 
 
 def matches(document: Any, wanted: Mapping[str, Any]) -> bool:
-    """Whether a document, or anything with metadata, has all that is wanted; one without the key has not."""
+    """Whether a document matches a filter; a document without the key does not match."""
     metadata = document.metadata
     for key, value in wanted.items():
         if key == _ALSO:
@@ -183,22 +183,22 @@ def matches(document: Any, wanted: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class DocumentFilter:
-    """A checked filter as the core reads it."""
+    """A validated filter, in the form that the core reads."""
 
     wanted: Wanted
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What tells filters apart."""
+        """A key that identifies the filter in a cache."""
         return key_of(self.wanted)
 
     @property
     def names(self) -> frozenset[str]:
-        """The metadata keys that it asks for."""
+        """The metadata keys that the filter reads."""
         return names_of(self.wanted)
 
     def rows(self, hits: Sequence[Any]) -> list[int]:
-        """The places of the documents that it lets through."""
+        """Return the positions of the documents that match the filter."""
         return [row for row, one in enumerate(hits) if matches(one, self.wanted)]
 
 
@@ -210,7 +210,7 @@ def _passes(held: Any, name: str, operand: Any) -> bool:
 
 
 def only_matching(answer: object, wanted: Mapping[str, Any], source: str = "") -> ScoredDocuments:
-    """The hits that match: a store that did not heed its filter gives nothing away."""
+    """Drop hits that do not match, in case a store ignored the filter."""
     found = unpack(answer)
     kept = [row for row, document in enumerate(found) if matches(document, wanted)]
     if len(kept) == len(found):
@@ -225,10 +225,10 @@ def only_matching(answer: object, wanted: Mapping[str, Any], source: str = "") -
 
 
 def store_settings(store: object, wanted: Mapping[str, Any], own: Any = None) -> dict[str, Any]:
-    """Arguments of a store's search that keep the filter, and the caller's `own` filter with it.
+    """Return search arguments that make a store apply the filter together with the caller's `own` filter.
 
-    With a ``k`` among them the search is only deep, and what does not match is for the caller to drop. An error if
-    `own` is in words that cannot be joined with it.
+    If the arguments contain ``k``, the store only searches deeper, and the caller must drop hits that do not match. It
+    is an error if `own` has a form that cannot be combined with the filter.
     """
     kind = _kind(store)
     if isinstance(own, Mapping) and not _is_plain(own) and kind not in _JOINS:
@@ -251,7 +251,7 @@ def _is_plain(own: Mapping[str, Any]) -> bool:
 
 
 def _mapping(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any]:
-    """Of a store that takes a mapping of values; where the filter says more, the search is deep instead."""
+    """Write the filter for a store that takes a mapping of values; search deeper if equality is not enough."""
     if own is not None and not isinstance(own, Mapping):
         raise FilterRefusedError(f"filter= cannot be combined with the store's own filter; got {type(own).__name__}")
     if not _is_plain(wanted):
@@ -260,7 +260,7 @@ def _mapping(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any]:
 
 
 def _operators(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any]:
-    """Of a store that knows the operators by these names."""
+    """Write the filter for a store that supports the operators under these names."""
     if own is not None and not isinstance(own, Mapping):
         raise FilterRefusedError(f"filter= cannot be combined with the store's own filter; got {type(own).__name__}")
     if _is_plain(wanted) and _is_plain(own or {}):
@@ -269,7 +269,7 @@ def _operators(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any
 
 
 def _parts(wanted: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The filter as mappings of one key, with one operator each."""
+    """Split the filter into mappings of one key with one operator."""
     found: list[dict[str, Any]] = []
     for key, value in wanted.items():
         if key in ("$and", "$or"):
@@ -342,11 +342,11 @@ def _qdrant(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any]:
 
 
 def _lance(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any]:
-    """Every row is asked for, and those that match are kept: a filter would be written into the text of its query."""
+    """Request every row and filter afterwards, because LanceDB would write a filter into the text of its query."""
     rows = int(store.get_table().count_rows())
     if rows > _MOST_ROWS:
         raise FilterRefusedError(
-            f"LanceDB can be filtered up to {_MOST_ROWS} rows, and holds more; give each tenant a table of its own"
+            f"LanceDB can be filtered up to {_MOST_ROWS} rows, and this table has more; give each tenant its own table"
         )
     return {"k": rows + 1} if own is None else {"k": rows + 1, "filter": own}
 
@@ -367,23 +367,23 @@ _EVERY = ("InMemoryVectorStore", "FAISS", "LanceDB")
 
 
 def check_depth(found: ScoredDocuments, kept: ScoredDocuments, depth: int, limit: int) -> None:
-    """Refuse an answer of a deep search from which too much was dropped: nobody knows what comes after."""
+    """Refuse the answer of a deep search from which too many hits were dropped, because matching hits may follow."""
     if len(found) >= depth and len(kept) < limit:
         raise FilterRefusedError(
-            f"this store cannot keep the filter itself, and of the {depth} passages nearest to the query only "
-            f"{len(kept)} match; filter by plain values, or give each tenant a store of its own"
+            f"this store cannot apply the filter itself, and of the {depth} passages nearest to the query only "
+            f"{len(kept)} match; filter by plain values, or give each tenant its own store"
         )
 
 
 def selects_rows(store: Any) -> bool:
-    """Whether it is a FAISS store whose index can look at some of its rows alone."""
+    """Whether the store is a FAISS store whose index can search a subset of its rows."""
     return _kind(store) == "FAISS" and type(store.index).__name__.startswith(("IndexFlat", "IndexHNSW", "IndexIVF"))
 
 
 def faiss_within(store: Any, wanted: Mapping[str, Any]) -> Any:
-    """A FAISS store of the matching documents alone, made once per filter.
+    """Return a FAISS store of the matching documents only; it is made once per filter.
 
-    The framework's own fetches twenty hits and then filters them.
+    The framework itself fetches twenty hits and then filters them.
     """
     names, recent = store.index_to_docstore_id, _selected.setdefault(store, Recent())
     key = key_of(wanted)
@@ -411,7 +411,7 @@ NARROWS = frozenset({"filter", *_SHOWS_A_PART})
 
 
 def own_filter(store: object, settings: Mapping[str, Any]) -> Wanted | None:
-    """The filter in the settings of a store's retriever, in our words; an error if it cannot be said in them."""
+    """Convert the filter in the settings of a store's retriever to our form; an error if that is impossible."""
     other = next((name for name in _SHOWS_A_PART if settings.get(name) is not None), None)
     if other is not None:
         raise InvalidInputError(f"{other!r} is specific to that store")
@@ -431,17 +431,17 @@ def own_filter(store: object, settings: Mapping[str, Any]) -> Wanted | None:
 
 @dataclass(frozen=True, slots=True)
 class OfMetadata:
-    """A function of metadata as one of a document."""
+    """Adapts a function of metadata to a function of a document."""
 
     test: Callable[[Mapping[str, Any]], object]
 
     def __call__(self, document: Document) -> object:
-        """Whether it lets the document through."""
+        """Whether the document's metadata pass the function."""
         return self.test(document.metadata)
 
 
 def _of_qdrant(given: Any, prefix: str) -> dict[str, Any] | None:
-    """Qdrant's conditions on metadata as one of our filters; None where they say something else."""
+    """Convert Qdrant's conditions on metadata to our filter; None if they cannot be converted."""
     said = {name: value for name, value in dict(given).items() if value is not None}
     if not said or set(said) - {"must", "should", "must_not", "key", "match", "range"}:
         return None
@@ -479,11 +479,11 @@ _kept: WeakKeyDictionary[Any, Recent] = WeakKeyDictionary()
 
 
 def bm25_within(runnable: Runnable[str, Any], wanted: Mapping[str, Any]) -> Runnable[str, Any] | None:
-    """The retriever over the matching documents alone; None where it is no BM25 that can be built anew.
+    """Return a BM25 retriever over the matching documents only; None if it cannot be built again.
 
-    Its index holds the words of all documents, and every score depends on how often each word stands in them. Hits
-    that are dropped afterwards would be missing among the `k`, and what others wrote would be in the scores. So it is
-    built anew from the documents that match, once per filter; none of them leaves nothing to ask.
+    A BM25 score depends on the word counts of all documents. Filtering afterwards would return fewer than `k` hits, and
+    other tenants' documents would influence the scores. Therefore the index is built again from the matching documents,
+    once per filter. If no document matches, the retriever returns no hit.
     """
     if isinstance(runnable, RunnableBindingBase):
         inner = bm25_within(runnable.bound, wanted)
@@ -497,7 +497,7 @@ def bm25_within(runnable: Runnable[str, Any], wanted: Mapping[str, Any]) -> Runn
 
 
 def _part(retriever: Any, wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of a retriever of the matching documents."""
+    """Return the fields of a BM25 retriever over the matching documents."""
     documents = [document for document in retriever.docs if matches(document, wanted)]
     words = [retriever.preprocess_func(document.page_content) for document in documents]
     whole = retriever.vectorizer
@@ -507,15 +507,15 @@ def _part(retriever: Any, wanted: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Nothing:
-    """Stands for an index without a word, which the library cannot build."""
+    """A replacement for an index without a word, which the library cannot build."""
 
     def get_top_n(self, query: object, documents: object, n: int) -> list[Any]:
-        """No document."""
+        """Return no document."""
         return []
 
 
 def is_bm25(runnable: object) -> bool:
-    """Whether it is the framework's BM25 itself, whose documents and words are known."""
+    """Whether the runnable is exactly the framework's BM25 retriever, whose documents and words can be read."""
     kind = type(runnable)
     index = type(getattr(runnable, "vectorizer", None))
     return (kind.__module__.partition(".")[0], kind.__name__, index.__module__, index.__name__) == (

@@ -1,4 +1,4 @@
-"""Lists that are already there, fused without retrieving."""
+"""Fuse lists that were retrieved before."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from phasegraph.retrieval import HitFields, HitReader, ListFuser, accepts_old_na
 
 
 class ListFusion(RunnableLambda[Mapping[str, Any], list[Document]]):
-    """What :func:`fuse_lists` makes: a runnable from lists by name to the fused documents."""
+    """A runnable that fuses lists of documents by name; :func:`fuse_lists` creates it."""
 
     def __init__(
         self,
@@ -33,24 +33,24 @@ class ListFusion(RunnableLambda[Mapping[str, Any], list[Document]]):
         self._evidence_key = evidence_key
 
     def fuse(self, lists: Mapping[str, Any]) -> list[Document]:
-        """The fused documents."""
+        """Return the fused documents."""
         return documents_of(*self._fuser.decide(lists), score_key=self._score_key, evidence_key=self._evidence_key)
 
     def explain(self, lists: Mapping[str, Any], query: str | None = None) -> Result:
-        """The whole answer to lists: scores, contributions, candidates, warnings and a report per list.
+        """Return the whole answer for the lists: scores, contributions, candidates, warnings and a report per list.
 
         Parameters
         ----------
         lists : mapping of str to list
             As for ``invoke``.
         query : str, optional
-            For priors that read it.
+            The query, for priors that read it.
         """
         return self._fuser.decide(lists, query)[0]
 
 
 def _filtered_ranking(reader: HitReader, documents: ScoredDocuments, notes: list[str]) -> Ranking:
-    """The documents of a list that the call's filter lets through, as a ranking."""
+    """Convert the documents of a list that match the call's filter to a ranking."""
     wanted = filter_of(configured())
     return ranking_of(reader, documents if wanted is None else only_matching(documents, wanted), None, notes)
 
@@ -65,16 +65,16 @@ def fuse_lists(
     score_key: str | None = None,
     evidence_key: str | None = None,
 ) -> ListFusion:
-    """A runnable that fuses lists of documents which were retrieved before.
+    """Create a runnable that fuses lists of documents from earlier searches.
 
     Parameters
     ----------
     k : int, optional
-        Documents returned, >= 0. Default: the pipeline's.
+        Number of documents to return, >= 0. By default, the pipeline's `k`.
     weights : mapping of str to float, optional
-        By list name; every list must be named. Not beside a pipeline, which has them itself.
+        By list name; every list must be named. Cannot be combined with `pipeline`, which has its own weights.
     pipeline : FusionPipeline, optional
-        How to fuse.
+        The pipeline that fuses the lists.
     fields : mapping of str to HitFields, optional
         How the ids and scores of a list are read, and its direction.
     score_key, evidence_key

@@ -1,9 +1,9 @@
-"""The retriever: ask every source, let the core decide, give back the sources' own documents."""
+"""The LangChain retriever: it searches every source, fuses the rankings, and returns the sources' own documents."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Self
@@ -32,7 +32,7 @@ from langchain_phasegraph.corpus import (
     StoreVectors,
     contents_of,
 )
-from langchain_phasegraph.entity_graph import EntityGraphRetriever
+from langchain_phasegraph.entity_graph import EntityGraphRetriever, Lookup
 from langchain_phasegraph.filters import Wanted, check_filter, check_required, filter_of, joined, with_filter
 from langchain_phasegraph.sources import RetrieverSource
 from langchain_phasegraph.stages import LangChainStages, inherited
@@ -68,18 +68,18 @@ _SHOWN = frozenset(
 
 
 class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetriever):
-    """Any retrievers, fused by calibrated scores.
+    """Fuse any number of LangChain retrievers by calibrated scores.
 
     Parameters
     ----------
     vector, graph : retriever, vector store, runnable, callable or SourceSpec, optional
-        The sources of these names.
+        The sources with these names.
     retrievers : mapping of str to the same, or a list of them, optional
-        Further sources, by name or as ``source_1``, ``source_2`` and so on; each bare or as a :class:`SourceSpec` with
-        weight, fetch_k, timeout, fields and execution of its own.
+        Further sources, by name or as ``source_1``, ``source_2`` and so on; each source is a retriever or a
+        :class:`SourceSpec` with its own weight, fetch_k, timeout, fields and execution.
     k : int, optional
-        Documents returned, >= 0; also a keyword of ``invoke``. Changes neither scores nor order. Default: the
-        pipeline's, 10.
+        Number of documents to return, >= 0; also a keyword argument of ``invoke``. The number changes neither scores
+        nor order. Default: the pipeline's, 10.
     weights : mapping of str to float, or a list beside a list of retrievers, optional
         >= 0, not all 0; in place of ``SourceSpec.weight``. Default: per query, by agreement and by how sharply the
         graph points, where it states its background; else equal.
@@ -89,6 +89,13 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
     selection : SelectionPolicy or str, optional
         Which k go together, for example ``"mmr"``; default the k best. Redundancy is weighed by embeddings of the
         model that the vector store embeds with.
+    group_by : str or GroupBy, optional
+        Metadata key of a document's name, for example ``"source"``: the passages of one document count once, and `k`
+        counts documents. ``GroupBy("source", "sum")`` adds their values. Default: every passage counts.
+    parents : True, mapping, docstore or callable, optional
+        With `group_by`: return the text of the whole document in place of its best passage. True joins the passages of
+        a retriever that was made of documents; a mapping by name, a docstore (``mget``) or ``parents(names)`` gives the
+        documents. A filter also holds for them.
     filter : mapping of str to value, optional
         Metadata that every document must have: values, or ``{"year": {"$gte": 2000}}`` with ``$eq``, ``$ne``,
         ``$gt``, ``$gte``, ``$lt``, ``$lte``, ``$in`` and ``$nin``; ``$and`` and ``$or`` with lists of filters. Also a
@@ -136,13 +143,13 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
     Examples
     --------
     >>> from langchain_core.documents import Document
-    >>> def lexical(query):
+    >>> def bm25(query):
     ...     return [
     ...         (Document("Paris", id="p"), 7.1),
     ...         (Document("Rome", id="r"), 6.0),
     ...         (Document("Oslo", id="o"), 1.0),
     ...     ]
-    >>> retriever = PhaseGraphRetriever(retrievers={"lexical": lexical}, k=2)
+    >>> retriever = PhaseGraphRetriever(retrievers={"bm25": bm25}, k=2)
     >>> [document.id for document in retriever.invoke("Which city?")]
     ['p', 'r']
     """
@@ -154,6 +161,8 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
     weights: Any = None
     accept: Any = None
     selection: Any = None
+    group_by: Any = None
+    parents: Any = None
     filter: Mapping[str, Any] | None = None
     required_filter_key: Key | None = None
     fetch_k: Any = 50
@@ -171,21 +180,24 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
     _engine: FusionEngine = PrivateAttr()
     _corpus: Any = PrivateAttr(default=None)
     _embeds: Any = PrivateAttr(default=None)
+    _parents: Any = PrivateAttr(default=None)
     _by_name: dict[str, RetrieverSource] = PrivateAttr()
     _callback: ResultCallback = PrivateAttr()
 
     def model_post_init(self, context: Any, /) -> None:
-        """Check how the arguments fit together, and settle them."""
+        """Validate the combination of arguments, and create the sources and the engine."""
         specs = as_specs(self.vector, self.graph, self.retrievers)
         self._by_name = {name: RetrieverSource(name, spec) for name, spec in specs.items()}
         for source in self._by_name.values():
             source.borrow(self._by_name)
         self._engine = FusionEngine.of(
             specs, k=self.k, weights=self.weights, accept=self.accept, selection=self.selection,
-            pipeline=self.pipeline, fetch_k=self.fetch_k, timeout=self.timeout, strict=self.strict,
-            max_query_length=self.max_query_length, access=access_of(self._by_name), route=self.route,
+            group_by=self.group_by, pipeline=self.pipeline, fetch_k=self.fetch_k, timeout=self.timeout,
+            strict=self.strict, max_query_length=self.max_query_length, access=access_of(self._by_name),
+            route=self.route,
             rerank=self.rerank, corrective=self.corrective, adapter=LangChainStages(specs),
         )  # fmt: skip
+        self._settle_parents(self.parents, Lookup.of, self._engine.pipeline.group_by)
         self._callback = ResultCallback(self.on_result)
         own = self._own_filters()
         joined(*own.values())
@@ -196,14 +208,14 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         import_module("langchain_core.tracers.context")  # LangChain loads it in the first call of any runnable
 
     def _own_filters(self) -> dict[str, Wanted]:
-        """Filters that sources have already, which hold for the others, too."""
+        """Return the filters that single sources already have and that must also hold for the others."""
         by_name = self._by_name
         if len(by_name) < 2:
             return {}
         return {name: one for name, source in by_name.items() if (one := source.own_filter()) is not None}
 
     def whole_filter(self) -> Wanted | None:
-        """What every document must match, by its own filter or a source's."""
+        """Return the filter that every document must match, combined from the retriever and its sources."""
         found = [one for source in self._by_name.values() if (one := source.own_filter()) is not None]
         return joined(check_filter(self.filter), *found) if found or self.filter is not None else None
 
@@ -216,34 +228,39 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         *,
         path: str | os.PathLike[str] | None = None,
         vector_store: str = "flat",
-        extractions: Iterable[phasegraph.graph.Extraction] | Mapping[str, Sequence[tuple[str, str, str]]] | None = None,
+        triples: phasegraph.graph.Triples | None = None,
         known_names: Iterable[str] = (),
         tokenizer: Any = "english",
         title_key: str = "title",
         source_key: str | None = None,
         progress: bool | None = True,
+        embed_clauses: bool = False,
         **fields: Any,
     ) -> Self:
-        """Make vectors, an entity graph and a word index of documents, and a retriever of the three.
+        """Build vectors, an entity graph and a word index from documents, and a retriever that fuses the three.
 
         Parameters
         ----------
         documents : iterable of Document
-            A document without an id gets that of its metadata, where it names one of its own, or one made of its text.
+            A document without an id takes its id from its metadata; if the metadata has no id, the text determines the
+            id.
         embeddings : Embeddings
             Embeds every document once, and each query.
         path : path, optional
-            A folder, new or empty, to keep everything in: graph, words and vectors in memory-mapped files.
-            :meth:`load` opens it again. Without, all is in memory.
+            A new or empty folder for the graph, the words and the vectors, in memory-mapped files. :meth:`load` opens
+            it again. Without `path`, everything stays in memory.
         vector_store : {"flat", "chroma"}, default "flat"
-            With `path`: where the vectors are searched. ``"flat"`` compares all vectors of the index, in memory-mapped
-            files. ``"chroma"`` adds an approximate index (``phasegraph[chroma]``).
-        extractions, known_names, tokenizer, title_key, source_key
-            As for :meth:`EntityGraphRetriever.from_documents`.
+            With `path`: the index that searches the vectors. ``"flat"`` compares all vectors of the index, in
+            memory-mapped files. ``"chroma"`` adds an approximate index (``phasegraph[chroma]``).
+        triples, known_names, tokenizer, title_key, source_key
+            See :meth:`EntityGraphRetriever.from_documents`.
         progress : bool, default True
             Show bars for many documents, where standard error is a terminal and tqdm is installed.
+        embed_clauses : bool, default False
+            Also compare the passages with each clause of a question that has two clauses or more. The retriever then
+            embeds each clause of such a question, beside the question.
         **fields
-            The other fields of the retriever; `retriever.retrievers` beside ``lexical``.
+            The other fields of the retriever; `retriever.retrievers` beside ``bm25``.
 
         Raises
         ------
@@ -264,8 +281,10 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         >>> sorted(document.id for document in retriever.invoke("Who met Bo?"))
         ['a', 'c']
         """
-        how = Indexing(extractions, known_names, tokenizer, title_key, source_key, progress)
-        return cls._of_passages(documents, embeddings, how, path, fields, vector_store=vector_store)
+        how = Indexing(triples, known_names, tokenizer, title_key, source_key, progress)
+        return cls._of_passages(
+            documents, embeddings, how, path, {**fields, "embed_clauses": embed_clauses}, vector_store=vector_store
+        )
 
     @classmethod
     @known_arguments
@@ -276,22 +295,27 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         *,
         reembed: bool = False,
         vector_store: str | None = None,
+        embed_clauses: bool = False,
         **fields: Any,
     ) -> Self:
-        """Open a folder that :meth:`from_documents` made, as it was after the last change.
+        """Open a folder that :meth:`from_documents` made, with all later changes.
 
         Parameters
         ----------
         path : path
         embeddings : Embeddings
-            The model that the documents were embedded with.
+            The model that embedded the documents.
         reembed : bool, default False
-            Embed every document anew by `embeddings`, as :meth:`reembed` does.
+            Embed every document again with `embeddings`, as :meth:`reembed` does.
         vector_store : {"flat", "chroma"}, optional
-            Move the vectors of the folder there, as for :meth:`from_documents`. By default they stay where they are.
+            Move the vectors to this index; see :meth:`from_documents`. By default, the vectors stay in their present
+            index.
+        embed_clauses : bool, default False
+            Also compare the passages with each clause of a question that has two clauses or more. The retriever then
+            embeds each clause of such a question, beside the question.
         **fields
-            The other fields of the retriever. A pipeline that :meth:`save` wrote into the folder is taken, unless
-            `pipeline`, `weights`, `accept` or `selection` are given.
+            The other fields of the retriever. If the folder contains a pipeline from :meth:`save`, the retriever uses
+            it unless you pass `pipeline`, `weights`, `accept` or `selection`.
 
         Raises
         ------
@@ -301,7 +325,9 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
             If it was made for another framework, without vectors, or with another model: `embeddings` embeds three of
             the documents again to see that.
         """
-        return cls._loaded(path, embeddings, fields, reembed=reembed, vector_store=vector_store)
+        return cls._loaded(
+            path, embeddings, {**fields, "embed_clauses": embed_clauses}, reembed=reembed, vector_store=vector_store
+        )
 
     @classmethod
     @known_arguments
@@ -309,24 +335,25 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         cls,
         vectorstore: VectorStore,
         *,
-        extractions: Iterable[phasegraph.graph.Extraction] | Mapping[str, Sequence[tuple[str, str, str]]] | None = None,
+        triples: phasegraph.graph.Triples | None = None,
         known_names: Iterable[str] = (),
         tokenizer: Any = "english",
         title_key: str = "title",
         source_key: str | None = None,
         progress: bool | None = True,
+        embed_clauses: bool = False,
         **fields: Any,
     ) -> Self:
-        """Build the graph and the word index over what a vector store holds, under its ids, beside the store itself.
+        """Build the graph and the word index from the documents of a vector store, and use the store for the vectors.
 
         Parameters
         ----------
         vectorstore : Chroma, FAISS, InMemoryVectorStore, LanceDB, PGVector or QdrantVectorStore
-            Its texts, metadata and vectors are read once, none is embedded again. :meth:`add_documents` and
-            :meth:`delete` change it too; it embeds by itself what is added.
-        extractions, known_names, tokenizer, title_key, source_key, progress, **fields
-            As for :meth:`from_documents`. ``retriever.graph.save(folder)`` keeps the graph; the constructor puts
-            ``EntityGraphRetriever.load(folder)`` beside the store again.
+            Texts, metadata and vectors are read once; nothing is embedded again. :meth:`add_documents` and
+            :meth:`delete` also change the store. The store itself embeds new documents.
+        triples, known_names, tokenizer, title_key, source_key, progress, embed_clauses, **fields
+            See :meth:`from_documents`. To save the graph, call ``retriever.graph.save(folder)``. To open it again, pass
+            ``EntityGraphRetriever.load(folder)`` and the store to the constructor.
 
         Raises
         ------
@@ -337,10 +364,10 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
 
         check_kind("vectorstore", vectorstore, VectorStore)
         held, vectors = contents_of(vectorstore)
-        how = Indexing(extractions, known_names, tokenizer, title_key, source_key, progress)
+        how = Indexing(triples, known_names, tokenizer, title_key, source_key, progress)
         embeddings, store = vectorstore.embeddings, StoreVectors(vectorstore)
         corpus = build_corpus(DOCUMENTS, held, embeddings, how, vectors=vectors, store=store)
-        return cls._over(corpus, embeddings, fields, vectorstore)
+        return cls._over(corpus, embeddings, {**fields, "embed_clauses": embed_clauses}, vectorstore)
 
     @classmethod
     def _graph_retriever(cls, source: Any, hits: Any, model: Any, name: str) -> EntityGraphRetriever:
@@ -380,7 +407,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         else:
             result, hits = engine.retrieve(query, sources, k=self._wanted(k))
         told_within(self._callback, result, run_manager)
-        return self._documents(result, hits, upstream is not None)
+        return self._documents(result, self._with_parents(hits, self._in_force(config, filter)), upstream is not None)
 
     async def _aget_relevant_documents(
         self,
@@ -399,54 +426,54 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         else:
             result, hits = await engine.aretrieve(query, sources, k=self._wanted(k))
         await atold_within(self._callback, result, run_manager)
-        return self._documents(result, hits, upstream is not None)
+        return self._documents(result, self._with_parents(hits, self._in_force(config, filter)), upstream is not None)
 
     def explain(self, query: str, k: int | None = None, *, filter: Any = None) -> Result:  # noqa: A002
-        """The whole answer to one query: scores, contributions, candidates and a report per source.
+        """Return the whole answer to a query: scores, contributions, candidates and a report per source.
 
         Parameters
         ----------
         query : str
             Not blank.
         k : int, optional
-            In place of the retriever's.
+            Number of results; by default, the retriever's `k`.
         filter : mapping, optional
-            Besides the retriever's.
+            An additional filter; the retriever's own filter still applies.
 
         Returns
         -------
         Result
-            ``result.evidence(id)`` says why a document stands where it stands.
+            ``result.evidence(id)`` explains the position of a document.
         """
         sources = self._bound(configured(), filter)
         return self._engine.retrieve(query, sources, k=self._wanted(k), read=True)[0]
 
     async def aexplain(self, query: str, k: int | None = None, *, filter: Any = None) -> Result:  # noqa: A002
-        """As :meth:`explain`."""
+        """Run :meth:`explain` asynchronously."""
         sources = self._bound(configured(), filter)
         return (await self._engine.aretrieve(query, sources, k=self._wanted(k), read=True))[0]
 
     def inspect(self, query: str, k: int | None = None, *, filter: Any = None) -> Inspection:  # noqa: A002
-        """The whole answer as a notebook shows it: every source's list side by side, and how they were fused.
+        """Return the whole answer as a notebook page: the list of every source, and how the lists were fused.
 
         Parameters
         ----------
         query, k, filter
-            As for :meth:`explain`.
+            See :meth:`explain`.
 
         Returns
         -------
         Inspection
-            Of ``result``, and of ``everything``: all candidates with their calibrated values and contributions.
+            Contains ``result``, and ``everything``: all candidates with calibrated values and contributions.
         """
         return self._engine.inspect(query, self.explain(query, k, filter=filter))
 
     async def ainspect(self, query: str, k: int | None = None, *, filter: Any = None) -> Inspection:  # noqa: A002
-        """As :meth:`inspect`."""
+        """Run :meth:`inspect` asynchronously."""
         return self._engine.inspect(query, await self.aexplain(query, k, filter=filter))
 
     def _documents(self, result: Result, hits: list[SelectedHit], for_ours: bool) -> list[Document]:
-        """The documents; for another retriever of ours as they are, with their scores alongside."""
+        """Return the documents; another phasegraph retriever gets them unchanged, with their scores."""
         if not for_ours:
             return documents_of(result, hits, score_key=self.score_key, evidence_key=self.evidence_key)
         found = ScoredDocuments(documents_of(result, hits, score_key=None, evidence_key=None))
@@ -468,6 +495,10 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
             for name in asked
         }
 
+    def _in_force(self, config: RunnableConfig, narrower: Any) -> Wanted | None:
+        """What every document must match in a call."""
+        return joined(filter_of(with_filter(config, self.filter, narrower)), self.whole_filter())
+
     def _sources(self, query: str) -> Sources:
         return self._bound(configured(), answers=False)
 
@@ -479,7 +510,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
 
 
 def access_of(sources: Mapping[str, RetrieverSource]) -> HitAccess:
-    """How to look into documents, with the embedding model of the first vector store that has one."""
+    """Describe how the core reads documents, with the embedding model of the first vector store that has a model."""
     models = (getattr(source.store, "embeddings", None) or source.embeddings for source in sources.values())
     model = next((one for one in models if isinstance(one, Embeddings)), None)
     corpus = next((one for one in (source.corpus for source in sources.values()) if one is not None), None)
@@ -496,7 +527,7 @@ def access_of(sources: Mapping[str, RetrieverSource]) -> HitAccess:
 
 
 def holds(candidate: object, target: object, depth: int = 0) -> bool:
-    """Whether `target` is `candidate`, or inside it."""
+    """Whether `target` is `candidate` or is nested inside it."""
     if candidate is target:
         return True
     if depth > _DEEPEST or not isinstance(candidate, Runnable | SourceSpec):

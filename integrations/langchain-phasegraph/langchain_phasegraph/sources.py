@@ -1,4 +1,4 @@
-"""A LangChain retriever as a source of the core."""
+"""Use a LangChain retriever as a source of the core."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ _OFFERED = ("k", "limit", "upstream")
 
 
 class ScoredVectorStoreRetriever(VectorStoreRetriever):
-    """A vector-store retriever's own search, run so that the scores survive, and no hit beyond a call's filter does.
+    """Search like a vector-store retriever, but keep the scores and drop hits that do not match the call's filter.
 
     ``similarity`` is run again as ``similarity_search_with_score``. Under ``mmr`` and ``similarity_score_threshold``
     the retriever's own search decides which documents come back, and a score search supplies their scores; ``mmr``
@@ -79,7 +79,7 @@ class ScoredVectorStoreRetriever(VectorStoreRetriever):
 
     @classmethod
     def around(cls, inner: VectorStoreRetriever) -> ScoredVectorStoreRetriever:
-        """The retriever that asks as `inner` does, whose settings are read at every call."""
+        """Create a retriever that searches like `inner` and reads its settings at every call."""
         made = cls(vectorstore=inner.vectorstore, name=inner.get_name(), tags=inner.tags, metadata=inner.metadata)
         made._inner = inner
         return made
@@ -119,7 +119,7 @@ class ScoredVectorStoreRetriever(VectorStoreRetriever):
         return self._kept(found, settings, kwargs)
 
     def _kept(self, found: object, settings: Mapping[str, Any], kwargs: Mapping[str, Any]) -> ScoredDocuments:
-        """The documents that the filter lets through; an error where a deep search was not deep enough."""
+        """Return the documents that match the filter; an error if a deep search did not find enough."""
         documents, wanted = unpack(found), kwargs.get("filter")
         if wanted is None:
             return documents
@@ -130,7 +130,7 @@ class ScoredVectorStoreRetriever(VectorStoreRetriever):
         return kept
 
     def _search(self, kwargs: Mapping[str, Any]) -> tuple[VectorStore, dict[str, Any]]:
-        """What to search, and how."""
+        """Return the store, the search method and its arguments."""
         store: VectorStore = self._inner.vectorstore
         own = dict(self._inner.search_kwargs)
         given = dict(kwargs)
@@ -154,7 +154,7 @@ class ScoredVectorStoreRetriever(VectorStoreRetriever):
 
 
 def _deep_attempts(settings: Mapping[str, Any], kwargs: Mapping[str, Any]) -> Attempts:
-    """The attempts of a search that is deeper than the call asked for, for the sake of a filter; else one."""
+    """Return the attempts of a search that goes deeper to apply a filter; otherwise a single attempt."""
     depth = settings.get("k")
     return Attempts(None if depth == kwargs.get("k") else depth, [])
 
@@ -164,7 +164,7 @@ def _counted(settings: Mapping[str, Any], count: int | None) -> Mapping[str, Any
 
 
 def _matching(answer: object, wanted: Mapping[str, Any] | None, source: str = "") -> ScoredDocuments:
-    """The documents that the filter lets through; all of them where there is none."""
+    """Return the documents that match the filter, or all documents if there is no filter."""
     return unpack(answer) if wanted is None else only_matching(answer, wanted, source)
 
 
@@ -175,14 +175,14 @@ def _joined(found: list[Document], pairs: list[tuple[Document, Any]]) -> ScoredD
 
 
 def _score_search(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of the score search: the same filter, and deep enough to hold every member."""
+    """Return the settings of the score search: the same filter, and deep enough to contain every member."""
     kept = {key: value for key, value in settings.items() if key not in _MEMBERSHIP_ONLY}
     depth = 0 if "score_threshold" in settings else settings.get("fetch_k", _FETCHED)
     return {**kept, "k": max(depth, settings.get("k", _DEFAULT_K))}
 
 
 class FunctionRetriever(BaseRetriever):
-    """A plain function as a retriever, so that it is traced like one."""
+    """A plain function as a retriever, so that tracers record it like a retriever."""
 
     function: Any
     accepts: frozenset[str]
@@ -201,12 +201,12 @@ class FunctionRetriever(BaseRetriever):
 
 
 def as_runnable(retriever: object) -> Runnable[str, Any]:
-    """The runnable to ask.
+    """Return the runnable that is invoked for a source.
 
     Raises
     ------
     InvalidTypeError
-        If it is none of the things that can be asked.
+        If the argument is not a supported retriever.
     """
     if isinstance(retriever, VectorStore):
         return as_runnable(retriever.as_retriever())
@@ -242,12 +242,12 @@ def as_runnable(retriever: object) -> Runnable[str, Any]:
 
 
 def overrides(instance: object, base: type, method: str) -> bool:
-    """Whether the instance's class has a method of its own in place of the base's."""
+    """Whether the instance's class overrides a method of the base class."""
     return getattr(type(instance), method, None) is not getattr(base, method)
 
 
 def _searches_plainly(retriever: VectorStoreRetriever) -> bool:
-    """Whether its search is LangChain's own, over a store that has a score search."""
+    """Whether the retriever uses LangChain's own search, over a store that has a score search."""
     kind = type(retriever)
     return (
         kind._get_relevant_documents is VectorStoreRetriever._get_relevant_documents
@@ -259,7 +259,7 @@ def _searches_plainly(retriever: VectorStoreRetriever) -> bool:
 
 
 def leaves(runnable: Runnable[str, Any]) -> list[Runnable[str, Any]]:
-    """What is asked in the end, with bindings, fallbacks and configurable fields taken off."""
+    """Return the innermost runnables, without bindings, fallbacks and configurable fields."""
     if isinstance(runnable, RunnableBindingBase):
         return leaves(runnable.bound)
     if isinstance(runnable, RunnableWithFallbacks):
@@ -270,7 +270,7 @@ def leaves(runnable: Runnable[str, Any]) -> list[Runnable[str, Any]]:
 
 
 def bound_filters(runnable: object) -> list[Any]:
-    """Filters among the arguments bound to it, which those of a call would replace."""
+    """Return the filters among the bound arguments, which the filter of a call would replace."""
     if not isinstance(runnable, RunnableBindingBase):
         return []
     own = runnable.kwargs.get("filter")
@@ -278,7 +278,7 @@ def bound_filters(runnable: object) -> list[Any]:
 
 
 def deepened(runnable: Runnable[str, Any], limit: int) -> Runnable[str, Any]:
-    """The retriever itself, or a copy with a larger ``k`` where its own is a field and smaller than `limit`."""
+    """Return the retriever, or a copy with a larger ``k`` if its own ``k`` is smaller than `limit`."""
     if isinstance(runnable, RunnableBindingBase):
         inner = deepened(runnable.bound, limit)
         return runnable if inner is runnable.bound else runnable.model_copy(update={"bound": inner})
@@ -290,7 +290,7 @@ def deepened(runnable: Runnable[str, Any], limit: int) -> Runnable[str, Any]:
 
 
 def _awaits(leaf: Runnable[str, Any]) -> bool:
-    """Whether its class itself has an asynchronous search, rather than its sync one in a thread."""
+    """Whether the class has a native asynchronous search instead of a synchronous search in a thread."""
     if isinstance(leaf, FunctionRetriever):
         return leaf.asynchronous
     if isinstance(leaf, EntityGraphRetriever):
@@ -308,19 +308,19 @@ def _awaits(leaf: Runnable[str, Any]) -> bool:
 
 
 def _store_awaits(store: VectorStore, method: str) -> bool:
-    """Whether the store has such a coroutine of its own, and was opened for it (PGVector is opened for one kind)."""
+    """Whether the store has its own coroutine for a method and was opened for asynchronous use."""
     return overrides(store, VectorStore, method) and getattr(store, "async_mode", True) is not False
 
 
 def _blocks(leaf: Runnable[str, Any]) -> bool:
-    """Whether it can be asked without an event loop."""
+    """Whether the runnable can be called without an event loop."""
     if isinstance(leaf, FunctionRetriever):
         return not leaf.asynchronous
     return not isinstance(leaf, RunnableLambda) or hasattr(leaf, "func")
 
 
 def _accepts(leaf: Runnable[str, Any]) -> frozenset[str]:
-    """Keyword arguments among k, limit, upstream and filter that its ``invoke`` hands on."""
+    """Return which keyword arguments among k, limit, upstream and filter ``invoke`` passes on."""
     if isinstance(leaf, FunctionRetriever):
         return leaf.accepts
     if isinstance(leaf, VectorStoreRetriever) and not overrides(leaf, VectorStoreRetriever, "_get_relevant_documents"):
@@ -333,7 +333,7 @@ def _accepts(leaf: Runnable[str, Any]) -> frozenset[str]:
 
 
 class RetrieverSource(WrappedSource):
-    """One source between calls: what to ask, how to ask it, how to read it.
+    """A source that lives as long as its retriever: what to call, how to call it, and how to read its answer.
 
     Parameters
     ----------
@@ -370,19 +370,19 @@ class RetrieverSource(WrappedSource):
 
     @property
     def corpus(self) -> phasegraph.graph.Corpus | None:
-        """The corpus that it searches; None if it has none of its own."""
+        """The corpus that the source searches; None if the source does not own a corpus."""
         leaf = self._leaves[0]
         return leaf.corpus if isinstance(leaf, EntityGraphRetriever) else None
 
     def follow_model(self, corpus: Any, model: Any) -> None:
-        """Take over the embedding model of a corpus, if the source is of that corpus."""
+        """Adopt the embedding model of a corpus if the source searches this corpus."""
         leaf = self._leaves[0]
         if isinstance(leaf, EntityGraphRetriever) and leaf.corpus is corpus:
             leaf._remodelled(model)
             self.embeddings = model
 
     def own_filter(self) -> Wanted | None:
-        """What it lets through by itself: by its settings, by what is bound to it, or by its own `filter`."""
+        """Return the source's own filter: from its settings, its bound arguments or its `filter` field."""
         if not self._may_filter:
             return None
         found: list[Mapping[str, Any] | None] = [check_filter(one) for one in bound_filters(self.runnable)]
@@ -397,13 +397,13 @@ class RetrieverSource(WrappedSource):
                     found.append(own)
         except InvalidInputError as error:
             raise InvalidInputError(
-                f"source {self.name!r} has a filter of its own that other sources cannot be given: {error}; give "
+                f"source {self.name!r} has its own filter, which other sources cannot apply: {error}; give "
                 "filter= to the fused retriever instead"
             ) from error
         return joined(*found) if found else None
 
     def _bound_words(self) -> dict[str, Any]:
-        """A filter bound to it in the words of its store."""
+        """Return a bound filter in the form of the store."""
         runnable = self.runnable
         while isinstance(runnable, RunnableBindingBase):
             if runnable.kwargs.get(_BOUND) is not None:
@@ -412,7 +412,7 @@ class RetrieverSource(WrappedSource):
         return {}
 
     def check_keeps(self, wanted: Wanted, other: str) -> None:
-        """InvalidInputError where it cannot keep the filter that another source has."""
+        """Raise InvalidInputError if the source cannot apply a filter of another source."""
         walks = [one for one in self._leaves if isinstance(one, EntityGraphRetriever)]
         if any(one.documents is None for one in walks):
             why = "it has no documents to look into: pass documents="
@@ -420,12 +420,10 @@ class RetrieverSource(WrappedSource):
             return
         else:
             why = "it does not support filter="
-        raise InvalidInputError(
-            f"source {other!r} has a filter of its own, which source {self.name!r} cannot keep: {why}"
-        )
+        raise InvalidInputError(f"source {other!r} has its own filter, which source {self.name!r} cannot apply: {why}")
 
     def look_up(self) -> Lookup | None:
-        """Documents by id, of the store behind it; None where there is none, or it shows a part of it only."""
+        """Return the function that finds documents by id in the store; None if the source shows only a part."""
         asked = leaves(self.runnable)
         if len(asked) != 1 or bound_filters(self.runnable) or not self.has_own_ids:
             return None
@@ -438,7 +436,7 @@ class RetrieverSource(WrappedSource):
         return Lookup.of(self.store) if overrides(self.store, VectorStore, "get_by_ids") else None
 
     def live(self) -> Lookup | None:
-        """The store behind it, to be asked what it holds now, whatever part of it is shown; None for what is copied."""
+        """Return the store, to ask which passages still exist; None for copied data."""
         asked: Any = leaves(self.runnable)[0]
         if not self.has_own_ids or len(leaves(self.runnable)) != 1:
             return None
@@ -448,7 +446,7 @@ class RetrieverSource(WrappedSource):
         return Lookup.of(self.store) if told else None
 
     def bind(self, config: RunnableConfig) -> AnySource:
-        """The source of one call, whose child run belongs to `config`."""
+        """Create the source of one call, whose child run belongs to `config`."""
         manager: Any = config.get("callbacks")
         if manager is None:
             return self.bound(_Call(self, {**config, "run_name": self.name}))
@@ -459,7 +457,7 @@ class RetrieverSource(WrappedSource):
     def arguments(
         self, limit: int | None, upstream: Upstream, config: RunnableConfig, wanted: Mapping[str, Any] | None
     ) -> tuple[Runnable[str, Any], RunnableConfig, dict[str, Any]]:
-        """What to invoke, with which configuration, and the keyword arguments it takes."""
+        """Return the runnable to invoke, its configuration, and the keyword arguments that it accepts."""
         runnable = self.runnable
         if self._dynamic:
             prepared, config = runnable.prepare(config)  # type: ignore[attr-defined]
@@ -482,7 +480,7 @@ class RetrieverSource(WrappedSource):
 
 @cache
 def _only_searches(kind: Any) -> bool:
-    """Whether its ``invoke`` and ``ainvoke`` are the framework's own: a search, in a run that listeners hear of."""
+    """Whether ``invoke`` and ``ainvoke`` are the framework's own methods, which only search and notify callbacks."""
     plain = issubclass(kind, BaseRetriever) and "run_manager" in parameters_of(kind._get_relevant_documents)
     return plain and kind.invoke is BaseRetriever.invoke and kind.ainvoke is BaseRetriever.ainvoke
 
@@ -490,8 +488,8 @@ def _only_searches(kind: Any) -> bool:
 class _Call(SourceCall):
     """One call of a source.
 
-    Where nobody listens to the call (`quiet`), a retriever that only searches is searched within its run without what
-    ``invoke`` prepares for listeners, which is most of what a quick search costs.
+    If no callback listens (`quiet`), a plain retriever is searched directly. This skips the callback setup of
+    ``invoke``, which takes most of the time of a fast search.
     """
 
     __slots__ = ("config", "quiet", "wanted")
@@ -503,11 +501,11 @@ class _Call(SourceCall):
         super().__init__(source, is_filtered=self.wanted is not None)
 
     def passes(self, hit: Document) -> bool:
-        """Whether the filter lets a document through."""
+        """Whether a document matches the filter."""
         return self.wanted is None or matches(hit, self.wanted)
 
     def ask(self, query: str, limit: int | None, upstream: Upstream) -> object:
-        """The retriever's answer."""
+        """Search the retriever and return its answer."""
         runnable, config, keywords = self.source.arguments(limit, upstream, self.config, self.wanted)
         if not self.quiet or not isinstance(config["callbacks"], CallbackManager):
             return runnable.invoke(query, config, **keywords)
@@ -515,7 +513,7 @@ class _Call(SourceCall):
         return runnable._get_relevant_documents(query, run_manager=run, **keywords)
 
     async def aask(self, query: str, limit: int | None, upstream: Upstream) -> object:
-        """As :meth:`ask`, awaited."""
+        """Search the retriever asynchronously and return its answer."""
         runnable, config, keywords = self.source.arguments(limit, upstream, self.config, self.wanted)
         if not self.quiet or not isinstance(config["callbacks"], AsyncCallbackManager):
             return await runnable.ainvoke(query, config, **keywords)
@@ -523,7 +521,7 @@ class _Call(SourceCall):
         return await runnable._aget_relevant_documents(query, run_manager=run, **keywords)
 
     def _manager(self, retriever: BaseRetriever) -> Any:
-        """The child's callback manager, with the tags and the metadata of its retriever."""
+        """Return the callback manager of the child run, with the retriever's tags and metadata."""
         manager: Any = self.config["callbacks"]
         if retriever.tags:
             manager.add_tags(retriever.tags, inherit=False)
@@ -532,7 +530,7 @@ class _Call(SourceCall):
         return manager
 
     def read(self, answer: object, limit: int | None) -> Ranking:
-        """The hits that the call's filter lets through, as a ranking."""
+        """Convert the hits that match the call's filter to a ranking."""
         if self.wanted is None:
             return ranking_of(self.source.reader, answer, limit, self.notes)
         kept = only_matching(answer, self.wanted, self.source.name)
@@ -540,9 +538,9 @@ class _Call(SourceCall):
         return ranking_of(self.source.reader, kept, limit, self.notes)
 
     def unpack(self, answer: object) -> ScoredDocuments:
-        """Documents in whatever form ``resolve`` gave them."""
+        """Convert the documents that ``resolve`` returned, in any accepted form."""
         return unpack(answer)
 
     def passage(self, identifier: str, value: Any) -> Document:
-        """What ``resolve`` gave of a passage, as a document."""
+        """Convert a passage that ``resolve`` returned to a document."""
         return value if isinstance(value, Document) else Document(page_content=str(value), id=identifier)

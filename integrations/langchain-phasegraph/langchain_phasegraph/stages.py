@@ -1,4 +1,4 @@
-"""What of LangChain can rewrite, route, rerank, grade and correct."""
+"""Adapt LangChain models, compressors and runnables to the stages: rewriting, routing, reranking and correction."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ROW = "phasegraph_row"
 
 @contextmanager
 def inherited(config: RunnableConfig) -> Iterator[None]:
-    """Let models and runnables that stages call, whoever calls them, be children of the run at hand."""
+    """Make models and runnables inside stages child runs of the current run."""
     manager: Any = config.get("callbacks")
     if manager is None:
         yield
@@ -40,7 +40,7 @@ def inherited(config: RunnableConfig) -> Iterator[None]:
 
 
 def text_model(model: LanguageModel) -> Callable[[str], str]:
-    """A LangChain language model as a function from prompt to text, for the core's model-based extractor.
+    """Turn a LangChain language model into a function from prompt to text, for the core's extractor.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ class TextModel(ModelFunction):
         super().__init__(model, awaits=not inherits)
 
     def __call__(self, prompt: str) -> str:
-        """Its answer."""
+        """Return the model's answer to a prompt."""
         return str(_plain(self.model.invoke(prompt)))
 
     async def _acall(self, prompt: str) -> str:
@@ -90,12 +90,12 @@ class TextModel(ModelFunction):
 
 
 def _plain(answer: Any) -> Any:
-    """What a runnable gave; of a message its text."""
+    """Return the output of a runnable; for a message, its text."""
     return str(answer.text) if isinstance(answer, BaseMessage) else answer
 
 
 class RunnableStep(ModelFunction):
-    """A runnable as a function of one argument, or of several under names."""
+    """A runnable as a function of one argument, or of several named arguments."""
 
     def __init__(self, runnable: Runnable[Any, Any], names: tuple[str, ...] = ()) -> None:
         super().__init__(runnable, awaits=type(runnable).ainvoke is not Runnable.ainvoke)
@@ -105,7 +105,7 @@ class RunnableStep(ModelFunction):
         return RunnableStep, (self.model, self.names)
 
     def __call__(self, *given: Any) -> Any:
-        """Its answer."""
+        """Return the output of the runnable."""
         return _plain(self.model.invoke(self._input(given)))
 
     async def _acall(self, *given: Any) -> Any:
@@ -122,12 +122,12 @@ class CrossEncoderModel:
         self.model = model
 
     def __call__(self, query: str, texts: Sequence[str]) -> Any:
-        """A score per text."""
+        """Return a score for each text."""
         return self.model.score([(query, text) for text in texts])
 
 
 class CompressorModel(ModelFunction):
-    """A document compressor as a reranker: the order of what it keeps, or the scores that it leaves in the metadata."""
+    """A document compressor as a reranker: it ranks by the compressor's order, or by scores in the metadata."""
 
     reads_hits = True
 
@@ -136,7 +136,7 @@ class CompressorModel(ModelFunction):
         super().__init__(model, awaits=own)
 
     def __call__(self, query: str, passages: Sequence[Passage]) -> Ranking:
-        """The ranking of what it keeps."""
+        """Return the ranking of the documents that the compressor keeps."""
         callbacks = ensure_config().get("callbacks")
         return _ranked(passages, self.model.compress_documents(_documents(passages), query, callbacks))
 
@@ -146,7 +146,7 @@ class CompressorModel(ModelFunction):
 
 
 def _documents(passages: Sequence[Passage]) -> list[Document]:
-    """Copies that say which passage they are: compressors make documents anew, many without an id."""
+    """Copy the documents with a mark that names the passage, because compressors often drop ids."""
     held = [one.hit.metadata if isinstance(one.hit, Document) else {} for one in passages]
     return [
         Document(one.text, id=one.id, metadata={**metadata, _ROW: row})
@@ -166,26 +166,26 @@ def _ranked(passages: Sequence[Passage], kept: Any) -> Ranking:
 
 
 class LangChainStages(StageAdapter):
-    """What of LangChain a stage may be given: language models, runnables, compressors and cross-encoders."""
+    """The LangChain objects that a stage accepts: language models, runnables, compressors and cross-encoders."""
 
     def is_model(self, given: Any) -> bool:
-        """Whether it is a chat model or a text model, or None, which stands for one in an offline cache."""
+        """Whether the argument is a chat model or a text model; None stands for a model in an offline cache."""
         from langchain_core.language_models import BaseLanguageModel
 
         return given is None or isinstance(given, BaseLanguageModel)
 
     def text_model(self, given: Any) -> Any:
-        """A function from prompt to text."""
+        """Turn a language model into a function from prompt to text."""
         return text_model(given)
 
     def other(self, given: Any, names: tuple[str, ...]) -> Any:
-        """A runnable as a function: of the query, or of a mapping where there are several arguments."""
+        """Turn a runnable into a function of the query, or of a mapping if there are several arguments."""
         if not isinstance(given, Runnable):
             return given
         return RunnableStep(given, names if len(names) > 1 else ())
 
     def reranker(self, given: Any) -> Any:
-        """A compressor or a cross-encoder besides."""
+        """Convert a compressor or a cross-encoder, and anything that the base class accepts, to a reranker."""
         if isinstance(given, BaseDocumentCompressor):
             return CompressorModel(given)
         return CrossEncoderModel(given) if isinstance(given, BaseCrossEncoder) else super().reranker(given)

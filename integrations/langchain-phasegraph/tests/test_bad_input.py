@@ -49,7 +49,7 @@ def test_a_core_source_may_return_pairs_and_what_else_it_returns_is_named():
     ("make", "given", "meant"),
     [
         (PhaseGraphRetriever.from_documents, "tokeniser", "tokenizer"),
-        (PhaseGraphRetriever.from_documents, "extraction", "extractions"),
+        (PhaseGraphRetriever.from_documents, "triple", "triples"),
         (PhaseGraphRetriever.from_documents, "weight", "weights"),
         (PhaseGraphRetriever.from_vectorstore, "titlekey", "title_key"),
         (PhaseGraphRetriever.load, "acept", "accept"),  # codespell:ignore acept
@@ -72,7 +72,7 @@ def test_a_source_that_ignores_the_filter_is_cut_and_its_report_says_so():
 
 def test_an_evidence_key_that_the_documents_have_themselves_is_kept_and_warned_about():
     documents = [Document("a", id="a", metadata={"title": "A"})]
-    with pytest.warns(PhasegraphWarning, match="metadata key 'title' themselves, and keep it"):
+    with pytest.warns(PhasegraphWarning, match="already use the metadata key 'title'; its value is kept"):
         found = PhaseGraphRetriever(vector=lambda query: documents, evidence_key="title").invoke("q")
     assert found[0].metadata == {"title": "A"}
 

@@ -54,6 +54,7 @@ Counting.__name__ = "Hashed"
 
 class TestLangChain(CorpusSuite):
     framework = "langchain"
+    embeds_query = "embed_query"
     copiers = (copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one)))  # noqa: S301
 
     def document(self, name, text, **metadata):
@@ -75,8 +76,8 @@ class TestLangChain(CorpusSuite):
     def graph_of(self, documents):
         return EntityGraphRetriever.from_documents(documents)
 
-    def opened_graph(self, path, model=None):
-        return EntityGraphRetriever.load(path, model)
+    def opened_graph(self, path, model=None, **fields):
+        return EntityGraphRetriever.load(path, model, **fields)
 
     def add(self, retriever, documents):
         return retriever.add_documents(documents)
@@ -96,7 +97,7 @@ def test_a_retriever_is_built_over_what_a_store_holds_with_its_ids(name):
     found = retriever.explain("text of p3")
     assert set(found.ids) == {f"p{number}" for number in range(9)}
     best = found.evidence("p3")
-    assert {one.source for one in best.sources if one.rank is not None} == {"vector", "graph", "lexical"}
+    assert {one.source for one in best.sources if one.rank is not None} == {"vector", "graph", "bm25"}
     assert np.allclose(retriever._corpus.index.graph.embeddings[0], Fixed().embed_query("text of p0"), atol=1e-6)
     retriever.add_documents([Document("text of p99", id="new", metadata={"page": 99})])
     retriever.delete(["p0"])
@@ -111,7 +112,7 @@ def test_a_store_that_another_model_filled_is_not_changed():
     with pytest.raises(InvalidInputError, match="the store was embedded with another model, and Hashed other"):
         retriever.add_documents([Document("Cy sang.", id="c")])
     assert set(store.store) == {"a0", "a1", "a2", "a3"}
-    with pytest.raises(InvalidInputError, match="a store of yours"):
+    with pytest.raises(InvalidInputError, match="your own store"):
         retriever.reembed(Hashed())
 
 
@@ -146,7 +147,7 @@ def test_pieces_of_one_file_under_its_id_added_one_by_one_do_not_replace_each_ot
     first = Document("Ada met Bo.", metadata={"id": "file"})
     retriever = PhaseGraphRetriever.from_documents([first], Hashed())
     assert retriever.add_documents([first]) == ["file"]
-    with pytest.raises(InvalidInputError, match=r"'id' names 'file'.*another text.*Document\.id"):
+    with pytest.raises(InvalidInputError, match=r"'id' gives the id 'file'.*another text.*Document\.id"):
         retriever.add_documents([Document("Cy sang.", metadata={"id": "file"})])
     retriever.add_documents([Document("Cy sang.", id="file")])
     assert [one.page_content for one in retriever.invoke("Cy")] == ["Cy sang."]
@@ -234,7 +235,7 @@ def test_a_folder_that_does_not_exist_is_named_as_such(kind, tmp_path):
     with pytest.raises(IntegrityError, match=r"^the folder 'nope' does not exist$"):
         kind.load(tmp_path / "nope", Fixed())
     (tmp_path / "empty").mkdir()
-    with pytest.raises(IntegrityError, match=r"'empty' is no folder of a retriever: it has no folder\.json"):
+    with pytest.raises(IntegrityError, match=r"'empty' is not a folder of a retriever: it has no folder\.json"):
         kind.load(tmp_path / "empty", Fixed())
 
 

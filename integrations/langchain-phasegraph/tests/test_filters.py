@@ -175,7 +175,7 @@ def test_a_filter_that_others_cannot_be_given_fails_where_the_retriever_is_made(
         ({"filter": {"lang": {"$contains": "e"}}}, "it is specific to that store"),
     ):
         own = chroma.as_retriever(search_kwargs=settings)
-        with pytest.raises(InvalidInputError, match=f"source 'vector' has a filter of its own.*{why}.*give filter="):
+        with pytest.raises(InvalidInputError, match=f"source 'vector' has its own filter.*{why}.*give filter="):
             PhaseGraphRetriever(vector=own, graph=graph)
         PhaseGraphRetriever(vector=own)
     english, german = (chroma.as_retriever(search_kwargs={"filter": {"lang": lang}}) for lang in ("en", "de"))
@@ -185,7 +185,7 @@ def test_a_filter_that_others_cannot_be_given_fails_where_the_retriever_is_made(
         (lambda query: [], "it does not support filter="),
         (EntityGraphRetriever(graph=graph.graph), "it has no documents to look into: pass documents="),
     ):
-        with pytest.raises(InvalidInputError, match=f"'vector' has a filter.*source 'graph' cannot keep: {why}"):
+        with pytest.raises(InvalidInputError, match=f"'vector' has its own filter.*source 'graph' cannot apply: {why}"):
             PhaseGraphRetriever(vector=english, graph=other)
 
 

@@ -102,7 +102,7 @@ def test_graph_documents_become_extractions():
     )
     assert (found[0].passage_id, found[0].entities) == ("film", ("vertigo", "alfred hitchcock"))
     assert found[0].triples == (("Vertigo", "BY", "Alfred Hitchcock"),)
-    assert alone(extractions=found).graph.facts.nnz == 2
+    assert alone(triples=found).graph.facts.nnz == 2
     rows = [{"id": one.id, "text": one.page_content} for one in PASSAGES]
     assert build_graph(rows, triples=found).facts.nnz == 2
 

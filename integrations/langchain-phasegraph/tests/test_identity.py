@@ -136,14 +136,14 @@ def test_a_repeated_id_in_the_answers_of_an_unknown_retriever_is_seen_when_it_co
 
 
 def test_texts_that_are_there_twice_without_an_id_are_kept_once_and_said():
-    with pytest.warns(PhasegraphWarning, match="1 of 3 have no id of their own and the text of another"):
+    with pytest.warns(PhasegraphWarning, match="1 of 3 have no id and repeat the text of another"):
         graph = EntityGraphRetriever.from_documents([Document("Rome."), Document(" Rome. "), Document("Oslo.")])
     assert len(graph.graph.passages) == 2
 
 
 def test_a_bm25_with_a_repeated_document_id_is_refused():
     bm25 = BM25Retriever.from_documents([Document("one text", id="a"), Document("another", id="a")])
-    with pytest.raises(InvalidInputError, match="source 'bm25': each must have an id of its own; 'a' is that of 2"):
+    with pytest.raises(InvalidInputError, match="source 'bm25': each must have its own id; 'a' is the id of 2"):
         PhaseGraphRetriever(retrievers={"bm25": bm25})
 
 

@@ -25,7 +25,7 @@ BM25 = BM25Retriever.from_documents(DOCUMENTS)
 
 def _retriever(*priors: object) -> PhaseGraphRetriever:
     pipeline = replace(FusionPipeline.reciprocal_rank(), priors=priors)
-    return PhaseGraphRetriever(vector=STORE, retrievers={"lexical": BM25}, pipeline=pipeline)
+    return PhaseGraphRetriever(vector=STORE, retrievers={"bm25": BM25}, pipeline=pipeline)
 
 
 def test_metadata_reaches_the_priors_and_what_is_missing_is_counted() -> None:
@@ -47,7 +47,7 @@ def test_an_exact_match_in_the_text_is_one_more_source(query: str) -> None:
     retriever = _retriever(ExactMatchBonus(weight=100.0))
     assert retriever.invoke(query)[0].id == "code"
     result = retriever.explain(query)
-    assert [report.source for report in result.reports] == ["exact_match", "lexical", "vector"]
+    assert [report.source for report in result.reports] == ["bm25", "exact_match", "vector"]
     shown = PhaseGraphRetriever(vector=STORE, pipeline=retriever.pipeline, evidence_key="why").invoke(query)[0]
     assert shown.metadata["why"]["sources"]["exact_match"]["rank"] == 1.0
 

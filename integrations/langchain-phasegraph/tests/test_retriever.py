@@ -110,5 +110,5 @@ def test_its_repr_names_the_stores_and_indexes_behind_its_sources():
     said = repr(PhaseGraphRetriever(vector=store.as_retriever()))
     assert said == "PhaseGraphRetriever(vector=VectorStoreRetriever of InMemoryVectorStore)"
     said = repr(PhaseGraphRetriever.from_documents(passages(), Fixed(), progress=False))
-    for name, kind in {"vector": "VectorSource", "graph": "GraphSource", "lexical": "LexicalSource"}.items():
+    for name, kind in {"vector": "VectorSource", "graph": "GraphSource", "bm25": "LexicalSource"}.items():
         assert re.search(rf"{name}[=:] ?EntityGraphRetriever of {kind}", said), said

@@ -100,7 +100,7 @@ def test_evidence_in_the_metadata_is_out_of_its_text_and_in_all_else():
 
 
 def test_an_evidence_key_that_the_nodes_have_themselves_is_kept_and_warned_about():
-    with pytest.warns(PhasegraphWarning, match="metadata key 'title' themselves, and keep it"):
+    with pytest.warns(PhasegraphWarning, match="already use the metadata key 'title'; its value is kept"):
         found = ours("title").retrieve("what of p2")
     assert all(hit.metadata["title"] == f"Page {hit.node_id}" for hit in found)
 
@@ -154,4 +154,4 @@ def test_a_nested_retriever_hands_over_scores_of_which_higher_is_better():
     inner = CalibratedFusionRetriever(vector=Listed(hits(a=0.1, b=0.4, c=0.9)), fetch_k=None)
     report = CalibratedFusionRetriever(retrievers={"inner": inner}).explain("who?").reports[0]
     assert report.notes[0] == "higher is better: known for this store"
-    assert report.calibration == "per_list"
+    assert report.calibration == "estimated"

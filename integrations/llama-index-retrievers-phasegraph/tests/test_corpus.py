@@ -57,6 +57,7 @@ Counting.__name__ = "Hashed"
 
 class TestLlamaIndex(CorpusSuite):
     framework = "llama_index"
+    embeds_query = "_get_query_embedding"
     copiers = (copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one)))  # noqa: S301
 
     def document(self, name, text, **metadata):
@@ -79,8 +80,8 @@ class TestLlamaIndex(CorpusSuite):
     def graph_of(self, documents):
         return EntityGraphRetriever.from_nodes(documents)
 
-    def opened_graph(self, path, model=None):
-        return EntityGraphRetriever.load(path, model)
+    def opened_graph(self, path, model=None, **fields):
+        return EntityGraphRetriever.load(path, model, **fields)
 
     def add(self, retriever, documents):
         return retriever.add_nodes(documents)
@@ -135,7 +136,7 @@ def test_a_retriever_is_built_over_what_an_index_holds_with_its_ids(name):
     found = retriever.explain("text of p3")
     assert set(found.ids) == {f"p{number}" for number in range(9)}
     sources = {one.source for one in found.evidence("p3").sources if one.rank is not None}
-    assert sources == {"vector", "graph", "lexical"}
+    assert sources == {"vector", "graph", "bm25"}
 
 
 def test_an_index_in_memory_is_changed_with_the_graph():
@@ -154,7 +155,7 @@ def test_nodes_that_carry_vectors_of_another_model_are_refused_at_the_first_chan
     for node in nodes:
         node.embedding = Hashed(model_name="other").get_text_embedding(node.get_content("embed"))
     retriever = CalibratedFusionRetriever.from_nodes(nodes, Hashed(model_name="third"))
-    with pytest.raises(InvalidInputError, match="embeds passages otherwise"):
+    with pytest.raises(InvalidInputError, match="embeds passages differently"):
         retriever.add_nodes([TextNode(text="Cy sang.")])
     with pytest.raises(InvalidInputError, match="Hashed third"):
         CalibratedFusionRetriever.from_nodes(nodes, Hashed(model_name="third"), path=tmp_path / "new").add_nodes(

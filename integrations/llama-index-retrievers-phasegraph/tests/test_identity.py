@@ -30,7 +30,7 @@ def test_a_splitters_nodes_serve_all_sources_and_a_corpus_split_twice_is_warned_
 
 def test_a_bm25_with_a_repeated_node_id_is_refused():
     bm25 = BM25Retriever.from_defaults(nodes=[TextNode(id_="a", text="one text"), TextNode(id_="a", text="another")])
-    with pytest.raises(InvalidInputError, match="source 'bm25': each must have an id of its own; 'a' is that of 2"):
+    with pytest.raises(InvalidInputError, match="source 'bm25': each must have its own id; 'a' is the id of 2"):
         CalibratedFusionRetriever(retrievers={"bm25": bm25})
 
 

@@ -261,7 +261,7 @@ def test_passages_that_nodes_lack_are_named():
 def test_seeds_of_its_own_serve_where_the_other_sources_give_none():
     graph, nodes = walked()
     own = EntityGraphRetriever(graph, nodes, seeds=listed(other=0.9))
-    result = CalibratedFusionRetriever(graph=own, retrievers={"lexical": listed(film=1.0)}).explain("something else")
+    result = CalibratedFusionRetriever(graph=own, retrievers={"bm25": listed(film=1.0)}).explain("something else")
     assert "other" in result.ids
 
 

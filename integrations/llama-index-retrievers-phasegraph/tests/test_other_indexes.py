@@ -56,7 +56,7 @@ def orders(retriever, query="Who is Ada?", times=20):
     return {tuple((hit.node_id, hit.text) for hit in retriever.retrieve(query)) for _ in range(times)}
 
 
-@pytest.mark.filterwarnings("ignore:.*by their text:phasegraph.PhasegraphWarning")
+@pytest.mark.filterwarnings("ignore:.*hits without an id:phasegraph.PhasegraphWarning")
 @pytest.mark.filterwarnings("ignore:Call to deprecated:DeprecationWarning")
 @pytest.mark.parametrize("kind", ["index", "retriever", "query engine", "graph RAG"])
 def test_equal_scores_keep_one_order_where_facts_get_a_new_id_at_every_call(kind):
@@ -79,7 +79,7 @@ def test_equal_scores_keep_one_order_where_facts_get_a_new_id_at_every_call(kind
     assert f"ids of 1 of {total} hits from their text" in report.notes
 
 
-@pytest.mark.filterwarnings("ignore:.*by their text:phasegraph.PhasegraphWarning")
+@pytest.mark.filterwarnings("ignore:.*hits without an id:phasegraph.PhasegraphWarning")
 def test_facts_that_are_made_anew_are_told_by_text_in_lists_too():
     found = [knowledge().as_retriever().retrieve("Who is Ada?") for _ in range(2)]
     ids = [[hit.node_id for hit in PhaseGraphPostprocessor().fuse({"graph": one})] for one in found]

@@ -24,7 +24,7 @@ BM25 = BM25Retriever.from_defaults(nodes=NODES, similarity_top_k=3)
 
 def _retriever(*priors: object) -> CalibratedFusionRetriever:
     pipeline = replace(FusionPipeline.reciprocal_rank(), priors=priors)
-    return CalibratedFusionRetriever(vector=INDEX, retrievers={"lexical": BM25}, pipeline=pipeline)
+    return CalibratedFusionRetriever(vector=INDEX, retrievers={"bm25": BM25}, pipeline=pipeline)
 
 
 def test_metadata_reaches_the_priors_and_what_is_missing_is_counted() -> None:
@@ -45,7 +45,7 @@ def test_dates_are_read_from_the_metadata() -> None:
 def test_an_exact_match_in_the_text_is_one_more_source(query: str) -> None:
     retriever = _retriever(ExactMatchBonus(weight=100.0))
     assert retriever.retrieve(query)[0].node_id == "code"
-    assert [one.source for one in retriever.explain(query).reports] == ["exact_match", "lexical", "vector"]
+    assert [one.source for one in retriever.explain(query).reports] == ["bm25", "exact_match", "vector"]
 
 
 def test_the_postprocessor_reads_hits_alike() -> None:

@@ -439,5 +439,5 @@ def test_its_repr_names_the_stores_and_indexes_behind_its_sources():
     said = repr(CalibratedFusionRetriever(vector=simple()))
     assert said == "CalibratedFusionRetriever(similarity_top_k=10, vector=VectorIndexRetriever of SimpleVectorStore)"
     made = CalibratedFusionRetriever.from_nodes(passages(), Looked(), progress=False)
-    for name, kind in {"vector": "VectorSource", "graph": "GraphSource", "lexical": "LexicalSource"}.items():
+    for name, kind in {"vector": "VectorSource", "graph": "GraphSource", "bm25": "LexicalSource"}.items():
         assert f"{name}=EntityGraphRetriever of {kind}" in repr(made)

@@ -223,6 +223,6 @@ def test_an_index_that_cannot_select_rows_fails_the_call_also_beside_others(kind
     retriever = CalibratedFusionRetriever(vector=vector, graph=walking(), k=12)
     assert retriever.retrieve(QUERY)
     for _ in range(4):
-        with pytest.raises(InvalidInputError, match="cannot look at some of its rows alone"):
+        with pytest.raises(InvalidInputError, match="cannot search only some of its rows"):
             retriever.within(RED).retrieve(QUERY)
     assert retriever.retrieve(QUERY)

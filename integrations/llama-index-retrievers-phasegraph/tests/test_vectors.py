@@ -69,7 +69,7 @@ def test_vectors_that_all_nodes_carry_are_used_and_nothing_is_embedded():
 async def test_without_a_vector_or_an_embedder_the_answer_is_the_fused_one_and_says_so():
     for result in (apart().explain("q"), await apart().aexplain("q")):
         assert result.ids == ("a", "aa")
-        assert "no source has an embedding model, and not all hits one" in result.warnings[-1]
+        assert "no source has an embedding model, and some hits have no embedding" in result.warnings[-1]
 
 
 def test_a_selection_without_embeddings_degrades_the_answer():

@@ -12,7 +12,7 @@ from phasegraph.sentences import tell
 
 COLOURS = ("#3b6fb6", "#d1702f", "#4d9a5b", "#8c5fa8", "#b8455a", "#6f6f6f", "#2a9d9d", "#b59b2c")
 # The same source has the same colour in every picture; others take what these leave, in the order of their names.
-_OF_SOURCE = {"vector": COLOURS[0], "graph": COLOURS[1], "bm25": COLOURS[2], "lexical": COLOURS[2]}
+_OF_SOURCE = {"vector": COLOURS[0], "graph": COLOURS[1], "bm25": COLOURS[2]}
 _JOINERS = "\u200c\u200d"
 """Format characters that Persian, the scripts of India and emoji are written with."""
 _HIDDEN = re.compile(r"[^\S\n\t ]|[^\w\s!-~]")

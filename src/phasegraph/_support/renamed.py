@@ -18,9 +18,16 @@ PARAMETERS: Mapping[str, str] = MappingProxyType(
         "require_filter": "required_filter_key",
         "metadata_key": "evidence_key",
         "gazetteer": "known_names",
+        "extractions": "triples",
     }
 )
 """Parameters of the retrievers and of what they take, by their old names."""
+SOURCES: Mapping[str, str] = MappingProxyType({"lexical": "bm25"})
+"""Sources that are made by name, by their old names."""
+SYSTEMS: Mapping[str, str] = MappingProxyType(
+    {f"phasegraph{one}": f"paper{one}" for one in ("", "-2wiki", "-hard-slice", "-legacy")}
+)
+"""Presets of pipelines and systems of evaluations, by their old names."""
 _OURS = ("phasegraph", "langchain_phasegraph", "llama_index.retrievers.phasegraph")
 _BETWEEN = ("pydantic", "langchain_core", "dataclasses", "functools", "typer", "click")
 """Packages whose frames stand between a caller and the library."""
@@ -72,6 +79,38 @@ def renamed_arguments(given: Mapping[str, Any], known: Collection[str]) -> dict[
         warn_of_old_name(f"{name}=", f"{new}=")
         found[new] = value
     return found
+
+
+def renamed_sources(mentioned: Collection[str], names: Collection[str]) -> dict[str, str]:
+    """What to call the sources that somebody mentions, so that they are among the `names` of sources; with a warning.
+
+    A source may have the new name and be mentioned by the old one, or the other way round.
+
+    >>> renamed_sources(["bm25", "vector"], ["bm25", "vector"])
+    {}
+    """
+    found = {}
+    for old, new in SOURCES.items():
+        for name, other in ((old, new), (new, old)):
+            if name in mentioned and name not in names and other in names and other not in mentioned:
+                warn_of_old_name(f"source {old!r}", repr(new))
+                found[name] = other
+    return found
+
+
+def new_system(name: str, say: Callable[[str], None] | None = None) -> str:
+    """The new name of a preset or system; ``say(text)``, or a warning, tells of an old name.
+
+    >>> new_system("phasegraph-2wiki", print), new_system("default")
+    'phasegraph-2wiki' is now called 'paper-2wiki'; the old name works for one more release
+    ('paper-2wiki', 'default')
+    """
+    new = SYSTEMS.get(name, name)
+    if new != name and say is not None:
+        say(old_name_text(repr(name), repr(new)))
+    elif new != name:
+        warn_of_old_name(repr(name), repr(new))
+    return new
 
 
 def renamed_options(arguments: Sequence[str], known: Collection[str], say: Callable[[str], None]) -> list[str]:

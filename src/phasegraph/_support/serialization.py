@@ -32,6 +32,7 @@ from phasegraph._support.files import (
     replace_file,
     sync_folder,
 )
+from phasegraph._support.late_checks import LATER, CheckBytes, LateCheck
 from phasegraph.errors import IntegrityError, InvalidInputError
 
 FORMAT = "phasegraph"
@@ -128,6 +129,8 @@ MANIFEST = "manifest.json"
 MAX_ARRAY_BYTES = 64 * 1024**3
 MAPPED_BYTES = 1024**2
 """Arrays larger than this are mapped; others are read, which takes no longer and cannot be cut off later."""
+LATE_BYTES = 64 * 1024**2
+"""Mapped files of more bytes than this together are used before their checksums are compared."""
 _MOST_ARRAYS, _MOST_READS = 200, 1000
 _SETTLED = 2.0
 """Seconds since its last change after which a file's times say whether it is changed again."""
@@ -282,6 +285,8 @@ class Bundle:
     directory : path
     state : mapping, optional
         What tells this state of the files from others; None where it is not to be remembered.
+    late : LateCheck, optional
+        The check of the files whose checksums have yet to be compared; it waits for :meth:`passed`.
     """
 
     body: dict[str, object]
@@ -289,17 +294,30 @@ class Bundle:
     sound: bool
     directory: Path
     state: Mapping[str, object] | None
+    late: LateCheck | None = None
 
     @property
     def plain(self) -> dict[str, NDArray[np.generic]]:
         """The arrays, mapped ones as plain ones, which are quicker to slice."""
         return {name: array.view(np.ndarray) for name, array in self.arrays.items()}
 
-    def passed(self, *readers: str) -> None:
-        """Remember that these readers need not check it, where the files are at rest."""
-        if self.state is not None:
-            with suppress(OSError):
-                _note(self.state, readers)
+    def passed(self, *readers: str, checks: Mapping[str, CheckBytes] | None = None) -> None:
+        """Remember that these readers need not check it, where the files are at rest.
+
+        Where checksums have yet to be compared, begin with that, and remember what was found. `checks` are for the
+        rows of arrays that the readers have not looked at.
+        """
+        state = self.state
+
+        def note(damage: str) -> None:
+            if state is not None and (readers or damage):
+                with suppress(OSError):
+                    _note(state, readers, damage)
+
+        if self.late is None:
+            note("")
+        else:
+            self.late.begin(note, dict(checks or {}))
 
 
 def read_bundle(
@@ -367,7 +385,8 @@ def open_bundle(
     -----
     With ``verify=True`` checksums are compared once for each state of the files: after :meth:`Bundle.passed` by the
     `reader`, they are not read again until the manifest, or inode, size or a time of one of the files, has changed.
-    "again" compares them whatever is known. On Windows, where files have no time of change, nothing is known.
+    Those of large files are compared on a thread after :meth:`Bundle.passed`; damage is noted, too, and refused here.
+    "again" compares them at once, whatever is known. On Windows, where files have no time of change, nothing is known.
     The notes of this are the user's, in ``$XDG_CACHE_HOME/phasegraph/checked`` or ``~/.cache/phasegraph/checked``, one
     for each of the last 1,000 directories. They lie outside of the directory, so that whoever hands it over cannot say
     that it was checked.
@@ -409,10 +428,15 @@ def _read_bundle(
     with ExitStack() as opened:  # all at once: from then on a writer may remove them
         handles = {name: opened.enter_context(_opened(target, entry)) for name, entry in entries.items()}
         state, settled = _state(manifest, handles)
-        sound = verify != "again" and settled and _remembered(state, reader)
+        known = _remembered(state) if verify != "again" and settled else {}
+        if verify and known.get("damage"):
+            raise IntegrityError(f"{known['damage']:.500} (found before; restore the file)")
+        sound = reader in known.get("readers", ())
         check = bool(verify) and not sound
-        arrays = {name: _read_array(handles[name], entries[name], mmap, check) for name in entries}
-    return Bundle(content, arrays, sound, target, state if settled and check else None)
+        large = sum(os.fstat(one.fileno()).st_size for one in handles.values()) > LATE_BYTES
+        late = LateCheck() if check and verify != "again" and mmap and large and LATER else None
+        arrays = {name: _read_array(handles[name], name, entries[name], mmap, check, late) for name in entries}
+    return Bundle(content, arrays, sound, target, state if settled and check else None, late)
 
 
 def _state(manifest: bytes, handles: Mapping[str, BufferedReader]) -> tuple[dict[str, Any], bool]:
@@ -431,23 +455,26 @@ def _times(about: os.stat_result) -> list[int]:
     return [about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns]
 
 
-def _remembered(state: Mapping[str, object], reader: str) -> bool:
+def _remembered(state: Mapping[str, object]) -> dict[str, Any]:
+    """Which `readers` need not check the files in this state, and the `damage` that was found in them."""
     notes = _notes()
     if notes is None:
-        return False
+        return {}
     try:
         found = json.loads(_capped(_note_file(notes, state))[0])
-        return reader in found.pop("readers") and found == state
+        known = {"readers": list(map(str, found.pop("readers"))), "damage": str(found.pop("damage", ""))}
+        return known if found == state else {}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return False
+        return {}
 
 
-def _note(state: Mapping[str, object], readers: Sequence[str]) -> None:
-    """Note that these readers need not check the files in this state."""
+def _note(state: Mapping[str, object], readers: Sequence[str], damage: str = "") -> None:
+    """Note that these readers need not check the files in this state, or that these are damaged."""
     notes = _notes()
     if notes is None:
         return
-    replace_file(_note_file(notes, state), json.dumps({**state, "readers": list(readers)}).encode())
+    found = {**state, "damage": damage} if damage else {**state, "readers": list(readers)}
+    replace_file(_note_file(notes, state), json.dumps({"readers": [], **found}).encode())
     for stale in sorted(notes.glob("*.json"), key=lambda one: one.stat().st_mtime_ns)[:-_MOST_NOTES]:
         stale.unlink(missing_ok=True)
 
@@ -501,8 +528,21 @@ def mapped_in(arrays: Iterable[Any]) -> tuple[Any, ...]:
     return tuple(found)
 
 
-def check_mapped(mapped: Iterable[Any]) -> None:
-    """Refuse arrays of :func:`mapped_in` whose file was cut off since: IntegrityError. Half a microsecond for each.
+class MappedArray(np.memmap):
+    """An array in a file, and the check of the file that may not have ended yet."""
+
+    late: LateCheck | None = None
+
+    def __array_finalize__(self, other: object) -> None:
+        super().__array_finalize__(other)
+        self.late = getattr(other, "late", None)
+
+
+def check_mapped(mapped: Iterable[Any], *, settled: bool = False) -> None:
+    """Refuse arrays of :func:`mapped_in` whose file was cut off or found damaged since: IntegrityError.
+
+    A file takes half a microsecond. With `settled`, wait for checks that have not ended: what is copied from a file
+    gets a checksum of its own.
 
     Looking at what is gone would end the process (SIGBUS). A file that is cut off in the very moment of a look cannot
     be helped; one that is deleted or replaced stays whole for those who have mapped it.
@@ -510,11 +550,15 @@ def check_mapped(mapped: Iterable[Any]) -> None:
     Parameters
     ----------
     mapped : iterable of memmap
+    settled : bool, default False
     """
     for one in mapped:
         if one._mmap.size() < len(one._mmap):
             name = Path(str(one.filename)).name
             raise IntegrityError(f"{name}: the file was cut off while it was in use; load it again")
+        late = getattr(one, "late", None)
+        if late is not None:
+            late.refuse_damaged(settled=settled)
 
 
 def _write_array(target: Path, name: str, array: NDArray[np.generic] | StreamedArray) -> dict[str, object]:
@@ -546,13 +590,20 @@ def _opened(target: Path, entry: object) -> BufferedReader:
     return file.open("rb")
 
 
-def _read_array(handle: BufferedReader, entry: Mapping[str, object], mmap: bool, verify: bool) -> NDArray[np.generic]:
-    """The array of an open file: its header is matched, never evaluated, and nothing is allocated on its word."""
+def _read_array(
+    handle: BufferedReader, array_name: str, entry: Mapping[str, object], mmap: bool, verify: bool,
+    late: LateCheck | None,
+) -> NDArray[np.generic]:  # fmt: skip
+    """The array of an open file: its header is matched, never evaluated, and nothing is allocated on its word.
+
+    The checksum of a file that is mapped is left to a `late` check.
+    """
     name, size = entry["file"], os.fstat(handle.fileno()).st_size
     if size != entry.get("bytes") or size > MAX_ARRAY_BYTES:
         raise IntegrityError(f"{name}: {entry.get('bytes')!r:.40} bytes are expected; it has {size} (truncated?)")
-    if verify and hashlib.file_digest(handle, "sha256").hexdigest() != entry.get("sha256"):
-        raise IntegrityError(f"{name}: the checksum does not match; the file is damaged")
+    mapped = mmap and size > MAPPED_BYTES
+    if verify and not (late is not None and mapped):
+        _compare_checksum(handle, entry)
     handle.seek(0)
     start = handle.read(10)
     header = handle.read(int.from_bytes(start[8:10], "little"))
@@ -565,9 +616,16 @@ def _read_array(handle: BufferedReader, entry: Mapping[str, object], mmap: bool,
         raise IntegrityError(f"{name}: shape and type must be those of {MANIFEST}; got {shape} and {dtype.str}")
     if max(shape, default=1) > MAX_ARRAY_BYTES or first + dtype.itemsize * math.prod(shape) != size:
         raise IntegrityError(f"{name}: {size} bytes are no array of shape {shape}; the file is damaged")
+    if late is not None and mapped and dtype.isnative:
+        late.add(array_name, handle.fileno(), str(name), entry.get("sha256"), first, (size - first) // shape[0])
+    elif late is not None and mapped:  # an array in the order of other machines is copied into memory
+        _compare_checksum(handle, entry)
+        handle.seek(first)
     try:
-        if mmap and size > MAPPED_BYTES:
-            array: NDArray[np.generic] = np.memmap(handle, dtype, "r", first, shape)
+        if mapped:
+            mapping = MappedArray(handle, dtype, "r", first, shape)
+            mapping.late = late
+            array: NDArray[np.generic] = mapping
         else:
             array = np.frombuffer(handle.read(), dtype).reshape(shape)
     except (ValueError, OverflowError, MemoryError) as error:
@@ -576,3 +634,9 @@ def _read_array(handle: BufferedReader, entry: Mapping[str, object], mmap: bool,
         array = array.astype(dtype.newbyteorder("="))
     array.setflags(write=False)
     return array
+
+
+def _compare_checksum(handle: BufferedReader, entry: Mapping[str, object]) -> None:
+    handle.seek(0)
+    if hashlib.file_digest(handle, "sha256").hexdigest() != entry.get("sha256"):
+        raise IntegrityError(f"{entry['file']}: the checksum does not match; the file is damaged")

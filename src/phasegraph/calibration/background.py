@@ -38,7 +38,7 @@ class Calibrated:
     missing : float
         What a candidate takes that this ranking lacks.
     tier : str
-        How it was calibrated: ``declared``, ``fitted``, ``per_list`` or a per-list calibrator's name.
+        How it was calibrated: ``exact``, ``fitted``, ``estimated`` or a per-list calibrator's name.
     informative : bool
         False where the values carry no order of their own (membership only).
     out_of_range_share : float
@@ -127,7 +127,7 @@ class BackgroundCalibrator:
     --------
     >>> found = BackgroundCalibrator()(Ranking("v", list("abcde"), [0.9, 0.7, 0.6, 0.55, 0.5]))
     >>> found.values.round(2), round(found.missing, 2), found.tier
-    (array([4.85, 4.65, 4.54, 4.49, 4.44]), 4.39, 'per_list')
+    (array([4.85, 4.65, 4.54, 4.49, 4.44]), 4.39, 'estimated')
     """
 
     assumed_size: int = ASSUMED_SIZE
@@ -146,15 +146,15 @@ class BackgroundCalibrator:
         size = max(self.assumed_size if ranking.size is None else ranking.size, count + 1)
         if ranking.background is not None and not ranking.rank_only:
             values = _bounded(ranking.background.standardise(ranking.scores))
-            return Calibrated(values, _missing(values, size), "declared")
+            return Calibrated(values, _missing(values, size), "exact")
         if ranking.rank_only and count >= INFORMATIVE_HITS and ranking.scores[0] != ranking.scores[-1]:
             values = order_statistics(count, size)
-            return Calibrated(values, _missing(values, size), "per_list")
+            return Calibrated(values, _missing(values, size), "estimated")
         standardised = _standardised_by_order(ranking.scores, size)
         if standardised is None:
             return _uninformative(count, size)
         standardised = _bounded(standardised)
-        return Calibrated(standardised, _missing(standardised, size), "per_list")
+        return Calibrated(standardised, _missing(standardised, size), "estimated")
 
     def by_rank(self, ranking: Ranking, /) -> Calibrated:
         """Expected order statistics of the hits' ranks (ties share their mean rank), whatever the scores.
@@ -165,7 +165,7 @@ class BackgroundCalibrator:
         size = max(self.assumed_size if ranking.size is None else ranking.size, count + 1)
         ranks = tied_ranks(ranking.scores)
         values = np.interp(ranks, np.arange(1, count + 1), order_statistics(count, size))
-        return Calibrated(values, _missing(values, size), "per_list")
+        return Calibrated(values, _missing(values, size), "estimated")
 
     def to_dict(self) -> dict[str, object]:
         """JSON-ready state."""
@@ -232,5 +232,5 @@ def _uninformative(count: int, size: int) -> Calibrated:
     size = max(size, shared + 1)
     value = float(order_statistics(shared, size).mean())
     return Calibrated(
-        np.full(count, value), min(value, order_statistic(shared + 1, size)), "per_list", informative=False
+        np.full(count, value), min(value, order_statistic(shared + 1, size)), "estimated", informative=False
     )

@@ -50,7 +50,7 @@ class Run(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
+class BuildReport:
     """What was built, and what it took.
 
     Parameters
@@ -134,7 +134,7 @@ class Work:
         *,
         triples: TripleFile | None = None,
         names: NameBlocks | None = None,
-    ) -> Built:
+    ) -> BuildReport:
         """Stage the shards, as `stage_all` does in a folder and says where and what it took, and build."""
         started = time.process_time()
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -173,7 +173,7 @@ class Work:
             cpu = time.process_time() - started + sum(one.cpu for one in took)
         shutil.rmtree(self.folder)
         most = max((one.peak for one in took), default=0)
-        return Built(
+        return BuildReport(
             **counts, shards=len(shards), kept=kept, cpu=cpu, worker_peak=most, driver_peak=peak(), malformed=malformed
         )
 

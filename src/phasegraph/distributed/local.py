@@ -23,7 +23,17 @@ import numpy as np
 from phasegraph._support.files import file_digest
 from phasegraph._support.renamed import accepts_old_names
 from phasegraph._support.validation import check_count
-from phasegraph.distributed.building import PASSAGES_PER_SHARD, Built, Run, Spent, Work, cuts, in_turn, shown, spent
+from phasegraph.distributed.building import (
+    PASSAGES_PER_SHARD,
+    BuildReport,
+    Run,
+    Spent,
+    Work,
+    cuts,
+    in_turn,
+    shown,
+    spent,
+)
 from phasegraph.distributed.names import NAMES_PER_BLOCK, EmbeddedNames, NameBlocks
 from phasegraph.distributed.shards import STAGED, BuildSettings, arrow, digest_of, is_whole, rows_of, stage
 from phasegraph.distributed.triples import TripleFile
@@ -52,7 +62,7 @@ def build_index(
     workers: int | None = None,
     work: str | os.PathLike[str] | None = None,
     engine: Run | None = None,
-) -> Built:
+) -> BuildReport:
     """Build the index of a file of passages in processes, and save it.
 
     Parameters
@@ -85,7 +95,7 @@ def build_index(
 
     Returns
     -------
-    Built
+    BuildReport
 
     Raises
     ------

@@ -482,7 +482,7 @@ def merge(
     """
     held = [Part.read(folder) for folder in parts]
     if not held:
-        raise InvalidInputError("passages must hold at least one; got none")
+        raise InvalidInputError("passages is empty: give at least one passage")
     whole = _Merge(held, scratch)
     entities, tables = whole.names("entities")
     count = entities["entities_ends"].shape[0]

@@ -10,7 +10,7 @@ from typing import Any
 
 from phasegraph._support.renamed import accepts_old_names
 from phasegraph._support.validation import check_count
-from phasegraph.distributed.building import Built, Spent, Work, shown, spent
+from phasegraph.distributed.building import BuildReport, Spent, Work, shown, spent
 from phasegraph.distributed.local import name_blocks
 from phasegraph.distributed.names import EmbeddedNames
 from phasegraph.distributed.retrieval import Answering, query_embedder
@@ -51,7 +51,7 @@ def build_index(
     shards: int | None = None,
     workers: int | None = None,
     work: str | os.PathLike[str] | None = None,
-) -> Built:
+) -> BuildReport:
     """Build the index of a Ray Dataset on its cluster, and save it.
 
     Parameters
@@ -76,7 +76,7 @@ def build_index(
 
     Returns
     -------
-    Built
+    BuildReport
 
     Raises
     ------

@@ -269,7 +269,7 @@ def check_shards(shards: Sequence[Staged]) -> None:
     hashes = [read_bundle(one.folder, STAGED, VERSION, verify=False)[1]["ids"] for one in shards]
     every = np.concatenate(hashes) if hashes else np.empty(0, dtype=np.uint64)
     if not len(every):
-        raise InvalidInputError("passages must hold at least one; got none")
+        raise InvalidInputError("passages is empty: give at least one passage")
     order = np.argsort(every, kind="stable")
     ordered = every[order]
     twice = np.flatnonzero(ordered[1:] == ordered[:-1])

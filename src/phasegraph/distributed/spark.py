@@ -10,7 +10,7 @@ from typing import Any
 
 from phasegraph._support.renamed import accepts_old_names
 from phasegraph._support.validation import check_count
-from phasegraph.distributed.building import Built, Spent, Work, spent
+from phasegraph.distributed.building import BuildReport, Spent, Work, spent
 from phasegraph.distributed.local import name_blocks
 from phasegraph.distributed.names import EmbeddedNames
 from phasegraph.distributed.retrieval import answering, query_embedder
@@ -47,7 +47,7 @@ def build_index(
     names: EmbeddedNames | None = None,
     shards: int | None = None,
     work: str | os.PathLike[str] | None = None,
-) -> Built:
+) -> BuildReport:
     """Build the index of a Spark DataFrame on its cluster, and save it.
 
     Parameters
@@ -70,7 +70,7 @@ def build_index(
 
     Returns
     -------
-    Built
+    BuildReport
 
     Raises
     ------

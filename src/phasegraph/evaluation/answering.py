@@ -126,6 +126,19 @@ def extract_answer(question: str, passages: Sequence[str]) -> str:
     return max(found, key=found.__getitem__, default="")
 
 
+def extract_support(question: str, answer: str, passages: Sequence[str]) -> float:
+    """The largest share of the question's words in a sentence that holds the answer, and 0 where none does.
+
+    A :class:`FaithfulnessJudge` that needs no model, for wiring and replay; its figures say nothing about a model.
+
+    >>> extract_support("Who met Ada in Paris?", "Bo", ["Ada slept.", "Bo met Ada in Paris."])
+    0.75
+    """
+    sentences = (one for text in passages for one in _SENTENCE.split(text))
+    wanted = f" {' '.join(_WORDS(answer))} "
+    return max((word_share(question, one) for one in sentences if wanted in f" {' '.join(_WORDS(one))} "), default=0.0)
+
+
 def answer_questions(dataset: Dataset, found: Answers, reader: AnswerReader, *, depth: int = 5) -> Answers:
     """Have the first passages that a system found read, question by question.
 

@@ -72,18 +72,15 @@ def pipeline_system(
 ) -> System:
     """A pipeline over some sources; if `ours`, its confidence is that of its results, else their best score.
 
-    What the design record and TM2C2 call ``lexical`` is BM25 here.
-
     Examples
     --------
     >>> pipeline_system("rrf", FusionPipeline.reciprocal_rank(), ["vector", "graph"]).sources
     ('vector', 'graph')
     """
-    asked = tuple(ALIKE.get(source, source) for source in sources)
 
     def decided(dataset: Dataset, batch: Batch, k: int) -> Iterator[Result]:
         for row in range(len(dataset.queries)):
-            found = zip(sources, [batch[source][row] for source in asked], strict=True)
+            found = zip(sources, [batch[source][row] for source in sources], strict=True)
             rankings = [one if one.source == source else replace(one, source=source) for source, one in found]
             yield pipeline.decide(rankings, dataset.context(row, rankings), k=k)
 
@@ -94,11 +91,9 @@ def pipeline_system(
         results = decided(dataset, batch, 1)
         return [one.confidence if ours else float(one.scores[0]) if len(one) else 0.0 for one in results]
 
-    return System(name, asked, answer, about, confidence)
+    return System(name, tuple(sources), answer, about, confidence)
 
 
-ALIKE: Mapping[str, str] = MappingProxyType({"lexical": "bm25"})
-"""Sources of presets under other names than here."""
 TWO = ("vector", "graph")
 THREE = ("vector", "graph", "bm25")
 WORDS = ("vector", "bm25")
@@ -112,7 +107,7 @@ def _own() -> dict[str, System]:
         "hipporag2": "HippoRAG 2's walk alone, without a model's filter",
         "semflow": "SemFlowRAG's walk alone, without a model's filter",
     }
-    rrf, paper, design = FusionPipeline.reciprocal_rank, FusionPipeline.phasegraph, {"vector": 1.0, "graph": 0.35}
+    rrf, paper, design = FusionPipeline.reciprocal_rank, FusionPipeline.paper, {"vector": 1.0, "graph": 0.35}
     relative = FusionPipeline.named("comb_sum")
     of_words = {
         "rrf-words": (rrf(), "RRF of vectors and BM25, no walk: EnsembleRetriever as most people use it"),
@@ -127,8 +122,8 @@ def _own() -> dict[str, System]:
         ),
         "convex-equal": (FusionPipeline.convex({"vector": 0.5, "graph": 0.5}), "the same, equal weights"),
         "min-max-sum": (relative, "scores from each list's least to its best, added"),
-        "phasegraph": (paper(), "percentile ranks, the paper's: vector .7, graph capped at 30"),
-        "phasegraph-2wiki": (paper("2wiki"), "percentile ranks, the paper's for 2Wiki: vector .4, graph capped at 20"),
+        "paper": (paper(), "percentile ranks, the paper's: vector .7, graph capped at 30"),
+        "paper-2wiki": (paper("2wiki"), "percentile ranks, the paper's for 2Wiki: vector .4, graph capped at 20"),
         "default": (FusionPipeline(), "ours: calibrated scores, weights by agreement, nothing fitted"),
     }
     of_three = {

@@ -59,6 +59,8 @@ class Adjusted:
         Share of the opinion in the total, in [0, 1].
     blended : (n,) array of float, optional
         Fused values, bonuses and opinion in one.
+    warnings : tuple of str
+        What the caller should know.
     """
 
     candidates: Candidates
@@ -74,6 +76,7 @@ class Adjusted:
     opinion: FloatArray | None = None
     opinion_share: float = 0.0
     blended: FloatArray | None = None
+    warnings: tuple[str, ...] = ()
 
     @property
     def total(self) -> FloatArray:
@@ -97,6 +100,12 @@ class Adjusted:
         self.opinion, self.opinion_share = opinion, share
         if self.bonuses is not None:
             self.bonuses = own * self.bonuses
+
+    def lift(self, more: FloatArray) -> None:
+        """Add to the total, after all other adjustments."""
+        self.add(more)
+        if self.blended is not None:
+            self.blended = self.blended + more
 
     def with_opinion(
         self, weights: FloatArray, contributed: FloatArray, calibrated: FloatArray, rows: IntArray

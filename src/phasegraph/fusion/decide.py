@@ -26,6 +26,8 @@ from phasegraph.fusion.agreement import agreement, disagreements
 from phasegraph.fusion.context import Context
 from phasegraph.fusion.contributions import contributions
 from phasegraph.fusion.fields import FieldReading
+from phasegraph.fusion.grouping import GroupBy
+from phasegraph.fusion.renamed_sources import with_new_source_names
 from phasegraph.fusion.settings import FusionSettings
 from phasegraph.fusion.weighting import WEIGHTINGS
 from phasegraph.ranking import Ranking
@@ -50,16 +52,18 @@ def make_shortlist(
     k: int | None = None,
 ) -> Shortlist:
     """Calibrate, fuse and accept the rankings of one query; the rest of deciding is the selection."""
-    chosen = pipeline if k is None else replace(pipeline, k=k)
     context = _NO_CONTEXT if context is None else context
-    lists, adjustments = _to_fuse(pipeline, rankings, context)
+    _check(rankings, context)
+    pipeline = with_new_source_names(pipeline, [ranking.source for ranking in rankings])
+    chosen = pipeline if k is None else replace(pipeline, k=k)
+    lists, adjustments = _to_fuse(pipeline, rankings)
     if pipeline.pool_caps:
         lists = apply_caps(lists, pipeline.pool_caps, pipeline.pool_cap_mode)
     scaled, failed = calibrate_all(lists, pipeline.calibrators, pipeline.calibrator)
     if failed:  # what a source cannot be calibrated on counts for nothing, as a candidate of an adjustment either
         lists = [ranking for ranking in lists if ranking.source in scaled]
     readings: tuple[FieldReading, ...] = ()
-    if adjustments:
+    if adjustments or pipeline.group_by is not None:
         context = replace(context, rankings=tuple(sorted(lists, key=_SOURCE)))
         for made, reading in filter(None, [one.rank(lists, context) for one in adjustments]):
             rankings, readings = [*rankings, made], (*readings, reading)
@@ -92,23 +96,28 @@ def make_shortlist(
     total = adjusted.total
     final = total if adjusted.factors is None else with_prior(total, adjusted.factors)
     rows, outcome, scored = _accept(chosen, adjusted, final, judge, adjustments)
+    if pipeline.group_by is not None and len(rows):
+        rows, final = _group(pipeline.group_by, rows, adjusted, final, _depth(chosen))
     if pipeline.accept is not None:
         settled = _noted(settled, {one.source: pipeline.accept.note_on(one) for one in scored.rankings})
     return Shortlist(chosen, context, settled, degraded, weights, adjusted, final, rows, outcome, judge)
 
 
-def _to_fuse(
-    pipeline: FusionSettings, rankings: Sequence[Ranking], context: Context
-) -> tuple[list[Ranking], tuple[Adjustment, ...]]:
-    """The rankings that have hits and a weight, and the adjustments; an error names what is wrong with any of them."""
+def _check(rankings: object, context: object) -> None:
+    """Raise InvalidTypeError unless the input of deciding has the right types."""
     if not isinstance(rankings, list | tuple) and (not isinstance(rankings, Sequence) or isinstance(rankings, str)):
         raise InvalidTypeError(f"rankings must be a sequence of Ranking; got {type(rankings).__name__}")
     if not isinstance(context, Context):
         raise InvalidTypeError(f"context must be a Context or None; got {type(context).__name__}")
-    weights, chosen, reserved = pipeline.weights, [], []
     for ranking in rankings:
         if not isinstance(ranking, Ranking):
             raise InvalidTypeError(f"rankings must be a sequence of Ranking; got {type(ranking).__name__}")
+
+
+def _to_fuse(pipeline: FusionSettings, rankings: Sequence[Ranking]) -> tuple[list[Ranking], tuple[Adjustment, ...]]:
+    """Return the rankings to fuse, which have hits and a positive weight, and the adjustments."""
+    weights, chosen, reserved = pipeline.weights, [], []
+    for ranking in rankings:
         if ranking.source in RESERVED:
             reserved.append(ranking)
             continue
@@ -177,7 +186,7 @@ def _accept(
 ) -> tuple[IntArray, AcceptanceOutcome | None, Candidates]:
     """Rows of the accepted candidates, best first, the outcome, None without a policy, and what thresholds judged."""
     candidates, accept = adjusted.candidates, pipeline.accept
-    depth = pipeline.k if pipeline.selection is None else max(pipeline.k, SELECTION_POOL)
+    depth = _depth(pipeline) if pipeline.group_by is None else len(candidates)
     if accept is None:
         return top_order(final, candidates.ids, depth), None, candidates
     judged = {one.source for one in adjustments if one.can_be_judged and one.source in accept.thresholds}
@@ -193,6 +202,27 @@ def _accept(
     return allowed[top_order(final[allowed], ids, depth)], outcome, scored
 
 
+def _depth(pipeline: FusionSettings) -> int:
+    """How many candidates an answer, or a selection for it, chooses among."""
+    return pipeline.k if pipeline.selection is None else max(pipeline.k, SELECTION_POOL)
+
+
+def _group(
+    group_by: GroupBy, rows: IntArray, adjusted: Adjusted, final: FloatArray, depth: int
+) -> tuple[IntArray, FloatArray]:
+    """The best rows of which each stands for a document, and the final values with what the documents add."""
+    ids, total, factors = adjusted.candidates.ids, adjusted.total, adjusted.factors
+    groups = group_by.group(ids, rows, final, adjusted.context)
+    adjusted.extras["groups"] = partial(groups.of, ids)
+    adjusted.warnings += (groups.warning,) if groups.warning else ()
+    if groups.more.any():
+        wanted = final + groups.more
+        sums = wanted if factors is None else without_prior(wanted, factors)
+        adjusted.lift(np.where(groups.more > 0, sums - total, 0.0))
+        final = np.where(groups.more > 0, wanted, final)
+    return groups.rows[:depth], final
+
+
 def publish(values: FloatArray) -> FloatArray:
     """``(1 + f / (1 + |f|)) / 2``, from the whole line into [0, 1]; each step rounds so that none of it falls."""
     rest = 0.5 / (1.0 + np.abs(values))
@@ -203,6 +233,12 @@ def with_prior(values: FloatArray, factors: FloatArray) -> FloatArray:
     """The fused value times its prior; divided by it where the value is negative, so that a low prior never helps."""
     floor = np.maximum(factors, 1e-9)
     return np.where(values >= 0, values * floor, values / floor)
+
+
+def without_prior(values: FloatArray, factors: FloatArray) -> FloatArray:
+    """The values of which :func:`with_prior` makes these."""
+    floor = np.maximum(factors, 1e-9)
+    return np.where(values >= 0, values / floor, values * floor)
 
 
 @dataclass(slots=True, eq=False)
@@ -347,8 +383,10 @@ class Shortlist:
             warned += failed
         if self.pipeline.strict and warned:
             raise DegradedError(f"strict=True accepts no degradation; got {'; '.join(warned)}")
-        extras |= {name: entry_of(rows) for name, entry_of in self.adjusted.extras.items()}
-        return rows, extras, (*warned, *(one.warning for one in self.adjusted.readings if one.warning))
+        adjusted = self.adjusted
+        extras |= {name: entry_of(rows) for name, entry_of in adjusted.extras.items()}
+        noted = (*adjusted.warnings, *(one.warning for one in adjusted.readings if one.warning))
+        return rows, extras, (*warned, *noted)
 
     def _together(self, policy: SelectionPolicy, context: Context) -> tuple[SelectionResult, tuple[str, ...]]:
         """Which of the rows go together; the fused order, and a line that says so, where that cannot be worked out."""
@@ -478,7 +516,7 @@ def _refuse(reports: Sequence[SourceReport]) -> None:
     bad += [
         f"{one.source}: calibrated by its list alone"
         for one in reports
-        if one.calibration == "per_list" and one.source not in RESERVED
+        if one.calibration == "estimated" and one.source not in RESERVED
     ]
     bad += drifts(reports)
     if bad:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from phasegraph._support.frozen import by_fields
+from phasegraph._support.renamed import new_system, renamed_sources, warn_of_old_name
 from phasegraph._support.serialization import read_document, write_document
 from phasegraph._support.validation import check_choice, check_mapping
 from phasegraph.acceptance.confidence import ConfidenceModel
@@ -34,9 +35,9 @@ _PAPER: Mapping[str, tuple[float, int | None, PoolCapMode]] = {
     "legacy": (0.4, 50, "unique_only"),
 }
 
-_ADR_WEIGHTS = MappingProxyType({"lexical": 1.0, "vector": 1.0, "graph": 0.35})
+_ADR_WEIGHTS = MappingProxyType({"bm25": 1.0, "vector": 1.0, "graph": 0.35})
 
-_CONVEX_WEIGHTS = MappingProxyType({"vector": 0.8, "lexical": 0.2})
+_CONVEX_WEIGHTS = MappingProxyType({"vector": 0.8, "bm25": 0.2})
 
 PLAIN_FIELDS = ("pool_cap_mode", "rule", "weighting", "consensus_bonus", "consensus_bounded", "k", "strict")
 
@@ -78,6 +79,9 @@ class FusionPipeline(FusionSettings):
         is not returned. Default: everything is accepted.
     selection : SelectionPolicy or the name of its method, optional
         Which k of the 50 best accepted go together; default the k best.
+    group_by : GroupBy or metadata key, optional
+        Let the passages of one document count once, for example ``"source"``; ``extras["groups"]`` of the result lists
+        the passages of each document. Default: every passage counts.
     k : int, default 10
         Results returned; >= 0. It changes neither scores nor, without a selection, order.
     strict : bool, default False
@@ -97,7 +101,7 @@ class FusionPipeline(FusionSettings):
     --------
     >>> vector = Ranking("vector", ["a", "b", "c", "d", "e"], [0.62, 0.55, 0.41, 0.40, 0.12])
     >>> graph = Ranking("graph", ["c", "f", "b", "g"], [0.31, 0.02, 0.004, 0.001])
-    >>> result = FusionPipeline.phasegraph().decide([vector, graph])
+    >>> result = FusionPipeline.paper().decide([vector, graph])
     >>> result.ids[:3], result.fused[:3].round(6).tolist()
     (('a', 'c', 'b'), [0.393196, 0.28426, 0.217723])
     """
@@ -106,7 +110,7 @@ class FusionPipeline(FusionSettings):
     __reduce__ = by_fields
 
     @classmethod
-    def phasegraph(cls, configuration: str = "musique", /) -> FusionPipeline:
+    def paper(cls, configuration: str = "musique", /) -> FusionPipeline:
         """Build the paper's pipeline: percentile ranks, Boltzmann rule, no bonus.
 
         Parameters
@@ -144,6 +148,12 @@ class FusionPipeline(FusionSettings):
             rule="boltzmann",
             weights={"vector": vector_weight, "graph": 1.0 - vector_weight},
         )
+
+    @classmethod
+    def phasegraph(cls, configuration: str = "musique", /) -> FusionPipeline:
+        """Build the paper's pipeline, by the old name of :meth:`paper`."""
+        warn_of_old_name("FusionPipeline.phasegraph", "FusionPipeline.paper")
+        return cls.paper(configuration)
 
     @classmethod
     def reciprocal_rank(
@@ -191,7 +201,7 @@ class FusionPipeline(FusionSettings):
         Parameters
         ----------
         weights : mapping of str to float, optional
-            Default ``lexical`` 1, ``vector`` 1, ``graph`` .35; sources that are not there do no harm.
+            Default ``bm25`` 1, ``vector`` 1, ``graph`` .35; sources that are not there do no harm.
         rank_constant : float, default 60
             > 0.
         exact_match : float, default 1
@@ -219,7 +229,7 @@ class FusionPipeline(FusionSettings):
         Parameters
         ----------
         weights : mapping of str to float, optional
-            Default ``vector`` .8, ``lexical`` .2; tune them.
+            Default ``vector`` .8, ``bm25`` .2; tune them.
         infima : mapping of str to float, optional
             The lowest score that each source's scorer can give. Default: -1 (a cosine) for ``vector``, 0 (BM25, a
             walk's mass) for any other.
@@ -239,14 +249,17 @@ class FusionPipeline(FusionSettings):
 
         Examples
         --------
-        >>> lists = [Ranking("vector", ["x", "y"], [0.8, 0.2]), Ranking("lexical", ["y"], [9.0])]
+        >>> lists = [Ranking("vector", ["x", "y"], [0.8, 0.2]), Ranking("bm25", ["y"], [9.0])]
         >>> found = FusionPipeline.convex().decide(lists)
         >>> found.ids, found.fused.round(4)
         (('x', 'y'), array([0.8   , 0.7333]))
         """
         given = _CONVEX_WEIGHTS if weights is None else check_weights_mapping(weights)
-        lowest = dict.fromkeys(given, 0.0) | {"vector": -1.0} | dict(check_mapping("infima", infima or {}))
-        unknown = sorted(set(infima or {}) - set(given))
+        stated = check_mapping("infima", infima or {})
+        renamed = renamed_sources(stated, given)
+        stated = {renamed.get(name, name): value for name, value in stated.items()}
+        lowest = dict.fromkeys(given, 0.0) | {"vector": -1.0} | stated
+        unknown = sorted(set(stated) - set(given))
         if unknown:
             raise InvalidInputError(f"infima must name sources among {sorted(given)}; got {unknown}")
         own = {name: ListCalibrator("theoretical_min_max", {"infimum": lowest[name]}) for name in given}
@@ -259,9 +272,9 @@ class FusionPipeline(FusionSettings):
         Parameters
         ----------
         name : str
-            ``default``, ``reciprocal_rank``, ``adr``, ``convex``, ``min-max-sum``, ``z-score-sum``, ``phasegraph``,
-            ``phasegraph-2wiki``, ``phasegraph-hard-slice``, ``phasegraph-legacy`` or a name in ``FUSION_RULES``: a
-            rule with the calibrator that it expects. ``tsallis`` deforms the list of the source named ``graph`` alone,
+            ``default``, ``reciprocal_rank``, ``adr``, ``convex``, ``min-max-sum``, ``z-score-sum``, ``paper``,
+            ``paper-2wiki``, ``paper-hard-slice``, ``paper-legacy`` or a name in ``FUSION_RULES``: a rule with the
+            calibrator that it expects. ``tsallis`` deforms the list of the source named ``graph`` alone,
             as its paper does.
         weights : mapping of str to float, optional
             By source name, in place of the preset's own; rules have equal ones.
@@ -280,6 +293,7 @@ class FusionPipeline(FusionSettings):
         >>> FusionPipeline.named("comb_mnz").calibrator
         ListCalibrator(name='min_max', options=mappingproxy({}))
         """
+        name = new_system(name) if isinstance(name, str) else name
         check_choice("the name of a preset or a rule", name, PIPELINE_NAMES)
         if name in _PRESETS:
             made = _PRESETS[name](cls)
@@ -396,10 +410,10 @@ _PRESETS: Mapping[str, Callable[[type[FusionPipeline]], FusionPipeline]] = Mappi
         "adr": lambda kind: kind.adr(),
         "min-max-sum": lambda kind: kind.named("comb_sum"),
         "z-score-sum": lambda kind: replace(kind.named("comb_sum"), calibrator=ListCalibrator("z_score")),
-        "phasegraph": lambda kind: kind.phasegraph(),
-        "phasegraph-2wiki": lambda kind: kind.phasegraph("2wiki"),
-        "phasegraph-hard-slice": lambda kind: kind.phasegraph("hard-slice"),
-        "phasegraph-legacy": lambda kind: kind.phasegraph("legacy"),
+        "paper": lambda kind: kind.paper(),
+        "paper-2wiki": lambda kind: kind.paper("2wiki"),
+        "paper-hard-slice": lambda kind: kind.paper("hard-slice"),
+        "paper-legacy": lambda kind: kind.paper("legacy"),
         "tsallis": lambda kind: kind(
             calibrator=ListCalibrator("percentile"),
             rule="tsallis",

@@ -26,6 +26,7 @@ from phasegraph.candidates import PoolCapMode
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.fusion import FUSION_RULES
 from phasegraph.fusion.exact_match import EXACT_MATCH, ExactMatchBonus
+from phasegraph.fusion.grouping import GroupBy
 from phasegraph.fusion.prior import Prior
 from phasegraph.fusion.superposition import SuperpositionPrior
 from phasegraph.fusion.weighting import WEIGHTINGS
@@ -139,7 +140,9 @@ def check_priors(value: object) -> tuple[Any, ...]:
     return tuple(value)
 
 
-PARTS: Mapping[str, Any] = MappingProxyType({"accept": AcceptancePolicy, "selection": SelectionPolicy})
+PARTS: Mapping[str, Any] = MappingProxyType(
+    {"accept": AcceptancePolicy, "selection": SelectionPolicy, "group_by": GroupBy}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +162,7 @@ class FusionSettings(KnownFields):
     priors: tuple[Prior, ...] = ()
     accept: AcceptancePolicy | None = None
     selection: SelectionPolicy | None = None
+    group_by: GroupBy | None = None
     k: int = 10
     strict: bool = False
     min_agreement: Mapping[tuple[str, str], float] = field(default_factory=dict, hash=False)
@@ -189,6 +193,8 @@ class FusionSettings(KnownFields):
             put(self, "accept", AcceptancePolicy(confidence=self.accept))
         if isinstance(self.selection, str):
             put(self, "selection", SelectionPolicy(self.selection))
+        if isinstance(self.group_by, str):
+            put(self, "group_by", GroupBy(self.group_by))
         if not isinstance(self.confidence, ConfidenceModel):
             raise InvalidTypeError(f"confidence must be a ConfidenceModel; got {self.confidence!r:.80}")
         for name, kind in PARTS.items():

@@ -1,6 +1,6 @@
 """An entity graph over passages, personalised PageRank on it, and a source made of both.
 
-What is imported as itself serves the integrations, which import nothing deeper.
+Names that are imported with ``as`` their own name are for the integrations, which import no deeper module.
 """
 
 from phasegraph.graph.chunk_graph import ChunkGraph, ChunkGraphSource, build_chunk_graph
@@ -15,12 +15,16 @@ from phasegraph.graph.corpus.corpus import check_passages as check_passages
 from phasegraph.graph.corpus.corpus import check_source_key as check_source_key
 from phasegraph.graph.corpus.corpus import fields_of as fields_of
 from phasegraph.graph.corpus.corpus import sample_corpus as sample_corpus
+from phasegraph.graph.corpus.document_table import DocumentTable as DocumentTable
+from phasegraph.graph.corpus.near_duplicates import NearDuplicates as NearDuplicates
+from phasegraph.graph.corpus.near_duplicates import near_duplicates as near_duplicates
 from phasegraph.graph.experimental.llm_extraction import ModelSettings, extract_with_model
 from phasegraph.graph.experimental.semflow import FlowParameters, SemFlowSource
 from phasegraph.graph.flat import LexicalSource, VectorSource
 from phasegraph.graph.index.graph_index import GraphIndex
 from phasegraph.graph.index.records import PassageRecord as PassageRecord
 from phasegraph.graph.index.records import check_plain as check_plain
+from phasegraph.graph.model.building import Triples as Triples
 from phasegraph.graph.model.building import build_graph, read_openie
 from phasegraph.graph.model.building import check_title_key as check_title_key
 from phasegraph.graph.model.building import graph_of_documents as graph_of_documents

@@ -1,4 +1,4 @@
-"""A graph of chunks for corpora that name nothing: code, tables, manuals.
+"""A graph of chunks, for corpora without names: code, tables, manuals.
 
 Edges follow the order of a document, likeness of meaning, shared references ("Table 3") and shared identifiers.
 """
@@ -66,7 +66,7 @@ _KEYWORDS = frozenset(_PLAIN.split())
 
 
 def sequential(documents: Sequence[str], positions: Sequence[float]) -> Pairs:
-    """Chunks that follow each other in a document, as (earlier, later) rows.
+    """Yield consecutive chunks of each document as (earlier, later) rows.
 
     >>> list(sequential(["a", "b", "a", "a"], [0, 0, 2, 1]))
     [(0, 3), (3, 2)]
@@ -79,9 +79,9 @@ def sequential(documents: Sequence[str], positions: Sequence[float]) -> Pairs:
 
 
 def references(texts: Sequence[str], documents: Sequence[str], *, across: bool = False) -> Pairs:
-    """Chunks with the same marker ("Section 2.1", "Fig. 3", "[7]") in one document, or `across` all of them.
+    """Yield pairs of chunks with the same marker ("Section 2.1", "Fig. 3", "[7]"), in a document or `across` all.
 
-    A marker that more than a hundred chunks hold joins none.
+    A marker in more than a hundred chunks is ignored.
 
     >>> list(references(["See Fig. 3.", "Figure 3: growth [2]", "[1, 2]"], ["a", "a", "a"]))
     [(0, 1), (1, 2)]
@@ -91,7 +91,7 @@ def references(texts: Sequence[str], documents: Sequence[str], *, across: bool =
 
 
 def _sharing(words: Iterable[Iterable[str]], documents: Sequence[str], fewest: int, most: int) -> Pairs:
-    """Pairs of rows of one document with the same word, where between `fewest` and `most` hold it."""
+    """Yield pairs of rows in a document that share a word; the word must occur in `fewest` to `most` rows."""
     holders: dict[tuple[str, str], list[int]] = {}
     for row, own in enumerate(words):
         for word in dict.fromkeys(own):
@@ -102,7 +102,7 @@ def _sharing(words: Iterable[Iterable[str]], documents: Sequence[str], fewest: i
 
 
 def markers(text: str) -> Iterator[str]:
-    """The references of a text, in one spelling."""
+    """Yield the references in a text, in a uniform spelling."""
     for kind, number in _REFERENCE.findall(text):
         low = kind.lower()
         yield f"{_FULL.get(low, low)} {number.lower()}"
@@ -112,7 +112,7 @@ def markers(text: str) -> Iterator[str]:
 
 
 def identifiers(texts: Sequence[str], documents: Sequence[str], code: Sequence[bool], fewest: int, most: int) -> Pairs:
-    """Chunks of code of one document with the same identifier, where between `fewest` and `most` hold it.
+    """Yield pairs of code chunks in a document that share an identifier; it must occur in `fewest` to `most` chunks.
 
     >>> texts = ["def read_file(path): ...", "read_file(name)", "x = read_file"]
     >>> list(identifiers(texts, ["a", "a", "b"], [True, True, True], 2, 12))
@@ -123,7 +123,7 @@ def identifiers(texts: Sequence[str], documents: Sequence[str], code: Sequence[b
 
 
 def looks_like_code(text: str) -> bool:
-    """Whether brackets (round ones apart), underscores and assignments make up more than a fiftieth of a text.
+    """Whether a text looks like code: over a fiftieth of its signs are brackets, underscores or assignments.
 
     >>> looks_like_code("if (n == 0) { return f(n); }"), looks_like_code("Ada met Bo (in Paris) and sang.")
     (True, False)
@@ -133,7 +133,7 @@ def looks_like_code(text: str) -> bool:
 
 
 def semantic(embeddings: Float32Array, threshold: float, nearest: int) -> Csr:
-    """(P, P) symmetric csr of cosines above `threshold`, where either is among the other's `nearest`.
+    """Compute a (P, P) symmetric csr of cosines above `threshold`, if either chunk is among the other's `nearest`.
 
     >>> semantic(np.array([[1, 0], [1, 0.1], [0, 1]], dtype=np.float32), 0.7, 16).nnz
     2
@@ -152,7 +152,7 @@ def semantic(embeddings: Float32Array, threshold: float, nearest: int) -> Csr:
 
 
 def matrix(pairs: Pairs, size: int) -> Csr:
-    """(P, P) symmetric csr of how often each pair is given, without a diagonal."""
+    """Count how often each pair is given, as a (P, P) symmetric csr without a diagonal."""
     counted = Counter((min(pair), max(pair)) for pair in pairs if pair[0] != pair[1])
     left, right = np.array(list(counted), dtype=np.int32).reshape(-1, 2).T
     counts = np.array(list(counted.values()), dtype=np.float32)
@@ -168,7 +168,7 @@ KIND, VERSION = "chunk-graph", 1
 
 @dataclass(frozen=True, slots=True)
 class ChunkSettings:
-    """Which edges there are, and what they weigh.
+    """The kinds of edges between chunks, and their weights.
 
     Parameters
     ----------
@@ -206,7 +206,7 @@ class ChunkSettings:
 
 @dataclass(frozen=True, eq=False)
 class ChunkGraph:
-    """Chunks and the edges between them, by kind; made by :func:`build_chunk_graph`.
+    """Chunks and the edges between them, by kind; :func:`build_chunk_graph` creates it.
 
     Parameters
     ----------
@@ -250,15 +250,15 @@ class ChunkGraph:
         object.__setattr__(self, "_mapped", mapped_in([*parts, self.embeddings]))
 
     def check_files(self) -> None:
-        """As :meth:`EntityGraph.check_files`."""
+        """Check the mapped files, as :meth:`EntityGraph.check_files` does."""
         check_mapped(self._mapped)  # type: ignore[attr-defined]
 
     def counts(self) -> dict[str, int]:
-        """How many edges there are of each kind, an edge counted once."""
+        """The number of edges of each kind; an edge counts once."""
         return {kind: link.nnz // 2 for kind, link in self.links.items()}
 
     def kinds(self, one: str, other: str) -> tuple[str, ...]:
-        """What joins two chunks, the heaviest first; empty where nothing does."""
+        """Return the kinds of edges between two chunks, heaviest first; empty if there is no edge."""
         self.check_files()
         rows = self.passage_rows
         unknown = next((name for name in (one, other) if name not in rows), None)
@@ -268,7 +268,7 @@ class ChunkGraph:
         return tuple(kind for weight, kind in sorted(found) if weight < 0)
 
     def save(self, directory: str | os.PathLike[str]) -> None:
-        """Save the graph to a directory, in one step; one that is there is replaced when the new one is complete."""
+        """Save the graph to a directory in one step; an existing graph is replaced when the new one is complete."""
         self.check_files()
         arrays = packed("passages", self.passages)
         for kind, link in self.links.items():
@@ -279,7 +279,7 @@ class ChunkGraph:
 
     @classmethod
     def load(cls, directory: str | os.PathLike[str], *, mmap: bool = True, verify: bool = True) -> ChunkGraph:
-        """Load what :meth:`save` wrote, equal to the bit; arguments and errors as for :func:`load_graph`.
+        """Load a graph that :meth:`save` wrote, equal to the bit; arguments and errors as for :func:`load_graph`.
 
         >>> import tempfile
         >>> graph = build_chunk_graph([{"id": "1", "title": "a", "text": "x"}, {"id": "2", "title": "a", "text": "y"}])
@@ -300,9 +300,9 @@ class ChunkGraph:
             raise IntegrityError(f"{Path(directory).name}: the parts of the saved graph do not fit: {error}") from error
 
     def within(self, allowed: Allowed) -> ChunkGraph | None:
-        """The graph of the `allowed` chunks (see :meth:`ChunkGraphSource.within`); None where none is left.
+        """Return the graph of the `allowed` chunks (see :meth:`ChunkGraphSource.within`); None if no chunk is left.
 
-        The same value for the same chunks, while few other parts were asked for.
+        A small cache returns the same object for the same chunks.
         """
         self.check_files()
         rows = allowed_rows(self, allowed)
@@ -330,7 +330,7 @@ class ChunkGraph:
 
     @lazy_property
     def walkable(self) -> EntityGraph:
-        """The same as a graph without entities, for walks."""
+        """The chunk graph as a graph without entities, for walks."""
         count = len(self.passages)
         total = sum(self.links.values(), start=sparse.csr_array((count, count), dtype=np.float32)).tocsr()
         nothing = sparse.csr_array((count, 0), dtype=np.int8)
@@ -339,7 +339,7 @@ class ChunkGraph:
 
 @dataclass(frozen=True, eq=False)
 class _Linked(EntityGraph):
-    """A graph without entities whose passages are joined directly; not handed out, as it cannot be saved."""
+    """A graph without entities whose passages are linked directly; for internal use, because it cannot be saved."""
 
     total: Csr = None
 
@@ -357,20 +357,20 @@ def build_chunk_graph(
     embeddings: Any = None,
     settings: ChunkSettings | None = None,
 ) -> ChunkGraph:
-    """Build the graph of a corpus' chunks.
+    """Build the graph of a corpus's chunks.
 
     Parameters
     ----------
     passages : iterable of mapping or object
         As for :func:`~phasegraph.graph.build_graph`.
     documents : sequence of str, optional
-        The document (or file) each passage is from; default: its title, and a passage without one stands alone.
+        The document or file of each passage. Default: the title; a passage without a title is its own document.
     positions : sequence of float, optional
-        Where in its document each passage stands; default: in the order given.
+        The position of each passage in its document. Default: the order of the passages.
     code : sequence of bool, optional
-        Which passages are code; default: those that look like it.
+        Which passages are code. Default: passages that look like code.
     embeddings : (P, d) array_like of float, optional
-        One row per passage; without, there are no semantic edges.
+        One row per passage. Without embeddings, the graph has no semantic edges.
     settings : ChunkSettings, optional
 
     Returns
@@ -435,9 +435,9 @@ WALK = WalkSettings(follow_probability=0.5)
 
 @dataclass(frozen=True, slots=True)
 class ChunkPath(WalkPath):
-    """Why a chunk was found: a :class:`~phasegraph.graph.walk.source.WalkPath` over chunks alone.
+    """The path to a chunk: a :class:`~phasegraph.graph.walk.source.WalkPath` that contains only chunks.
 
-    `kinds` says what joins each chunk of the path to the next, the heaviest kind of edge first.
+    For each step of the path, `kinds` lists the kinds of edges, heaviest first.
     """
 
     kinds: tuple[tuple[str, ...], ...] = ()
@@ -456,11 +456,11 @@ class ChunkGraphSource(GraphWalker):
     graph : ChunkGraph
     name : str, default "graph"
     depends_on : sequence of str, default ("vector",)
-        Rankings to take seeds from, the first of them that there is. Without any, the chunks nearest to the query by
-        embedding are the seeds, where there are an embedder and `graph.embeddings`; else nothing is found.
+        Rankings that can supply the seeds; the first available ranking is used. Without a ranking, the seeds are the
+        chunks nearest to the query, if there are an embedder and `graph.embeddings`; otherwise nothing is found.
     embedder : callable, optional
     linking : LinkSettings
-        Only what it says of passages matters.
+        Only the settings for passages have an effect.
     walk : WalkSettings
 
     Notes
@@ -495,19 +495,19 @@ class ChunkGraphSource(GraphWalker):
         return GraphSource(self.graph.walkable, self.name, self.depends_on, self.embedder, self.linking, self.walk)
 
     def prepare(self) -> Self:
-        """As :meth:`phasegraph.graph.GraphSource.prepare`."""
+        """Prepare the source, as :meth:`phasegraph.graph.GraphSource.prepare` does."""
         self._walker.prepare()
         return self
 
     def passage_ids(self) -> tuple[str, ...]:
-        """Ids that :meth:`within` may be given."""
+        """The ids that :meth:`within` accepts."""
         return self.graph.passages
 
     def within(self, allowed: Allowed) -> Source:
-        """The same source for one who may see only the `allowed` chunks; the others are neither walked nor named.
+        """Restrict the source to the `allowed` chunks; the walk neither passes through other chunks nor names them.
 
-        `allowed` is a collection of ids, or ``allowed(id)``. Which chunks count as near or share a rare marker was
-        settled with all of them at hand: a graph per tenant knows nothing of others at all.
+        `allowed` is a collection of ids, or a function ``allowed(id)``. The edges of the graph were computed from all
+        chunks. For complete isolation, build a graph for each tenant.
         """
         part = self.graph.within(allowed)
         if part is not None:
@@ -528,7 +528,7 @@ class ChunkGraphSource(GraphWalker):
         return replace(ranking, payloads=_ChunkPaths(self.graph, paths) if isinstance(paths, WalkPaths) else paths)
 
     def _unseeded(self, asked: Sequence[str], upstream: Upstream) -> str:
-        """Why a walk had nothing to start from."""
+        """Return the reason why a walk had no seeds."""
         if any(upstream.get(name) is not None for name in asked):
             return "the ranking that was handed over holds no chunk of the graph"
         wanted = " or ".join(map(repr, self.depends_on)) or "another source"
@@ -536,7 +536,7 @@ class ChunkGraphSource(GraphWalker):
         return f"no ranking was handed over: the walk starts from the hits of {wanted}; by itself it needs {alone}"
 
     def _from_nearest(self, vector: Any) -> tuple[GraphSource, Upstream]:
-        """The walk of a query with this embedding, and the chunks nearest to it to start from."""
+        """Return a walker for a query embedding, and the chunks nearest to it as seeds."""
         graph, name = self.graph, "nearest"
         walker = replace(self._walker, depends_on=(name,), embedder=lambda _: vector)
         if graph.embeddings is None:
@@ -549,7 +549,7 @@ class ChunkGraphSource(GraphWalker):
 
 @dataclass(frozen=True, eq=False)
 class _ChunkPaths(Mapping[str, ChunkPath]):
-    """Paths with the kinds of their edges, each worked out when it is asked for; copied as a dict."""
+    """Paths with the kinds of their edges, computed on demand; a copy is a dict."""
 
     graph: ChunkGraph = field(repr=False)
     paths: Mapping[str, WalkPath]

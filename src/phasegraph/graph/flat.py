@@ -1,4 +1,4 @@
-"""Sources beside the walk, over the same passages: by words alone, and by vectors alone."""
+"""Sources over the passages of a graph without a walk: BM25 alone, and vectors alone."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Nearest: TypeAlias = Callable[[Float32Array, int], Sequence[str]]
 
 @dataclass(frozen=True, eq=False)
 class _FlatSource:
-    """A source that scores the passages of a graph one by one."""
+    """A source that scores each passage of a graph separately."""
 
     graph: EntityGraph
     name: str = ""
@@ -34,16 +34,16 @@ class _FlatSource:
     __reduce__ = by_fields
 
     def passage_ids(self) -> Sequence[str]:
-        """Ids of the passages that :meth:`within` may be given."""
+        """The ids of the passages that :meth:`within` accepts."""
         return self.graph.passages
 
     def within(self, allowed: Collection[str]) -> Any:
-        """The same source for one who may see only these passages."""
+        """Restrict the source to the allowed passages."""
         part = restrict_graph(self.graph, allowed)
         return NoPassages(self.name) if part is None else replace(self, graph=part)
 
     def _ranked(self, graph: EntityGraph, scores: FloatArray, rows: Any, limit: int | None, reason: str) -> Ranking:
-        """The best of these rows, with a score each."""
+        """Return a ranking of the best rows by score."""
         limit = None if limit is None else check_count("limit", limit, minimum=1)
         ids, best = best_passages(graph, rows, scores, limit)
         return Ranking(self.name, ids, best, reason="" if ids else reason)
@@ -51,19 +51,19 @@ class _FlatSource:
 
 @dataclass(frozen=True, eq=False)
 class LexicalSource(_FlatSource):
-    """Passages by BM25, with the words that the graph counts.
+    """Rank passages by BM25, with the word counts of the graph.
 
     Parameters
     ----------
     graph : EntityGraph
         With words (``lexical``).
-    name : str, default "lexical"
+    name : str, default "bm25"
 
     Notes
     -----
-    Scores as of :class:`~phasegraph.lexical.LexicalIndex`; a passage without a word of the query is not ranked. Of more
-    than 50,000 passages those are scored that have the query's rarer words, or its frequent ones foremost, unless
-    `limit` is None.
+    See :class:`~phasegraph.lexical.LexicalIndex` for the scores. A passage without a query word is not ranked. With
+    more than 50,000 passages and a `limit`, only passages with the rarer query words, or with many of its frequent
+    words, are scored.
 
     Examples
     --------
@@ -73,11 +73,11 @@ class LexicalSource(_FlatSource):
     ('b',)
     """
 
-    name: str = "lexical"
+    name: str = "bm25"
 
     def __post_init__(self) -> None:
         if self.graph.view.lexical is None:
-            raise InvalidInputError("graph must have the words of its passages; it was built without")
+            raise InvalidInputError("graph has no words of its passages: build it with texts")
 
     def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
         """Rank passages for `query`; as in :meth:`phasegraph.sources.Source.search`."""
@@ -95,7 +95,7 @@ class LexicalSource(_FlatSource):
 
 @dataclass(frozen=True, eq=False)
 class VectorSource(_FlatSource):
-    """Passages by cosine, each compared with the query: exact, and as quick as memory is read.
+    """Rank passages by cosine; every passage is compared with the query, so the result is exact.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ class VectorSource(_FlatSource):
     def __post_init__(self) -> None:
         check_embedder(self)
         if self.graph.view.embeddings is None:
-            raise InvalidInputError("graph must have embeddings; it was built without")
+            raise InvalidInputError("graph has no embeddings: build it with embeddings=")
 
     def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
         """Rank passages for `query`; as in :meth:`phasegraph.sources.Source.search`."""
@@ -145,12 +145,12 @@ class VectorSource(_FlatSource):
         return self._ranked(graph, scores, rows, limit, "there is no passage")
 
     def within(self, allowed: Collection[str]) -> Any:
-        """The same source for one who may see only these passages: all of them are compared."""
+        """Restrict the source to the allowed passages; all of them are compared."""
         return _FlatSource.within(replace(self, nearest=None), allowed)
 
 
 def nearest_rows(graph: EntityGraph, unit: Float32Array, limit: int) -> IntArray:
-    """Rows, ascending, of the passages that may be the `limit` nearest to a vector: all are compared."""
+    """Return ascending rows of the passages that may be the `limit` nearest to a vector; all passages are compared."""
     rows, cosines = graph.rows_at(np.arange(graph.count)), graph.cosines_to(unit)
     cosines = cosines if len(rows) == len(cosines) else cosines[rows]
     return rows[possibly_best(cosines, limit, len(unit))]
@@ -158,10 +158,10 @@ def nearest_rows(graph: EntityGraph, unit: Float32Array, limit: int) -> IntArray
 
 @dataclass(frozen=True, slots=True)
 class NoPassages:
-    """A source for one who may see no passage."""
+    """A source for a caller who may see no passage."""
 
     name: str
 
     def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
-        """Find nothing."""
+        """Return an empty ranking."""
         return Ranking(self.name, (), np.empty(0), reason="no passage of the graph is allowed")

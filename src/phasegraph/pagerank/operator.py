@@ -15,6 +15,8 @@ from phasegraph.pagerank.workspace import WorkspacePool
 
 Precision = Literal["float64", "float32"]
 Array = TypeVar("Array", bound=np.ndarray[Any, Any])
+_AT_ONCE = 1_000_000
+"""Edges whose weights are summed at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +83,28 @@ class WalkOperator:
     def __reduce__(self) -> tuple[Any, ...]:
         parts = (self.weights, self.indices, self.indptr)
         return WalkOperator.from_adjacency, (sparse.csr_array(parts, shape=(self.size, self.size)),)
+
+    def follows(self) -> bool:
+        """Whether the weights are positive and finite, and the inverse sums are those of the weights.
+
+        `indptr` must describe rows of the edges. A million edges at a time are converted to float64.
+        """
+        weights, nodes = self.weights, len(self.indptr) - 1
+        if self.inverse_out.shape != (nodes,):
+            return False
+        if len(weights) and not (float(weights.min()) > 0 and float(weights.max()) < np.inf):
+            return False
+        filled = np.flatnonzero(np.diff(self.indptr) > 0)
+        starts, sums, first = self.indptr[filled], np.zeros(nodes), 0
+        while first < len(filled):
+            begin = int(starts[first])
+            last = max(int(np.searchsorted(starts, begin + _AT_ONCE)), first + 1)
+            end = int(starts[last]) if last < len(starts) else len(weights)
+            part = weights[begin:end].astype(np.float64)
+            sums[filled[first:last]] = np.add.reduceat(part, starts[first:last] - begin)
+            first = last
+        inverse = np.divide(1.0, sums, out=np.zeros(nodes), where=sums > 0)
+        return bool(np.allclose(self.inverse_out, inverse, 1e-9, 0.0))
 
     @lazy_property
     def size(self) -> int:

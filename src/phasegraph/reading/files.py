@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
@@ -16,6 +16,7 @@ from phasegraph.reading.archives import LARGEST, SUFFIXES, TOO_LARGE, Member, is
 from phasegraph.reading.chunks import passages_of
 from phasegraph.reading.documents import Document, Section, decoded, title_of
 from phasegraph.reading.html import read_html
+from phasegraph.reading.ignoring import Ignored
 from phasegraph.reading.markdown import read_markdown
 from phasegraph.reading.pdf import read_pdf
 from phasegraph.reading.tables import read_csv, read_jsonl
@@ -69,11 +70,14 @@ class FilesRead:
         Number of files read, by kind.
     skipped : mapping of str to str
         Reason for each file that was not read.
+    sources : tuple of str
+        The file of each passage.
     """
 
     passages: tuple[Passage, ...]
     files: Mapping[str, int]
     skipped: Mapping[str, str]
+    sources: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         kinds = ", ".join(f"{count} {kind}" for kind, count in self.files.items())
@@ -93,6 +97,58 @@ class FilesRead:
 
 def _some(names: list[str]) -> str:
     return ", ".join(names[:_NAMED]) + (f", … {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What one file, or one archive, was read to: passages with their files, and why others were skipped."""
+
+    passages: tuple[Passage, ...]
+    sources: tuple[str, ...]
+    files: Mapping[str, int]
+    skipped: Mapping[str, str]
+    lacking: MissingDependencyError | None
+    state: tuple[int, ...]
+    """What changes when the file does."""
+
+
+class FolderReader:
+    """Reads a path again and again, and parses only files that changed since the last time.
+
+    Parameters
+    ----------
+    path : path
+        As for :func:`read_files`.
+    without : collection of path
+        Files and folders to leave out.
+    """
+
+    def __init__(self, path: str | Path, without: Collection[Path] = ()) -> None:
+        self.root = Path(path)
+        self._without = frozenset(one.resolve() for one in without)
+        self._parts: dict[Path, _Part] = {}
+
+    def read(self, progress: Progress | None = None) -> FilesRead:
+        """Read the path as it is now; errors as of :func:`read_files`."""
+        if not self.root.exists():
+            raise InvalidInputError(f"{self.root}: there is no such file or folder")
+        places = _files_of(self.root, self._without)
+        parts: dict[Path, _Part] = {}
+        for place, name in places if progress is None else progress(places, "reading"):
+            state, known = _state_of(place), self._parts.get(place)
+            same = known is not None and known.lacking is None and known.state == state != ()
+            parts[place] = known if known is not None and same else _read_place(place, name, state, len(places) == 1)
+        self._parts = parts
+        skipped = {name: reason for part in parts.values() for name, reason in part.skipped.items()}
+        passages = tuple(one for part in parts.values() for one in part.passages)
+        if not passages:
+            raise _nothing_read(self.root, skipped, next((one.lacking for one in parts.values() if one.lacking), None))
+        _check_ids(passages)
+        files: Counter[str] = Counter()
+        for part in parts.values():
+            files.update(part.files)
+        sources = tuple(one for part in parts.values() for one in part.sources)
+        return FilesRead(passages, MappingProxyType(dict(files)), MappingProxyType(skipped), sources)
 
 
 def read_files(path: str | Path, *, progress: Progress | None = None) -> FilesRead:
@@ -119,55 +175,76 @@ def read_files(path: str | Path, *, progress: Progress | None = None) -> FilesRe
 
     Notes
     -----
-    Hidden files and links are skipped. Archives in a folder are read, archives in archives are not. If the lines of a
+    Hidden files and links are skipped, and those that a file ``.phasegraphignore`` in the folder or above them names,
+    in the syntax of ``.gitignore``. Archives in a folder are read, archives in archives are not. If the lines of a
     JSONL file have an ``id``, each line is one passage; all other files are cut into passages.
     """
-    root = Path(path)
-    if not root.exists():
-        raise InvalidInputError(f"{root}: there is no such file or folder")
+    return FolderReader(path).read(progress)
+
+
+def _state_of(place: Path) -> tuple[int, ...]:
+    try:
+        about = place.stat()
+    except OSError:
+        return ()
+    return about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns
+
+
+def _read_place(place: Path, name: str, state: tuple[int, ...], alone: bool) -> _Part:
+    """Read one file, or the files of an archive; the error of a file that is `alone` is raised."""
     passages: list[Passage] = []
+    sources: list[str] = []
     files: Counter[str] = Counter()
     skipped: dict[str, str] = {}
     lacking: MissingDependencyError | None = None
-    places = _files_of(root)
-    for place, name in places if progress is None else progress(places, "reading"):
-        for member, data in _members(place, name):
-            kind = _BY_SUFFIX.get(PurePosixPath(member).suffix.lower())
-            if isinstance(data, str) or kind is None:
-                skipped[member] = data if isinstance(data, str) else _OTHER
-                continue
-            try:
-                found = KINDS[kind][1](member, data)
-            except MissingDependencyError as error:
-                skipped[member], lacking = str(error), error
-                continue
-            except InvalidInputError as error:
-                if len(places) == 1 and not is_archive(place.name):
-                    raise InvalidInputError(str(error) if member in str(error) else f"{root}: {error}") from error
-                skipped[member] = str(error)
-                continue
-            if not found:
-                skipped[member] = "the file holds no text"
-                continue
-            files[kind] += 1
-            passages += found
-    if not passages:
-        raise _nothing_read(root, skipped, lacking)
-    _check_ids(passages)
-    return FilesRead(tuple(passages), MappingProxyType(dict(files)), MappingProxyType(skipped))
+    for member, data in _members(place, name):
+        kind = _BY_SUFFIX.get(PurePosixPath(member).suffix.lower())
+        if isinstance(data, str) or kind is None:
+            skipped[member] = data if isinstance(data, str) else _OTHER
+            continue
+        try:
+            found = KINDS[kind][1](member, data)
+        except MissingDependencyError as error:
+            skipped[member], lacking = str(error), error
+            continue
+        except InvalidInputError as error:
+            if alone and not is_archive(place.name):
+                raise InvalidInputError(str(error) if member in str(error) else f"{place}: {error}") from error
+            skipped[member] = str(error)
+            continue
+        if not found:
+            skipped[member] = "the file holds no text"
+            continue
+        files[kind] += 1
+        passages += found
+        sources += [member] * len(found)
+    return _Part(tuple(passages), tuple(sources), files, skipped, lacking, state)
 
 
-def _files_of(root: Path) -> list[tuple[Path, str]]:
+def _files_of(root: Path, without: Collection[Path] = ()) -> list[tuple[Path, str]]:
     """List the files of a path, each with the name that its passages get."""
     if root.is_file():
         return [(root, root.name)]
     if (root / CORPUS).is_file() and (root / QUERIES).is_file():
         return [(root / CORPUS, CORPUS)]
-    found = []
+    found, ignored = [], Ignored(root)
     for folder, below, names in os.walk(root):
-        below[:] = sorted(name for name in below if not name.startswith(".") and name not in _NOT_ENTERED)
-        places = (Path(folder, name) for name in sorted(names) if not name.startswith("."))
-        found += [(place, place.relative_to(root).as_posix()) for place in places if not place.is_symlink()]
+        here = Path(folder)
+        ignored.enter(here, names)
+        below[:] = sorted(
+            name
+            for name in below
+            if not name.startswith(".")
+            and name not in _NOT_ENTERED
+            and not ignored.leaves_out(here / name, folder=True)
+            and not (without and (here / name).resolve() in without)
+        )
+        places = (here / name for name in sorted(names) if not name.startswith("."))
+        found += [
+            (place, place.relative_to(root).as_posix())
+            for place in places
+            if not place.is_symlink() and not ignored.leaves_out(place)
+        ]
     return found
 
 
@@ -207,7 +284,7 @@ def _nothing_read(root: Path, skipped: Mapping[str, str], lacking: MissingDepend
     return InvalidInputError(f"{root}: there is no readable file: {reasons}; {readable}")
 
 
-def _check_ids(passages: list[Passage]) -> None:
+def _check_ids(passages: Iterable[Passage]) -> None:
     seen: dict[str, Passage] = {}
     for passage in passages:
         other = seen.setdefault(passage.id, passage)

@@ -106,7 +106,8 @@ class HitAccess:
         """The hits whose text and title are those of the corpus, which need not be split into words."""
         if self.corpus is None:
             return None
-        records, graph = self.corpus.index.records, self.corpus.index.graph.view
+        index = self.corpus.seen.index  # once: passages may come and go between two looks
+        records, graph = index.records, index.graph.view
         lexical = graph.lexical
         try:
             graph.check_files()
@@ -128,7 +129,7 @@ class HitAccess:
             return carried
         if self.embed is None:
             raise InvalidInputError(
-                "selection needs embeddings: no source has an embedding model, and not all hits one"
+                "selection needs embeddings: no source has an embedding model, and some hits have no embedding"
             )
         return self.embed(self.texts(ids, rankings))
 

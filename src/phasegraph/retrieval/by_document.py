@@ -1,32 +1,26 @@
-"""Passages by document: which document each belongs to, and what has to change for given documents to be there."""
+"""Compute the changes that bring a corpus in step with given documents, and the ids of new passages."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from phasegraph.errors import InvalidInputError
 
-SOURCE_KEYS = ("source", "doc_id", "ref_doc_id", "file_path")
-"""Metadata keys that name a passage's document, where the caller names none: the first that is there counts."""
-_NO_NAME = (None, "", "None")
-"""What stands for no document; LlamaIndex writes the last."""
-
 
 @dataclass(frozen=True)
 class SyncCounts:
-    """What a sync changed.
+    """The number of documents and passages that a sync changed.
 
     Parameters
     ----------
     added, changed, deleted, unchanged : int
-        Documents.
+        Numbers of documents.
     embedded : int
-        Passages that were embedded.
+        Number of passages that were embedded.
     """
 
     added: int = 0
@@ -43,7 +37,7 @@ class SyncCounts:
 
 
 class Content(NamedTuple):
-    """A document or node of a framework: its own id or None, text, metadata, what names its document, and itself."""
+    """The content of a document or node: id or None, text, metadata, document name, and the framework's object."""
 
     id: str | None
     text: str
@@ -53,7 +47,7 @@ class Content(NamedTuple):
 
 
 class Given(NamedTuple):
-    """A passage as it is given to a sync: its own id or None, its document, and the digest of its content."""
+    """A passage in the input of a sync: its own id or None, its document, and the digest of its content."""
 
     id: str | None
     document: str
@@ -62,72 +56,37 @@ class Given(NamedTuple):
 
 @dataclass(frozen=True)
 class SyncPlan:
-    """What a sync does: ids of passages that leave, and rows of the given that come."""
+    """The changes of a sync: ids of passages to delete, and rows of the input to add."""
 
     removed: tuple[str, ...]
     rows: tuple[int, ...]
     counts: SyncCounts
 
 
-def document_of(metadata: Mapping[str, Any], key: str | None = None) -> str:
-    """The document that metadata name; empty where they name none.
-
-    >>> document_of({"doc_id": "None", "file_path": "a.md"}), document_of({"page": 3}, "page"), document_of({})
-    ('a.md', '3', '')
-    """
-    found = (metadata.get(one) for one in (SOURCE_KEYS if key is None else (key,)))
-    return next((str(one) for one in found if one not in _NO_NAME), "")
-
-
-def digest_of(text: str, metadata: Mapping[str, Any], without: Collection[str] = ()) -> bytes:
-    """What tells one content from another: the text, and the metadata but for some keys."""
-    told = {key: value for key, value in metadata.items() if key not in without}
-    said = json.dumps([text, told], sort_keys=True, default=repr)
-    return blake2b(said.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-
-
 class Described(NamedTuple):
-    """Id and metadata of a passage."""
+    """The id and metadata of a passage."""
 
     id: str
     metadata: Mapping[str, Any]
 
 
 def described(index: Any) -> list[Described]:
-    """The passages of an index, as a filter looks at them."""
+    """Return the id and metadata of every passage of an index, in the form that a filter reads."""
     records = index.records
     held = records.held
     return [Described(name, held[name].metadata if name in held else records.content(name)[1]) for name in records]
 
 
-class DocumentTable:
-    """The document and the content's digest of every passage of a corpus, kept while passages come and go."""
+def plan_sync(
+    there: Mapping[str, tuple[str, bytes]],
+    given: Sequence[Given],
+    *,
+    full: bool,
+    stays: Callable[[str], bool] | None = None,
+) -> SyncPlan:
+    """Compute which passages to delete and to add; an unchanged passage of the same document keeps its id.
 
-    def __init__(self, key: str | None, without: Collection[str] = ()) -> None:
-        self._key, self._without = key, frozenset(without)
-        self._rows: dict[str, tuple[str, bytes]] = {}
-        self._read: dict[str, object] = {}
-        self._of: object = None
-
-    def of(self, index: Any) -> Mapping[str, tuple[str, bytes]]:
-        """Document and digest by passage id; only what is new since the last call is read."""
-        if index is not self._of:
-            records = index.records
-            held, known = records.held, self._rows
-            fresh = {}
-            for name in records:
-                record = held.get(name)
-                if name in known and (record is None or record is self._read.get(name)):
-                    fresh[name] = known[name]
-                    continue
-                text, metadata = records.content(name) if record is None else (record.text, record.metadata)
-                fresh[name] = (document_of(metadata, self._key), digest_of(text, metadata, self._without))
-            self._rows, self._of, self._read = fresh, index, dict(held)
-        return self._rows
-
-
-def plan_sync(there: Mapping[str, tuple[str, bytes]], given: Sequence[Given], *, full: bool) -> SyncPlan:
-    """What leaves and what comes: a passage of the same content in the same document stays, and keeps its id.
+    With `full`, documents that are not given are deleted, unless ``stays(name)`` is true.
 
     >>> table = {"p": ("a.md", b"1"), "q": ("b.md", b"2")}
     >>> plan = plan_sync(table, [Given(None, "a.md", b"1"), Given(None, "a.md", b"3")], full=True)
@@ -142,7 +101,7 @@ def plan_sync(there: Mapping[str, tuple[str, bytes]], given: Sequence[Given], *,
     for name, (document, digest) in there.items():
         if document in wanted:
             held.setdefault(document, {}).setdefault(digest, []).append(name)
-        elif full and document:
+        elif full and document and not (stays is not None and stays(document)):
             gone.append(name)
     vanished = {there[name][0] for name in gone}
     rows = []
@@ -163,7 +122,7 @@ def plan_sync(there: Mapping[str, tuple[str, bytes]], given: Sequence[Given], *,
 def free_ids(
     there: Mapping[str, object], removed: Collection[str], given: Sequence[Given], names: Sequence[str]
 ) -> list[str]:
-    """Ids of passages that come: their `names`; another where one without an id of its own finds its name taken.
+    """Return ids for new passages: their `names`, or another id if a passage without an own id finds its name in use.
 
     >>> free_ids({"p": 0, "q": 0}, ["q"], [Given(None, "a.md", b""), Given("q", "a.md", b"")], ["x", "q"])
     ['x', 'q']
@@ -182,8 +141,8 @@ def free_ids(
             count[name] += 1
         if taken(free):
             raise InvalidInputError(
-                f"documents: the id {name!r} of a passage of {one.document!r} is that of another passage: give each an "
-                "id of its own, or none"
+                f"documents: the id {name!r} of a passage of {one.document!r} belongs to another passage: give each "
+                "passage its own id, or no id"
             )
         ids[free] = None
     return list(ids)

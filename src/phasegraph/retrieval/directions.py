@@ -121,8 +121,8 @@ class Direction:
         if not self._unordered:
             self._unordered = True
             warn(
-                f"source {self._source!r} returns its hits in no order: only membership counts, and not which hit "
-                "stands first",
+                f"source {self._source!r} returns its hits in no order: only membership counts, not the position "
+                "of a hit",
                 stacklevel=6,
             )
 
@@ -149,8 +149,8 @@ class Direction:
         if self._told is not None and self._told is not higher and not self._turned:
             self._turned = True
             warn(
-                f"source {self._source!r}: {_note(higher, 'as its answers say by now')}; earlier ones were read the "
-                "other way: declare fields=HitFields(higher_is_better=...)",
+                f"source {self._source!r}: {_note(higher, 'as its answers say by now')}; earlier answers were read "
+                "in the other direction: declare fields=HitFields(higher_is_better=...)",
                 stacklevel=6,
             )
         self._told = higher
@@ -166,7 +166,7 @@ class Direction:
         note = f"declared higher_is_better={declared}, but the order of its scores says the opposite"
         if not self._warned:
             self._warned = True
-            warn(f"source {self._source!r}: {note}; the declaration is believed", stacklevel=5)
+            warn(f"source {self._source!r}: {note}; the declared direction is used", stacklevel=5)
         return f"{note}; the declaration was believed"
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from phasegraph._support.clock import Deadline
 from phasegraph._support.frozen import by_fields
+from phasegraph._support.renamed import renamed_sources
 from phasegraph._support.shared import one_call
 from phasegraph._support.validation import LONGEST_QUERY
 from phasegraph.acceptance import AcceptancePolicy, Threshold
@@ -24,7 +25,9 @@ from phasegraph.calibration.background import normal_quantile
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.fusion import FUSION_RULES
 from phasegraph.fusion.fitting import fit_confidence, fit_min_agreement
+from phasegraph.fusion.grouping import GroupBy
 from phasegraph.fusion.pipeline import FusionPipeline
+from phasegraph.fusion.renamed_sources import renamed_policy, with_new_source_names
 from phasegraph.ranking import RERANK, Ranking
 from phasegraph.result import Inspection, Result
 from phasegraph.retrieval.access import HitAccess
@@ -45,19 +48,20 @@ Accept: TypeAlias = AcceptancePolicy | Confidence | Mapping[str, Threshold | flo
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Constructor arguments that override the pipeline, including a pipeline loaded later."""
+    """Constructor arguments that override the values of a pipeline, including a pipeline that is loaded later."""
 
     k: int | None = None
     weights: Mapping[str, float] | None = None
     accept: AcceptancePolicy | None = None
     selection: SelectionPolicy | None = None
     strict: bool = False
+    group_by: GroupBy | None = None
 
     __reduce__ = by_fields
 
     def on(self, pipeline: FusionPipeline) -> FusionPipeline:
         """Replace the pipeline's values by these arguments."""
-        given = {name: getattr(self, name) for name in ("k", "weights", "accept", "selection")}
+        given = {name: getattr(self, name) for name in ("k", "weights", "accept", "selection", "group_by")}
         changes = {name: value for name, value in given.items() if value is not None}
         if self.strict:
             changes["strict"] = True
@@ -102,6 +106,7 @@ class FusionEngine:
         weights: object = None,
         accept: Accept | None = None,
         selection: SelectionPolicy | str | None = None,
+        group_by: GroupBy | str | None = None,
         pipeline: FusionPipeline | str | os.PathLike[str] | None = None,
         fetch_k: int | None = 50,
         timeout: float | None = 10.0,
@@ -114,7 +119,7 @@ class FusionEngine:
         adapter: StageAdapter | None = None,
     ) -> FusionEngine:
         """Make the engine from a retriever's arguments; errors name the argument."""
-        given = {"weights": weights, "accept": accept, "selection": selection}
+        given = {"weights": weights, "accept": accept, "selection": selection, "group_by": group_by}
         twice = [name for name, value in given.items() if pipeline is not None and value is not None]
         if twice:
             raise InvalidInputError(
@@ -133,7 +138,7 @@ class FusionEngine:
         rewritings = {name: rewriting for name, rewriting in found.items() if rewriting is not None}
         stages = Stages.of(route, rerank, corrective, rewritings, adapts)
         known = specs if rerank is None else (*specs, RERANK)
-        chosen = Chosen(k, checked, _policy(accept, known), _selection(selection), strict)
+        chosen = Chosen(k, checked, _policy(accept, known), _selection(selection), strict, _group_by(group_by))
         gatherer = Gatherer(settings, timeout=timeout, strict=strict, max_query_length=max_query_length)
         base = FusionPipeline() if pipeline is None else read_pipeline(pipeline)
         normal_quantile(np.array([0.5]))  # load now, so that the first answer does not wait
@@ -143,6 +148,7 @@ class FusionEngine:
 
     def with_pipeline(self, pipeline: FusionPipeline) -> FusionEngine:
         """The same engine with another pipeline; the constructor's arguments still apply."""
+        pipeline = with_new_source_names(pipeline, self.specs)
         decides = self.chosen.on(pipeline)
         check_names(decides, self.specs, reranks=self.stages.rerank is not None)
         self.access.check(decides)
@@ -160,7 +166,7 @@ class FusionEngine:
     def retrieve(self, query: str, sources: Sources, *, k: int | None = None, read: bool = False) -> Answer:
         """Ask the bound `sources` and decide; return the result, and a `SelectedHit` for each passage.
 
-        If `read`, the hits are searched for the query's words even if only the confidence needs these.
+        If `read`, the texts of the hits are read for the query's words, even if only the confidence needs the words.
         """
         call = self._call(query, sources, k, read)
         with one_call():
@@ -185,7 +191,7 @@ class FusionEngine:
         context = replace(self.access.context(query), words=self.access.words(query, rankings))
         if self.stages.rerank is not None:
             context = replace(context, blend=self.stages.rerank.blend)
-        plain = replace(self.pipeline, accept=None, selection=None, strict=False)
+        plain = replace(self.pipeline, accept=None, selection=None, group_by=None, strict=False)
         return Inspection(
             query, result, plain.decide(rankings, context, reports=result.reports, k=len(result.candidates))
         )
@@ -232,6 +238,7 @@ def _policy(given: object, sources: Collection[str]) -> AcceptancePolicy | None:
             f"accept must be a mapping of source to threshold, an AcceptancePolicy or a Confidence; got {given!r}"
         )
     policy = given if isinstance(given, AcceptancePolicy) else AcceptancePolicy(given)
+    policy = renamed_policy(policy, renamed_sources(policy.thresholds, sources))
     unknown = sorted(set(policy.thresholds) - set(sources))
     if unknown:
         raise InvalidInputError(f"accept must name sources among {list(sources)}; got {unknown}")
@@ -246,11 +253,19 @@ def _selection(given: object) -> SelectionPolicy | None:
     return SelectionPolicy(given)  # type: ignore[arg-type]
 
 
+def _group_by(given: object) -> GroupBy | None:
+    if given is None or isinstance(given, GroupBy):
+        return given
+    if not isinstance(given, str):
+        raise InvalidTypeError(f"group_by must be a GroupBy or the name of a metadata key; got {given!r}")
+    return GroupBy(given)
+
+
 def _asked(gatherer: Gatherer, pipeline: FusionPipeline) -> tuple[str, ...]:
     weights = pipeline.weights
     wanted = [name for name in gatherer.settings if weights is None or weights[name] > 0]
     if not wanted:
-        raise InvalidInputError("weights must not all be 0 for the sources at hand")
+        raise InvalidInputError("weights must not all be 0 for the given sources")
     for name in wanted:
         wanted.extend(one for one in gatherer.settings[name].depends_on if one not in wanted)
     return tuple(sorted(wanted))

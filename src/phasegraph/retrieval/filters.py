@@ -1,4 +1,4 @@
-"""Drop the hits that do not match a filter, and search a FAISS index within one."""
+"""Drop hits that do not match a filter, and restrict the search of a FAISS index to some rows."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from phasegraph.sources.protocol import FilterRefusedError
 
 
 def note_dropped(dropped: int, count: int, notes: list[str]) -> None:
-    """Note hits that a source returned although they do not match the filter."""
+    """Add a note if a source returned hits that do not match the filter."""
     if dropped:
         notes.append(f"{dropped} of {count} hits dropped: they do not match the filter")
 
 
 def within_filter(ranking: Ranking, passes: Callable[[Any], bool], notes: list[str]) -> Ranking:
-    """The ranking without the hits that ``resolve`` gave a passage which the filter does not let through.
+    """Drop the hits whose passage from ``resolve`` does not match the filter.
 
-    `passes` says of a payload whether it has what the filter asks for; `notes` takes how many were dropped.
+    ``passes(payload)`` says whether a payload matches the filter. `notes` receives the number of dropped hits.
     """
     payloads = ranking.payloads
     gone = [one for one in ranking.ids if (held := payloads.get(one)) is None or not passes(held)]
@@ -38,9 +38,10 @@ def within_filter(ranking: Ranking, passes: Callable[[Any], bool], notes: list[s
 
 
 def without_gone(ranking: Ranking, summaries: Mapping[str, Any], there: Collection[str]) -> Ranking:
-    """The ranking without the passages that are no longer `there`, and without the summaries over any of them.
+    """Drop the passages that no longer exist, and the summaries over any of these passages.
 
-    `summaries` are those in the ranking, by id, with their ``passages``.
+    `summaries` maps the ids of summaries in the ranking to summaries with their ``passages``. `there` contains the
+    existing ids.
     """
 
     def gone(one: str) -> bool:
@@ -51,9 +52,9 @@ def without_gone(ranking: Ranking, summaries: Mapping[str, Any], there: Collecti
 
 
 class SelectedIndex:
-    """A FAISS index in which only some rows are looked at: the library's own selection, made before it scores.
+    """A FAISS index whose search is restricted to selected rows before scoring.
 
-    An index that cannot select raises when it is asked: no answer rather than one with other rows.
+    If the index cannot select rows, its search raises an error instead of returning other rows.
     """
 
     def __init__(self, index: Any, rows: list[int]) -> None:
@@ -70,13 +71,13 @@ class SelectedIndex:
         return SelectedIndex, (self._index, self._rows)
 
     def search(self, vectors: Any, k: int) -> Any:
-        """The nearest of the selected rows; FilterRefusedError where the index cannot select."""
+        """Return the nearest selected rows; FilterRefusedError if the index cannot select rows."""
         try:
             return self._index.search(vectors, k, params=self._parameters)
         except RuntimeError as error:  # FAISS throws of its own kinds; their text quotes its source
             raise FilterRefusedError(
-                f"a FAISS {type(self._index).__name__} cannot look at some of its rows alone: filter over a flat, HNSW "
-                "or IVF index, or give each tenant one of its own"
+                f"a FAISS {type(self._index).__name__} cannot search only some of its rows: use a flat, HNSW "
+                "or IVF index, or give each tenant its own index"
             ) from error
 
     def __getattr__(self, name: str) -> Any:

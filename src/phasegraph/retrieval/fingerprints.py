@@ -24,7 +24,7 @@ _DEEPEST = 6
 
 
 def fingerprint_of(retriever: object, /) -> str:
-    """Class of a retriever's vector store, class of its embedding model and the model's name; empty if it has neither.
+    """Describe the vector store and embedding model behind a retriever, for comparison; empty if unknown.
 
     >>> from types import SimpleNamespace
     >>> model = SimpleNamespace(model_name="all-MiniLM-L6-v2")
@@ -43,7 +43,7 @@ def fingerprint_of(retriever: object, /) -> str:
 
 
 def fingerprints(specs: Mapping[str, SourceSpec], /) -> dict[str, str]:
-    """Each source's own fingerprint, or what can be read from its retriever."""
+    """Return the fingerprint of each source: the declared one, or one that is read from the retriever."""
     return {
         name: fingerprint_of(spec.retriever) if spec.fields.fingerprint is None else spec.fields.fingerprint
         for name, spec in specs.items()
@@ -51,10 +51,10 @@ def fingerprints(specs: Mapping[str, SourceSpec], /) -> dict[str, str]:
 
 
 def check_fingerprints(pipeline: FusionPipeline, specs: Mapping[str, SourceSpec], /) -> dict[str, str]:
-    """Sources whose calibrator was fitted to scores of something else, and what to say of them.
+    """Find sources whose calibrator was fitted to another store or model, and return a message for each.
 
-    In name order; a fingerprint that is not known on either side is no reason. Warns of what it finds, or raises a
-    DegradedError if the pipeline is strict.
+    The sources are in name order. An unknown fingerprint on either side causes no message. Each message is also a
+    warning; a strict pipeline raises DegradedError instead.
     """
     fitted = {name: getattr(one, "fingerprint", "") for name, one in pipeline.calibrators.items()}
     wanted = {name: spec for name, spec in specs.items() if fitted.get(name)}
@@ -72,7 +72,7 @@ def check_fingerprints(pipeline: FusionPipeline, specs: Mapping[str, SourceSpec]
 
 
 def _chain(retriever: object, depth: int) -> Iterator[object]:
-    """The retriever and what it wraps, outermost first."""
+    """Yield the retriever and the retrievers that it wraps, outermost first."""
     yield retriever
     inner = _first(retriever, _INNER) if depth < _DEEPEST else None
     if inner is not None and inner is not retriever:
@@ -80,7 +80,7 @@ def _chain(retriever: object, depth: int) -> Iterator[object]:
 
 
 def _first(holder: object, names: Sequence[str]) -> object:
-    """The first of these attributes that is an object of its own."""
+    """Return the first of these attributes whose value is an object, not a method."""
     for name in names:
         found = read_attribute(holder, name)
         if found is not None and not callable(getattr(type(holder), name, None)) and not isinstance(found, str):

@@ -26,14 +26,14 @@ def fit_calibrators(
     normal_scores: bool = True,
     fingerprints: Mapping[str, str] | None = None,
 ) -> dict[str, ReferenceECDF]:
-    """A reference calibrator per source, in name order, from rankings of any number of sources and queries.
+    """Fit a reference calibrator for each source, in name order, from rankings of many queries.
 
-    `sizes` are those of the collections, where they are known; else what rankings state, else 1,000,000. `sources`
-    were asked: one that returned nothing at all is named too. Those that state their background or give ranks only are
-    left out: the first need no sample, the second have no scores. So is, with a warning, or a DegradedError if
-    `strict`, one that cannot be fitted while another can: it answered fewer than `least` queries, or gave fewer than
-    20 scores, or fewer than two different ones; InsufficientDataError where that is every source. `normal_scores` is
-    False for percentiles, which rules over [0, 1] want.
+    `sizes` are the known sizes of the collections. The default is the size that the rankings state, else 1,000,000.
+    `sources` are the sources that were searched, so that an error can name a source without any hit. Sources with a
+    background need no sample, and sources with ranks only have no scores; both are left out. So is, with a warning, or
+    a DegradedError if `strict`, one that cannot be fitted while another can: it answered fewer than `least` queries, or
+    gave fewer than 20 scores, or fewer than two different ones; InsufficientDataError where that is every source.
+    `normal_scores` is False for percentiles, which rules over [0, 1] want.
 
     A list of n hits is the top of its source's distribution: the share of the collection that it holds, mean list
     length by size, puts it on the scale of the background calibration (see
@@ -74,18 +74,18 @@ def fit_calibrators(
     if failed:
         listed = "; ".join(f"{name!r}: {failed[name]}" for name in sorted(failed))
         if strict:
-            raise DegradedError(f"strict=True wants every source to be fitted; got {listed}")
-        warn(f"sources left to calibration by their list alone: {listed}", stacklevel=3)
+            raise DegradedError(f"strict=True requires every source to be fitted; got {listed}")
+        warn(f"sources calibrated by each list alone: {listed}", stacklevel=3)
     return fitted
 
 
 def calibration_queries(
     queries: Sequence[str], relevant: Mapping[str, Collection[str]] | None, /, progress: bool | None
 ) -> Iterable[str]:
-    """The queries to calibrate with, both arguments checked before the first is asked, with a bar.
+    """Validate the calibration queries and return an iterator over them, with a progress bar.
 
-    An error if `queries` is a single text, holds something else than text that is not blank, or fewer than 20
-    different ones; if `relevant` is no mapping of some of them to ids.
+    It is an error if `queries` is a single text, contains a blank or another type, or has fewer than 20 different
+    queries. It is also an error if `relevant` is not a mapping of some of these queries to ids.
     """
     if isinstance(queries, str | bytes) or not isinstance(queries, Iterable):
         raise InvalidTypeError(f"queries must be a sequence of texts; got {type(queries).__name__}")
@@ -96,7 +96,7 @@ def calibration_queries(
         if not query.strip():
             raise InvalidInputError("queries must not be blank; got one without a visible character")
     if not texts:
-        raise InvalidInputError("queries must hold at least one text; got none")
+        raise InvalidInputError("queries is empty: give at least one text")
     unknown = [] if relevant is None else [query for query in check_relevant(relevant) if query not in set(texts)]
     if unknown:
         raise InvalidInputError(f"relevant must name queries among those given; {unknown[0]!r} is not")

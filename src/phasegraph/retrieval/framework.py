@@ -1,4 +1,4 @@
-"""What the core has to know of a framework: what its hits are called, how they are made, read and looked up."""
+"""The operations of a framework that the core needs: create, read, embed and find its documents or nodes."""
 
 from __future__ import annotations
 
@@ -10,103 +10,107 @@ from phasegraph.embedding.identity import EmbeddingModel
 
 
 class HitFilter(Protocol):
-    """A filter of the framework: `key` tells filters apart, `names` are the metadata keys that it asks for."""
+    """A filter of the framework: `key` identifies the filter, `names` are the metadata keys that it reads."""
 
     @property
     def key(self) -> Hashable:
-        """What tells filters apart."""
+        """A key that identifies the filter in a cache."""
 
     @property
     def names(self) -> Collection[str]:
-        """The metadata keys that it asks for."""
+        """The metadata keys that the filter reads."""
 
     def rows(self, hits: Sequence[Any]) -> Collection[int]:
-        """The places of the hits, or of records with metadata, that it lets through."""
+        """Return the positions of the hits, or of records with metadata, that match the filter."""
 
 
 class Framework:
-    """A framework's documents or nodes, as the core makes, reads and embeds them; an integration derives one.
+    """Base class for the operations on a framework's documents or nodes; each integration derives a class.
 
-    `name` is kept in folders. `hit`, `filters` and `model` are the framework's words: for a hit, for its argument with
-    a filter, and for its argument with an embedding model.
+    `name` is stored in folders. `hit`, `filters` and `model` are the framework's words for a hit, for the filter
+    argument and for the embedding-model argument.
     """
 
     name = hit = filters = model = ""
 
     @property
     def hits(self) -> str:
-        """The word for several hits, which is also the argument that holds them."""
+        """The word for several hits, which is also the name of the argument that contains them."""
         return f"{self.hit}s"
 
     def held_by_id(self, hits: Iterable[Any]) -> dict[str, Any]:
-        """Hits by id; an error for anything else, and for an id that repeats."""
+        """Index hits by id; an error for a repeated id or another type."""
         raise NotImplementedError
 
     def of_record(self, record: Any) -> Any:
-        """A passage of a corpus as a hit."""
+        """Convert a stored passage to a hit."""
         raise NotImplementedError
 
     def of_text(self, identifier: str, text: str, metadata: Mapping[str, Any], own: Collection[str] = ()) -> Any:
-        """A text as a hit; `own` are metadata keys of ours, which neither a prompt nor an embedding should read."""
+        """Convert a text to a hit; prompts and embeddings leave out the metadata keys `own`."""
         raise NotImplementedError
 
     def text_of(self, hit: Any) -> str:
-        """The text of a hit."""
+        """Return the text of a hit."""
+        raise NotImplementedError
+
+    def with_text(self, hit: Any, text: str) -> Any:
+        """A copy of a hit with another text."""
         raise NotImplementedError
 
     def passages_of(
         self, held: Mapping[str, Any], title_key: str, given: Mapping[str, Sequence[Any]] | None = None
     ) -> list[dict[str, Any]]:
-        """Hits as passages of a corpus, with what is `given` of each by its id."""
+        """Convert hits to passages of a corpus; `given` maps ids to extractions."""
         raise NotImplementedError
 
     def filter_of(self, where: Any) -> HitFilter:
-        """A filter as a caller gave it, or an error."""
+        """Convert a caller's filter; an error if it is invalid."""
         raise NotImplementedError
 
     def check_model(self, model: Any) -> None:
-        """InvalidTypeError for anything but an embedding model of the framework."""
+        """Raise InvalidTypeError unless the argument is an embedding model of the framework."""
         raise NotImplementedError
 
     def model_of(self, model: Any) -> EmbeddingModel | None:
-        """An embedding model as a corpus takes it; None for None."""
+        """Wrap an embedding model for use in a corpus; None for None."""
         raise NotImplementedError
 
     def embeds_texts(self, model: Any) -> Callable[[list[str]], Any] | None:
-        """The model's function from texts to vectors; None for None."""
+        """Return the model's function from texts to vectors; None for None."""
         raise NotImplementedError
 
     def embedded(self, model: Any, hits: Sequence[Any], progress: bool | None) -> Any:
-        """The vectors of hits, as the framework embeds them, with a bar for many; None without a model."""
+        """Embed hits as the framework does, with a progress bar for many hits; None without a model."""
         raise NotImplementedError
 
     def carries_vectors(self, hits: Iterable[Any]) -> bool:
-        """Whether hits hold vectors of their own, so that it is not known which model made them."""
+        """Whether the hits have their own vectors, so that the model behind the vectors is unknown."""
         return False
 
 
 @dataclass(frozen=True, slots=True)
 class HitLookup:
-    """Hits by passage id, from wherever they are; `kind` is ``none``, ``mapping``, ``callable`` or a store's."""
+    """Finds hits by passage id; `kind` is ``none``, ``mapping``, ``callable`` or the kind of a store."""
 
     kind: str
     held: Any
 
     @property
     def is_set(self) -> bool:
-        """Whether there are any hits to look up."""
+        """Whether the lookup has hits."""
         return self.kind != "none"
 
     @property
     def corpus(self) -> Any:
-        """The corpus whose passages they are; None where they are others."""
+        """The corpus that owns the passages; None if the hits come from elsewhere."""
         from phasegraph.graph import CorpusLookup
 
         return self.held.corpus if isinstance(self.held, CorpusLookup) else None
 
     @property
     def kept_ids(self) -> Iterable[str]:
-        """Ids of the hits in memory; none where they come from a store."""
+        """The ids of the hits in memory; empty if the hits come from a store."""
         corpus = self.corpus
         if corpus is not None:
             ids: Iterable[str] = corpus.index.records
@@ -114,11 +118,11 @@ class HitLookup:
         return self.held if self.kind == "mapping" else ()
 
     def __call__(self, ids: Sequence[str]) -> dict[str, Any]:
-        """The hits that there are."""
+        """Return the hits that exist for these ids."""
         raise NotImplementedError
 
     @staticmethod
     def _paired(ids: Sequence[str], found: Any) -> dict[str, Any]:
-        """What a mapping has of some ids, or a list has for each of them in turn, None left out."""
+        """Pair ids with hits, from a mapping or from a list in the same order; None values are left out."""
         values = [found.get(one) for one in ids] if isinstance(found, Mapping) else found
         return {one: value for one, value in zip(ids, values, strict=True) if value is not None}

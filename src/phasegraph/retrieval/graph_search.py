@@ -21,10 +21,10 @@ _SECONDS = 60.0
 
 @dataclass
 class GraphSearch:
-    """A source over a graph with the hits of its passages, searched within a filter or without.
+    """Searches a graph source and returns the framework's hits; a filter may restrict the search.
 
-    Which hits of a store a filter lets through is remembered for a minute. A hit that is changed or deleted meanwhile
-    is never returned; a hit that is added comes after the minute.
+    The hits of a store that match a filter are cached for a minute. Hits that are changed or deleted within the minute
+    are never returned; added hits appear after the minute.
     """
 
     source: Source
@@ -38,7 +38,7 @@ class GraphSearch:
     def search(
         self, query: str, limit: int | None, upstream: Upstream, wanted: HitFilter | None
     ) -> tuple[Ranking, dict[str, Any]]:
-        """The ranking and its hits by id, all of them let through by the filter as they are now."""
+        """Return the ranking and its hits by id; every hit currently matches the filter."""
         from phasegraph.graph import summaries_in
 
         if wanted is None:
@@ -61,10 +61,10 @@ class GraphSearch:
             ranking = without_gone(ranking, own, kept)
             return ranking, held | self._of_summaries(summaries_in(ranking), held)
         hits, filters = self.framework.hits, self.framework.filters
-        raise MalformedAnswerError(f"its graph returned {hits} that do not match the {filters}")
+        raise MalformedAnswerError(f"the graph returned {hits} that do not match the {filters}")
 
     def within(self, wanted: HitFilter) -> Source:
-        """The source for the hits that a filter lets through, made once while they stay what they are."""
+        """Return the source restricted to the hits that match a filter; the restricted source is cached."""
         if not self.look_up.is_set:
             words = self.framework
             raise FilterRefusedError(f"{words.filters}= needs the passages' metadata: pass {words.hits}=")
@@ -88,7 +88,7 @@ class GraphSearch:
         return part
 
     def _of_summaries(self, summaries: Mapping[str, Any], held: Mapping[str, Any]) -> dict[str, Any]:
-        """Summaries as hits, with the metadata in which their passages, where they are known, agree."""
+        """Convert summaries to hits; the metadata are the values that all known passages of a summary share."""
         found = {}
         for name, one in summaries.items():
             known = [held[passage].metadata for passage in one.passages] if held else [{}]
@@ -98,7 +98,7 @@ class GraphSearch:
         return found
 
     def warn_of_missing(self, missing: int, count: int) -> None:
-        """Warn that the passages of so many of the hits are not to be had."""
+        """Warn that passages of some hits are missing."""
         words = self.framework
         if missing and not self.look_up.is_set:
             warn(f"{words.hits}= was not given: the passages that the walk found have an id and no text", stacklevel=3)
@@ -116,18 +116,18 @@ def _ranked(source: Source, query: str, limit: int | None, upstream: Upstream) -
 
 
 def _under(summaries: Mapping[str, Any]) -> Iterable[str]:
-    """The passages under some summaries."""
+    """Return the passages under some summaries."""
     return chain.from_iterable(one.passages for one in summaries.values())
 
 
 def _passing(held: Mapping[str, Any], wanted: HitFilter) -> set[str]:
-    """Ids of the hits that a filter lets through."""
+    """Return the ids of the hits that match a filter."""
     ids: Sequence[str] = list(held)
     return {ids[row] for row in wanted.rows(list(held.values()))}
 
 
 def _version_of(source: object) -> Hashable:
-    """What tells whether a source's graph is another one than before; a graph is not kept alive by it."""
+    """Return a key of the source's graph that changes with the graph and does not keep it alive."""
     graph = getattr(source, "graph", None)
     try:
         return None if graph is None else ref(graph)

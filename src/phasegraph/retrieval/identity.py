@@ -1,4 +1,4 @@
-"""Which hit is which: ids of their own, ids from metadata, and ids made from texts."""
+"""Determine the ids of hits: their own ids, ids from metadata, and ids from texts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TEXT_ID = re.compile(f"text-[0-9a-f]{{{_HASH_LENGTH}}}")
 
 
 def text_id(text: str, /) -> str:
-    """A stable id for a text that has none: ``text-`` and 32 hexadecimal digits.
+    """Make a stable id for a text without an id: ``text-`` and 32 hexadecimal digits.
 
     Texts are compared after Unicode normalisation (NFC) and with every run of white space as one blank.
 
@@ -32,7 +32,7 @@ def text_id(text: str, /) -> str:
 
 
 def is_text_id(identifier: str, /) -> bool:
-    """Whether an id is made from a text.
+    """Whether an id was made from a text.
 
     >>> is_text_id(text_id("one two")), is_text_id("text-book")
     (True, False)
@@ -43,10 +43,10 @@ def is_text_id(identifier: str, /) -> bool:
 def resolve_id(
     own: object, metadata: Mapping[str, object], text: str, /, refused: Collection[str] = ()
 ) -> tuple[str, str]:
-    """The id of one hit, and where it came from: ``"own"``, the metadata key, or ``"text"``.
+    """Return the id of a hit, and its origin: ``"own"``, the metadata key, or ``"text"``.
 
-    It is its own, else that of the first of the :data:`ID_KEYS` in its metadata, but for those `refused`, which name
-    more than one passage; else made from its text.
+    The hit's own id comes first, then the first of the :data:`ID_KEYS` in its metadata, then an id from its text.
+    `refused` keys are skipped, because they name more than one passage.
 
     >>> resolve_id(None, {"pk": 7}, "some text")
     ('7', 'pk')
@@ -62,7 +62,7 @@ def resolve_id(
 
 
 class _Ids(list[str]):
-    """Ids of hits, and which of them were read from metadata."""
+    """The ids of hits, and which ids were read from metadata."""
 
     def __init__(self, ids: Sequence[str], derived: frozenset[str]) -> None:
         super().__init__(ids)
@@ -70,7 +70,7 @@ class _Ids(list[str]):
 
 
 class Identities:
-    """Reads the ids of one source's hits, and says once when it has to fall back on their text.
+    """Reads the ids of one source's hits, and warns once if it must make ids from texts.
 
     >>> Identities("vector").read(["a", None], lambda row: ({"pk": "b"}, "text"), notes := [])
     ['a', 'b']
@@ -92,11 +92,11 @@ class Identities:
         details: Callable[[int], tuple[Mapping[str, object], str]],
         notes: list[str],
     ) -> list[str]:
-        """Ids of the hits, their own or None; what those that carry none were given is added to `notes`.
+        """Return the ids of the hits; `notes` receives the origin of ids that the hits do not carry.
 
-        ``details(row) -> (metadata, text)`` is only called for these. Warns once per source when an id is made from a
-        text, and once per metadata key that gave one id to different texts: a loader's id of a whole document, which
-        is no passage's.
+        ``details(row) -> (metadata, text)`` is only called for hits without an own id. A warning is given once per
+        source if an id is made from a text. Another warning is given once per metadata key that gives the same id to
+        different texts, such as a loader's id of a whole document.
         """
         if set(map(type, own)) == {str} and "" not in own:
             return list(own)  # type: ignore[arg-type]
@@ -110,8 +110,8 @@ class Identities:
         if counts.get("text") and not self._warned:
             self._warned = True
             warn(
-                f"source {self._source!r} returns hits without an id of their own: they are told apart, and joined "
-                "with those of other sources, by their text; give them ids, or fields=HitFields(id=...)",
+                f"source {self._source!r} returns hits without an id: their texts serve as ids, also to join them "
+                "with hits of other sources; give the hits ids, or set fields=HitFields(id=...)",
                 stacklevel=3,
             )
         for origin, count in counts.items():
@@ -120,9 +120,9 @@ class Identities:
         return _Ids(ids, frozenset(one for one, origin in found if origin not in ("own", "text")))
 
     def learn(self, corpus: Iterable[Held]) -> list[str]:
-        """The ids of a source's whole corpus, so that no answer is needed to see which keys are no ids.
+        """Read the ids of a source's whole corpus, to find metadata keys that do not identify passages.
 
-        InvalidInputError where an id of their own is repeated.
+        InvalidInputError if passages have the same own id.
         """
         rows = list(corpus)
         _refuse_repeated(f"source {self._source!r}", rows)
@@ -132,7 +132,7 @@ class Identities:
         return _resolved(f"source {self._source!r}", hits, self._refused)
 
     def repeated(self, ids: Sequence[str], text: Callable[[int], str], notes: list[str]) -> None:
-        """Say so, once, where an answer holds several texts under one id, of which all but the best are lost."""
+        """Warn once if an answer has several texts under one id, of which only the best hit is kept."""
         first: dict[str, str] = {}
         for row, identifier in enumerate(ids):
             held = first.setdefault(identifier, text(row))
@@ -141,17 +141,16 @@ class Identities:
                 notes.append(said)
                 if not self._repeated:
                     self._repeated = True
-                    warn(f"source {self._source!r} returns {said}; give each passage an id of its own")
+                    warn(f"source {self._source!r} returns {said}; give each passage its own id")
                 return
 
 
 def corpus_ids(corpus: Iterable[Held], what: str) -> list[str]:
-    """The id of each passage, of (id or None, metadata, text); those without are read from metadata, or made from text.
+    """Return the id of each passage; a passage without an own id gets its id from metadata or text.
 
-    A passage without an id whose text was there before has the same id. InvalidInputError names an id that two
-    passages carry. Warns where a metadata key gives one id to different texts (a loader's id of a whole document,
-    repeated over what was split from it): it is read for none of them. And where passages without an id have the same
-    text: they are one.
+    A passage is (id or None, metadata, text). Passages without an id that have the same text get the same id, with a
+    warning. InvalidInputError names an id that two passages carry. If a metadata key gives the same id to different
+    texts, a warning says so, and the key is ignored. A loader's id of a whole document is such a key.
 
     >>> corpus_ids([("a", {}, "one"), (None, {"pk": 2}, "two")], "documents")
     ['a', '2']
@@ -162,7 +161,7 @@ def corpus_ids(corpus: Iterable[Held], what: str) -> list[str]:
     ids = [identifier for identifier, _ in found]
     twice = len(ids) - len(set(ids))
     if twice:
-        warn(f"{what}: {twice} of {len(ids)} have no id of their own and the text of another; they are kept once")
+        warn(f"{what}: {twice} of {len(ids)} have no id and repeat the text of another; only the first copy is kept")
     return ids
 
 
@@ -171,18 +170,18 @@ Held: TypeAlias = tuple[object, Mapping[str, object], str]
 
 
 def _refuse_repeated(what: str, rows: Iterable[Held]) -> None:
-    """Raise where two carry the same id."""
+    """Raise an error if two passages carry the same id."""
     counts = Counter(found for found, origin in (resolve_id(own, {}, "") for own, _, _ in rows) if origin == "own")
     repeated = [one for one, count in counts.items() if count > 1]
     if repeated:
         raise InvalidInputError(
-            f"{what}: each must have an id of its own; {repeated[0]!r} is that of {counts[repeated[0]]}"
+            f"{what}: each must have its own id; {repeated[0]!r} is the id of {counts[repeated[0]]}"
             + (f", and {len(repeated) - 1} other ids are repeated" if len(repeated) > 1 else "")
         )
 
 
 def _resolved(what: str, rows: Sequence[Held], refused: set[str]) -> list[tuple[str, str]]:
-    """Ids and where they are from; a metadata key that gives one to different texts is added to `refused`, and said."""
+    """Return ids with their origins; a key that gives the same id to different texts is added to `refused`."""
     found = [resolve_id(*row, refused) for row in rows]
     first: dict[tuple[str, str], str] = {}
     repeated: dict[str, str] = {}
@@ -196,8 +195,8 @@ def _resolved(what: str, rows: Sequence[Held], refused: set[str]) -> list[tuple[
         return found
     for key, example in repeated.items():
         warn(
-            f"{what}: metadata {key!r} gives one id to different texts ({example!r}): it names what they were split "
-            "from, so they are told apart by their text; give each an id of its own"
+            f"{what}: metadata {key!r} gives one id to different texts ({example!r}), perhaps the id of their "
+            "document: ids from the texts are used instead; give each passage its own id"
         )
     refused.update(repeated)
     return _resolved(what, rows, refused)

@@ -1,4 +1,4 @@
-"""Join the hits of sources by their texts where they have no common ids."""
+"""Join the hits of different sources by their texts if they have no common ids."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from phasegraph.sources.protocol import Upstream
 def join_by_text(
     rankings: Sequence[Ranking], text: Callable[[Any], str]
 ) -> tuple[tuple[Ranking, ...], dict[str, list[str]]]:
-    """Hits whose id is made from their text take the id of another source's hit that has the same text.
+    """Give hits with an id from their text the id of another source's hit that has the same text.
 
-    Gives the rankings in their order, and what to note of each source. Where several ids have the same text, the first
-    of them in alphabetical order is taken: the outcome does not depend on the order of the sources.
+    Returns the rankings in the same order, and notes by source. If several ids have the same text, the first id in
+    alphabetical order is used, so the result does not depend on the order of the sources.
     """
     if len(rankings) < 2 or not any(["text-" in " ".join(ranking.ids) for ranking in rankings]):
         return tuple(rankings), {}
@@ -43,9 +43,9 @@ def join_by_text(
 
 
 def named_by_text(upstream: Upstream, known: Collection[str], text: Callable[[Any], str]) -> Upstream:
-    """The rankings, whose hits have ids of their own, under those of a source that knows its passages by their text.
+    """Rename the hits of other sources to the text ids of a source that identifies its passages by text.
 
-    `known` are ids made from texts; nothing is done where there are none.
+    `known` are the text ids of this source; without text ids, the rankings are returned unchanged.
     """
     if not known:
         return upstream
@@ -59,7 +59,7 @@ def named_by_text(upstream: Upstream, known: Collection[str], text: Callable[[An
 
 
 def renamed(ranking: Ranking, taken: Mapping[str, str]) -> Ranking:
-    """The ranking with some hits under other ids."""
+    """Return the ranking with new ids for some hits."""
     ids = [taken.get(one, one) for one in ranking.ids]
     payloads = ranking.payloads
     held = payloads if isinstance(payloads, Payloads) else Payloads((), ())
@@ -74,7 +74,7 @@ def renamed(ranking: Ranking, taken: Mapping[str, str]) -> Ranking:
 
 @dataclass(frozen=True, slots=True)
 class _Evidence(Mapping[str, object]):
-    """Evidence by other ids than its source's, looked up where it is asked for: a path is worked out then."""
+    """Evidence under renamed ids; it is read from the source on demand, because a path takes time to compute."""
 
     held: Mapping[str, object]
     old: Mapping[str, str]

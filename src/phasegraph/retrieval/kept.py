@@ -1,38 +1,38 @@
-"""What retrievers over a corpus of their own share: how its passages come and go, one by one and by document."""
+"""Methods shared by retrievers that own a corpus: add and delete passages, singly and by document."""
 
 from __future__ import annotations
 
 import logging
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import phasegraph  # its room graph is loaded when it is first named: it brings scipy.sparse
 from phasegraph.errors import InvalidInputError, InvalidTypeError, warn
 from phasegraph.retrieval.by_document import (
-    SOURCE_KEYS,
     Content,
-    DocumentTable,
     Given,
     SyncCounts,
     described,
-    digest_of,
-    document_of,
     free_ids,
     plan_sync,
 )
 from phasegraph.retrieval.framework import Framework
 from phasegraph.sources.workers import in_thread
 
+if TYPE_CHECKING:
+    import phasegraph.graph
+
 _logger = logging.getLogger("phasegraph")
 
 
 class KeptPassages:
-    """Part of a retriever that was made of passages, or opened from a folder: they come and go.
+    """Base class of a retriever that owns its passages, from documents or a folder.
 
-    A retriever inherits it beside its framework's class, names the framework in ``_framework``, and keeps the corpus in
-    ``_corpus``, None where it has none, and the embedding model in ``_embeds``.
+    A retriever inherits from this class and from its framework's class. ``_framework`` is the framework. ``_corpus`` is
+    the corpus, or None. ``_embeds`` is the embedding model.
     """
 
     _framework: Framework
@@ -46,23 +46,23 @@ class KeptPassages:
     """Metadata keys of the framework's own, which are no part of a passage's content."""
 
     def delete(self, ids: Sequence[str] | None = None, *, where: Any = None) -> int:
-        """Delete passages from every source at once.
+        """Delete passages from every source in one step.
 
         Parameters
         ----------
         ids : sequence of str, optional
         where : filter, optional
-            In place of ids: all passages that it lets through, as for ``filter=`` of a search.
+            Instead of ids: delete all passages that match this filter, in the form of a search's filter.
 
         Returns
         -------
         int
-            Passages that were deleted; 0, with a warning, where `where` lets none through.
+            Number of deleted passages; 0, with a warning, if no passage matches `where`.
 
         Raises
         ------
         InvalidInputError
-            If an id is not there, no passage would stay, or the retriever was made of other retrievers.
+            If an id is unknown, no passage would be left, or the retriever wraps other retrievers.
         StoreError
             If the folder or its vectors cannot be changed. Nothing is deleted then.
         """
@@ -72,19 +72,19 @@ class KeptPassages:
         if ids is None:
             ids = self.ids(where)
             if not ids:
-                warn(f"delete: {where!r:.200} lets no passage through; 0 deleted", stacklevel=2)
+                warn(f"delete: no passage matches {where!r:.200}; 0 deleted", stacklevel=2)
                 return 0
         corpus.replace(ids)
         self._changed(corpus)
         return len(frozenset(ids))
 
     async def adelete(self, ids: Sequence[str] | None = None, *, where: Any = None) -> int:
-        """As :meth:`delete`, without blocking the event loop."""
+        """Run :meth:`delete` without blocking the event loop."""
         count: int = await in_thread(lambda given: self.delete(given, where=where), ids)
         return count
 
     def ids(self, where: Any = None) -> list[str]:
-        """Ids of the passages, in their order; with `where`, of those that it lets through."""
+        """Return the ids of the passages in order; with `where`, only ids of passages that match this filter."""
         corpus = self._changing()
         if where is None:
             return list(corpus.index.records)
@@ -102,20 +102,20 @@ class KeptPassages:
         allow_empty: bool = False,
         progress: bool = True,
     ) -> SyncCounts:
-        """Bring passages in step with documents, given as the passages that they are split into.
+        """Bring the corpus in step with documents, given as the passages into which they are split.
 
-        Documents that are new come, those whose passages differ are replaced, and with `full` those that are not given
-        leave. A passage of the same text and metadata stays and keeps its id, whatever id it is given; only others are
+        New documents are added, and documents with changed passages are replaced. With `full`, all other documents are
+        deleted. A passage with the same text and metadata stays and keeps its stored id. Only new passages are
         embedded. A second call with the same documents changes nothing.
 
         Parameters
         ----------
         documents : iterable of documents or nodes
-            All passages of each document that is given.
+            All passages of each document in the input.
         key : str, optional
-            Metadata key that names a passage's document; the retriever's `source_key` unless given.
+            Metadata key that names a passage's document. By default, the retriever's `source_key`.
         full : bool, default False
-            The documents are all there are: others are deleted. Passages that name no document stay.
+            The input is complete: delete all other documents. Passages that name no document stay.
         allow_empty : bool, default False
             With `full`: no document at all is no error, and deletes all. A corpus keeps at least one passage, so that
             this needs passages that name no document.
@@ -134,20 +134,31 @@ class KeptPassages:
         StoreError
             If the folder or its vectors cannot be changed. Nothing is changed then.
         """
+        return self._synced(self._contents(documents), key, full=full, allow_empty=allow_empty, progress=progress)
+
+    def _synced(
+        self,
+        contents: Sequence[Content],
+        key: str | None = None,
+        *,
+        full: bool,
+        allow_empty: bool = False,
+        progress: bool = True,
+        stays: Callable[[str], bool] | None = None,
+    ) -> SyncCounts:
+        """As :meth:`sync`; a document that is not given stays in spite of `full` where ``stays(name)`` says so."""
         corpus = self._changing()
         if key is not None and (not isinstance(key, str) or not key):
             raise InvalidTypeError(f"key must be the name of a metadata key; got {key!r:.80}")
         key = corpus.keys.source if key is None else key
-        contents = self._contents(documents)
         if not contents and full and not allow_empty:
             raise InvalidInputError(
-                "documents must hold at least one where full=True, which would delete all others; allow_empty=True "
-                "lets it"
+                "documents is empty, and full=True would delete all documents; allow_empty=True permits that"
             )
-        given = [self._given(row, one, key) for row, one in enumerate(contents)]
-        state = corpus.state
-        there = self._table(key).of(state.index)
-        plan = plan_sync(there, given, full=full)
+        table, state = self._table(key), corpus.state
+        given = [self._given(row, one, key, table) for row, one in enumerate(contents)]
+        there = table.of(state.index)
+        plan = plan_sync(there, given, full=full, stays=stays)
         counts = plan.counts
         if plan.removed or plan.rows:
             items = [contents[row].item for row in plan.rows]
@@ -160,38 +171,66 @@ class KeptPassages:
         return counts
 
     async def async_sync(self, documents: Iterable[Any], key: str | None = None, **options: Any) -> SyncCounts:
-        """As :meth:`sync`, without blocking the event loop."""
+        """Run :meth:`sync` without blocking the event loop."""
         counts: SyncCounts = await in_thread(lambda given: self.sync(given, key, **options), documents)
         return counts
 
-    def _given(self, row: int, content: Content, key: str | None) -> Given:
-        document = document_of(content.names, key)
+    @staticmethod
+    def _given(row: int, content: Content, key: str | None, table: phasegraph.graph.DocumentTable) -> Given:
+        document = table.document(content.names)
         if not document:
+            from phasegraph.graph.corpus.document_table import SOURCE_KEYS
+
             wanted = f"under {key!r}" if key is not None else "under " + ", ".join(map(repr, SOURCE_KEYS))
             raise InvalidInputError(
                 f"sync needs the name of each passage's document {wanted} in its metadata; passage "
                 f"{content.id or row!r} has the keys {', '.join(map(repr, content.metadata)) or 'none'}: give key="
             )
-        return Given(content.id, document, digest_of(content.text, content.metadata, self._uncounted))
+        return Given(content.id, document, table.digest(content.text, content.metadata))
 
-    def _table(self, key: str | None) -> DocumentTable:
-        """The documents of the passages, worked out once for each key and corpus."""
-        corpus = self._changing()
-        kept: dict[Any, DocumentTable] = corpus.tables
-        return kept.setdefault(key, DocumentTable(key, self._uncounted))
+    def _table(self, key: str | None) -> phasegraph.graph.DocumentTable:
+        """Return the table of documents; it is cached for each key and corpus."""
+        tables: dict[str | None, phasegraph.graph.DocumentTable] = self._changing().tables
+        return tables.setdefault(key, phasegraph.graph.DocumentTable(key, self._uncounted))
+
+    def _members(self, index: Any, key: str) -> Mapping[str, Sequence[str]]:
+        """Return the ids of the passages of each document that a metadata key names."""
+        own = self._changing().keys.source
+        usual = own is None and key == "source"  # the key that the table of the usual keys looks at first
+        return self._table(None if usual else key).members(index)
 
     def _counts(self) -> dict[str, int]:
-        """Passages by document; under "" those that name none."""
+        """Count the passages of each document; passages without a document are counted under ""."""
         corpus = self._changing()
         table = self._table(corpus.keys.source).of(corpus.index)
         return dict(Counter(document for document, _ in table.values()))
 
+    def near_duplicates(self, least: float = 0.8) -> list[phasegraph.graph.NearDuplicates]:
+        """Pairs of documents that say nearly the same, the most similar first.
+
+        Parameters
+        ----------
+        least : float, default 0.8
+            Least share of runs of four words that both documents have, in (0, 1].
+
+        Returns
+        -------
+        list of NearDuplicates
+            Each with ``first``, ``second`` and ``similarity``. Passages that name no document are left out.
+        """
+        corpus = self._changing()
+        index, table = corpus.index, self._table(corpus.keys.source)
+        pairs: list[phasegraph.graph.NearDuplicates] = phasegraph.graph.near_duplicates(
+            index, table.members(index), least
+        )
+        return pairs
+
     def _contents(self, documents: Iterable[Any]) -> list[Content]:
-        """What documents or nodes hold; an error where an id is repeated."""
+        """Convert documents or nodes to :class:`Content`; an error if an id is repeated."""
         raise NotImplementedError
 
     def _passages(self, items: Sequence[Any]) -> list[dict[str, Any]]:
-        """Documents or nodes as passages."""
+        """Convert documents or nodes to passages."""
         raise NotImplementedError
 
     def _replace(
@@ -203,7 +242,7 @@ class KeptPassages:
         progress: bool,
         planned: Any = None,
     ) -> int:
-        """Let passages leave and others come, in one step, as `planned` for a state; how many were embedded."""
+        """Delete and add passages in one step, as `planned` for a state; return how many passages were embedded."""
         corpus.check(came)
         view, vectors, rows = corpus.index.graph.view, None, []
         if came and view.embeddings is not None:
@@ -223,7 +262,7 @@ class KeptPassages:
         """Refuse documents or nodes that must not be added."""
 
     def _add(self, hits: Iterable[Any], triples: Any, progress: bool | None) -> list[str]:
-        """Add documents or nodes, with the triples handed over; their ids."""
+        """Add documents or nodes with their triples, and return their ids."""
         from phasegraph.graph import fields_of
 
         corpus, framework, vectors = self._changing(), self._framework, None
@@ -241,27 +280,29 @@ class KeptPassages:
     def _check_embeds(self, corpus: Any) -> None:
         if getattr(self, "_embeds", None) is None:
             raise InvalidInputError(
-                "its passages have vectors: load it with its model (embeddings=, or embed_model= in LlamaIndex) to "
-                "add others"
+                "the passages have vectors: load the retriever with its model (embeddings=, or embed_model= in "
+                "LlamaIndex) to add others"
             )
         corpus.check_model()
 
     def _reembed(self, model: Any, progress: bool | None) -> None:
-        """Embed all passages anew by another model of the framework."""
+        """Embed all passages again with another model of the framework."""
         corpus, framework = self._changing(), self._framework
         embedder = framework.model_of(model)
         if embedder is None:
             raise InvalidInputError("reembed() needs an embedding model; got None")
-        hits = [framework.of_record(one) for one in corpus.index.records.values()]
-        corpus.check_renewable()
-        corpus.reembed(embedder, framework.embedded(model, hits, progress))
+
+        def vectors(records: Sequence[phasegraph.graph.PassageRecord]) -> Any:
+            return framework.embedded(model, [framework.of_record(record) for record in records], False)
+
+        corpus.embed_anew(embedder, vectors, progress)
         self._embeds = model
         self._remodelled(model)
         self._changed(corpus)
 
     @classmethod
     def _folder_settings(cls, *, vectors: bool) -> dict[str, object]:
-        """What a folder is to be opened with."""
+        """Return the settings that a folder stores for its next opening."""
         return {"framework": cls._framework.name, "vectors": vectors, **({"vector_store": "flat"} if vectors else {})}
 
     @classmethod
@@ -275,7 +316,7 @@ class KeptPassages:
         checks: bool = True,
         vector_store: str | None = None,
     ) -> Any:
-        """The corpus of a folder, with its vectors where they are wanted."""
+        """Open the corpus of a folder, with its vectors if they are needed."""
         from phasegraph.graph import open_folder
 
         framework = cls._framework
@@ -285,17 +326,17 @@ class KeptPassages:
         )  # fmt: skip
 
     def _changed(self, corpus: Any) -> None:
-        """What a retriever has to renew."""
+        """Update the retriever after a change of the corpus."""
 
     def _remodelled(self, model: Any) -> None:
-        """What a retriever has to renew for another embedding model."""
+        """Update the retriever after a change of the embedding model."""
 
     def _changing(self) -> Any:
         corpus = getattr(self, "_corpus", None)
         if corpus is None:
             raise InvalidInputError(
-                f"this {type(self).__name__} was made of sources of yours: change those. One made of documents, over a "
-                "store, or by load changes its own"
+                f"this {type(self).__name__} wraps your own sources: change these sources. Only a retriever from "
+                "documents, over a store, or from load can change its passages"
             )
         corpus.follow()
         return corpus

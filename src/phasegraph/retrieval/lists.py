@@ -1,4 +1,4 @@
-"""Fuse lists that are there already, without a retriever."""
+"""Fuse lists that were retrieved before, without a retriever."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from phasegraph.retrieval.source_spec import HitFields
 def list_pipeline(
     pipeline: FusionPipeline | None, weights: Mapping[str, float] | None, k: int | None
 ) -> FusionPipeline:
-    """The pipeline of a fusion of lists that are already there, or an error that names the argument."""
+    """Return the pipeline for a fusion of lists; errors name the argument."""
     if pipeline is not None and not isinstance(pipeline, FusionPipeline):
         raise InvalidTypeError(f"pipeline must be a FusionPipeline or None; got {type(pipeline).__name__}")
     if pipeline is not None and weights is not None:
@@ -35,11 +35,11 @@ def list_pipeline(
 
 
 class ListFuser:
-    """Fuses lists that are already there; each list is read by a reader that is kept between calls.
+    """Fuses lists from earlier searches; the reader of each list is kept between calls.
 
     `hits` is the framework's word for hits. ``unpack(list)`` gives the hits of a list; its error names the list.
-    ``reader_of(name, fields)`` makes the reader of a list, and ``ranking_of(reader, hits, notes)`` ranks the hits; what
-    it notes goes to the report of the list.
+    ``reader_of(name, fields)`` creates the reader of a list. ``ranking_of(reader, hits, notes)`` converts the hits to a
+    ranking; its notes go to the report of the list.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class ListFuser:
         self._watch = FirstAnswers()
 
     def decide(self, lists: Mapping[str, Any], query: str | None = None) -> Answer:
-        """Read lists in name order, and decide; the `query` is for priors that read it."""
+        """Read the lists in name order and decide; priors read the `query`."""
         pipeline, access = self.pipeline, self._access
         if not isinstance(lists, Mapping):
             raise InvalidTypeError(f"lists must be a mapping of names to lists; got {type(lists).__name__}")

@@ -1,4 +1,4 @@
-"""Which vectors of a store in memory can be the nearest."""
+"""Find the vectors of an in-memory store that can be among the nearest to a query."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from phasegraph._support.typing import BoolArray, Float32Array, IntArray
 
 
 class Nearest:
-    """The vectors of a store as one matrix of unit length, made anew when any of them is another object.
+    """The vectors of a store as a matrix of unit vectors; it is rebuilt when any vector object changes.
 
     >>> Nearest().rows([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], [1.0, 0.1], 2)
     array([0, 2])
@@ -32,10 +32,10 @@ class Nearest:
     def rows(
         self, vectors: Iterable[Sequence[float]], query: ArrayLike, count: int, allowed: BoolArray | None = None
     ) -> IntArray | None:
-        """Rows whose cosine with the query may be among the `count` highest, ties and rounding included; ascending.
+        """Return ascending rows whose cosine may be among the `count` highest, with a margin for ties and rounding.
 
-        Among the `allowed` rows, if they are given. None where it cannot be said: vectors of unequal lengths, of
-        length 0 or not finite.
+        Only the `allowed` rows are considered, if they are given. None if the vectors have unequal lengths, zero length
+        or values that are not finite.
         """
         listed = list(vectors)
         if len(listed) != len(self._held) or not all(map(is_, listed, self._held)):

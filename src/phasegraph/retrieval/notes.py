@@ -1,4 +1,4 @@
-"""Notes on sources, beside those that the sources made themselves."""
+"""Combine notes on sources from several steps."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from phasegraph.reports import SourceReport
 
 
 def joined_notes(one: Mapping[str, Sequence[str]], other: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """Notes of two steps, by source."""
+    """Join the notes of two steps by source."""
     return {name: [*one.get(name, ()), *other.get(name, ())] for name in sorted({*one, *other})}
 
 
 def with_notes(
     reports: Sequence[SourceReport], notes: Mapping[str, Sequence[str]], first: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[SourceReport, ...]:
-    """The reports, with what was noted about their sources while they were read, and what comes `first`; by name."""
+    """Add notes to the reports of sources; `first` comes before all other notes."""
     return tuple([_noted(one, first.get(one.source, ""), notes.get(one.source, ())) for one in reports])
 
 

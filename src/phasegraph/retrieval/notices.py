@@ -1,4 +1,4 @@
-"""The warnings of a retriever that remember what they have said."""
+"""Warnings of a retriever that are given once per change."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FIRST_ANSWERS = 3
 
 
 class FirstAnswers:
-    """Watches the first answers of each source that has a threshold, and warns where none of its hits passed it.
+    """Warns if no hit of a source passes its threshold in the first answers.
 
     Examples
     --------
@@ -37,7 +37,7 @@ class FirstAnswers:
         self._rejected: dict[str, int | None] = {}
 
     def see(self, policy: AcceptancePolicy, rankings: Sequence[Ranking]) -> None:
-        """Count the answer of each source, until a hit passes or three answers held none that did."""
+        """Count the answers of each source, until a hit passes its threshold or three answers had none."""
         for ranking in rankings:
             count, threshold = self._rejected.get(ranking.source, 0), policy.threshold_of(ranking)
             if count is None or threshold is None or not len(ranking):
@@ -59,7 +59,7 @@ _NO_WEIGHT = 0.06  # adaptive weights leave the sources beside a walk .05 at the
 
 
 class SharedIdWarning:
-    """Watches for a source that the weights leave next to nothing for want of shared ids; warns once per change.
+    """Warns if a source loses nearly all weight because it shares no ids with other sources; once per change.
 
     Examples
     --------
@@ -74,7 +74,7 @@ class SharedIdWarning:
         self._in_a_row: dict[str, int] = {}
 
     def see(self, result: Result | Shortlist) -> None:
-        """Count answers in a row in which a source has a weight below .06 and no hit that another source has."""
+        """Count consecutive answers in which a source has a weight below .06 and shares no hit with other sources."""
         rankings = result.candidates.rankings
         for ranking, weight in zip(rankings, result.weights.tolist(), strict=True):
             name, before = ranking.source, self._in_a_row.get(ranking.source, 0)
@@ -83,25 +83,26 @@ class SharedIdWarning:
                 self._in_a_row[name] = before + 1
                 if before + 1 == _FIRST_ANSWERS:
                     warn(
-                        f"source {name!r} counts for next to nothing (weight {weight:.2g}): in {_FIRST_ANSWERS} "
-                        "answers in a row no other source returned an id that it returned. Give the sources one corpus "
-                        "and one kind of ids (fields=HitFields(id=...)), or weights=",
+                        f"source {name!r} has almost no weight ({weight:.2g}): in {_FIRST_ANSWERS} consecutive "
+                        "answers, no other source returned any of its ids. Give the sources the same corpus and the "
+                        "same ids (fields=HitFields(id=...)), or set weights=",
                         stacklevel=5,
                     )
             elif before:
                 self._in_a_row[name] = 0
                 if before >= _FIRST_ANSWERS:
-                    warn(f"source {name!r} counts again (weight {weight:.2g})", stacklevel=5)
+                    warn(f"source {name!r} has a normal weight again ({weight:.2g})", stacklevel=5)
 
 
 _FEWEST = 5
 
 
 class IdOverlapWarning:
-    """Watches whether sources meet in their first answers, and warns once of a pair that never shares an id.
+    """Warns once for each pair of sources that shares no id in its first answers.
 
-    That is the sign of different ids for the same passages, which could then neither agree nor be joined: at once where
-    two sources return one text under two ids, else after three answers of at least five hits each.
+    Such sources probably use different ids for the same passages, so their hits cannot be joined. The warning comes at
+    once if two sources return the same text under different ids. Otherwise it comes after three answers with at least
+    five hits each.
 
     Examples
     --------
@@ -117,9 +118,9 @@ class IdOverlapWarning:
     def part(
         self, rankings: Sequence[Ranking], text: Callable[[Any], str]
     ) -> tuple[tuple[Ranking, ...], dict[str, list[str]]]:
-        """Hits whose id is read from metadata, and under which another source has another text, are told by their text.
+        """Give hits text ids if their id from metadata belongs to a different text in another source.
 
-        Gives the rankings in their order, and what to note of each source; warns once of each.
+        Returns the rankings in the same order, and notes by source. Each source causes one warning.
         """
         held = [one.payloads if isinstance(one.payloads, Payloads) else None for one in rankings]
         if len(rankings) < 2 or not any([one is not None and one.derived for one in held]):
@@ -138,14 +139,12 @@ class IdOverlapWarning:
                 notes[ranking.source] = [said]
                 if ranking.source not in self._parted:
                     self._parted.add(ranking.source)
-                    warn(
-                        f"source {ranking.source!r}: {said} ({next(iter(taken))!r}); give each passage an id of its own"
-                    )
+                    warn(f"source {ranking.source!r}: {said} ({next(iter(taken))!r}); give each passage its own id")
             out.append(ranking)
         return tuple(out), notes
 
     def see(self, rankings: Sequence[Ranking], text: Callable[[Any], str]) -> None:
-        """Look at one answer of all sources, until each pair has met or is warned about."""
+        """Check the rankings of a query, until each pair of sources has shared an id or has been warned about."""
         for row, one in enumerate(rankings):
             for other in rankings[:row]:
                 pair = (other.source, one.source)
@@ -161,8 +160,8 @@ class IdOverlapWarning:
                 if twice:
                     warn(
                         f"sources {pair[0]!r} and {pair[1]!r} share no id, and return one text under two ids "
-                        f"({twice[0]!r} and {twice[1]!r}): what both find counts as two passages; give them the same "
-                        "ids, or fields=HitFields(id=...) of what they share"
+                        f"({twice[0]!r} and {twice[1]!r}): a common hit counts as two passages; use the same "
+                        "ids, or set fields=HitFields(id=...) to a common key"
                     )
                 elif count == _FIRST_ANSWERS:
                     warn(
@@ -172,12 +171,12 @@ class IdOverlapWarning:
 
 
 def _differ(one: str, other: str) -> bool:
-    """Whether both are there and say different things."""
+    """Whether both texts exist and are different."""
     return bool(one and other) and one != other and text_id(one) != text_id(other)
 
 
 def _one_text(one: Ranking, other: Ranking, text: Callable[[Any], str]) -> tuple[str, str] | None:
-    """The ids under which two sources hold the same text."""
+    """Return the two ids under which two sources hold the same text."""
     if not isinstance(one.payloads, Payloads) or not isinstance(other.payloads, Payloads):
         return None
     named = {text_id(text(hit)): identifier for identifier, hit in other.payloads.items() if text(hit)}
@@ -196,7 +195,7 @@ IN_HASTE = (
 
 
 class DeadlineGuard:
-    """Steps that must not hold an answer up: how many go on, and whether the last answer went without one.
+    """Limits how many late steps run in the background, and remembers whether the last answer missed a step.
 
     Examples
     --------
@@ -215,14 +214,14 @@ class DeadlineGuard:
         return DeadlineGuard, ()
 
     def see(self, late: bool) -> None:
-        """Warn where answers begin to go without what was late, or no longer do."""
+        """Warn when deciding starts or stops missing the deadline."""
         if late is not self._late:
             self._late = late
             said = f"{IN_HASTE}. Raise timeout=, or lower fetch_k=" if late else "deciding is in time again"
             warn(said, stacklevel=5)
 
     def bounded(self, function: Callable[[], Item]) -> Callable[[], Item]:
-        """The step, counted until it ends; Late where 256 go on already, most of which nobody waits for any more."""
+        """Wrap a step so that it is counted while it runs; Late if 256 steps are already running."""
         with self._lock:
             if self._outstanding >= _MOST_STEPS:
                 raise Late
@@ -240,7 +239,7 @@ class DeadlineGuard:
 
 @dataclass(slots=True)
 class Notices:
-    """The warnings of a retriever that remember what they have said: each warns once per change."""
+    """All warnings of a retriever that are given once per change."""
 
     answers: FirstAnswers = field(default_factory=FirstAnswers)
     meetings: IdOverlapWarning = field(default_factory=IdOverlapWarning)

@@ -1,4 +1,4 @@
-"""How the retrievers of both integrations are made of passages, opened from a folder, or put over a store."""
+"""Build fused and entity-graph retrievers from passages, a folder or a store; shared by both integrations."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ from typing import TYPE_CHECKING, Any, Self
 
 import phasegraph  # its rooms graph and neo4j are loaded when they are first named: they bring scipy.sparse
 from phasegraph._support.progress import with_progress
-from phasegraph._support.validation import known_arguments
-from phasegraph.errors import InvalidTypeError
-from phasegraph.retrieval.framework import Framework
+from phasegraph._support.renamed import renamed_sources
+from phasegraph._support.validation import check_flag, known_arguments
+from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph.fusion.grouping import GroupBy
+from phasegraph.retrieval.answer import SelectedHit
+from phasegraph.retrieval.framework import Framework, HitLookup
 from phasegraph.retrieval.graph_search import GraphSearch
 from phasegraph.retrieval.kept import KeptPassages
+from phasegraph.retrieval.parents import Parents
 from phasegraph.retrieval.source_config import PIPELINE
 from phasegraph.sources.protocol import Source
 
@@ -22,13 +26,15 @@ if TYPE_CHECKING:
     import phasegraph.graph
     import phasegraph.neo4j
 
+OVERRIDING = frozenset({"pipeline", "weights", "accept", "selection", "group_by"})
+"""Fields that stand in place of a pipeline in the folder."""
 _MANY = 256
 """Passages above which a bar is shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Indexing:
-    """How a caller wants passages read: the arguments that every constructor over passages has."""
+    """The arguments of every constructor over passages: how passages are read and indexed."""
 
     triples: Any = None
     known_names: Iterable[str] = ()
@@ -48,9 +54,9 @@ def build_corpus(
     store: Any = None,
     kept: bool = False,
 ) -> phasegraph.graph.Corpus:
-    """A corpus of hits, in memory, with their vectors in a store if there is one; to be `kept` in a folder.
+    """Build a corpus from hits in memory; `store` may hold the vectors, and `kept` means a folder will follow.
 
-    `vectors` are those of the hits: None has them embedded, an empty list is none at all.
+    `vectors` are the vectors of the hits. None means that the model embeds the hits; an empty list means no vectors.
     """
     from phasegraph.graph import Corpus, GraphIndex, Keys, check_passages, check_source_key, check_title_key
 
@@ -79,11 +85,29 @@ def build_corpus(
 
 
 class FusedPassages(KeptPassages):
-    """Part of a fused retriever that is made of passages, opened from a folder, or put over a store of the user's."""
+    """Base class of fused retrievers that are built from passages, a folder or the user's store."""
+
+    if TYPE_CHECKING:  # of the framework's class, which may keep attributes in a way of its own
+        _parents: Parents | None
+
+    def _settle_parents(self, parents: Any, look_up: Callable[[Any], HitLookup], group_by: GroupBy | None) -> None:
+        """Check `parents` as a caller gave it; `look_up` makes a lookup of hits by their ids."""
+        if parents is None or parents is False:
+            self._parents = None
+            return
+        if group_by is None:
+            raise InvalidInputError("parents= needs group_by=, which names the document of each passage")
+        self._parents = Parents(self._framework, group_by.key, look_up(None if parents is True else parents))
+
+    def _with_parents(self, hits: list[SelectedHit], where: Any) -> list[SelectedHit]:
+        """The hits, with the texts of their documents where the caller wants them, within a filter in force."""
+        if self._parents is None:
+            return hits
+        return self._parents.resolve(hits, None if where is None else self._framework.filter_of(where), self)
 
     @classmethod
     def _graph_retriever(cls, source: Any, hits: Any, model: Any, name: str) -> Any:
-        """The framework's entity-graph retriever over a source."""
+        """Create the framework's entity-graph retriever over a source."""
         raise NotImplementedError
 
     @classmethod
@@ -91,9 +115,9 @@ class FusedPassages(KeptPassages):
         cls, hits: Iterable[Any], model: Any, how: Indexing, path: Any, fields: Mapping[str, Any],
         tried: Mapping[str, Any] | None = None, *, vector_store: str,
     ) -> Self:  # fmt: skip
-        """The retriever of hits, kept in a folder if there is a `path`, its vectors then searched by `vector_store`.
+        """Build a retriever from hits; with `path`, it is stored in a folder and `vector_store` searches the vectors.
 
-        `tried` are the fields as far as they can be tried on a sample before anything is embedded.
+        `tried` are the fields that can be checked on a sample before all hits are embedded.
         """
         from phasegraph.graph import check_new, check_store, sample_corpus
 
@@ -116,7 +140,7 @@ class FusedPassages(KeptPassages):
         cls, path: str | os.PathLike[str], model: Any, fields: Mapping[str, Any], *, reembed: bool,
         vector_store: str | None,
     ) -> Self:  # fmt: skip
-        """The retriever in a folder, all of its passages embedded anew if wanted."""
+        """Open the retriever of a folder, and embed all its passages again if requested."""
         cls._framework.check_model(model)
         made = cls._opened(path, model, fields, False, checks=not reembed, vector_store=vector_store)
         if reembed:
@@ -129,7 +153,7 @@ class FusedPassages(KeptPassages):
         checks: bool, vector_store: str | None,
     ) -> Self:  # fmt: skip
         corpus = cls._open(path, model, vectors=True, progress=progress, checks=checks, vector_store=vector_store)
-        if (Path(path) / PIPELINE).is_file() and not fields.keys() & {"pipeline", "weights", "accept", "selection"}:
+        if (Path(path) / PIPELINE).is_file() and not fields.keys() & OVERRIDING:
             fields = {**fields, "pipeline": Path(path) / PIPELINE}
         return cls._over(corpus, model, fields)
 
@@ -137,51 +161,57 @@ class FusedPassages(KeptPassages):
     def _over(
         cls, corpus: phasegraph.graph.Corpus, model: Any, fields: Mapping[str, Any], store: Any = None
     ) -> Self:  # fmt: skip
-        """The retriever of a corpus, its vectors in a `store` of the user's or its own."""
+        """Create the retriever of a corpus, with its own vectors or those in the user's `store`."""
         from phasegraph.graph import CorpusLookup
 
+        fields = dict(fields)
+        if check_flag("embed_clauses", fields.pop("embed_clauses", False)):
+            corpus.compare_clauses()
         hits = CorpusLookup(corpus, cls._framework.of_record)
-        names: tuple[Any, ...] = ("graph", "lexical") if store is not None else ("graph", "lexical", "vector")
+        names: tuple[Any, ...] = ("graph", "bm25") if store is not None else ("graph", "bm25", "vector")
         sources = {name: cls._graph_retriever(corpus.source(name), hits, model, name) for name in names}
         sources["graph"]._corpus = corpus
         if store is not None:
             sources["vector"] = store
         others = fields.get("retrievers") or {}
         if not isinstance(others, Mapping):
-            raise InvalidTypeError("retrievers must be a mapping of names where the retriever is made of documents")
-        sources |= others
+            raise InvalidTypeError(
+                "retrievers must be a mapping of names to retrievers if the retriever is made from documents"
+            )
+        known = renamed_sources(others, sources)
+        sources |= {known.get(name, name): one for name, one in others.items()}
         vector, graph = sources.pop("vector"), sources.pop("graph")
         made = cls(**{**fields, "vector": vector, "graph": graph, "retrievers": sources})
         made._corpus, made._embeds = corpus, model
         return made
 
     def documents(self) -> dict[str, int]:
-        """Passages by document, as `source_key` names it; under ``""`` those that name none."""
+        """Number of passages of each document, as `source_key` names it; ``""`` counts passages without a document."""
         return self._counts()
 
 
 class GraphPassages(KeptPassages):
-    """Part of an entity-graph retriever: made of passages, opened from a folder, or read from Neo4j."""
+    """Base class of entity-graph retrievers that are built from passages, a folder or Neo4j."""
 
     _search: GraphSearch
 
     @property
     def _source(self) -> Source:
-        """The source of the core that it asks, which its ``repr`` names."""
+        """The source of the core that the retriever searches; ``repr`` names it."""
         return self._search.source
 
     @property
     def corpus(self) -> phasegraph.graph.Corpus | None:
-        """The corpus of its passages; None where it has none of its own."""
+        """The corpus that the retriever owns; None if it owns none."""
         found: phasegraph.graph.Corpus | None = self._search.look_up.corpus
         return found
 
     def kept_ids(self) -> Iterable[str]:
-        """Ids of the passages that it keeps itself; none where they come from a store."""
+        """The ids of the passages that the retriever holds; empty if the passages come from a store."""
         return self._search.look_up.kept_ids
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write graph and passages to a folder that is new or empty; the tokenizer must be one with a name."""
+        """Write graph and passages to a new or empty folder; the tokenizer must have a name."""
         self._changing().save(path, self._folder_settings(vectors=False))
 
     @classmethod
@@ -195,21 +225,20 @@ class GraphPassages(KeptPassages):
         load: bool = True,
         **fields: Any,
     ) -> Self:
-        """Take the graph and its passages' texts from Neo4j.
+        """Read the graph and the texts of its passages from Neo4j.
 
         Parameters
         ----------
         connection : Neo4jConnection
-            Asked at once whether it answers; see ``Neo4jConnection.connect``.
+            The connection, which is tested at once; see ``Neo4jConnection.connect``.
         corpus : str, optional
-            A corpus written by ``write_graph``; None for a graph that another library wrote.
+            The name of a corpus that ``write_graph`` wrote; None for a graph of another library.
         schema : str or GraphSchema, optional
-            Who wrote the graph: ``"llama_index"``, ``"langchain"``, ``"neo4j_graphrag"``; None is our own where a
-            corpus is named, else detected.
+            The schema of the graph: ``"llama_index"``, ``"langchain"`` or ``"neo4j_graphrag"``. By default,
+            phasegraph's own schema if `corpus` is given; otherwise the schema is detected.
         load : bool, default True
-            Read the graph now and walk it in memory; or walk it in Neo4j, for graphs that are not to be held here
-            (only those of ``write_graph``), without the words of the passages. What changes in Neo4j later is seen with
-            False only.
+            True: read the graph now and walk it in memory. False: walk it in Neo4j, without the words of the passages;
+            only for graphs of ``write_graph``. What changes in Neo4j later is seen with False only.
         **fields
             The other arguments of the retriever. An embedding model among them (``embeddings=``, or ``embed_model=`` in
             LlamaIndex) embeds every passage and each query; with `load` only. Neo4j holds texts and titles: a filter
@@ -238,7 +267,7 @@ class GraphPassages(KeptPassages):
     def _of_passages(
         cls, hits: Iterable[Any], model: Any, how: Indexing, vectors: Any, extractor: Any, fields: Mapping[str, Any]
     ) -> Self:
-        """The retriever of hits; what an `extractor` of the caller's built is not changed later."""
+        """Build a retriever from hits; a graph from the caller's own `extractor` cannot be changed later."""
         from phasegraph.graph import graph_of_documents
 
         framework = cls._framework
@@ -254,15 +283,17 @@ class GraphPassages(KeptPassages):
 
     @classmethod
     def _loaded(cls, path: str | os.PathLike[str], model: Any, fields: Mapping[str, Any]) -> Self:
-        """The retriever in a folder."""
+        """Open the retriever of a folder."""
         return cls._over(cls._open(path, model, vectors=False), model, fields)
 
     @classmethod
     def _over(cls, corpus: phasegraph.graph.Corpus, model: Any, fields: Mapping[str, Any]) -> Self:
-        """The retriever of a corpus."""
+        """Create the retriever of a corpus."""
         from phasegraph.graph import CorpusLookup
 
         framework = cls._framework
+        if check_flag("embed_clauses", fields.get("embed_clauses", False)):
+            corpus.compare_clauses()
         hits = CorpusLookup(corpus, framework.of_record)
         made = cls(**{"graph": corpus.index.graph, framework.hits: hits, framework.model: model, **fields})
         made._corpus, made._embeds = corpus, model
@@ -272,7 +303,7 @@ class GraphPassages(KeptPassages):
 
 @dataclass(frozen=True, slots=True)
 class _TextsIn:
-    """The passages of a graph in Neo4j by their ids, titles as metadata."""
+    """Finds the texts of passages in Neo4j by id; titles become metadata."""
 
     texts: Callable[[Sequence[str]], Mapping[str, tuple[str, str]]]
     made: Callable[[str, str, Mapping[str, Any]], Any]

@@ -12,9 +12,9 @@ from phasegraph.ranking import Ranking
 
 
 class Payloads(Mapping[str, Any]):
-    """The framework's own hits by id, the first of each, and what the source says of how it found them.
+    """The framework's hits by id (the first hit of each id), with the source's evidence.
 
-    A hit that is None, of which the source names the id alone, counts as not there.
+    A hit that is None, because the source knows only its id, counts as missing.
 
     >>> Payloads(["a", "b", "a"], [1, 2, 3])["a"]
     1
@@ -40,7 +40,7 @@ class Payloads(Mapping[str, Any]):
         return Payloads, (list(self._ids), list(self._hits), dict(self.evidence))
 
     def follow(self, ranking: Ranking) -> None:
-        """Find the hits by the rows of `ranking`, whose order is theirs: no index of their own is needed."""
+        """Find hits by the rows of `ranking`, which has the same order; then no separate index is needed."""
         self._ranking = ranking
 
     def get(self, identifier: str, default: Any = None, /) -> Any:
@@ -52,13 +52,13 @@ class Payloads(Mapping[str, Any]):
         return default if hit is None else hit
 
     def best_first(self, scores: FloatArray) -> None:
-        """Let a repeated id stand for its best hit, rather than its first; NaN is the worst."""
+        """Let the best hit of a repeated id stand for this id instead of the first; NaN is the worst score."""
         order = np.argsort(np.where(np.isfinite(scores), -scores, np.inf), kind="stable").tolist()
         self._ids, self._hits = [self._ids[row] for row in order], [self._hits[row] for row in order]
 
     @property
     def by_id(self) -> dict[str, Any]:
-        """The hits as a plain dictionary."""
+        """Return the hits as a plain dictionary."""
         if self._index is None:
             pairs = zip(reversed(self._ids), reversed(self._hits), strict=True)
             self._index = {name: hit for name, hit in pairs if hit is not None}
@@ -75,7 +75,7 @@ class Payloads(Mapping[str, Any]):
 
 
 def hits_of(payloads: Mapping[str, Any], ids: Sequence[str]) -> list[Any]:
-    """The hits of some ids; None for those that are not there."""
+    """Return the hits for some ids; None for missing hits."""
     ranking = payloads._ranking if isinstance(payloads, Payloads) else None
     if ranking is None or not isinstance(payloads, Payloads):
         return list(map(payloads.get, ids))

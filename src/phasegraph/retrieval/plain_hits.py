@@ -1,4 +1,4 @@
-"""What a plain function returned: texts, rows, triples, ids with scores; neo4j-graphrag's retrievers among them."""
+"""Convert the output of plain functions to hits: texts, rows, triples, ids with scores, neo4j-graphrag's items."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ TEXT_KEYS = ("text", "page_content", "content")
 
 @dataclass(frozen=True, slots=True)
 class PlainHit:
-    """A hit in plain types; without text it names a passage and does not hold it, by its `id`.
+    """A hit in plain types; without a text, it only names a passage by its `id`.
 
-    Which id another has is read from its metadata, as for any hit: what a row says besides its text.
+    The id of a hit with a text is read from its metadata, which are the other columns of a row.
     """
 
     read: ClassVar[frozenset[str]] = frozenset((*ID_KEYS, *SCORE_KEYS))
@@ -32,7 +32,7 @@ class PlainHit:
 
 
 def are_scored(pairs: Iterable[bool]) -> bool:
-    """Whether hits are pairs with a score, as it is known of each; MalformedAnswerError if only some are."""
+    """Whether hits are pairs with a score; MalformedAnswerError if only some hits have a score."""
     known = set(pairs)
     if len(known) > 1:
         raise MalformedAnswerError("hits must all be pairs with a score, or none of them; got both")
@@ -40,7 +40,7 @@ def are_scored(pairs: Iterable[bool]) -> bool:
 
 
 def head_and_score(item: object) -> tuple[Any, Any]:
-    """A hit and its score, None where it comes without: a pair of any two is a hit and its score.
+    """Split a hit from its score; any pair is read as hit and score, and the score is None otherwise.
 
     >>> head_and_score(("a text", 0.5)), head_and_score(("Ada", "met", "Bo"))
     (('a text', 0.5), (('Ada', 'met', 'Bo'), None))
@@ -51,7 +51,7 @@ def head_and_score(item: object) -> tuple[Any, Any]:
 
 
 def plain_hit(item: object, hits: str, row: int) -> PlainHit:
-    """A text, a row or a triple as a hit; for the error, what the framework calls `hits`, and its place in the answer.
+    """Convert a text, a row or a triple to a hit; `hits` and `row` are for the error message.
 
     Of a row, ``c.id`` is read as ``id``, and a node that is all of it as the row itself; its text is what ``text``,
     ``page_content`` or ``content`` hold, else the whole row as JSON, unless all it has besides an id is a score. A
@@ -102,10 +102,10 @@ def _of_row(row: Mapping[Any, Any]) -> PlainHit:
 
 
 def adapted(given: object) -> object:
-    """A retriever of neo4j-graphrag as a function that returns rows; anything else as it is.
+    """Wrap a retriever of neo4j-graphrag in a function that returns rows; return other objects unchanged.
 
-    InvalidTypeError if it is of neo4j-graphrag and cannot be asked with a text, or has a ``search`` that is no
-    source's.
+    InvalidTypeError if a neo4j-graphrag retriever does not search by text, or if another object has an incompatible
+    ``search``.
     """
     if isinstance(given, type) or not callable(getattr(given, "search", None)):
         return given
@@ -141,10 +141,10 @@ def _graph_rag(given: Any) -> GraphRagSearch:
 
 
 class GraphRagSearch:
-    """The search of a neo4j-graphrag retriever, as rows: the node's own properties, the score beside them.
+    """Searches a neo4j-graphrag retriever and returns rows: the properties of the node, and the score.
 
-    Its own ``result_formatter`` is used where it has one; the library's puts a node into one text, and names it by an
-    element id that says nothing outside the database.
+    A ``result_formatter`` of the user is applied. The library's default formatter is not used, because it writes the
+    node as one text and identifies it by an internal element id.
     """
 
     def __init__(self, retriever: Any) -> None:
@@ -153,7 +153,7 @@ class GraphRagSearch:
         self._accepts = parameters_of(retriever.search)
 
     def __call__(self, query: str, k: int | None = None) -> list[dict[str, Any]]:
-        """The rows of one search."""
+        """Return the rows of one search."""
         return self._rows(query, {"top_k": k} if k is not None and "top_k" in self._accepts else {})
 
     def _rows(self, query: str, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -164,14 +164,14 @@ class GraphRagSearch:
 
     @property
     def _formats(self) -> bool:
-        """Whether its items are made in a way of its own."""
+        """Whether the user's own formatter makes the items."""
         kind = type(self._retriever)
         given = getattr(self._retriever, "result_formatter", None) is not None
         return given or not kind.default_record_formatter.__module__.startswith("neo4j_graphrag.")
 
 
 class FilteredGraphRagSearch(GraphRagSearch):
-    """The same for one that keeps a filter."""
+    """A search of a neo4j-graphrag retriever that supports filters."""
 
     def __call__(
         self,
@@ -179,7 +179,7 @@ class FilteredGraphRagSearch(GraphRagSearch):
         k: int | None = None,
         filter: Mapping[str, Any] | None = None,  # noqa: A002
     ) -> list[dict[str, Any]]:
-        """The rows of one search, among nodes that have these properties."""
+        """Return the rows of one search among nodes that have these properties."""
         settings: dict[str, Any] = {} if k is None else {"top_k": k}
         return self._rows(query, settings if filter is None else {**settings, "filters": dict(filter)})
 
@@ -190,7 +190,7 @@ def _of_item(item: Any) -> dict[str, Any]:
 
 
 def _of_record(record: Any) -> dict[str, Any]:
-    """A record's columns, and the properties of its node in their place."""
+    """Return the columns of a record, with the properties of its node instead of the node."""
     held = dict(record.data())
     node = held.pop("node", None)
     if "elementId" in held:  # by which the library names a node

@@ -1,4 +1,4 @@
-"""Under which payload a result is returned, and the evidence for it, as plain JSON types."""
+"""Convert the evidence of results to plain JSON types."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _DEEPEST = 16
 
 
 def plain(value: object, /) -> object:
-    """`value` in JSON types, for ``json.dumps(..., allow_nan=False)``; it is not changed.
+    """Convert `value` to JSON types, for ``json.dumps(..., allow_nan=False)``; the value is not changed.
 
-    Numpy values become native ones, NaN and infinity None, sets sorted lists, dates ISO text; an object that JSON has
-    no word for becomes its type's name, a cycle or a nesting beyond 16 levels ``"…"``.
+    Numpy values become native values, NaN and infinity become None, sets become sorted lists, and dates become ISO
+    text. Other objects become the names of their types. A cycle, or nesting deeper than 16 levels, becomes ``"…"``.
 
     >>> plain({"score": np.float32(0.5), "tags": {"b", "a"}, "bad": float("nan")})
     {'score': 0.5, 'tags': ['a', 'b'], 'bad': None}
@@ -57,12 +57,12 @@ def _plain(value: object, depth: int, above: tuple[int, ...]) -> object:
 
 
 def _text(value: str) -> str:
-    """The text itself, lone surrogates replaced: they cannot be written as UTF-8."""
+    """Replace lone surrogates, which cannot be encoded in UTF-8."""
     return str(value) if value.isascii() else value.encode("utf-8", "replace").decode()
 
 
 def provenance(result: Result) -> list[dict[str, object]]:
-    """For each result, in order, why it stands where it stands: what :meth:`Result.evidence` says, for all at once.
+    """Return the evidence of all results, in order: the content of :meth:`Result.evidence` for each.
 
     Keys ``id``, ``position`` (from 1), ``score`` (in [0, 1]), ``fused``, ``bonus``, ``prior``, ``degraded`` and
     ``sources``: per source name ``rank`` (from 1, ties share their mean), ``raw`` (as the source gave it),
@@ -107,7 +107,7 @@ def provenance(result: Result) -> list[dict[str, object]]:
 def _parts(
     ids: Sequence[str], ranking: Ranking, weight: float, calibrated: list[float], contributed: list[float]
 ) -> list[dict[str, float | None]]:
-    """What one source says of each result."""
+    """Return one source's rank, score and contribution for each result."""
     scores = ranking.scores.item
     raw = scores if ranking.raw is None else ranking.raw.item
     last = len(ranking) - 1
@@ -126,16 +126,16 @@ def _parts(
 
 
 def _shared_rank(ranking: Ranking, score: float) -> float:
-    """Rank from 1, the mean of all hits with this score."""
+    """Return the rank from 1; tied hits share the mean of their ranks."""
     rising = -ranking.scores
     return float(rising.searchsorted(-score, "left") + rising.searchsorted(-score, "right") + 1) / 2.0
 
 
 class EvidenceBlock(dict[str, object]):
-    """What is known of a result, as plain JSON types, for a framework's metadata.
+    """The evidence of a result in plain JSON types, for a framework's metadata.
 
-    Two blocks are equal, and look the same in a text: frameworks tell passages apart by comparing or hashing their
-    metadata, and a passage is the same passage whatever the query.
+    All blocks compare equal and have the same text. Frameworks identify passages by comparing or hashing metadata, and
+    evidence must not change the identity of a passage.
     """
 
     __slots__ = ()
@@ -155,15 +155,18 @@ class EvidenceBlock(dict[str, object]):
 
 
 def is_taken(key: str | None, metadata: Mapping[str, object]) -> bool:
-    """Whether a passage has a metadata key of the evidence's name itself, which is kept, and warned about."""
+    """Whether a passage already uses the metadata key for evidence; then its value is kept, with a warning."""
     if key is None or key not in metadata or isinstance(metadata[key], EvidenceBlock):
         return False
-    warn(f"passages have the metadata key {key!r} themselves, and keep it: give evidence_key= another name")
+    warn(
+        f"passages already use the metadata key {key!r}; its value is kept, and no evidence is added: choose "
+        "another evidence_key="
+    )
     return True
 
 
 def evidence_blocks(result: Result, hits: Sequence[SelectedHit]) -> list[EvidenceBlock]:
-    """:func:`provenance` of each result, with what the sources say of how they found it."""
+    """Return :func:`provenance` for each result, together with the sources' own evidence."""
     blocks: list[dict[str, Any]] = list(provenance(result))
     for block, hit in zip(blocks, hits, strict=True):
         for name, evidence in hit.evidence.items():
@@ -172,7 +175,7 @@ def evidence_blocks(result: Result, hits: Sequence[SelectedHit]) -> list[Evidenc
 
 
 def plain_evidence(evidence: Any) -> object:
-    """A walk's path as names and kinds, with its seeds and the query's words; anything else as plain JSON types."""
+    """Convert a walk's path to names and kinds, with seeds and query words; other evidence to plain JSON types."""
     steps = getattr(evidence, "path", None)
     if not isinstance(steps, tuple) or not all(hasattr(node, "kind") and hasattr(node, "name") for node in steps):
         return plain(evidence)

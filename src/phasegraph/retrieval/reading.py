@@ -1,4 +1,4 @@
-"""From the answer of a retriever to a ranking: hits, ids, scores, and the passages that they stand for."""
+"""Convert a retriever's answer to a ranking: hits, ids, scores, and the passages behind the hits."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _MOST_HITS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class HitReader:
-    """Reads the answers of one source; remembers its direction, and that it warned about ids.
+    """Reads the answers of one source, and remembers its score direction and its warnings.
 
-    `known` says whether higher is better, as the class of the source's store has it.
+    `known` says whether a higher score is better, according to the class of the store.
     """
 
     name: str
@@ -52,9 +52,10 @@ class HitReader:
         object.__setattr__(self, "identities", Identities(self.name))
 
     def ids(self, hits: Sequence[Any], own: Sequence[object], notes: list[str], *, parts: bool = False) -> list[str]:
-        """The ids of hits that carry `own`, or what :class:`HitFields` says in their place.
+        """Return the ids of hits that carry the ids `own`, or the ids that :class:`HitFields` declares.
 
-        With `parts`, hits of one id may have different texts: they are what is known of a passage, not itself.
+        With `parts`, hits with the same id may have different texts, because they are facts about a passage, not the
+        passage.
         """
         check_length(hits)
         if self.fields.id is not None:
@@ -69,17 +70,17 @@ class HitReader:
         return self.metadata(hit), self.text(hit)
 
     def scores(self, hits: Sequence[Any]) -> list[object] | None:
-        """The scores that :class:`HitFields` names, or None where it names none."""
+        """Return the scores that :class:`HitFields` declares; None if it declares no score."""
         where = self.fields.score
         return None if where is None else [self._field(where, hit) for hit in hits]
 
     def stated_scores(
         self, hits: Sequence[Any], notes: list[str]
     ) -> tuple[list[object] | None, tuple[bool, str] | None]:
-        """Scores under a known metadata key that holds a number in every hit, and their direction where it is told.
+        """Return scores from a known metadata key with a number in every hit, and their direction if known.
 
-        A field that is called ``score`` and nothing more may be a film's: it is believed as far as it falls along the
-        lists that the source gives.
+        A metadata key with the plain name ``score`` may have another meaning, such as the rating of a film. It is used
+        only if its values fall along the source's lists.
         """
         first = self.metadata(hits[0]) if hits else {}
         if SCORE_KEYS.keys().isdisjoint(first):
@@ -112,12 +113,11 @@ class HitReader:
         told: tuple[bool, str] | None = None,
         ordered: bool = True,
     ) -> Ranking:
-        """The n hits as a ranking; what had to be handled is added to `notes`.
+        """Convert n hits to a ranking, and add a note to `notes` for each repaired problem.
 
-        Without scores, or with None for every hit, only their order is known; if not `ordered`, only that they are
-        there. Hits beyond the `limit` are cut, and
-        noted. The direction is told by `order`, where that is not the scores; `told` says it, with a note, where the
-        answer itself does; a declaration wins.
+        Without scores, only the order of the hits counts; if not `ordered`, only membership counts. Hits beyond `limit`
+        are dropped, with a note. A declared direction has precedence. Otherwise `told` gives the direction with a note,
+        or the values in `order` show it.
         """
         scores, joined = self._known_scores(scores, notes, len(ids)) if ordered else None, order is not None
         higher: bool | None = True
@@ -143,14 +143,14 @@ class HitReader:
         return limited(found if ordered else self._membership(found, notes), limit, notes)
 
     def _membership(self, ranking: Ranking, notes: list[str]) -> Ranking:
-        """The ranking of hits that stand in no order: all share one rank, so that only membership counts."""
+        """Return the ranking of unordered hits: all hits share a rank, so only membership counts."""
         if len(ranking):
             notes.append("membership only: its hits stand in no order")
             self.direction.warn_of_none()
         return replace(ranking, scores=np.full(len(ranking), -(len(ranking) + 1) / 2.0), rank_only=True)
 
     def _known_scores(self, scores: Sequence[Any] | None, notes: list[str], hits: int) -> Sequence[Any] | None:
-        """The scores; None, with a note that says where they were looked for, if there are none at all."""
+        """Return the scores; if there are none, return None and note where they were looked for."""
         if scores is not None and not (scores and all(score is None for score in scores)):
             return scores
         if hits:
@@ -161,7 +161,7 @@ class HitReader:
 
 
 def limited(ranking: Ranking, limit: int | None, notes: list[str]) -> Ranking:
-    """The ranking's best `limit` hits, which is noted; all of them where it is None."""
+    """Cut the ranking to its best `limit` hits, with a note; None means no limit."""
     if limit is None or len(ranking) <= limit:
         return ranking
     notes.append(cut_note(len(ranking), limit))
@@ -169,7 +169,7 @@ def limited(ranking: Ranking, limit: int | None, notes: list[str]) -> Ranking:
 
 
 def _contradicts(ranking: Ranking, ids: Sequence[str]) -> bool:
-    """Whether the order in which hits came differs from the order of their scores, ties apart."""
+    """Whether the order of the hits differs from the order of their scores, apart from ties."""
     place = {identifier: row for row, identifier in enumerate(reversed(ids))}
     at = np.array([-place[identifier] for identifier in ranking.ids])
     scores = ranking.scores
@@ -183,11 +183,11 @@ def with_passages(
     made: Callable[[str, Any], Any],
     notes: list[str],
 ) -> Ranking:
-    """The ranking with the passages that ``resolve(ids)`` gave; a hit without one keeps its own payload.
+    """Replace payloads by the passages that ``resolve(ids)`` returned; a hit without a passage keeps its payload.
 
-    They are found by id, or one per id in the same order, None for those that are not there; `unpack` reads any other
-    answer as the framework does, and ``made(id, value)`` makes the framework's own passage. `notes` takes how many ids
-    were given none. InvalidTypeError if there are more or fewer than ids.
+    The answer is a mapping by id, or a list in the order of the ids with None for missing passages. `unpack` converts
+    any other answer, and ``made(id, value)`` creates the framework's passage. `notes` receives the number of missing
+    passages. InvalidTypeError if a list has another length than the ids.
     """
     if isinstance(found, Mapping):
         given = {str(key): value for key, value in found.items() if value is not None}
@@ -216,11 +216,10 @@ def completed(
     *,
     own: bool = False,
 ) -> Ranking:
-    """The ranking with the passages that it names and does not hold, as far as other sources have them.
+    """Add the passages that the ranking only names, from the hits and stores of other sources.
 
-    What those found for the same query, `upstream`, is looked at first; then the `look_ups` are asked in turn for what
-    is still missing, and one that fails is noted. Those that none of the stores has are dropped by `deletions`. `own`
-    says whether the source has a store of its own, which was asked before.
+    The other sources' hits for the query (`upstream`) come first, then the `look_ups` in turn; a failed look-up is
+    noted. `deletions` drops passages that no store has. `own` says whether the source's own store was asked before.
     """
     payloads = ranking.payloads
     missing = [one for one in ranking.ids if payloads.get(one) is None]
@@ -259,7 +258,7 @@ def is_number(value: object) -> bool:
 
 
 def parameters_of(function: Callable[..., Any]) -> frozenset[str]:
-    """Names of a function's parameters; none where it does not tell."""
+    """Return the names of a function's parameters; empty if they are unknown."""
     try:
         return frozenset(inspect.signature(function).parameters)
     except (TypeError, ValueError):
@@ -267,7 +266,7 @@ def parameters_of(function: Callable[..., Any]) -> frozenset[str]:
 
 
 def check_length(hits: Sized) -> None:
-    """MalformedAnswerError for more hits than can be read without holding everything else up."""
+    """Raise MalformedAnswerError if there are too many hits to read within the call's time."""
     if len(hits) > _MOST_HITS:
         raise MalformedAnswerError(
             f"the source returned {len(hits):,} hits, and at most {_MOST_HITS:,} are read: have it return its best"
@@ -275,7 +274,7 @@ def check_length(hits: Sized) -> None:
 
 
 def drained(answer: Iterable[object]) -> list[object]:
-    """What an iterator of hits yields; MalformedAnswerError if it raises, or does not end within 100,000 hits."""
+    """Read an iterator of hits; MalformedAnswerError if it raises or yields more than 100,000 hits."""
     items: list[object] = []
     try:
         items.extend(islice(answer, _MOST_HITS + 1))
@@ -294,9 +293,9 @@ EXPECTED = (  # whole in a source's report, which cuts at 200 characters
 
 
 def answer_items(answer: object, hits: str) -> list[Any] | tuple[Any, ...]:
-    """The hits of an answer, as they were given: one text, ids with scores, or anything that yields hits.
+    """Return the hits of an answer unchanged: a text, ids with scores, or an iterable of hits.
 
-    MalformedAnswerError if it is none of these; it says what was expected, by what the framework calls its `hits`.
+    MalformedAnswerError for any other answer; the message names the expected `hits` in the framework's words.
 
     >>> answer_items("the answer", "documents"), answer_items({"p": 0.5}, "documents")
     (['the answer'], [{'id': 'p', 'score': 0.5}])

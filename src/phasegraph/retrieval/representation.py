@@ -1,4 +1,4 @@
-"""The short text that a retriever shows of its arguments."""
+"""Shorten the arguments of a retriever for ``repr``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from phasegraph.retrieval.source_spec import SourceSpec
 
 
 class Shown(str):
-    """A text that shows itself as it is."""
+    """A text whose ``repr`` is the text itself."""
 
     __slots__ = ()
 
@@ -23,10 +23,11 @@ _SHOWN_VALUE, _SHOWN_ALL, _SHOWN_MANY = 60, 200, 9
 
 
 def shown(fields: Mapping[str, object]) -> list[tuple[str, Shown]]:
-    """What a retriever's ``repr`` says of its arguments: small values as they are, of anything else its kind.
+    """Shorten a retriever's arguments for ``repr``: small values unchanged, other objects by their kind.
 
-    The kind of a function is its name; of a retriever over a store or a core source, its class and that of the store
-    or source. Never more than some 250 characters: a log, a trace or a configuration must not hold the corpus.
+    The kind of a function is its name. The kind of a retriever over a store or core source is its class and the class
+    of the store or source. The text has at most about 250 characters, so that logs, traces and configurations never
+    contain the corpus.
 
     >>> from phasegraph import FusionPipeline
     >>> shown({"vector": SourceSpec(retriever=FusionPipeline()), "k": 3})

@@ -1,4 +1,4 @@
-"""Whether the weights and the pipeline of a retriever fit its sources."""
+"""Check that the weights and the pipeline of a retriever fit its sources."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from phasegraph._support.renamed import renamed_sources
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.fusion.exact_match import EXACT_MATCH
 from phasegraph.fusion.pipeline import FusionPipeline
@@ -17,9 +18,9 @@ Weights: TypeAlias = Mapping[str, float] | Sequence[float]
 
 
 def check_weights(given: object, specs: Mapping[str, SourceSpec]) -> Mapping[str, float] | None:
-    """Weights of all sources by name, or None where nobody gave one.
+    """Return the weights of all sources by name; None if no weight was given.
 
-    A sequence of weights belongs to sources that were given as a sequence, in their order.
+    A sequence of weights is only valid if the sources are also a sequence; both have the same order.
     """
     own = {name: spec.weight for name, spec in specs.items() if spec.weight is not None}
     if given is None:
@@ -38,6 +39,8 @@ def check_weights(given: object, specs: Mapping[str, SourceSpec]) -> Mapping[str
             raise InvalidInputError(f"weights must be one per retriever: got {len(given)} for {len(names)}")
         given = dict(zip(names, given, strict=True))
     checked = check_weights_mapping(given)  # type: ignore[arg-type]
+    known = renamed_sources(checked, specs)
+    checked = check_weights_mapping({known.get(name, name): value for name, value in checked.items()})
     unknown, missing = sorted(set(checked) - set(specs)), sorted(set(specs) - set(checked))
     if unknown:
         raise InvalidInputError(f"weights must be among the sources {list(specs)}; got {unknown}")
@@ -51,7 +54,7 @@ PIPELINE = "pipeline.json"
 
 
 def read_pipeline(given: FusionPipeline | str | os.PathLike[str]) -> FusionPipeline:
-    """A pipeline as it was given, or as it was saved at a path."""
+    """Return the given pipeline, or load the pipeline at the given path."""
     if isinstance(given, FusionPipeline):
         return given
     if not isinstance(given, str | os.PathLike):
@@ -68,24 +71,24 @@ def read_pipeline(given: FusionPipeline | str | os.PathLike[str]) -> FusionPipel
 
 _PRESETS = {
     **dict.fromkeys(("rrf", "reciprocal_rank", "reciprocal_rerank"), " (for RRF: FusionPipeline.reciprocal_rank())"),
-    **dict.fromkeys(("phasegraph", "paper"), " (for the paper's: FusionPipeline.phasegraph())"),
+    **dict.fromkeys(("phasegraph", "paper"), " (for the paper's: FusionPipeline.paper())"),
     "adr": " (for the design record's: FusionPipeline.adr())",
     **dict.fromkeys(("convex", "tm2c2"), " (for TM2C2: FusionPipeline.convex())"),
 }
 
 
 def check_no_exact_match(sources: Collection[str]) -> None:
-    """Refuse a source of the name that the bonus has as one more source: it would be taken for the bonus."""
+    """Refuse a source with the reserved name of the exact-match bonus."""
     if EXACT_MATCH in sources:
         raise InvalidInputError(
             f"a source must not be named {EXACT_MATCH!r}: ExactMatchBonus is the source of that name; give it another"
         )
     if RERANK in sources:
-        raise InvalidInputError(f"a source must not be named {RERANK!r}: rerank= makes one of that name")
+        raise InvalidInputError(f"a source must not be named {RERANK!r}: rerank= uses this name")
 
 
 def check_names(pipeline: FusionPipeline, sources: Collection[str], *, reranks: bool = False) -> None:
-    """Refuse caps, calibrators, thresholds and floors for a source that is not there: they would never act."""
+    """Refuse caps, calibrators, thresholds and floors for unknown sources, which would have no effect."""
     check_no_exact_match(sources)
     if pipeline.weights is not None and not set(sources) <= set(pipeline.weights):
         missing = sorted(set(sources) - set(pipeline.weights))
@@ -101,14 +104,14 @@ def check_names(pipeline: FusionPipeline, sources: Collection[str], *, reranks: 
 
 
 def dphf(retriever: Any, rewriter: Any) -> dict[str, Any]:
-    """Dual-path hypothesis fusion: the query and its HyDE text to one retriever, fused by reciprocal rank.
+    """Dual-path hypothesis fusion: search one retriever with the query and with its HyDE text, and fuse both lists.
 
     Parameters
     ----------
     retriever : object
-        A dense retriever, for both paths.
+        A dense retriever that searches both texts.
     rewriter : Rewriter or callable
-        As :func:`~phasegraph.retrieval.hyde` makes it.
+        The rewriter, such as :func:`~phasegraph.retrieval.hyde`.
 
     Returns
     -------

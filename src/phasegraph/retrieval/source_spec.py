@@ -1,4 +1,4 @@
-"""What a user may say about one source of a retriever."""
+"""The settings that a user can give for one source of a retriever."""
 
 from __future__ import annotations
 
@@ -17,16 +17,15 @@ FieldOf: TypeAlias = str | Callable[[Any], object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HitFields(KnownFields):
-    """Where the fields of a hit are found; a hit is the framework's own document or node.
+    """Where to find the fields of a hit; a hit is the framework's own document or node.
 
     Parameters
     ----------
     id : str or callable, optional
-        Metadata key, or ``id(hit)``, of the id by which hits of different sources meet. Default: the id that the hit
-        carries, then the metadata keys ``_id``, ``id``, ``pk``, ``chunk_id``, ``doc_id``, ``source_id``, then its
-        text.
+        Metadata key, or ``id(hit)``, of the id that joins hits of different sources. Default: the id that the hit
+        carries, then the metadata keys ``_id``, ``id``, ``pk``, ``chunk_id``, ``doc_id``, ``source_id``, then its text.
     score : str or callable, optional
-        Metadata key, or ``score(hit)``, of the source's own score. Default: what its search gives.
+        Metadata key, or ``score(hit)``, of the source's own score. Default: the score that the search returns.
     higher_is_better : bool, optional
         False for distances. Default: known for the store, or inferred from the order of the answers so far.
     size : int, optional
@@ -74,19 +73,19 @@ class HitFields(KnownFields):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Execution(KnownFields):
-    """How a source is run.
+    """How a source is run: errors, concurrency, circuit breaker and threads.
 
     Parameters
     ----------
     on_error : {"skip", "raise"}, default "skip"
-        Go on without the source and report it, or raise its own error.
+        ``skip`` answers without a failed source and reports it; ``raise`` raises the source's error.
     max_in_flight : int, default 256
-        Searches of this source that may run at once, those that outlived their call included; a further one waits its
-        turn within its timeout, then the source is skipped as busy.
+        Maximum number of concurrent searches of this source, including searches that outlived their call. A further
+        search waits within its timeout; after that, the source is skipped as busy.
     circuit_breaker : BreakerSettings or None
-        When to stop asking a source that keeps failing; None = always ask.
+        When to skip a source that keeps failing; None never skips it.
     in_thread : bool, default False
-        Run it in a worker even where it is asynchronous: for coroutines that block their event loop.
+        Run the source in a worker even if it is asynchronous. Use this for coroutines that block their event loop.
 
     Raises
     ------
@@ -109,7 +108,7 @@ class Execution(KnownFields):
 
 
 def check_fetch_k(value: object) -> None:
-    """Refuse what is no number of hits, >= 1; None is the retriever's own number."""
+    """Raise an error unless the value is a number of hits >= 1, or None for the retriever's own number."""
     if value is not None:
         check_count("fetch_k", value, minimum=1)
 
@@ -117,22 +116,22 @@ def check_fetch_k(value: object) -> None:
 @accepts_old_names
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceSpec(KnownFields):
-    """A retriever and how it is asked, read and run; every field but `retriever` has a default.
+    """A retriever together with how to search it, read its hits and run it; only `retriever` is required.
 
     Parameters
     ----------
     retriever : object
-        Whatever the framework's retriever takes as a source.
+        Any object that the fusing retriever accepts as a source.
     weight : float, optional
-        >= 0; 0 = not fused, and not asked unless another source depends on it. Default: by role, or 1 where any
-        other source has a weight.
+        >= 0. A source with weight 0 is not fused, and is only searched if another source depends on it. Default: by
+        role, or 1 if any other source has a weight.
     fetch_k : int or None
-        Hits asked for, in place of the retriever's own number; None leaves that alone. Default: the `fetch_k` of the
-        retriever that fuses.
+        Number of hits to request instead of the retriever's own number; None keeps the retriever's number. Default: the
+        `fetch_k` of the retriever that fuses.
     timeout : float, optional
-        Seconds, from its start.
+        Seconds from the start of the source's search.
     depends_on : sequence of str, optional
-        Sources whose rankings it wants first. Default: what the retriever itself declares.
+        Sources whose rankings this source needs first. Default: the dependencies that the retriever declares.
     rewrite : callable, optional
         ``rewrite(query)`` gives the text to ask in place of the query, or a list of up to 16; plain or a coroutine
         function, what ``hyde``, ``step_back``, ``modality_hyde`` and ``multi_query`` make, a runnable of LangChain or a
@@ -181,9 +180,9 @@ class SourceSpec(KnownFields):
         self.settings(None, ())
 
     def settings(self, fetch_k: int | None, depends_on: Sequence[str]) -> SourceSettings:
-        """The core's settings, with the defaults of the retriever that fuses filled in.
+        """Return the core's settings of the source, with defaults from the fusing retriever.
 
-        A source whose query is rewritten has no limit of its own: each text has.
+        If the query is rewritten, the limit applies to each rewritten text instead of the source.
         """
         return SourceSettings(
             limit=None if self.rewrite is not None else self.fetch_k_or(fetch_k),
@@ -196,25 +195,25 @@ class SourceSpec(KnownFields):
         )
 
     def fetch_k_or(self, default: int | None) -> int | None:
-        """Hits asked for, `default` where it says nothing."""
+        """Return the number of hits to request, or `default` if the source has no own number."""
         return default if isinstance(self.fetch_k, str) else self.fetch_k
 
     def rewriting(
         self, name: str, fetch_k: int | None, longest: int | None, adapt: Callable[[Any], Any]
     ) -> Rewriting | None:
-        """How its queries are rewritten, `adapt` making a function of what a framework has for that."""
+        """Return how the source's queries are rewritten; `adapt` converts a framework's object to a function."""
         if self.rewrite is None:
             return None
         return Rewriting.of(name, adapt(self.rewrite), self.combine, self.fetch_k_or(fetch_k), self.timeout, longest)
 
 
 def as_specs(vector: object, graph: object, retrievers: object) -> dict[str, SourceSpec]:
-    """Every source by name, in name order; those of a sequence are ``source_1``, ``source_2`` and so on.
+    """Return every source by name, in name order; sources in a sequence are named ``source_1``, ``source_2`` and so on.
 
-    An error if there is none, a name is blank, or one is given twice.
+    It is an error if there is no source, or if a name is blank or repeated.
 
-    >>> list(as_specs(len, None, {"lexical": SourceSpec(retriever=len)})), list(as_specs(None, None, [len, len]))
-    (['lexical', 'vector'], ['source_1', 'source_2'])
+    >>> list(as_specs(len, None, {"bm25": SourceSpec(retriever=len)})), list(as_specs(None, None, [len, len]))
+    (['bm25', 'vector'], ['source_1', 'source_2'])
     """
     if retrievers is None:
         found: dict[Any, object] = {}
@@ -246,7 +245,7 @@ def as_specs(vector: object, graph: object, retrievers: object) -> dict[str, Sou
 
 
 def declared_dependencies(name: str, spec: SourceSpec, specs: Mapping[str, SourceSpec]) -> tuple[str, ...]:
-    """The sources that a retriever itself says it depends on, as far as there are such."""
+    """Return the dependencies that a retriever declares and that exist among the sources."""
     declared = getattr(spec.retriever, "depends_on", ())
     if spec.depends_on is not None or not isinstance(declared, list | tuple):
         return ()
@@ -257,7 +256,7 @@ _GRAPHS = ("EntityGraph", "GraphIndex", "GraphRecords", "Neo4jConnection")
 
 
 def describe_type(given: object) -> str:
-    """What was given in place of a retriever: its package and class, and what to make of it where that is a graph.
+    """Describe the type of a wrong retriever argument for an error message, with a hint if the argument is a graph.
 
     >>> from phasegraph import FusionPipeline
     >>> describe_type("a question"), describe_type(FusionPipeline())

@@ -1,4 +1,4 @@
-"""What the retrievers of both integrations offer beside asking: calibrating, saving, and a callback for results."""
+"""Methods that both retrievers share beside searching: calibrate, save, load, and report results to a callback."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from phasegraph.retrieval.source_config import PIPELINE, read_pipeline
 
 
 def version_attribute(module: str, distribution: str) -> Callable[[str], str]:
-    """The ``__getattr__`` of an integration: its installed version, read when it is first named."""
+    """Return a module's ``__getattr__`` that reads the installed version when ``__version__`` is first used."""
 
     def read(name: str) -> str:
         if name != "__version__":
@@ -32,10 +32,10 @@ def version_attribute(module: str, distribution: str) -> Callable[[str], str]:
 
 
 class Calibrating:
-    """Part of a retriever that has an engine: calibrating it, saving and loading what was fitted.
+    """Methods of a retriever with an engine: calibrate it, and save and load the fitted pipeline.
 
-    A retriever inherits it beside its framework's class, keeps its engine in ``_engine`` and binds its sources to a
-    query in :meth:`_sources`.
+    A retriever inherits from this class and from its framework's class. ``_engine`` is its engine, and :meth:`_sources`
+    binds its sources to a query.
     """
 
     _engine: FusionEngine
@@ -47,19 +47,19 @@ class Calibrating:
         relevant: Mapping[str, Collection[str]] | None = None,
         progress: bool = True,
     ) -> Self:
-        """Fit each source's reference calibrator, how far sources agree, and the bar of ``Result.confidence``.
+        """Fit each source's calibrator, the usual agreement between sources, and the level of ``Result.confidence``.
 
         Parameters
         ----------
         queries : sequence of str
-            Unlabelled. At least 20 different ones; some hundred are better.
+            At least 20 different queries without labels; several hundred are better.
         relevant : mapping of str to collection of str, optional
-            By query, the ids that answer it, where some are judged; none where the corpus has no answer. A source whose
-            scores fall where relevance rises is refused (distances read as similarities), and with 20 judged queries
-            ``Result.confidence`` becomes the probability that the corpus holds an answer, as if it did for every
-            second query.
+            For judged queries: the ids that answer each query, or an empty collection if the corpus has no answer. A
+            source whose scores fall where relevance rises is refused (distances read as similarities), and with 20
+            judged queries ``Result.confidence`` becomes the probability that the corpus holds an answer, as if it did
+            for every second query.
         progress : bool, default True
-            Show a bar where standard error is a terminal and tqdm is installed.
+            Show a progress bar if standard error is a terminal and tqdm is installed.
 
         Returns
         -------
@@ -86,7 +86,7 @@ class Calibrating:
         relevant: Mapping[str, Collection[str]] | None = None,
         progress: bool = True,
     ) -> Self:
-        """As :meth:`calibrate`."""
+        """Run :meth:`calibrate` asynchronously."""
         asked, gatherer = calibration_queries(queries, relevant, progress), self._engine.gatherer
         rewriting = partial(self._engine.stages.rewriting, deadline=Deadline.after(gatherer.clock, None))
         answers = [(one, (await gatherer.agather(rewriting(self._sources(one)), one)).rankings) for one in asked]
@@ -95,35 +95,35 @@ class Calibrating:
 
     @property
     def fitted_pipeline(self) -> FusionPipeline:
-        """The pipeline that decides, with the weights and calibrators in use."""
+        """The pipeline in use, with its weights and calibrators."""
         return self._engine.pipeline
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted pipeline, weights and number of results included, to one JSON file.
+        """Write the fitted pipeline, including weights and number of results, to a JSON file.
 
-        Into the folder of a retriever that has one, it is taken when that is loaded.
+        If `path` is the folder of a retriever, loading the folder also loads this pipeline.
         """
         self._engine.pipeline.save(Path(path) / PIPELINE if Path(path).is_dir() else path)
 
     def load_pipeline(self, path: str | os.PathLike[str]) -> Self:
-        """Take the pipeline that :meth:`save` wrote, or the one in a folder of a retriever.
+        """Use the pipeline that :meth:`save` wrote to a file or to a retriever's folder.
 
         IntegrityError if the file is damaged, foreign or newer.
 
-        What the constructor was given (weights, number of results, `accept`, `selection`) wins over the file.
+        Constructor arguments (weights, number of results, `accept`, `selection`) have precedence over the file.
         """
         self._engine = self._engine.with_pipeline(read_pipeline(path))
         return self
 
     def _sources(self, query: str) -> Sources:
-        """The sources of `_engine.asked`, bound to a query of the calibration."""
+        """Bind the sources in `_engine.asked` to a calibration query."""
         raise NotImplementedError
 
 
 class ResultCallback:
-    """Run the ``on_result`` callback of a retriever; an exception it raises becomes a warning.
+    """Runs the ``on_result`` callback of a retriever; an exception in the callback becomes a warning.
 
-    A coroutine function is awaited in asynchronous calls, and cannot be in others.
+    A coroutine function is awaited in asynchronous calls only.
 
     >>> seen = []
     >>> ResultCallback(seen.append).notify("a result")
@@ -141,11 +141,11 @@ class ResultCallback:
 
     @property
     def is_set(self) -> bool:
-        """Whether there is a function to call."""
+        """Whether there is a callback."""
         return self._function is not None
 
     def notify(self, result: Result) -> None:
-        """Call it; what it would have to await is closed, with a warning the first time."""
+        """Call the callback; an awaitable is closed, with a warning the first time."""
         if self._function is None:
             return
         try:
@@ -165,7 +165,7 @@ class ResultCallback:
                 )
 
     async def anotify(self, result: Result) -> None:
-        """Call it, and await what it gives back."""
+        """Call the callback, and await an awaitable."""
         if self._function is None:
             return
         try:

@@ -1,7 +1,7 @@
-"""A framework's retriever as a source: what it takes from the other sources, and how one call searches it.
+"""Use a framework's retriever as a source: its texts from other sources, and the search of one call.
 
 An integration derives a :class:`WrappedSource`, which lives as long as its retriever, and a :class:`SourceCall`, which
-lives for one call. The searches themselves stand here once.
+lives for one call. This module contains the search code for both integrations.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from phasegraph.sources.workers import in_thread
 
 
 class WrappedSource:
-    """A framework's retriever between calls.
+    """A framework's retriever as a source that lives as long as its retriever.
 
     `names_only` says that its hits only name their passages, whose texts come from other sources. `has_texts` says that
     it has a store of texts of its own. `held_ids` are the ids of the passages that it holds in memory.
@@ -40,17 +40,17 @@ class WrappedSource:
         self.deletions = Deletions(name)
 
     def look_up(self) -> Callable[[Sequence[str]], Mapping[str, Any]] | None:
-        """Passages by id, of the store behind it; None where there is none, or it shows a part of it only."""
+        """Return the function that finds passages by id in the store; None if the source shows only a part."""
         raise NotImplementedError
 
     def live(self) -> Callable[[Sequence[str]], Mapping[str, Any]] | None:
-        """The store behind it, asked what it holds now, whatever part of it is shown; None for what is copied."""
+        """Return the store, to ask which passages still exist; None for copied data."""
         raise NotImplementedError
 
     def borrow(self, others: Mapping[str, Self]) -> None:
-        """Take the texts of passages that it only names from the other sources of its retriever, and ask their stores.
+        """Use other sources for the texts of passages that this source only names, and to detect deleted passages.
 
-        What it holds in memory, and the store no longer, was deleted.
+        A passage is deleted if this source holds it in memory and the store no longer has it.
         """
         others = {name: one for name, one in others.items() if one is not self}
         live = {name: found for name, one in others.items() if self.held_ids and (found := one.live()) is not None}
@@ -59,7 +59,7 @@ class WrappedSource:
             self.look_ups = {name: found for name, one in others.items() if (found := one.look_up()) is not None}
 
     def settle(self, *, blocks: bool, awaits: bool) -> None:
-        """Settle how it is searched: `blocks` and `awaits` say whether its retriever can be called, and awaited."""
+        """Choose the kind of search: `blocks` and `awaits` say whether the retriever can be called and awaited."""
         resolve_awaits = inspect.iscoroutinefunction(self.resolve)
         blocks, awaits = blocks and not resolve_awaits, awaits and (self.resolve is None or resolve_awaits)
         if resolve_awaits and not awaits:
@@ -69,14 +69,14 @@ class WrappedSource:
         self._kind: type[_Bound] = _Either if blocks and awaits else _Blocking if blocks else _Awaiting
 
     def bound(self, call: SourceCall) -> AnySource:
-        """The source of one call."""
+        """Create the source of one call."""
         return cast("AnySource", self._kind(call))
 
 
 class SourceCall:
-    """One call of a wrapped source: how the framework asks and reads it.
+    """One call of a wrapped source: how the framework searches and reads it.
 
-    `is_filtered` says whether a filter holds for the call. `notes` takes what had to be handled.
+    `is_filtered` says whether a filter holds for the call. `notes` receives repaired problems.
     """
 
     __slots__ = ("is_filtered", "notes", "source")
@@ -86,44 +86,44 @@ class SourceCall:
         self.notes: list[str] = [] if notes is None else notes
 
     def passes(self, hit: Any) -> bool:
-        """Whether the filter of the call lets a passage through."""
+        """Whether a passage matches the filter of the call."""
         raise NotImplementedError
 
     def for_query(self, query: RewrittenQuery) -> Self:
-        """The same call with a rewritten query; notes are shared."""
+        """Return the same call for a rewritten query; both share their notes."""
         return self
 
     def ask(self, query: str, limit: int | None, upstream: Upstream) -> Any:
-        """The retriever's answer."""
+        """Search the retriever and return its answer."""
         raise NotImplementedError
 
     async def aask(self, query: str, limit: int | None, upstream: Upstream) -> Any:
-        """As :meth:`ask`, awaited."""
+        """Search the retriever asynchronously and return its answer."""
         raise NotImplementedError
 
     def read(self, answer: Any, limit: int | None) -> Ranking:
-        """The hits that the filter lets through, as a ranking."""
+        """Convert the hits that match the filter to a ranking."""
         raise NotImplementedError
 
     def unpack(self, answer: Any) -> Iterable[Any]:
-        """Passages in whatever form ``resolve`` gave them."""
+        """Convert the passages that ``resolve`` returned, in any accepted form."""
         raise NotImplementedError
 
     def passage(self, identifier: str, value: Any) -> Any:
-        """A passage that ``resolve`` gave, in the framework's form."""
+        """Convert a passage that ``resolve`` returned to the framework's form."""
         raise NotImplementedError
 
     def with_own_texts(self, ranking: Ranking) -> Ranking:
-        """The ranking with texts that the source's own store has beside its hits."""
+        """Add texts from the source's own store to the ranking."""
         return ranking
 
     async def awith_own_texts(self, ranking: Ranking) -> Ranking:
-        """As :meth:`with_own_texts`, awaited."""
+        """Run :meth:`with_own_texts` asynchronously."""
         return ranking
 
 
 class _Bound:
-    """A source bound to one call."""
+    """A source that is bound to one call."""
 
     __slots__ = ("call", "notes")
 
@@ -135,13 +135,13 @@ class _Bound:
         return type(self)(self.call.for_query(query))
 
     def _resolved(self, ranking: Ranking, found: object) -> Ranking:
-        """The ranking with the passages that ``resolve`` gave, as far as the call's filter lets them through."""
+        """Add the passages that ``resolve`` returned, and drop those that do not match the call's filter."""
         call = self.call
         ranking = with_passages(ranking, found, call.unpack, call.passage, self.notes)
         return within_filter(ranking, call.passes, self.notes) if call.is_filtered else ranking
 
     def _borrowed(self, ranking: Ranking, upstream: Upstream) -> Ranking:
-        """The ranking with the texts that other sources have (none within a filter), and none that is gone."""
+        """Add texts from other sources (not within a filter), and drop deleted passages."""
         source: WrappedSource = self.call.source
         deletions = source.deletions
         if source.names_only and not self.call.is_filtered:

@@ -168,7 +168,7 @@ def appended_worst(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> Non
     shared = set.intersection(*(set(ranking.ids) for ranking in rankings))
     before = [one for one in _all(free, rankings).ids if one in shared]
     for place, ranking in enumerate(rankings):
-        if ranking.rank_only or free.calibrator_of(ranking)(ranking).tier not in ("declared", "fitted"):
+        if ranking.rank_only or free.calibrator_of(ranking)(ranking).tier not in ("exact", "fitted"):
             continue
         worst = float(ranking.scores[-1]) - 1e-3 * max(1.0, abs(float(ranking.scores[-1])))
         after = _all(free, _replaced(rankings, place, [*ranking.ids, "zz-worst"], [*ranking.scores, worst])).ids

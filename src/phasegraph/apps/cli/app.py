@@ -13,10 +13,13 @@ from typer.main import get_command
 
 from phasegraph._support.renamed import renamed_options
 from phasegraph._support.text import legible
-from phasegraph.apps.cli.output import did_you_mean
+from phasegraph.apps.cli.output import did_you_mean, say_old_name
 from phasegraph.errors import InvalidInputError
 
-COMMANDS = ("try", "demo", "index", "search", "retrieve", "inspect", "evaluate", "tune", "fuse", "explain", "serve")
+COMMANDS = (
+    "try", "demo", "index", "documents", "delete", "reembed", "search", "retrieve", "inspect", "evaluate", "tune",
+    "fuse", "explain", "serve",
+)  # fmt: skip
 _NAMED_APART = {"try": "try_out"}
 """Module and function of each command whose own name is a Python keyword."""
 
@@ -28,7 +31,7 @@ class Command(TyperCommand):
         """Read the arguments; the warning of an old name goes to standard error."""
         known = {name for parameter in self.params for name in parameter.opts}
         try:
-            renamed = renamed_options(args, known, lambda text: typer.echo(f"phasegraph: {text}", err=True))
+            renamed = renamed_options(args, known, say_old_name)
         except InvalidInputError as error:
             raise typer.BadParameter(str(error)) from error
         return super().parse_args(ctx, renamed)

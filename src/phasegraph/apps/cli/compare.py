@@ -20,7 +20,7 @@ from phasegraph.graph.model.entity_graph import EntityGraph
 VECTORS, BM25, ENSEMBLE, OURS = "vectors", "bm25", "ensemble", "phasegraph"
 MADE = 40
 """Questions of each kind that are made from the files."""
-_SOURCES = {"vector": "vectors", "graph": "graph", "lexical": "BM25"}
+_SOURCES = {"vector": "vectors", "graph": "graph", "bm25": "BM25"}
 _ABOUT = {
     VECTORS: "cosines of the embeddings of --embedder",
     BM25: "BM25 over the words of the passages",
@@ -54,9 +54,9 @@ def answers_of(inspector: Inspector, queries: Sequence[Query]) -> dict[str, dict
         asked = inspector.ask(query.text)
         rankings = {one.source: one for one in asked.rankings}
         everything = inspector.decide(asked, inspector.pipelines[OWN])[1]
-        answers = {OURS: everything.ids, BM25: rankings["lexical"].ids if "lexical" in rankings else ()}
+        answers = {OURS: everything.ids, BM25: rankings["bm25"].ids if "bm25" in rankings else ()}
         if with_vectors:
-            pair = [rankings[name] for name in ("vector", "lexical") if name in rankings]
+            pair = [rankings[name] for name in ("vector", "bm25") if name in rankings]
             answers[VECTORS] = rankings["vector"].ids if "vector" in rankings else ()
             answers[ENSEMBLE] = ensemble.decide(pair, asked.context, k=LIMIT).ids
         for name, ids in answers.items():

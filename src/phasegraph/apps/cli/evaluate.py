@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from phasegraph._support.renamed import new_system
 from phasegraph.apps.cli.output import (
     DEFAULT_OVERLAP,
     Embedder,
@@ -32,6 +33,7 @@ from phasegraph.apps.cli.output import (
     open_dataset,
     percent,
     progress,
+    say_old_name,
     show_table,
     write_json,
 )
@@ -44,6 +46,7 @@ from phasegraph.evaluation.datasets import Dataset, check_disjoint, load_dataset
 from phasegraph.evaluation.experiment import (
     NAMED_SYSTEMS,
     OWN_SYSTEMS,
+    THREE,
     TWO,
     Answer,
     Answers,
@@ -73,6 +76,7 @@ from phasegraph.evaluation.significance import p_text
 from phasegraph.evaluation.source_runs import DEFAULT_LIMIT, ExperimentInput, graph_of, search_sources
 from phasegraph.evaluation.tuning import calibrated_pipeline
 from phasegraph.fusion.pipeline import FusionPipeline
+from phasegraph.fusion.renamed_sources import with_new_source_names
 from phasegraph.lexical import tokenizer_of
 from phasegraph.ranking import Ranking
 from phasegraph.sources.protocol import one_line
@@ -342,6 +346,7 @@ def evaluate(
     _check_together(folder, within, graph, report_to, off_topic, unanswerable)
     rules, abstaining = protocol_of(protocol, dev_set), off_topic is not None or unanswerable
     added = ["tuned"] * (pipeline is not None) + ["calibrated"] * (calibrate_on is not None)
+    baseline = new_system(baseline, say_old_name)
     names = chosen_systems(systems, baseline, added)
     of_protocol, lacking = ([], []) if rules is None else protocol_measures(rules)
     further = [*of_protocol, *map(ranked_measure, names_in(measures))]
@@ -430,7 +435,7 @@ def added_systems(
     """The systems ``tuned`` (a saved pipeline) and ``calibrated`` (a folder to fit on), if given."""
     found: dict[str, System] = {}
     if pipeline is not None:
-        tuned = FusionPipeline.load(pipeline)
+        tuned = with_new_source_names(FusionPipeline.load(pipeline), THREE)
         named = TWO if tuned.weights is None else tuple(tuned.weights)
         found["tuned"] = pipeline_system("tuned", tuned, named, "from a file", ours=True)
     if calibrate_on is not None:
@@ -514,7 +519,8 @@ def chosen_systems(text: str, baseline: str, added: Sequence[str]) -> list[str]:
     ``usual`` and ``all`` each stand for a group of systems.
     """
     groups = {"usual": USUAL, "all": tuple(KNOWN)}
-    names = list(dict.fromkeys(name for part in names_in(text) for name in groups.get(part, (part,))))
+    given = [new_system(part, say_old_name) for part in names_in(text)]
+    names = list(dict.fromkeys(name for part in given for name in groups.get(part, (part,))))
     for name, option in ADDED_BY.items():
         if name in [*names, baseline] and name not in added:
             raise typer.BadParameter(f"--systems: {name!r} needs {option}")

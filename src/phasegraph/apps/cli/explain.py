@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Annotated, cast
 
 import typer
@@ -24,10 +24,11 @@ from phasegraph.apps.cli.output import (
 from phasegraph.apps.server.view import as_passage, paths_of
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.datasets import Dataset, Query, load_dataset
-from phasegraph.evaluation.experiment import ALIKE, TWO
+from phasegraph.evaluation.experiment import THREE, TWO
 from phasegraph.evaluation.source_runs import DEFAULT_LIMIT, ExperimentInput, search_sources
 from phasegraph.fusion.fields import FieldReading
 from phasegraph.fusion.pipeline import FusionPipeline
+from phasegraph.fusion.renamed_sources import with_new_source_names
 from phasegraph.result import WHY_EMPTY, Evidence, Result
 
 
@@ -49,15 +50,14 @@ def explain(
     row = next((place for place, query in enumerate(dataset.queries) if query.id == query_id), None)
     if row is None:
         raise InvalidInputError(f"{folder / 'queries.jsonl'}: QUERY_ID must be an id of this file; got {query_id!r}")
-    chosen = FusionPipeline() if pipeline is None else FusionPipeline.load(pipeline)
+    chosen = FusionPipeline() if pipeline is None else with_new_source_names(FusionPipeline.load(pipeline), THREE)
     names = TWO if chosen.weights is None else tuple(chosen.weights)
-    asked = {name: ALIKE.get(name, name) for name in names}
     inputs = ExperimentInput(dataset.subset([row]), fetch_k, graph=kept_graph(graph), progress=progress)
-    runs = search_sources(inputs, asked.values())
+    runs = search_sources(inputs, names)
     query = dataset.queries[row]
-    rankings = [replace(runs[one].rankings[0], source=name) for name, one in asked.items()]
+    rankings = [runs[name].rankings[0] for name in names]
     result = chosen.decide(rankings, dataset.context(row, rankings), k=k)
-    show_result(result, query, dataset, write_json(_as_dict(result, query), json_to))
+    show_result(result, query, dataset, write_json(_as_dict(result, query, dataset), json_to))
 
 
 def show_result(result: Result, query: Query, dataset: Dataset, to: Console, *, top: int | None = None) -> None:
@@ -109,7 +109,9 @@ def _rows(evidence: Evidence) -> list[list[str]]:
     ]
 
 
-def _as_dict(result: Result, query: Query) -> dict[str, object]:
+def _as_dict(result: Result, query: Query, dataset: Dataset) -> dict[str, object]:
+    titles = {passage.id: passage.title for passage in dataset.passages}
+    gold = query.judgement.passages
     return {
         "query": query.id,
         "question": query.text,
@@ -123,5 +125,7 @@ def _as_dict(result: Result, query: Query) -> dict[str, object]:
         "confidence": result.confidence,
         "confidence_evidence": asdict(result.confidence_evidence),
         "priors": [asdict(one) for one in _readings(result)],
-        "passages": [as_passage(result.evidence(name)) for name in result.ids],
+        "passages": [
+            {**as_passage(result.evidence(name)), "title": titles[name], "judged": name in gold} for name in result.ids
+        ],
     }

@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from phasegraph.apps.cli.output import PipelineFile, check_named, check_outputs, console, names_in
+from phasegraph._support.renamed import new_system
+from phasegraph.apps.cli.output import PipelineFile, check_named, check_outputs, console, names_in, say_old_name
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.runs import Run, read_run, write_run
 from phasegraph.fusion.decide import with_prior
@@ -30,6 +31,7 @@ def fuse(
 
     The scores of the fused run are the values of the rule; with equal weights they are those of the literature.
     """
+    rule = new_system(rule, say_old_name)
     check_named("--rule", rule, PIPELINE_NAMES)
     own = weights_in(weights)
     if pipeline is not None and (rule != "default" or own is not None):

@@ -17,9 +17,12 @@ from phasegraph._support.typing import Float32Array
 from phasegraph._support.validation import check_range
 from phasegraph.apps.cli import engines
 from phasegraph.apps.cli.engines import EngineName, Shards, Workers, WorkFolder
+from phasegraph.apps.cli.in_shards import workers_that_fit, written
 from phasegraph.apps.cli.output import Embedder, check_outputs, console, file_option, load_model, stage
 from phasegraph.apps.cli.reading import ReadableFiles, embedded, read_and_tell
+from phasegraph.apps.cli.syncing import run_sync
 from phasegraph.distributed import EmbeddedNames, local
+from phasegraph.distributed.building import BuildReport, Run
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.datasets import Passage, lines_of, read_vectors
 from phasegraph.graph.chunk_graph import ChunkGraph, build_chunk_graph
@@ -255,6 +258,13 @@ Update = Annotated[
     bool, typer.Option("--update", help="Change the index in OUT: only what differs from it is read again.")
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace an index that is in OUT without asking.")]
+Sync = Annotated[
+    bool,
+    typer.Option(
+        "--sync", help="Keep OUT in step with the files: only changed files are read, deleted files leave. For serve."
+    ),
+]
+Watch = Annotated[bool, typer.Option("--watch", help="As --sync, and again whenever files change.")]
 Names = Annotated[Path | None, file_option("Names whose embeddings tell synonyms, one a line.")]
 NameEmbeddings = Annotated[Path | None, file_option("Their embeddings (.npy), row i for name i.")]
 SynonymThreshold = Annotated[
@@ -295,6 +305,8 @@ def index(
     entities_to: EntitiesTo = None,
     update: Update = False,
     force: Force = False,
+    sync: Sync = False,
+    watch: Watch = False,
     chunks: Chunks = False,
     document: DocumentField = None,
     position: PositionField = None,
@@ -308,10 +320,23 @@ def index(
     A JSONL file with {"id", "title", "text"} in every line gives a passage a line; other files are cut into passages.
 
     With --engine a corpus of any size is built in shards, to the byte as without; its lines (or its Parquet) may hold
-    triples and metadata.
+    triples and metadata. Without it, shards are built if the index would not fit in the free memory.
     """
     started = perf_counter()
     check_outputs(**{"entities-to": entities_to})
+    if sync or watch:
+        _leave_out(
+            {
+                "--embeddings": embeddings, "--triples": triples, "--known-names": known_names, "--names": names,
+                "--name-embeddings": name_embeddings, "--synonym-threshold": synonym_threshold,
+                "--entities-to": entities_to, "--update": update or None, "--force": force or None,
+                "--chunks": chunks or None, "--document": document, "--position": position, "--engine": engine,
+                "--shards": shards, "--workers": workers, "--work": work,
+            },
+            "with --watch" if watch else "with --sync",
+        )  # fmt: skip
+        run_sync(corpus, out, embedder, tokenizer, watch=watch)
+        return
     of_engine = {"--shards": shards, "--workers": workers, "--work": work}
     of_chunks = {"--document": document, "--position": position}
     of_entities = {
@@ -330,33 +355,44 @@ def index(
     if embeddings is not None:
         _leave_out({"--embedder": embedder}, "with --embeddings")
     check_folder(out, may_replace=update or force)
+    if tokenizer is not None:
+        tokenizer_of(tokenizer)
     said, malformed = "", 0
-    if engine is not None:
+    built_so: BuildReport | None = None
+    nothing: tuple[tuple[Passage, ...], Float32Array | None] = ((), None)
+    found = passages_and_vectors(corpus, embeddings, embedder) if engine is None else nothing
+    several = None if engine is not None or chunks or update else workers_that_fit(*found)
+
+    def in_shards(corpus: Path, embeddings: Path | None, run: Run) -> BuildReport:
         files = _name_files(names, name_embeddings, synonym_threshold)
-        embedded = None if files is None else EmbeddedNames(*files, synonym_threshold or DEFAULT_THRESHOLD)
         listed = () if known_names is None else [text for _, text in lines_of(known_names)]
+        return local.build_index(
+            corpus, out, embeddings=embeddings, triples=triples, tokenizer=tokenizer or "english", known_names=listed,
+            names=None if files is None else EmbeddedNames(*files, synonym_threshold or DEFAULT_THRESHOLD),
+            shards=shards, work=work, engine=run,
+        )  # fmt: skip
+
+    if engine is not None:
         with engines.started(engine, workers) as run:
-            built_so = local.build_index(
-                corpus, out, embeddings=embeddings, triples=triples, names=embedded, tokenizer=tokenizer or "english",
-                known_names=listed, shards=shards, work=work, engine=run,
-            )  # fmt: skip
+            built_so = in_shards(corpus, embeddings, run)
+    elif several is not None:
+        with written(*found, out) as files:
+            found = nothing  # the memory is needed
+            built_so = in_shards(*files, local.engine_of(several))
+    if built_so is not None:
         if entities_to is not None:
             _write_entities(entities_to, GraphIndex.load(out).graph.entities)
-        counted = ["passages", "entities", "mentions", "facts", *(["synonyms"] if embedded else [])]
+        counted = ["passages", "entities", "mentions", "facts", *(["synonyms"] if names is not None else [])]
         sizes = ", ".join(f"{getattr(built_so, one)} {one}" for one in counted)
         said, malformed = str(built_so), built_so.malformed
     elif chunks:
-        found = passages_and_vectors(corpus, embeddings, embedder)
         graph = stage("building", lambda: chunks_of(*found, corpus.name, document, position))
         stage("saving", lambda: graph.save(out))
         counts = [f"{len(graph.passages)} passages", *(f"{count} {kind}" for kind, count in graph.counts().items())]
         sizes = f"{', '.join(counts)} edges"
     else:
-        if tokenizer is not None:
-            tokenizer_of(tokenizer)
         old = stage("loading", lambda: GraphIndex.load(out)) if update and (out / MANIFEST).is_file() else None
         synonyms = (names, name_embeddings, synonym_threshold)
-        found = passages_and_vectors(corpus, embeddings, embedder)
         read, malformed = stage("reading", lambda: read_beside(*found, triples, known_names, synonyms))
         given, label = replace(read, tokenizer=tokenizer), "building" if old is None else "updating"
         fresh, said = stage(label, lambda: (built(given), "") if old is None else updated(old, given))

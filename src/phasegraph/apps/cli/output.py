@@ -33,6 +33,7 @@ from phasegraph.evaluation.runs import write_text
 from phasegraph.graph.chunk_graph import KIND, ChunkGraph
 from phasegraph.graph.model.entity_graph import EntityGraph
 from phasegraph.graph.model.storage import load_graph
+from phasegraph.retrieval.plain_filters import check_filter
 
 
 def file_option(about: str, **more: Any) -> Any:
@@ -102,6 +103,33 @@ def open_dataset(folder: Path, span_overlap: float | None = None, *, default: fl
     if not dataset.unjudged and not any(key in query.extra for query in dataset.queries for key in SPANS):
         raise InvalidInputError(f"--span-overlap: no query of {dataset.name} is judged by spans")
     return dataset
+
+
+def only_with(given: Sequence[str], option: str) -> dict[str, Any]:
+    """The filter that the ``KEY=VALUE`` of an option make: a value is JSON, or a text.
+
+    >>> only_with(["team=red", "level=[1, 2]"], "--filter")
+    {'team': 'red', 'level': [1, 2]}
+    """
+    wanted: dict[str, Any] = {}
+    for one in given:
+        key, sign, text = one.partition("=")
+        if not key or not sign:
+            raise typer.BadParameter(f"{option} must be KEY=VALUE; got {one!r}")
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            value = text
+        if key in wanted:
+            raise typer.BadParameter(f'{option} {key} is given twice: {option} \'{key}=["a", "b"]\' lets both through')
+        wanted[key] = value
+    check_filter(option, wanted)
+    return wanted
+
+
+def say_old_name(text: str) -> None:
+    """Tell of an old name on standard error."""
+    typer.echo(f"phasegraph: {text}", err=True)
 
 
 def names_in(text: str) -> list[str]:

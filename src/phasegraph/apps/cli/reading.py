@@ -12,7 +12,6 @@ import typer
 from phasegraph._support.typing import Float32Array
 from phasegraph.apps.cli.output import console, progress
 from phasegraph.errors import InvalidInputError
-from phasegraph.evaluation.datasets import Passage
 from phasegraph.reading import FilesRead, read_files
 
 BATCH = 64
@@ -39,7 +38,7 @@ def read_and_tell(path: Path) -> FilesRead:
     return found
 
 
-def embedded(model: Any, passages: Sequence[Passage]) -> Float32Array:
+def embedded(model: Any, passages: Sequence[Any]) -> Float32Array:
     """Embed the title and text of each passage, (n, d), by a model of either framework or a function of a text."""
     from phasegraph.distributed.shards import embed_texts
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from time import perf_counter, time
 from typing import Annotated, Any
 
@@ -28,6 +28,7 @@ from phasegraph.apps.server.view import as_passage, paths_of
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.source_runs import DEFAULT_LIMIT
 from phasegraph.fusion.context import Context
+from phasegraph.fusion.grouping import GroupBy
 from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.graph import ChunkGraph, ChunkGraphSource, EntityGraph, GraphIndex, GraphSource
 from phasegraph.graph.corpus.corpus import opened
@@ -47,7 +48,12 @@ def graph_in(index: GraphIndex | ChunkGraph) -> EntityGraph | ChunkGraph:
 
 
 def answered(
-    index: GraphIndex | ChunkGraph, question: str, k: int, embed: Embed | None, records: Mapping[str, PassageRecord]
+    index: GraphIndex | ChunkGraph,
+    question: str,
+    k: int,
+    embed: Embed | None,
+    records: Mapping[str, PassageRecord],
+    group_by: str | None = None,
 ) -> Result:
     """Fuse the walk's ranking with the nearest passages, if there is an embedding model."""
     graph = graph_in(index)
@@ -71,7 +77,11 @@ def answered(
     )
     rankings.append(source.search(question, DEFAULT_LIMIT, {one.source: one for one in rankings}))
     words = read_hits(question, rankings, lambda name: records[name].content if name in records else "")
-    return FusionPipeline().decide(rankings, Context(query=question, now=time(), words=words), k=k)
+    context = Context(query=question, now=time(), words=words)
+    if group_by is None:
+        return FusionPipeline().decide(rankings, context, k=k)
+    held = [replace(one, payloads={name: records[name] for name in one.ids if name in records}) for one in rankings]
+    return FusionPipeline(group_by=GroupBy(group_by)).decide(held, context, k=k)
 
 
 def snippet_of(
@@ -105,6 +115,10 @@ def search(
     question: Annotated[str, typer.Argument(metavar="QUESTION")],
     k: Annotated[int, typer.Option(min=1, help="Number of passages to show.")] = 5,
     embedder: Embedder = None,
+    group_by: Annotated[
+        str | None,
+        typer.Option(metavar="KEY", help="Metadata key of a document's name: show each document once."),
+    ] = None,
     json_to: JsonTo = None,
 ) -> None:
     """Search a saved index: print the best passages, how they were found, and the confidence of the answer.
@@ -119,7 +133,7 @@ def search(
     lexical = index.graph.lexical if isinstance(index, GraphIndex) else None
     tokenizer: Tokenizer = "english" if lexical is None else lexical.tokenizer
     started = perf_counter()
-    result = answered(index, question, k, embed, records)
+    result = answered(index, question, k, embed, records, group_by)
     milliseconds = 1000 * (perf_counter() - started)
     words = frozenset(tokenizer_of(tokenizer)(question))
     passages: list[dict[str, Any]] = []

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from phasegraph.apps.cli.output import Embedder, IndexFolder, file_option, load_embedder
+from phasegraph.apps.cli.output import Embedder, IndexFolder, file_option, load_embedder, only_with
 from phasegraph.apps.server.agents import mcp_server
 from phasegraph.apps.server.connections import MOST_CONNECTIONS, Door, listening, run_server
 from phasegraph.apps.server.following import FollowingView, Served
-from phasegraph.apps.server.view import Filter, check_filter
 from phasegraph.apps.server.web import LOOPBACK, MOST_REQUESTS, check_token, read_tenants, web_app
 from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.retrieval import PIPELINE
+from phasegraph.retrieval.plain_filters import Filter
 
 
 def serve(
@@ -81,7 +80,7 @@ def serve(
             names[token], filters[token] = name, its
     else:
         token = "" if token_file is None else check_token(str(token_file), token_file.read_text("utf-8").strip())
-        names[token], filters[token] = "all", _filter(only)
+        names[token], filters[token] = "all", only_with(only, "--filter") if only else None
     served = Served(
         folder,
         load_embedder(embedder),
@@ -99,25 +98,6 @@ def serve(
     hosts = None if not local and not allow_host else [*(LOOPBACK if local else ()), *(allow_host or ())]
     door = Door(max_connections, max_connections_per_address)
     run_http(web_app(views, hosts=hosts, most=max_requests, each=max_requests_per_tenant), host, port, door)
-
-
-def _filter(given: list[str] | None) -> dict[str, Any] | None:
-    if not given:
-        return None
-    wanted: dict[str, Any] = {}
-    for one in given:
-        key, sign, text = one.partition("=")
-        if not key or not sign:
-            raise typer.BadParameter(f"--filter must be KEY=VALUE; got {one!r}")
-        try:
-            value = json.loads(text)
-        except (ValueError, RecursionError):
-            value = text
-        if key in wanted:
-            raise typer.BadParameter(f'--filter {key} is given twice: --filter \'{key}=["a", "b"]\' lets both through')
-        wanted[key] = value
-    check_filter("--filter", wanted)
-    return wanted
 
 
 def _say_how_many(name: str, view: FollowingView, served: Served) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from phasegraph._support.markup import source_colours
+from phasegraph._support.renamed import new_system
 from phasegraph._support.serialization import encode_document
 from phasegraph._support.validation import check_keys, check_query
 from phasegraph.acceptance import AcceptancePolicy
@@ -23,6 +24,7 @@ from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.evaluation.datasets import Passage, Query
 from phasegraph.fusion.context import Context
 from phasegraph.fusion.pipeline import KIND, VERSION, FusionPipeline
+from phasegraph.fusion.renamed_sources import with_new_source_names
 from phasegraph.graph.chunk_graph import ChunkGraph
 from phasegraph.graph.flat import LexicalSource, VectorSource
 from phasegraph.graph.index.graph_index import GraphIndex
@@ -37,7 +39,7 @@ from phasegraph.sources.gatherer import Gatherer
 from phasegraph.sources.settings import SourceSettings
 
 OWN, OTHER = "own", "compared"
-PRESETS = ("default", "reciprocal_rank", "min-max-sum", "z-score-sum", "convex", "phasegraph", "phasegraph-2wiki")
+PRESETS = ("default", "reciprocal_rank", "min-max-sum", "z-score-sum", "convex", "paper", "paper-2wiki")
 LIMIT = 50
 """Hits requested from every source."""
 MOST_ASKED = 64
@@ -69,7 +71,7 @@ class Inspector:
     Parameters
     ----------
     index : GraphIndex or ChunkGraph
-        Its sources are ``graph``, ``lexical`` if it has an index of words, and ``vector`` if there is an `embedder`.
+        Its sources are ``graph``, ``bm25`` if it has an index of words, and ``vector`` if there is an `embedder`.
     name : str
         Title of the page.
     embedder : callable, optional
@@ -120,14 +122,15 @@ class Inspector:
         once = None if embedder is None else lru_cache(maxsize=256)(embedder)
         self.name, self.judged, self.made, self.command = name, tuple(judged), tuple(made), command
         self._gold = {query.text.strip(): query for query in (*self.made, *self.judged)}
-        self._seeding = ("vector",) * (once is not None) + ("lexical",) * (isinstance(index, ChunkGraph) and not once)
+        self._seeding = ("vector",) * (once is not None) + ("bm25",) * (isinstance(index, ChunkGraph) and not once)
         self.sources: dict[str, Any] = {"graph": self.collection.walker(once, self._seeding)}
         if graph.lexical is not None:
-            self.sources["lexical"] = LexicalSource(graph)
+            self.sources["bm25"] = LexicalSource(graph)
         if once is not None:
             self.sources["vector"] = VectorSource(graph, embedder=once)
         own = FusionPipeline() if pipeline is None else pipeline
-        named = {OWN: own} | ({} if compared is None else {OTHER: compared})
+        given = {OWN: own} | ({} if compared is None else {OTHER: compared})
+        named = {name: with_new_source_names(one, self.sources) for name, one in given.items()}
         for one in named.values():
             self._check(one)
         self.pipelines = named | {preset: one for preset in PRESETS if self._fits(one := FusionPipeline.named(preset))}
@@ -214,6 +217,7 @@ class Inspector:
         """
         given = check_keys("settings", settings, _SETTINGS)
         name = given.get("pipeline", OWN)
+        name = new_system(name) if isinstance(name, str) else name
         if not isinstance(name, str) or name not in self.pipelines:
             raise InvalidInputError(f"settings.pipeline must be one of {list(self.pipelines)}; got {name!r:.80}")
         chosen = replace(self.pipelines[name], strict=False)
@@ -352,7 +356,7 @@ class Inspector:
             steps = [[one.kind, one.name] for one in path] if row is not None else []
             state["walk"] = path_labels(steps, self.collection.read)
         if row is None:
-            why = {"lexical": "the passage has no word of the question", "graph": "the walk does not reach it"}
+            why = {"bm25": "the passage has no word of the question", "graph": "the walk does not reach it"}
             return state | {"said": why.get(source, whole.reason or "the source does not rank it")}
         state |= {"rank": row + 1, "score": float(whole.scores[row])}
         if state["listed"]:

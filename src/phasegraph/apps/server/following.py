@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from phasegraph.apps.server.view import Filter, PassingIds, View
+from phasegraph.apps.server.view import PassingIds, View
 from phasegraph.errors import InvalidInputError, PhasegraphError, warn
 from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.graph.corpus.corpus import LOOKING, FollowedIndex
 from phasegraph.graph.index.graph_index import GraphIndex
+from phasegraph.retrieval.plain_filters import Filter
 
 
 class FollowingView:

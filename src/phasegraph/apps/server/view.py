@@ -23,6 +23,7 @@ from phasegraph.graph.walk.paths import WalkPath
 from phasegraph.lexical import read_hits
 from phasegraph.result import WHY_EMPTY, Evidence, Result
 from phasegraph.retrieval.access import LONGEST_TEXT
+from phasegraph.retrieval.plain_filters import Filter, lets_through
 from phasegraph.retrieval.provenance import plain
 from phasegraph.sources import Gatherer, SourceSettings
 from phasegraph.sources.workers import Late, awithin
@@ -30,40 +31,7 @@ from phasegraph.sources.workers import Late, awithin
 MOST_RESULTS, MOST_IDS, LONGEST_QUERY = 100, 100, 20_000
 """Limits of a request: passages per answer, ids per request, characters of a query."""
 
-Filter = Mapping[str, Any]
 Answer = TypeVar("Answer")
-
-
-def check_filter(name: str, value: object) -> Filter:
-    """Check a filter, which maps a metadata key to the required value or to a list of allowed values."""
-    if not isinstance(value, Mapping) or not value:
-        raise InvalidInputError(f"{name} must map at least one metadata key to a value; got {value!r:.80}")
-    for key, wanted in value.items():
-        options = wanted if isinstance(wanted, list) else [wanted]
-        plain = all(isinstance(one, str | int | float) and one == one for one in options)
-        if not isinstance(key, str) or not options or not plain:
-            raise InvalidInputError(
-                f"{name}[{key!r}] must be a text, a number, true or false, or a list of these; got {wanted!r:.80}"
-            )
-    return value
-
-
-def lets_through(only: Filter, metadata: Mapping[str, Any]) -> bool:
-    """Whether a filter accepts a passage; a passage that lacks a key is refused.
-
-    >>> lets_through({"team": ["red", "blue"]}, {"team": "red"}), lets_through({"team": "red"}, {})
-    (True, False)
-    >>> lets_through({"level": 1}, {"level": True})
-    False
-    """
-
-    def same(one: object, other: object) -> bool:
-        return one == other and isinstance(one, bool) == isinstance(other, bool)
-
-    return all(
-        key in metadata and any(same(metadata[key], one) for one in (wanted if isinstance(wanted, list) else [wanted]))
-        for key, wanted in only.items()
-    )
 
 
 class Answers(Protocol):
@@ -138,7 +106,7 @@ class View:
         corpus = Corpus(index, None if embed is None else _once(embed))
         sources: dict[str, Any] = {"graph": corpus.graph}
         if index.graph.view.lexical is not None:
-            sources["lexical"] = corpus.lexical
+            sources["bm25"] = corpus.bm25
         if embed is not None:
             sources["vector"] = corpus.vector
         if only is not None:

@@ -17,8 +17,9 @@ from typing import Any
 from phasegraph.apps.server.agents import FIELDS, NEEDED, SoundMessages, streamable_app, unknown_fields
 from phasegraph.apps.server.connections import IDLE
 from phasegraph.apps.server.turns import BusyError, Turns
-from phasegraph.apps.server.view import Answers, Filter, aside, check_filter
+from phasegraph.apps.server.view import Answers, aside
 from phasegraph.errors import InvalidInputError, InvalidTypeError, needed
+from phasegraph.retrieval.plain_filters import Filter, check_filter
 
 LARGEST_BODY = 256 * 1024
 MOST_REQUESTS, SLOWEST_BODY = 4, 10.0

@@ -1,4 +1,4 @@
-"""Open a folder, with its vectors in the index itself or in a Chroma collection."""
+"""Open a folder whose vectors are in the index or in a Chroma collection."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ CHROMA_FOLDER = "vectors"
 
 
 class ChromaVectors:
-    """A persistent Chroma collection of cosines by passage id, with texts and what of the metadata Chroma can hold.
+    """A persistent Chroma collection of vectors by passage id, with texts and the metadata that Chroma supports.
 
-    Its folder is made if missing. `progress` shows a bar where many passages are written.
+    A missing folder is created. `progress` shows a bar if many passages are written.
     """
 
     @staticmethod
     def check_installed() -> None:
-        """Raise MissingDependencyError where chromadb is not installed."""
+        """Raise MissingDependencyError if chromadb is not installed."""
         try:
             import chromadb  # noqa: F401
         except ImportError as error:
@@ -56,11 +56,11 @@ class ChromaVectors:
         return ChromaVectors, (self._path, self.name)
 
     def reopened(self, name: str) -> ChromaVectors:
-        """The collection of this name in the same folder, as another process left it."""
+        """Open the collection with this name in the same folder, as another process left it."""
         return ChromaVectors(self._path, name, progress=self._progress)
 
     def beside(self, name: str) -> ChromaVectors:
-        """An empty collection of this name in the same folder."""
+        """Create an empty collection with this name in the same folder."""
         made = ChromaVectors(self._path, name, progress=self._progress)
         if made.ids():  # of a process that died
             made.drop()
@@ -68,17 +68,17 @@ class ChromaVectors:
         return made
 
     def drop(self) -> None:
-        """Forget the collection."""
+        """Delete the collection."""
         self.client.delete_collection(self.name)
 
     def drop_others(self) -> None:
-        """Forget collections that were made anew since, and those of processes that died."""
+        """Delete collections that were replaced, and collections of processes that crashed."""
         for one in self.client.list_collections():
             if one.name != self.name and (one.name == VECTORS or one.name.startswith(f"{VECTORS}-")):
                 self.client.delete_collection(one.name)
 
     def write(self, records: Sequence[PassageRecord], vectors: Float32Array) -> None:
-        """Keep these passages, in place of any with their ids."""
+        """Write passages, and replace passages that have the same ids."""
         self.remove([one.id for one in records])
         batches = self._batches(len(records))
         shown = with_progress(batches, self._progress if len(batches) > 1 else False, label="store", unit="batch")
@@ -92,12 +92,12 @@ class ChromaVectors:
             )
 
     def remove(self, ids: Sequence[str]) -> None:
-        """Forget passages; ids that are not there are passed over."""
+        """Delete passages; unknown ids are ignored."""
         for first, last in self._batches(len(ids)):
             self.collection.delete(ids=list(ids[first:last]))
 
     def ids(self) -> frozenset[str]:
-        """Ids of the passages there are."""
+        """Return the ids of all passages in the collection."""
         return frozenset(self.collection.get(include=[])["ids"])
 
     def nearest(self, vector: Float32Array, limit: int) -> list[str]:
@@ -107,7 +107,9 @@ class ChromaVectors:
         try:
             ids: list[str] = self.collection.query(query_embeddings=[vector], n_results=limit, include=[])["ids"][0]
         except NotFoundError as error:
-            raise StoreError(f"{self._path.parent.name}: another model embedded it anew; load it again") from error
+            raise StoreError(
+                f"{self._path.parent.name}: another model embedded the passages again; load the folder again"
+            ) from error
         return ids
 
     def _batches(self, count: int) -> list[tuple[int, int]]:
@@ -116,7 +118,7 @@ class ChromaVectors:
 
 
 def _flat(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """What Chroma can hold; keys that begin with $ or # are its own."""
+    """Return the metadata that Chroma supports; keys that begin with $ or # are reserved."""
     return {
         key: value
         for key, value in metadata.items()
@@ -129,12 +131,12 @@ def _flat(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _written(text: str) -> str:
-    """The text as UTF-8 can say it: halves of characters, which some PDFs are read to, become "?"."""
+    """Replace lone surrogates, which some PDF readers produce, by "?" so that UTF-8 can encode the text."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def check_store(vector_store: object) -> None:
-    """Refuse an unknown kind of vector store, and Chroma where it is not installed."""
+    """Raise an error for an unknown kind of vector store, or for Chroma if it is not installed."""
     if vector_store not in STORES:
         raise InvalidInputError(f"vector_store must be {' or '.join(map(repr, STORES))}; got {vector_store!r:.80}")
     if vector_store == CHROMA:
@@ -143,44 +145,46 @@ def check_store(vector_store: object) -> None:
 
 def open_folder(
     path: str | os.PathLike[str],
-    framework: str,
+    framework: str | None,
     embedder: Embedder | None,
     *,
-    vectors: bool,
+    vectors: bool | None,
     progress: bool | None = False,
     checks: bool = True,
     vector_store: str | None = None,
 ) -> Corpus:
-    """The corpus of a folder, with its vectors if they are wanted.
+    """Open the corpus of a folder, with its vectors if they are needed.
 
-    A folder with flat vectors is read without a lock, so it may be read-only. So is a folder with vectors in Chroma
-    where Chroma is not installed or the folder cannot be written to: its vectors are in the index, too.
+    A folder with flat vectors is read without a lock, so it may be read-only. If Chroma is not installed or the folder
+    is read-only, a folder with Chroma is read in the same way, because the index also contains the vectors.
 
     Parameters
     ----------
     path : path
-    framework : str
+    framework : str or None
+        The framework of the caller; None accepts a folder of any framework.
     embedder : callable or None
-    vectors : bool
-        Whether the caller searches by vectors, and may change them.
+    vectors : bool or None
+        Whether the caller searches vectors and may change them; None: if the folder has vectors.
     progress : bool, default False
-        Show a bar if Chroma takes many passages.
+        Show a progress bar if many passages are written to Chroma.
     checks : bool, default True
-        Check that the `embedder` is the model that embedded the passages. False: it is known to be right, or all
-        passages are embedded anew.
+        Check that the `embedder` is the model that embedded the passages. False: the model is known to be right, or all
+        passages will be embedded again.
     vector_store : {"flat", "chroma"}, optional
-        Move the vectors of the folder there. By default they stay where they are.
+        Move the vectors of the folder to this store. By default, the vectors stay in their present store.
 
     Raises
     ------
     InvalidInputError
-        If the folder was made for another framework, by another model, or lacks what is wanted.
+        If the folder was made for another framework, by another model, or lacks vectors that are needed.
     IntegrityError
-        If it is damaged, foreign or newer.
+        If the folder is damaged, foreign or newer.
     """
     folder = Folder(path)
     settings = folder.settings
-    if settings.get("framework") != framework:
+    vectors = bool(settings.get("vectors")) if vectors is None else vectors
+    if framework is not None and settings.get("framework") != framework:
         raise InvalidInputError(f"{folder.path.name!r} was made for {settings.get('framework')}; open it there")
     if vectors and not settings.get("vectors"):
         raise InvalidInputError(f"{folder.path.name!r} was saved by an EntityGraphRetriever; load it with that")
@@ -215,7 +219,7 @@ def _read(folder: Folder, embedder: Embedder | None, checks: bool) -> tuple[Corp
 
 
 def _chroma_serves(folder: Folder) -> bool:
-    """Whether Chroma can open the vectors of a folder; a warning says why not."""
+    """Whether Chroma can open the vectors of a folder; otherwise a warning gives the reason."""
     try:
         ChromaVectors.check_installed()
         reason = "" if os.access(folder.path, os.W_OK) else "the folder cannot be written to, which Chroma needs"

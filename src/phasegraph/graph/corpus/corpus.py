@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic
 from types import MappingProxyType
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, cast, get_args, runtime_checkable
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from phasegraph._support.apart import run_apart
 from phasegraph._support.background import Background
 from phasegraph._support.files import LOCK, make_folder, one_writer, sync_folder
 from phasegraph._support.recent import Recent
+from phasegraph._support.renamed import renamed_sources, warn_of_old_name
 from phasegraph._support.serialization import (
     MANIFEST,
     MISFITS,
@@ -41,7 +42,7 @@ from phasegraph._support.serialization import (
 )
 from phasegraph._support.shared import fork_safe_lock, of_call
 from phasegraph._support.typing import Float32Array
-from phasegraph._support.validation import check_names
+from phasegraph._support.validation import check_choice, check_names
 from phasegraph.embedding.identity import EmbeddingModel, ModelIdentity
 from phasegraph.errors import (
     IntegrityError,
@@ -53,7 +54,9 @@ from phasegraph.errors import (
 )
 from phasegraph.graph.chunk_graph import KIND as CHUNKS
 from phasegraph.graph.chunk_graph import ChunkGraph
+from phasegraph.graph.corpus.document_table import DocumentTable
 from phasegraph.graph.corpus.embedded import check_model
+from phasegraph.graph.corpus.reembedding import Embed, VectorCheckpoint
 from phasegraph.graph.flat import LexicalSource, VectorSource
 from phasegraph.graph.index.graph_index import GraphIndex
 from phasegraph.graph.index.records import PassageRecord, check_plain
@@ -94,50 +97,50 @@ _MOST_LOADS = 1000
 
 
 class _DoubtError(StoreError):
-    """What a vector store holds is not known."""
+    """The contents of a vector store are unknown."""
 
 
 class VectorStore(Protocol):
-    """Where a framework keeps the passages' vectors."""
+    """A framework's store for the vectors of passages."""
 
     def write(self, records: Sequence[PassageRecord], vectors: Any, /) -> None:
-        """Keep these passages, in place of any with their ids; `vectors` are theirs, None where the index has none."""
+        """Write passages, and replace passages with the same ids; `vectors` is None if the index has no vectors."""
         ...
 
     def remove(self, ids: Sequence[str], /) -> None:
-        """Forget passages; ids that are not there are passed over."""
+        """Delete passages; unknown ids are ignored."""
         ...
 
     def ids(self) -> Collection[str]:
-        """Ids of the passages there are."""
+        """Return the ids of all passages in the store."""
         ...
 
 
 @runtime_checkable
 class RenewableStore(VectorStore, Protocol):
-    """A store that can be made anew beside itself, under another name."""
+    """A vector store that can be rebuilt under another name at the same place."""
 
     name: str
 
     def reopened(self, name: str, /) -> RenewableStore:
-        """The store of this name as another process left it."""
+        """Open the store with this name, as another process left it."""
         ...
 
     def beside(self, name: str, /) -> RenewableStore:
-        """An empty store of this name at the same place."""
+        """Create an empty store with this name at the same place."""
         ...
 
     def drop(self) -> None:
-        """Forget the store."""
+        """Delete the store."""
         ...
 
 
 @dataclass(frozen=True)
 class Change:
-    """Passages that leave, then passages that come, with what was handed over of each under ``given``.
+    """A change of a corpus: first remove passages, then add passages, with their extractions under ``given``.
 
-    `settings` are those of the folder that change with it. `reembedded` says that the embeddings are new ones of all
-    passages there are, by another model.
+    `settings` are the settings of the folder that change, too. `reembedded` says that `embeddings` are new vectors of
+    all passages by another model.
     """
 
     removed: tuple[str, ...]
@@ -148,23 +151,23 @@ class Change:
 
     @property
     def size(self) -> int:
-        """Passages in it."""
+        """Number of passages in the change."""
         return len(self.touched) if self.embeddings is None or not self.reembedded else len(self.embeddings)
 
     @property
     def touched(self) -> frozenset[str]:
-        """Ids of all of them."""
+        """Ids of all passages in the change."""
         return frozenset(self.removed) | {one["id"] for one in self.passages}
 
     def made_in(self, index: GraphIndex) -> GraphIndex:
-        """The index with the change."""
+        """Return the index after the change."""
         if self.reembedded:
             return index.reembedded(self.embeddings)
         given = [Extraction(one["id"], *parts) for one in self.passages for parts in one.get("given", ())]
         return index.replace(self.removed, self.passages or None, triples=given, embeddings=self.embeddings)
 
     def write(self, directory: Path) -> None:
-        """Write it, in one step."""
+        """Write the change to a directory, in one step."""
         lines = [json.dumps({**one, "metadata": check_plain(one["id"], one["metadata"])}) for one in self.passages]
         arrays = packed("passages", lines) | packed("removed", self.removed)
         if self.embeddings is not None:
@@ -178,7 +181,7 @@ class Change:
 
     @classmethod
     def read(cls, directory: Path) -> Change:
-        """What :meth:`write` wrote."""
+        """Read a change that :meth:`write` wrote."""
         body, arrays = read_bundle(directory, CHANGE, VERSION)
         try:
             passages = tuple(json.loads(line) for line in unpacked("passages", arrays))
@@ -193,7 +196,7 @@ class Change:
 
 
 def joined(changes: Sequence[Change]) -> list[Change]:
-    """Changes that follow each other, as fewer of the same effect: one for each run that embeds nothing anew.
+    """Combine consecutive changes into fewer changes with the same effect; a re-embedding stays separate.
 
     >>> first = Change((), ({"id": "a", "text": "Ada"}, {"id": "b", "text": "Bo"}))
     >>> joined([first, Change(("a", "c"), ({"id": "c", "text": "Cy"},))])
@@ -212,7 +215,7 @@ settings={}, reembedded=False)]
 
 
 def _as_one(changes: Sequence[Change]) -> list[Change]:
-    """Changes that embed nothing anew, as one change, or none."""
+    """Combine changes without a re-embedding into one change, or into none."""
     if len(changes) < 2:
         return list(changes)
     removed: dict[str, None] = {}
@@ -231,9 +234,9 @@ def _as_one(changes: Sequence[Change]) -> list[Change]:
 
 
 def fields_of(given: Triples | None, known: Mapping[str, object]) -> dict[str, list[list[Any]]]:
-    """Extractions handed over, by passage, as lists of the fields beside it: entities, triples, titles, lead.
+    """Convert extractions to lists of fields by passage: entities, triples, titles, lead.
 
-    `known` holds the ids there are; InvalidInputError for any other.
+    `known` contains the existing ids; InvalidInputError for an unknown id.
 
     >>> fields_of({"a": [("Ada", "met", "Bo")]}, {"a": None})
     {'a': [[[], [['Ada', 'met', 'Bo']], [], '']]}
@@ -247,9 +250,10 @@ def fields_of(given: Triples | None, known: Mapping[str, object]) -> dict[str, l
 
 
 def check_passages(passages: Sequence[Mapping[str, Any]], *, kept: bool, tokenizer: object = "") -> None:
-    """Refuse passages that cannot be in a corpus, and where it is `kept` in a folder what cannot be in that.
+    """Raise an error for passages that a corpus cannot contain, or that a folder cannot store if it is `kept` there.
 
-    The error names the passage: one without text or with an id that repeats; metadata that JSON has no word for.
+    The error names the passage. Passages must have a text and a unique id, and JSON must be able to represent their
+    metadata.
     """
     for one in passages:
         if not one["text"].strip() and not one["title"].strip():
@@ -268,43 +272,43 @@ def check_passages(passages: Sequence[Mapping[str, Any]], *, kept: bool, tokeniz
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Metadata keys of a corpus: of a passage's title, and of its document (None: the first usual key there is)."""
+    """The metadata keys of a corpus: for the title of a passage, and for its document (None: the first usual key)."""
 
     title: str = "title"
     source: str | None = None
 
     @classmethod
     def of(cls, settings: Mapping[str, object]) -> Keys:
-        """Those in the settings of a folder."""
+        """Read the keys from the settings of a folder."""
         source = settings.get("source_key")
         return cls(str(settings.get("title_key", "title")), None if source is None else str(source))
 
     def to_json(self) -> dict[str, object]:
-        """As settings of a folder."""
+        """Convert the keys to settings of a folder."""
         told: dict[str, object] = {"title_key": self.title}
         return told if self.source is None else {**told, "source_key": self.source}
 
 
 def check_source_key(source_key: str | None, metadata: Collection[Mapping[str, Any]]) -> None:
-    """Warn if no passage names its document under the key that the caller chose; an error for what is no key."""
+    """Warn if no passage names its document under the chosen key; an error if the key is not a text."""
     if source_key is not None and (not isinstance(source_key, str) or not source_key):
         raise InvalidTypeError(f"source_key must be the name of a metadata key; got {source_key!r:.80}")
     if source_key is None or any(source_key in one for one in metadata):
         return
     hint = nearest_key(source_key, metadata)
     warn(
-        f"source_key {source_key!r} is in no passage's metadata, so that none names its document; {hint}", stacklevel=3
+        f"source_key {source_key!r} is in no passage's metadata, so no passage names its document; {hint}", stacklevel=3
     )
 
 
 def sample_corpus(embedder: Embedder | None) -> Corpus:
-    """A corpus of one passage, to try a retriever's settings on before many are embedded."""
+    """Create a corpus with one passage, to check a retriever's settings before many passages are embedded."""
     return Corpus(GraphIndex.build([{"id": "sample", "text": "sample"}], embeddings=[[1.0]]), embedder)
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """What tells one content of a folder from another: digests of its index and of its last change, and its state."""
+    """Identifies the contents of a folder: digests of its index and its last change, and its state id."""
 
     base: str
     last: int
@@ -313,7 +317,7 @@ class Version:
 
 
 class Folder:
-    """Where a corpus is kept; one process at a time changes it."""
+    """The folder of a corpus; one process at a time changes it."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path).absolute()  # wherever the process goes later
@@ -324,7 +328,7 @@ class Folder:
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], index: GraphIndex, settings: Mapping[str, object]) -> Folder:
-        """Write the index to a folder that is new or empty."""
+        """Write the index to a new or empty folder."""
         folder = cls(path)
         check_new(folder.path)
         try:
@@ -348,7 +352,7 @@ class Folder:
 
     @property
     def settings(self) -> dict[str, object]:
-        """What the folder was made with, as it is since the last change."""
+        """The settings of the folder, as of its last change."""
         if self._settings is None:
             self._settings = self._settings_in(self._state())
         return self._settings
@@ -362,12 +366,15 @@ class Folder:
 
     @property
     def vector_store(self) -> str:
-        """Where its vectors are searched; empty where it has none. Older versions knew Chroma alone."""
+        """The kind of index that searches the vectors; empty if there are no vectors.
+
+        Older versions supported only Chroma.
+        """
         return str(self.settings.get(STORE_KEY, CHROMA)) if self.settings.get("vectors") else ""
 
     @property
     def collection(self) -> str:
-        """The name of the collection of its vectors."""
+        """The name of the Chroma collection with the vectors."""
         return str(self.settings.get("collection") or VECTORS)
 
     def load(self, known: GraphIndex | None = None, *, upto: int | None = None) -> tuple[GraphIndex, frozenset[str]]:
@@ -376,15 +383,15 @@ class Folder:
         Parameters
         ----------
         known : GraphIndex, optional
-            The index as this folder was read or changed last: only what came since is read, as far as that is possible.
+            The index of the last read or change of this folder. If possible, only newer changes are read.
         upto : int, optional
-            The last change to read.
+            The number of the last change to read.
 
         Returns
         -------
         index : GraphIndex
         behind : frozenset of str
-            Ids of passages that the vector store may not have as they are.
+            Ids of passages that the vector store may lack or hold in an old version.
         """
         for _ in range(_MOST_LOADS):
             there = self._there()
@@ -400,25 +407,25 @@ class Folder:
         )
 
     def reread(self, known: GraphIndex, embedder: object) -> tuple[Folder, GraphIndex, frozenset[str]]:
-        """The folder as it is now, and what :meth:`load` gives for it.
+        """Read the folder's present state, and return a new folder object with the result of :meth:`load`.
 
-        StoreError where another folder stands at its path, or its passages were embedded anew and there is an
-        `embedder`, whose vectors would not be theirs.
+        StoreError if the path now contains another folder. StoreError also if the passages were embedded again and an
+        `embedder` is given, because its vectors would not fit.
         """
         fresh = copy.copy(self)
         index, behind = fresh.load(known)
         if fresh.settings.get(_VECTORS_ID) != self.settings.get(_VECTORS_ID) and embedder is not None:
             made_by = ModelIdentity.from_json(fresh.settings.get("model"))
             raise StoreError(
-                f"{self.path.name}: its passages were embedded anew with "
+                f"{self.path.name}: its passages were embedded again with "
                 f"{'another model' if made_by is None else made_by.name}: load it with that model"
             )
         if fresh.settings.get(_FOLDER_ID) != self.settings.get(_FOLDER_ID):
-            raise StoreError(f"{self.path.name}: another folder stands at its path; load it again")
+            raise StoreError(f"{self.path.name}: another folder is now at this path; load it again")
         return fresh, index, behind
 
     def _there(self) -> tuple[object, ...]:
-        """What tells one state of the folder from another."""
+        """Return a value that changes with every state of the folder."""
         return self._base(), self._changes(), self._doubtful(), self._state().get("applied")
 
     def _load(self, known: GraphIndex | None, upto: int | None) -> tuple[GraphIndex, frozenset[str]]:
@@ -462,12 +469,12 @@ class Folder:
         return index, behind
 
     def _goes_on(self, digest: str) -> bool:
-        """Whether what the folder holds now begins with what was read or changed last."""
+        """Whether the folder still begins with the index and changes that were read or written last."""
         seen = self._version
         return seen is not None and seen.base == digest and seen.change == self._change_digest(seen.last)
 
     def _digest(self, bundle: str) -> str:
-        """A digest of what a bundle in the folder holds; "" where it is not there."""
+        """Return a digest of a bundle's contents; "" if the bundle does not exist."""
         try:
             return hashlib.sha256((self.path / bundle / MANIFEST).read_bytes()).hexdigest()
         except FileNotFoundError:
@@ -477,7 +484,7 @@ class Folder:
         return self._digest(f"changes/{number:08d}")
 
     def _stamps_now(self) -> tuple[object, object]:
-        """What the system says of the files that every change, and every merge, replaces."""
+        """Return the system's data about the files that every change and every merge replaces."""
         found: list[object] = []
         for file in (self.path / STATE, self.path / INSIDE / MANIFEST):
             try:
@@ -488,22 +495,22 @@ class Folder:
         return found[0], found[1]
 
     def moved(self) -> bool:
-        """Whether another process may have changed or merged it since it was read or changed last: two system calls."""
+        """Whether another process may have changed or merged the folder since the last read; takes two system calls."""
         return self._stamps != self._stamps_now()
 
     @property
     def content(self) -> tuple[int, object]:
-        """What tells its passages, as they were read or changed last, from others; merging leaves it as it is."""
+        """Return a value that identifies the passages of the last read or change; a merge does not change it."""
         return self.last, None if self._version is None else self._version.state_id
 
     def outdated(self) -> bool:
-        """Whether another process has changed it, restored it or made it anew; for one who holds it."""
+        """Whether another process has changed, restored or replaced the folder; the caller holds the lock."""
         seen = self._version
         there = max((self._base(), *(number for number, _ in self._changes())))
         return seen is None or there != self.last or self._state().get("state_id") != seen.state_id
 
     def append(self, change: Change) -> None:
-        """Keep a change."""
+        """Store a change."""
         number = self.last + 1
         directory = self.path / "changes" / f"{number:08d}"
         try:
@@ -521,9 +528,9 @@ class Folder:
             self._version = replace(self._version, last=number, change=self._change_digest(number))
 
     def withdraw(self, change: Change, *, doubtful: bool = False) -> None:
-        """Take the last change back; where it is `doubtful` what the store has, what it touched is written anew later.
+        """Undo the last change; if the store may be `doubtful`, its passages are written again at the next load.
 
-        That is when the folder is loaded: the change stays there under another name until then.
+        Until that load, the change stays in the folder under another name.
         """
         directory = self.path / "changes" / f"{self.last:08d}"
         if doubtful:
@@ -534,32 +541,36 @@ class Folder:
         self._note_change(self.last - 1, -change.size)
 
     def applied(self, settings: Mapping[str, object] = MappingProxyType({})) -> None:
-        """Note that the store is in step with the last change."""
+        """Record that the store contains the last change."""
         self._write_state(self.last, {**self.settings, **settings})
         for directory in self._doubtful():
             _forget(directory)
 
     def _doubtful(self) -> list[Path]:
-        """Changes that were taken back, of which the store may have something."""
+        """Return changes that were undone but may still be in the store."""
         return [one for one in (self.path / "changes").glob(f"{_DOUBTFUL}*") if (one / MANIFEST).is_file()]
 
     def merge(self, upto: int) -> None:
-        """Take the changes up to a number into the bundle of the index, which takes as long as writing it.
+        """Merge the changes up to a number into the bundle of the index, which takes as long as writing the index.
 
-        Only the moment in which the new index takes the place of the old one keeps others from changing the folder.
-        StoreError if another process merges, or if the folder is another one at that moment.
+        Other processes can change the folder during a merge, except while the new index replaces the old one.
+        StoreError if another process is merging, or if the folder was replaced meanwhile.
         """
         with self.held(patience=0.0, name=_MERGING):
             index, _ = self.load(upto=upto)
             if self.last > self._base():
+                table = DocumentTable.beside(self.path / INSIDE)
                 index.save(self.path / INSIDE, change=self.last, committing=self._as_read())
+                file = GraphIndex.load(self.path / INSIDE).records.file
+                if table is not None and file is not None:
+                    table.keep(file, table.of(index).values())
             for number, directory in self._numbered():  # those that were begun and never complete, too
                 if number <= self.last:
                     _forget(directory)
 
     @contextmanager
     def _as_read(self) -> Iterator[None]:
-        """Hold the folder while its index is what was read, and its changes begin with those that were read."""
+        """Lock the folder while its index and first changes are still as they were read."""
         seen = self._version
         with self.held(patience=OPENING):
             if seen is None or not self._goes_on(self._digest(INSIDE)):
@@ -568,9 +579,9 @@ class Folder:
 
     @contextmanager
     def held(self, *, patience: float = 0.0, name: str = LOCK) -> Iterator[None]:
-        """Hold the folder, so that no other process changes it; StoreError where one does for longer than `patience`.
+        """Lock the folder, so that no other process changes it; StoreError if the lock takes longer than `patience`.
 
-        In seconds; the message names it.
+        `patience` is in seconds; the error message contains it.
         """
         with ExitStack() as stack:
             with _translated(self.path.name):
@@ -578,7 +589,7 @@ class Folder:
             yield
 
     def _changes(self) -> list[tuple[int, Path]]:
-        """Changes by number; what was begun and never complete is left out."""
+        """Return the complete changes by number; incomplete changes are left out."""
         return [(number, one) for number, one in self._numbered() if (one / MANIFEST).is_file()]
 
     def _numbered(self) -> list[tuple[int, Path]]:
@@ -596,7 +607,7 @@ class Folder:
                 )
 
     def _base(self) -> int:
-        """The last change in the index's bundle."""
+        """Return the number of the last change in the index's bundle."""
         manifest = self.path / INSIDE / MANIFEST
         if not manifest.is_file():
             raise IntegrityError(f"{self.path.name}: {INSIDE}/{MANIFEST} is missing")
@@ -607,13 +618,13 @@ class Folder:
         if not (self.path / STATE).is_file():
             check_exists(self.path)
             raise IntegrityError(
-                f"{self.path.name!r} is no folder of a retriever: it has no {STATE} (delete it if "
-                "its making was cut short)"
+                f"{self.path.name!r} is not a folder of a retriever: it has no {STATE} (if its "
+                "creation was interrupted, delete it)"
             )
         return read_document(self.path / STATE, KIND, VERSION)
 
     def _write_state(self, applied: int, settings: Mapping[str, object]) -> None:
-        """Note the state of the folder under a new random id, which tells it from every other state and folder."""
+        """Write the state of the folder with a new random id that identifies this state."""
         fresh = uuid.uuid4().hex
         state = {"applied": applied, "settings": dict(settings), "state_id": fresh}
         try:
@@ -632,13 +643,13 @@ class Folder:
 
 
 def _most_changed(index: GraphIndex) -> float:
-    """Passages in changes up to which they are not many."""
+    """Return the number of changed passages from which a merge is worthwhile."""
     return min(max(FEWEST_CHANGED, MOST_CHANGED * len(index.records)), MOST_LOGGED)
 
 
 @contextmanager
 def _translated(name: str) -> Iterator[None]:
-    """Turn an error of the operating system into one that names the folder."""
+    """Convert an error of the operating system to an error that names the folder."""
     try:
         yield
     except OSError as error:
@@ -646,7 +657,7 @@ def _translated(name: str) -> Iterator[None]:
 
 
 def merge_folder(path: str, upto: str) -> None:
-    """As :meth:`Folder.merge`, for a process of its own."""
+    """Run :meth:`Folder.merge` in a separate process."""
     Folder(path).merge(int(upto))
 
 
@@ -655,14 +666,14 @@ def _number(value: object) -> int:
 
 
 def _forget(directory: Path) -> None:
-    """Remove a change; without its manifest it counts as not there."""
+    """Delete a change; without a manifest, a change counts as absent."""
     (directory / MANIFEST).unlink(missing_ok=True)
     sync_folder(directory)
     shutil.rmtree(directory)
 
 
 def check_new(path: Path) -> None:
-    """Refuse a folder that holds something: InvalidInputError."""
+    """Raise InvalidInputError if a folder is not empty."""
     if path.is_dir() and any(one.name != LOCK for one in path.iterdir()):
         raise InvalidInputError(
             f"path must be a folder that is new or empty; {str(path)!r} holds files (load() opens one that was made)"
@@ -670,10 +681,9 @@ def check_new(path: Path) -> None:
 
 
 class FollowedIndex:
-    """The index in a folder (see :func:`opened`), read again when another process has changed it.
+    """The index in a folder (see :func:`opened`), which is read again when another process has changed it.
 
-    `embedder` is the model of the queries, if there is one: an index with vectors of another model does not take the
-    place of one with its own.
+    `embedder` is the model of the queries, if there is one. An index with vectors of another model is not loaded.
     """
 
     def __init__(self, folder: Path, embedder: object = None) -> None:
@@ -688,7 +698,7 @@ class FollowedIndex:
         return [(about.st_ino, about.st_mtime_ns) for about in (one.stat() for one in found if one.is_file())]
 
     def refresh(self) -> bool:
-        """Read what changed; whether anything did. IntegrityError or StoreError leave the index as it was."""
+        """Read changes of other processes, and return whether there were any; on an error, the old index stays."""
         before = self.index
         if self._folder is None:
             stamp = self._stamp_now()
@@ -701,9 +711,9 @@ class FollowedIndex:
 
 
 def opened(folder: Path) -> GraphIndex | ChunkGraph:
-    """The index in a folder, or in the one where a saved retriever keeps it, all changes since included.
+    """Read the index in a folder, or in the folder of a saved retriever, with all changes.
 
-    InvalidInputError if there is none, or it is damaged, or saved without its passages.
+    InvalidInputError if the folder has no index, or the index is damaged or was saved without its passages.
     """
     if (folder / STATE).is_file():
         return Folder(folder).load()[0]
@@ -715,17 +725,18 @@ def opened(folder: Path) -> GraphIndex | ChunkGraph:
         if (place / MANIFEST).is_file():
             return GraphIndex.load(place)  # which says what is wrong with it
     raise InvalidInputError(
-        f"{folder}: there is no index in it, nor in its folder {INSIDE!r}; phasegraph index CORPUS.jsonl --out FOLDER "
-        "makes one"
+        f"{folder}: no index here, nor in its folder {INSIDE!r}; phasegraph index CORPUS.jsonl --out FOLDER "
+        "makes an index"
     )
 
 
-Part = Literal["graph", "lexical", "vector"]
+Part = Literal["graph", "bm25", "vector"]
+PARTS: tuple[Part, ...] = get_args(Part)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CorpusState:
-    """The passages of a corpus at one time, the walk over them, and their model and store: replaced together."""
+    """The passages of a corpus at one time, with their walk, model and store; all are replaced together."""
 
     index: GraphIndex
     graph: GraphSource
@@ -736,15 +747,16 @@ class CorpusState:
 
 
 class Corpus:
-    """Passages with their graph, words and vectors, which come and go together.
+    """A changeable set of passages with their graph, words and vectors.
 
-    `embedder`, from a query to its vector, is for an index with embeddings. Every change is kept in the `folder`;
-    without, the corpus is in memory. A `store` is kept in step. `made_by` is the model that embedded the passages, if
-    that is known and no folder says it; `checked` that the `embedder` is known to be the same. `keys` are the metadata
-    keys of titles and documents, those of the folder unless given.
+    `embedder` maps a query to its vector, for an index with embeddings. Every change is stored in the `folder`; without
+    a folder, the corpus is in memory. A `store` receives every change. `made_by` is the model that embedded the
+    passages, if it is known and not stored in the folder. `checked` says that `embedder` is known to be the same model.
+    `keys` are the metadata keys of titles and documents; by default, those of the folder. `embed_clauses` is the option
+    of :class:`~phasegraph.graph.GraphSource`; :meth:`compare_clauses` sets it later.
 
-    After any changes graph and words equal, to the bit, those of a corpus that was built of the passages there are, in
-    the order in which they came. A change is all or nothing: where the store refuses it, what was there is restored.
+    After any changes, graph and words equal, to the bit, those of a corpus that is built from the same passages in the
+    order of their addition. A change is all or nothing: if the store refuses it, the old state is restored.
     """
 
     def __init__(
@@ -757,10 +769,11 @@ class Corpus:
         made_by: ModelIdentity | None = None,
         checked: bool = False,
         keys: Keys | None = None,
+        embed_clauses: bool = False,
     ) -> None:
-        self._folder, self._checked = folder, checked
+        self._folder, self._checked, self._embed_clauses = folder, checked, embed_clauses
         self.keys = keys if keys is not None else Keys() if folder is None else Keys.of(folder.settings)
-        self.tables: dict[Any, Any] = {}
+        self.tables: dict[str | None, DocumentTable] = {}
         self._said: set[str] = set()
         self.made_by = made_by if folder is None else ModelIdentity.from_json(folder.settings.get("model")) or made_by
         self._changing = fork_safe_lock()
@@ -768,7 +781,7 @@ class Corpus:
         self._next_look = self._tried = 0.0
         self._refused: object = None
         self._since: list[Change] | None = None
-        self.state = CorpusState(index, _walk(index, embedder), embedder, store)
+        self.state = CorpusState(index, self._walk(index, embedder), embedder, store)
 
     def __reduce__(self) -> tuple[Any, ...]:
         state = self.state
@@ -780,7 +793,27 @@ class Corpus:
             self.made_by,
             self._checked,
             self.keys,
+            self._embed_clauses,
         )
+
+    def _walk(self, index: GraphIndex, embedder: Embedder | None) -> GraphSource:
+        embeds = embedder if index.graph.view.embeddings is not None else None
+        return GraphSource(index.graph, embedder=embeds, embed_clauses=self._embed_clauses).prepare()
+
+    def compare_clauses(self) -> None:
+        """Have the walk embed the clauses of each question.
+
+        Raises
+        ------
+        InvalidInputError
+            If the passages have no embeddings, or no embedding model is given.
+        """
+        if self.state.graph.embedder is None:
+            raise InvalidInputError(
+                "embed_clauses=True needs passages with embeddings, and the model of these embeddings"
+            )
+        self._embed_clauses = True
+        self.state = replace(self.state, graph=replace(self.state.graph, embed_clauses=True))
 
     @property
     def _store(self) -> VectorStore | None:
@@ -788,41 +821,47 @@ class Corpus:
 
     @property
     def settings(self) -> Mapping[str, object]:
-        """What its folder was made with; empty without a folder."""
+        """The settings of the folder; empty without a folder."""
         return {} if self._folder is None else self._folder.settings
 
     @property
     def seen(self) -> CorpusState:
-        """Its state, the same for all sources within one call of a retriever."""
+        """The current state; all sources within one call of a retriever see the same state."""
         return of_call(self, self.state)
 
     @property
     def index(self) -> GraphIndex:
-        """Its passages, as they are now."""
+        """The index of the current passages."""
         return self.state.index
 
     @property
     def graph(self) -> GraphSource:
-        """Its passages by the walk."""
+        """The source that walks the graph."""
         return self.state.graph
 
     @property
-    def lexical(self) -> LexicalSource:
-        """Its passages by words."""
-        found: LexicalSource = self.in_state(self.state, "lexical")
+    def bm25(self) -> LexicalSource:
+        """The source that ranks passages by BM25."""
+        found: LexicalSource = self.in_state(self.state, "bm25")
         return found
 
     @property
+    def lexical(self) -> LexicalSource:
+        """The source that ranks passages by BM25, under its old name; see :attr:`bm25`."""
+        warn_of_old_name("Corpus.lexical", "Corpus.bm25")
+        return self.bm25
+
+    @property
     def vector(self) -> VectorSource:
-        """Its passages by cosine, those of a store that can be asked by its index."""
+        """The source that ranks passages by vectors; if possible, the index of the store searches them."""
         found: VectorSource = self.in_state(self.state, "vector")
         return found
 
     def in_state(self, state: CorpusState, name: Part) -> Any:
-        """A source over the passages of one state."""
+        """Return a source over the passages of one state."""
         if name == "graph":
             return state.graph
-        if name == "lexical":
+        if name == "bm25":
             return LexicalSource(state.index.graph)
         nearest = getattr(state.store, "nearest", None)
         return VectorSource(state.index.graph, embedder=state.embedder, nearest=nearest)
@@ -834,13 +873,13 @@ class Corpus:
         return name in self.index.records
 
     def records(self, ids: Iterable[str]) -> dict[str, PassageRecord]:
-        """The passages that there are of these ids."""
+        """Return the records of these passages; unknown ids are left out."""
         records = self.seen.index.records
         found = ((name, records.held.get(name) or records.get(name)) for name in ids)
         return {name: one for name, one in found if one is not None}
 
     def say_missing(self, names: Collection[str], records: Sequence[Any]) -> None:
-        """Warn once of a key that a filter asks for and no passage has."""
+        """Warn once about each key that a filter reads and no passage has."""
         missing = set(names) - self._said
         for record in records:
             if not missing:
@@ -852,11 +891,13 @@ class Corpus:
             warn(f"filter key {name!r} is in no passage; {hint}", stacklevel=2)
 
     def source(self, source: Part) -> LiveSource:
-        """A source over the passages that there are at every search."""
+        """Return a source (``graph``, ``bm25`` or ``vector``) that follows all changes of the corpus."""
+        source = cast("Part", renamed_sources([source], PARTS).get(source, source))
+        check_choice("the source of a corpus", source, PARTS)
         return LiveSource(self, source)
 
     def keep_in(self, store: VectorStore, behind: Collection[str] = ()) -> None:
-        """Keep the vectors in a store: it gets the passages `behind` anew and those it lacks, and loses the others."""
+        """Use a store for the vectors: write missing passages and those in `behind`, and delete all others."""
         self.state, held = replace(self.state, store=store), self.index.records
         try:
             there, known = frozenset(store.ids()), frozenset(held)
@@ -870,12 +911,12 @@ class Corpus:
                 self._folder.applied()
         except Exception as error:
             raise StoreError(
-                "the vectors could not be brought in step with the passages; all that is needed is in the folder: load "
-                f"it again when that is mended. {type(error).__name__}: {error}"
+                "the vector store could not be brought in step with the passages; the folder holds all data: load "
+                f"it again when the store works. {type(error).__name__}: {error}"
             ) from error
 
     def check(self, passages: Sequence[Mapping[str, Any]]) -> None:
-        """Refuse passages that :meth:`replace` would, before they are embedded."""
+        """Raise the errors of :meth:`replace` before passages are embedded."""
         if passages:
             check_passages(passages, kept=self._folder is not None)
 
@@ -887,13 +928,13 @@ class Corpus:
         *,
         planned: CorpusState | None = None,
     ) -> None:
-        """Let passages leave and others come, in one step.
+        """Delete passages and add others, in one step.
 
-        Those that come, with ``id``, ``title``, ``text``, ``metadata`` and perhaps ``given`` (see :func:`fields_of`),
-        take the place of any with their ids; `embeddings` are theirs, for an index with embeddings. Nothing is changed
-        where an id that is to leave is not there, or as for :meth:`GraphIndex.add` (InvalidInputError), or where the
-        store, or another process, is in the way, or passages changed since the state on which this was `planned`
-        (StoreError).
+        A new passage has ``id``, ``title``, ``text``, ``metadata`` and optionally ``given`` (see :func:`fields_of`). It
+        replaces a passage with the same id. `embeddings` are the vectors of the new passages, for an index with
+        embeddings. On an error, nothing is changed. InvalidInputError if an id to delete is unknown, and for the
+        reasons of :meth:`GraphIndex.add`. StoreError if the store refuses the change, another process holds the folder,
+        or passages changed since the `planned` state.
         """
         self._check_vectors()
         came, leaving = tuple(passages), check_names("ids", ids)
@@ -901,7 +942,9 @@ class Corpus:
         with self._changing, self._held() as folder:
             index = self.index
             if planned is not None and planned.version != self.state.version:
-                raise StoreError("passages came or went while this change was prepared; nothing was changed: try again")
+                raise StoreError(
+                    "passages were added or deleted while this change was prepared; nothing was changed: try again"
+                )
             taken = [one["id"] for one in came if one["id"] in index.records]
             removed = tuple(dict.fromkeys([*leaving, *taken]))
             if not removed and not came:
@@ -926,7 +969,7 @@ class Corpus:
 
     @contextmanager
     def _held(self) -> Iterator[Folder | None]:
-        """Hold the folder, if there is one, as it is now; StoreError where another process does for too long."""
+        """Lock the folder, if there is one; StoreError if another process holds the lock too long."""
         if self._folder is None:
             yield None
             return
@@ -936,7 +979,7 @@ class Corpus:
             yield self._folder
 
     def check_model(self) -> None:
-        """Refuse a change where the model is known to be another than the one that embedded the passages there are."""
+        """Refuse a change if the model is known to differ from the model that embedded the stored passages."""
         if self._checked:
             return
         state = self.state
@@ -946,26 +989,43 @@ class Corpus:
             self.made_by = state.embedder.identity
 
     def check_renewable(self) -> None:
-        """Refuse to embed passages anew where the vectors are not the corpus's own: InvalidInputError."""
+        """Raise InvalidInputError if the corpus does not own its vectors and cannot embed its passages again."""
         self._check_vectors()
         if self.index.graph.view.embeddings is None:
-            raise InvalidInputError("its passages have no vectors: make it of the documents, with an embedding model")
+            raise InvalidInputError(
+                "the passages have no vectors: make the retriever from documents with an embedding model"
+            )
         if self._store is not None and not isinstance(self._store, RenewableStore):
             raise InvalidInputError(
-                "its vectors are in a store of yours: make that anew with the other model, and the retriever over it"
+                "the vectors are in your own store: rebuild the store with the other model, then the retriever over it"
             )
 
-    def reembed(self, model: EmbeddingModel, vectors: Any) -> None:
-        """Take vectors by another model, of all passages in their order; all or nothing.
+    def embed_anew(self, model: EmbeddingModel, embed: Embed, progress: bool | None) -> None:
+        """Raise InvalidInputError if the corpus cannot embed its passages again, because a caller owns the vectors.
 
-        InvalidInputError where the vectors are in a store of the caller's, or do not fit; StoreError where the folder
-        or its store refuses them.
+        A folder keeps vectors that were computed before a crash, by the contents of the passages. The next call with
+        the same model continues with these vectors.
+        """
+        self.check_renewable()
+        state, folder = self.state, self._folder
+        kept = VectorCheckpoint(None if folder is None else folder.path, model.identity)
+        self.reembed(model, kept.embed(list(state.index.records.values()), embed, progress), planned=state)
+        kept.forget()
+
+    def reembed(self, model: EmbeddingModel, vectors: Any, *, planned: CorpusState | None = None) -> None:
+        """Replace the vectors of all passages, in order, by those of another model; all or nothing.
+
+        InvalidInputError if the vectors are in the caller's store or do not fit. StoreError if the folder or its store
+        refuses the vectors, or if passages were added or deleted since the `planned` state.
         """
         with self._changing, self._held() as folder:
             state = self.state
             self.check_renewable()
-            if len(vectors) != len(state.index.records):
-                raise StoreError("passages came or went while all were embedded anew; nothing was changed: try again")
+            moved = planned is not None and planned.version != state.version
+            if moved or len(vectors) != len(state.index.records):
+                raise StoreError(
+                    "passages were added or deleted while all were embedded again; nothing was changed: try again"
+                )
             settings: dict[str, object] = {"model": model.identity.to_json(), _VECTORS_ID: uuid.uuid4().hex}
             change = Change((), (), np.asarray(vectors, dtype=np.float32), settings, True)
             fresh = change.made_in(state.index)
@@ -994,10 +1054,10 @@ class Corpus:
 
     def _take(self, fresh: GraphIndex, model: EmbeddingModel, store: VectorStore | None) -> None:
         self.made_by, self._checked = model.identity, True
-        self.state = CorpusState(fresh, _walk(fresh, model), model, store, self.state.version + 1)
+        self.state = CorpusState(fresh, self._walk(fresh, model), model, store, self.state.version + 1)
 
     def _note(self, folder: Folder, settings: Mapping[str, object] = MappingProxyType({})) -> None:
-        """Note that a change is made, and begin to merge changes where they have become many."""
+        """Record a complete change, and start to merge changes if there are many."""
         try:
             known = {} if self.made_by is None else {"model": self.made_by.to_json()}
             folder.applied({**known, **settings})
@@ -1016,11 +1076,11 @@ class Corpus:
     def _become(self, index: GraphIndex, *, merged: bool = False) -> None:
         state = self.state
         self.state = replace(
-            state, index=index, graph=_walk(index, state.embedder), version=state.version + (not merged)
+            state, index=index, graph=self._walk(index, state.embedder), version=state.version + (not merged)
         )
 
     def _merge(self, folder: Folder, upto: int) -> None:
-        """Merge the changes of the folder in another process, and take over the merged index."""
+        """Merge the changes of the folder in another process, and use the merged index."""
         try:
             with folder.held(name=_MERGING):  # no other process merges
                 pass
@@ -1038,7 +1098,7 @@ class Corpus:
         self.refresh()
 
     def _merge_log(self) -> None:
-        """Begin to merge the log of an index in memory, if it is long: every change goes through all of it."""
+        """Start to merge the log of an index in memory if it is long, because every change processes the whole log."""
         log = self.index.log
         if log is None or self._since is not None:
             return
@@ -1060,19 +1120,19 @@ class Corpus:
                     self._become(merged, merged=True)
 
     def refresh(self) -> bool:
-        """Take over what other processes changed in the folder, or merged.
+        """Load changes and merges of other processes from the folder.
 
-        Searches under way go on with what they began with.
+        Running searches continue with their old state.
 
         Returns
         -------
         bool
-            Whether there was anything.
+            Whether anything had changed.
 
         Raises
         ------
         StoreError
-            If the passages were embedded anew by another model. The corpus stays as it was then.
+            If another model embedded the passages again. Then the corpus stays unchanged.
         """
         if self._folder is None or not self._folder.moved():
             return False
@@ -1083,7 +1143,7 @@ class Corpus:
             return folder.moved() and self._take_over(folder)
 
     def _take_over(self, folder: Folder) -> bool:
-        """The index of the folder as it is now; for one who holds the lock of changes."""
+        """Load the folder's present index; the caller holds the lock of changes."""
         state = self.state
         fresh, index, behind = folder.reread(state.index, state.embedder)
         changed = fresh.content != folder.content
@@ -1094,16 +1154,16 @@ class Corpus:
         if changed and isinstance(store, RenewableStore):
             store = store.reopened(fresh.collection)
         self.state = CorpusState(
-            index, _walk(index, state.embedder), state.embedder, store, state.version + bool(changed)
+            index, self._walk(index, state.embedder), state.embedder, store, state.version + bool(changed)
         )
         if changed and store is not None:
             self.keep_in(store, behind)
         return True
 
     def look(self) -> None:
-        """Take over in the background what other processes changed, looking at most once a second.
+        """Load changes of other processes in the background, at most once a second.
 
-        The first search after some seconds without any waits for it a little, as it would find what may be long gone.
+        The first search after some idle seconds waits briefly, because its state may be outdated.
         """
         now, due = monotonic(), self._next_look
         if self._folder is None or now < due:
@@ -1115,7 +1175,7 @@ class Corpus:
                 self._looking.wait(AWAITED)
 
     def follow(self) -> None:
-        """As :meth:`refresh`; a warning says it, once, where the folder cannot be read or its model is another."""
+        """Run :meth:`refresh`, but warn once instead of raising an error."""
         folder = self._folder
         try:
             self.refresh()
@@ -1124,18 +1184,18 @@ class Corpus:
             if folder is not None and self._refused != said:
                 self._refused = said
                 warn(
-                    f"{folder.path.name}: the folder changed, and searches go on without the changes: {said}",
+                    f"{folder.path.name}: the folder changed, and searches continue without the changes: {said}",
                     cause=error,
                     stacklevel=2,
                 )
 
     def settle(self, timeout: float | None = None) -> None:
-        """Wait until nothing is merged or taken over in the background, at most for so many seconds."""
+        """Wait for background merges and refreshes, at most `timeout` seconds."""
         self._looking.wait(timeout)
         self._merging.wait(timeout)
 
     def save(self, path: str | os.PathLike[str], settings: Mapping[str, object]) -> Folder:
-        """Write the corpus to a folder that is new or empty."""
+        """Write the corpus to a new or empty folder."""
         known: dict[str, object] = {} if self.made_by is None else {"model": self.made_by.to_json()}
         return Folder.create(path, self.index, {**known, **self.keys.to_json(), **settings})
 
@@ -1147,7 +1207,7 @@ class Corpus:
             )
 
     def _follow(self, change: Change, fresh: GraphIndex) -> None:
-        """Change the store; where that fails, restore what was there."""
+        """Apply a change to the store; on an error, restore the store."""
         if self._store is None:
             return
         came = [one["id"] for one in change.passages]
@@ -1163,10 +1223,10 @@ class Corpus:
                 self._write(self._store, self.index, change.removed)
             except BaseException as second:  # noqa: BLE001 - nothing may hide that
                 raise _DoubtError(
-                    f"the vector store refused a change ({type(error).__name__}: {error}), and then to take it back "
+                    f"the vector store refused a change ({type(error).__name__}: {error}), and then its reversal "
                     f"({type(second).__name__}: {second}); "
-                    + ("make the retriever anew" if self._folder is None else "load the folder again")
-                    + ", which brings it in step"
+                    + ("build the retriever again" if self._folder is None else "load the folder again")
+                    + " to bring the store in step"
                 ) from error
             if not isinstance(error, Exception):
                 raise
@@ -1190,12 +1250,16 @@ def _corpus_of(
     made_by: ModelIdentity | None,
     checked: bool,
     keys: Keys,
+    embed_clauses: bool,
 ) -> Corpus:
-    return Corpus(index, embedder, folder=folder, store=store, made_by=made_by, checked=checked, keys=keys)
+    return Corpus(
+        index, embedder, folder=folder, store=store, made_by=made_by, checked=checked, keys=keys,
+        embed_clauses=embed_clauses,
+    )  # fmt: skip
 
 
 def _merged_apart(path: Path, upto: int) -> str:
-    """Merge a folder in another process, or in this thread where none can be started; the reason where that failed."""
+    """Merge a folder in another process, or in this thread if that fails; return the reason of a failure."""
     try:
         return run_apart(__name__, "merge_folder", [str(path), str(upto)], MERGING)
     except OSError:
@@ -1207,12 +1271,8 @@ def _merged_apart(path: Path, upto: int) -> str:
     return ""
 
 
-def _walk(index: GraphIndex, embedder: Embedder | None) -> GraphSource:
-    return GraphSource(index.graph, embedder=embedder if index.graph.view.embeddings is not None else None).prepare()
-
-
 class LiveSource:
-    """A source of a corpus that follows its changes."""
+    """A source of a corpus that follows all changes of the corpus."""
 
     def __init__(self, corpus: Corpus, name: Part) -> None:
         self.corpus, self.name = corpus, name
@@ -1225,15 +1285,15 @@ class LiveSource:
 
     @property
     def graph(self) -> EntityGraph:
-        """The graph of the passages there are."""
+        """The graph of the current passages."""
         return self.corpus.seen.index.graph
 
     def passage_ids(self) -> Sequence[str]:
-        """Ids of the passages there are."""
+        """The ids of the current passages."""
         return self.graph.passages
 
     def within(self, allowed: Collection[str]) -> Any:
-        """The source, as it is now, for one who may see only these passages."""
+        """Restrict the source, in its current state, to the allowed passages."""
         return self._now.within(allowed)
 
     def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
@@ -1247,7 +1307,7 @@ MOST_LOOKED_UP = 20_000
 
 
 class CorpusLookup:
-    """The passages of a corpus by their ids, in the framework's words, made of records by `made`; some are kept."""
+    """Finds the passages of a corpus by id; ``made(record)`` converts a record to the framework's form."""
 
     def __init__(self, corpus: Any, made: Callable[[Any], Any]) -> None:
         self.corpus, self._made = corpus, made
@@ -1264,7 +1324,7 @@ class CorpusLookup:
         return len(self.corpus)
 
     def __call__(self, ids: Sequence[str]) -> dict[str, Any]:
-        """Those that there are."""
+        """Return the passages that exist for these ids."""
         found = {}
         for name, record in self.corpus.records(ids).items():
             metadata, document = self._kept.get(name, (None, None))
@@ -1283,11 +1343,11 @@ class CorpusLookup:
         passes: Callable[[Sequence[Any]], Iterable[int]],
         names: Collection[str] = (),
     ) -> Any:
-        """A source within the passages that a filter lets through; one over the corpus searches them as they are now.
+        """Restrict a source to the passages that match a filter; a source of the corpus uses the current passages.
 
-        `key` tells filters apart; ``passes(records)`` gives the rows of those that it lets through; `names` are the
-        metadata keys that it asks for: one that no passage has is said once. Passages that change meanwhile change
-        neither what passes nor what is searched.
+        `key` identifies the filter. ``passes(records)`` returns the rows that match. `names` are the metadata keys that
+        the filter reads; a key that no passage has causes one warning. Later changes of the corpus affect neither the
+        filter nor the search.
         """
         self.corpus.look()
         state = self.corpus.seen
@@ -1302,7 +1362,7 @@ class CorpusLookup:
         passes: Callable[[Sequence[Any]], Iterable[int]],
         names: Collection[str],
     ) -> frozenset[str]:
-        """Ids of the passages that a filter lets through, worked out once for all sources over the corpus."""
+        """Return the ids of passages that match a filter; the result is cached for all sources of the corpus."""
 
         def made() -> tuple[Any, frozenset[str]]:
             records = list(index.records.values())

@@ -1,4 +1,4 @@
-"""Whether a model embeds the passages of an index as their vectors are."""
+"""Check whether an embedding model is the model that embedded the passages of an index."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ SAME = 0.99
 
 
 def check_model(index: GraphIndex, made_by: ModelIdentity | None, embedder: Embedder | None, name: str) -> bool:
-    """Refuse a model that embeds passages otherwise than their vectors are.
+    """Raise an error if a model differs from the model that embedded the passages.
 
     Parameters
     ----------
     index : GraphIndex
     made_by : ModelIdentity or None
-        The model that embedded the passages, where it is known.
+        The model that embedded the passages, if it is known.
     embedder : callable or None
-        The model at hand. An :class:`EmbeddingModel` embeds three passages again; any other callable one word.
+        The model to check. An :class:`EmbeddingModel` embeds three passages again; any other callable embeds one word.
     name : str
         The folder or the store, for messages.
 
@@ -55,7 +55,7 @@ def check_model(index: GraphIndex, made_by: ModelIdentity | None, embedder: Embe
         if model is not None and made_by is not None and made_by.name != model.identity.name:
             raise InvalidInputError(_another(name, made_by, model, "it does not answer")) from error
         warn(
-            f"{name}: the embedding model does not answer, so that it could not be checked against the vectors there "
+            f"{name}: the embedding model does not answer, so it could not be compared with the stored vectors "
             f"({type(error).__name__})",
             cause=error,
             stacklevel=2,
@@ -71,7 +71,7 @@ def check_model(index: GraphIndex, made_by: ModelIdentity | None, embedder: Embe
         )
     if model is None:
         return False
-    least = float(_cosines(found, vectors[[rows[one] for one in names]]).min())
+    least = float(cosines(found, vectors[[rows[one] for one in names]]).min())
     if least >= SAME:
         if made_by is not None and (changed := made_by.differences(model.identity)):
             warn(f"{name}: the settings of its embedding model have changed: {'; '.join(changed)}", stacklevel=2)
@@ -79,7 +79,7 @@ def check_model(index: GraphIndex, made_by: ModelIdentity | None, embedder: Embe
     if made_by is not None and made_by.given and made_by.name == model.identity.name:
         return False  # the vectors handed over may be of other texts than these passages'
     raise InvalidInputError(
-        _another(name, made_by, model, f"it embeds passages otherwise: cosine {least:.2f}, at least {SAME:g} needed")
+        _another(name, made_by, model, f"it embeds passages differently: cosine {least:.2f}, at least {SAME:g} needed")
     )
 
 
@@ -92,13 +92,13 @@ def _another(name: str, made_by: ModelIdentity | None, model: EmbeddingModel, re
 
 
 def _sampled(names: Sequence[str]) -> list[str]:
-    """The first, the middle and the last."""
+    """Return the first, the middle and the last name."""
     rows = np.linspace(0, len(names) - 1, min(SAMPLED, len(names))).astype(int).tolist()
     return [names[row] for row in dict.fromkeys(rows)]
 
 
-def _cosines(one: Any, other: Any) -> Any:
-    """Row by row; of two vectors of zeros 1."""
+def cosines(one: Any, other: Any) -> Any:
+    """Compute the cosines row by row; the cosine of two zero vectors is 1."""
     one, other = np.asarray(one, dtype=np.float64), np.asarray(other, dtype=np.float64)
     lengths = np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1)
     same = ~one.any(axis=1) & ~other.any(axis=1)

@@ -1,4 +1,4 @@
-"""Entities and triples by any language model: two questions a passage, answers kept, a report of what failed."""
+"""Extract entities and triples with a language model: two questions per passage, cached answers, and a report."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ TRIPLE_PROMPT = (
 
 
 def entity_prompt(title: str, text: str, prompt: str = ENTITY_PROMPT) -> str:
-    r"""The question for the named things of a passage.
+    r"""Build the prompt that asks for the named entities of a passage.
 
     >>> entity_prompt("Ada", 'She wrote "Notes {0}".').splitlines()[-1]
     'Passage: "Ada\\nShe wrote \\"Notes {0}\\"."'
@@ -56,7 +56,7 @@ def entity_prompt(title: str, text: str, prompt: str = ENTITY_PROMPT) -> str:
 
 
 def triple_prompt(title: str, text: str, entities: Sequence[str], prompt: str = TRIPLE_PROMPT) -> str:
-    """The question for the facts of a passage, given its named things."""
+    """Build the prompt that asks for the facts of a passage, given its entities."""
     return filled(prompt, passage=_passage(title, text), entities=quoted(list(entities)))
 
 
@@ -65,7 +65,7 @@ def _passage(title: str, text: str) -> str:
 
 
 def quoted(value: object) -> str:
-    """JSON, readable in any script; what cannot be written as UTF-8 becomes a question mark."""
+    """Write a value as JSON with readable characters; signs that UTF-8 cannot encode become question marks."""
     return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace").decode("utf-8")
 
 
@@ -89,7 +89,7 @@ class _Unfinished(Exception):  # noqa: N818 - not an error: the answer ends here
 
 
 class _NotJsonError(ValueError):
-    """No JSON value stands here."""
+    """The text has no JSON value at this position."""
 
 
 def read_entities(answer: str) -> list[Any] | None:
@@ -118,7 +118,7 @@ def read_triples(answer: str) -> list[Any] | None:
 
 
 def _listed(answer: str, keys: Sequence[str], kind: Any) -> list[Any] | None:
-    """The list under one of the keys; else a bare list of that kind of items; an empty one last."""
+    """Return the list under one of the keys, else a list of items of this kind; an empty list is the last choice."""
     values = list(values_in(answer))
     for value in values:
         if isinstance(value, Mapping):
@@ -137,7 +137,7 @@ def _as_list(item: Any) -> Any:
 
 
 def values_in(answer: str) -> Iterator[Any]:
-    """The JSON objects and arrays of a text, outermost ones only, from left to right."""
+    """Return the outermost JSON objects and arrays in a text, from left to right."""
     text = _without_thoughts(answer[:LONGEST])
     place, tries, wasted = 0, 0, 0
     while tries < MOST_STARTS and wasted <= len(text):  # what is no value costs as much as one reading of the whole
@@ -157,7 +157,7 @@ def values_in(answer: str) -> Iterator[Any]:
 
 
 def _without_thoughts(text: str) -> str:
-    """The text with a blank for what stands between the tags of a model's thoughts."""
+    """Replace the text between the tags of a model's thoughts by a blank."""
     parts: list[str] = []
     place, opened = 0, -1
     for tag in _THOUGHT.finditer(text):
@@ -170,7 +170,7 @@ def _without_thoughts(text: str) -> str:
 
 
 class _Reader:
-    """Reads one JSON value; commas may trail, and a container that the text cuts off keeps what was whole."""
+    """Reads a JSON value; trailing commas are allowed, and a truncated container keeps its complete items."""
 
     def __init__(self, text: str, place: int) -> None:
         self.text, self.place = text, place
@@ -235,7 +235,7 @@ class _Reader:
         return number if isfinite(number) else None  # 1e999: JSON has no word for what it is
 
     def _next(self) -> str:
-        """The next sign that is no white space."""
+        """Return the next sign that is not white space."""
         while self.place < len(self.text) and self.text[self.place].isspace():
             self.place += 1
         if self.place >= len(self.text):
@@ -244,7 +244,7 @@ class _Reader:
 
 
 class AnswerCache:
-    """A folder (None keeps nothing) of JSON documents of a kind, one an answer of a model; each written in one step."""
+    """A folder of JSON documents, one for each answer of a model, written atomically; None stores nothing."""
 
     def __init__(self, folder: str | os.PathLike[str] | None, kind: str) -> None:
         self.folder, self.kind, self._told = None if folder is None else Path(folder), kind, False
@@ -252,14 +252,14 @@ class AnswerCache:
             raise InvalidInputError(f"cache must be a folder; {self.folder} is a file")
 
     def get(self, key: str) -> dict[str, object]:
-        """What is kept under a digest; nothing where that is not there, or damaged."""
+        """Return the document under a digest; empty if it is missing or damaged."""
         try:
             return {} if self.folder is None else read_document(self._file(self.folder, key), self.kind, VERSION)
         except (IntegrityError, OSError):
             return {}
 
     def put(self, key: str, answer: Mapping[str, object]) -> None:
-        """Keep an answer."""
+        """Store an answer."""
         if self.folder is None:
             return
         file = self._file(self.folder, key)
@@ -280,13 +280,13 @@ TextModel: TypeAlias = Callable[[str], str]
 
 
 def doubling(attempt: int) -> float:
-    """Seconds to wait after attempt 1, 2, 3, …: 1, 2, 4, at most 30."""
+    """Return the seconds to wait after attempt 1, 2, 3, …: 1, 2, 4, at most 30."""
     return float(min(2.0 ** (attempt - 1), 30.0))
 
 
 @dataclass(frozen=True, slots=True)
 class ModelSettings:
-    """How a model is asked.
+    """Settings for calling a model: attempts, workers and waiting times.
 
     Parameters
     ----------
@@ -318,7 +318,7 @@ class ModelSettings:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one passage: names and triples, or the reason why there are none."""
+    """The outcome for one passage: names and triples, or the reason of the failure."""
 
     entities: tuple[str, ...] = ()
     triples: tuple[Triple, ...] = ()
@@ -336,9 +336,10 @@ def ask(
     settings: ModelSettings,
     prompts: tuple[str, str],
 ) -> Outcome:
-    """Both questions about a passage; `name` is the model's.
+    """Ask both questions about a passage; `name` is the model's name.
 
-    Errors of the model end up in `Outcome.reason`; MemoryError and what is no Exception (KeyboardInterrupt) pass.
+    Errors of the model are stored in `Outcome.reason`. MemoryError, and exceptions such as KeyboardInterrupt, are
+    raised.
     """
     calls = 0
 
@@ -369,7 +370,7 @@ def ask(
 
 
 def _call(model: TextModel, prompt: str, read: Callable[[str], list[Any] | None]) -> tuple[list[Any] | None, str]:
-    """The items of one answer, or None and why; a prompt that the model repeats first is no answer."""
+    """Return the items of an answer, or None and the reason; an answer that only repeats the prompt is a failure."""
     try:
         answer = model(prompt)
     except MemoryError:
@@ -390,11 +391,11 @@ _Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class ModelReport:
-    """What became of the passages.
+    """The report on all passages.
 
-    Of `passages`, `done` have an extraction, `cached` of them without a call; `failed` holds reasons by passage id, and
-    `untried` were left out because too many failed in a row. `calls` counts failed ones, too; `malformed_triples` are
-    not three strings, or have no name at one end.
+    Of `passages`, `done` have an extraction, and `cached` of these needed no call. `failed` maps passage ids to
+    reasons. `untried` passages were left out because too many failed in a row. `calls` includes failed calls.
+    `malformed_triples` are not three strings, or lack a name at one end.
     """
 
     passages: int
@@ -425,7 +426,7 @@ class ModelReport:
 
 @dataclass(frozen=True, slots=True)
 class ModelRun:
-    """Extractions in the order of the passages, those that failed left out, and the report."""
+    """The extractions in the order of the passages, without failed passages, and the report."""
 
     extractions: tuple[Extraction, ...]
     report: ModelReport
@@ -441,7 +442,7 @@ def extract_with_model(
     prompts: tuple[str, str] = (ENTITY_PROMPT, TRIPLE_PROMPT),
     progress: bool | None = None,
 ) -> ModelRun:
-    """Have a text model find the entities and triples of passages, in two calls per passage.
+    """Extract entities and triples with a text model, in two calls per passage.
 
     Parameters
     ----------
@@ -452,15 +453,15 @@ def extract_with_model(
     model_name : str
         Part of the cache's keys; not blank.
     cache : path, optional
-        A folder for the answers. A later run asks only for what is not there, so that one that was interrupted,
-        or failed in part, goes on; a damaged entry is asked for again.
+        A folder for the answers. A later run asks only questions without a stored answer, so an interrupted or failed
+        run can be resumed. A damaged entry is asked again.
     settings : ModelSettings, optional
     prompts : tuple of two str
         The question for the named things, with ``{passage}``, and the question for the triples, with ``{passage}`` and
         ``{entities}``: both are filled in as JSON, all other braces stay as they are. The answers are read as
         ``{"entities": [...]}`` or ``{"named_entities": [...]}``, and as ``{"triples": [[s, p, o], ...]}``.
     progress : bool, optional
-        Show a bar on a terminal.
+        Show a progress bar on a terminal.
 
     Returns
     -------
@@ -503,7 +504,7 @@ def extract_with_model(
 def _asked(
     texts: Sequence[_Key], ask_about: Callable[[_Key], Outcome], settings: ModelSettings
 ) -> Iterator[tuple[_Key, Outcome]]:
-    """Outcomes as they come, at most `workers` passages under way; stops early where all fail."""
+    """Yield outcomes as they arrive, with at most `workers` passages at once; stop early if all fail."""
     in_a_row = 0
     found = as_they_come(ask_about, texts, settings.workers, lambda: in_a_row >= settings.give_up_after)
     for key, outcome in found:

@@ -1,4 +1,4 @@
-"""SemFlowRAG: a directed walk from abstract to specific entities whose edge weights depend on the query.
+"""The SemFlowRAG method: a directed walk from abstract to specific entities; edge weights depend on the query.
 
 .. [1] "SemFlowRAG", arXiv:2606.28447
 """
@@ -39,7 +39,7 @@ _kept: WeakKeyDictionary[EntityGraph, dict[tuple[Any, ...], FloatArray]] = WeakK
 
 
 def truncated_min_max(values: ArrayLike, /, *, low: float = 0.01, high: float = 0.99) -> FloatArray:
-    """Min-max between two quantiles (by linear interpolation), clipped to [0, 1]; all .5 where those are equal.
+    """Scale values linearly between two quantiles to [0, 1] and clip them; all .5 if the quantiles are equal.
 
     >>> truncated_min_max([0.575, 0.1, 0.0, 0.1]).round(6).tolist()
     [1.0, 0.173913, 0.0, 0.173913]
@@ -63,7 +63,7 @@ def truncated_min_max(values: ArrayLike, /, *, low: float = 0.01, high: float = 
 def abstractness(
     mentions: Any, passages: ArrayLike, *, ddof: int = 0, shrinkage: float = 0.0, prior: float | None = None
 ) -> FloatArray:
-    """Variance of the embeddings of the passages that mention each entity, (E,): the trace of their covariance.
+    """Compute (E,) abstractness: for each entity, the variance of the embeddings of its passages (trace of covariance).
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def abstractness(
 
 
 def graph_abstractness(graph: EntityGraph, *, normalised: bool = True, **options: Any) -> FloatArray:
-    """(E,) abstractness of a graph's entities, from its own mentions and embeddings; read-only and kept with the graph.
+    """Compute (E,) abstractness of a graph's entities from its mentions and embeddings; read-only and cached.
 
     In [0, 1] by :func:`truncated_min_max` if `normalised`, as the semantic flow takes it. Options as for
     :func:`abstractness`.
@@ -134,9 +134,9 @@ def graph_abstractness(graph: EntityGraph, *, normalised: bool = True, **options
 
 
 def best_of(members: Any, scores: FloatArray, rows: IntArray | None = None) -> FloatArray:
-    """Per row of a CSR matrix, the highest of the scores its columns have; 0 for an empty row.
+    """For each row of a CSR matrix, return the highest score among its columns; 0 for an empty row.
 
-    `rows`, the row of each entry, saves a third of the time where it is known.
+    If `rows` (the row of each entry) is given, a third of the time is saved.
     """
     entries = np.repeat(np.arange(members.shape[0]), np.diff(members.indptr)) if rows is None else rows
     best = np.full(members.shape[0], -np.inf)
@@ -146,7 +146,7 @@ def best_of(members: Any, scores: FloatArray, rows: IntArray | None = None) -> F
 
 
 def _scatter(members: Any, vectors: Any) -> FloatArray:
-    """Summed squared distance of each row's passages to their mean, some rows at a time."""
+    """Compute the summed squared distance of each row's passages to their mean, in batches of rows."""
     centred = vectors.astype(np.float64 if vectors.dtype.itemsize > 4 else np.float32)
     centred -= vectors.mean(axis=0, dtype=np.float64).astype(centred.dtype)
     squares = np.einsum("ij,ij->i", centred, centred, dtype=np.float64)
@@ -160,7 +160,7 @@ def _scatter(members: Any, vectors: Any) -> FloatArray:
 
 
 def members_of(mentions: Any, passages: int) -> Any:
-    """(E, P) CSR of ones: the passages of each entity."""
+    """Return the passages of each entity as an (E, P) CSR matrix of ones."""
     if not sparse.issparse(mentions):
         raise InvalidTypeError(f"mentions must be a scipy sparse matrix; got {type(mentions).__name__}")
     given: Any = mentions
@@ -174,7 +174,7 @@ def members_of(mentions: Any, passages: int) -> Any:
 
 
 def finite_vector(values: ArrayLike, name: str) -> FloatArray:
-    """Check that `values` are finite numbers in one dimension; `name` is what an error calls them."""
+    """Check that `values` are finite numbers in one dimension; errors use `name`."""
     try:
         given = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -192,7 +192,7 @@ LocalMin = Literal["self_loop", "merge", "drop"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowParameters:
-    """The numbers of a semantic flow and of what seeds it.
+    """The parameters of a semantic flow and of its seeds.
 
     Parameters
     ----------
@@ -266,9 +266,10 @@ over a fact's mentions).
 
 
 class Chances(NamedTuple):
-    """Step probabilities of each of the (n,) nodes that no query changes.
+    """Step probabilities of each of the (n,) nodes that do not depend on the query.
 
-    Of taking some link `down` or `up` hill, each single passage edge (`other`), or the self loop (`stay`).
+    The probabilities of a downhill link (`down`), an uphill link (`up`), each single passage edge (`other`) and the
+    self loop (`stay`).
     """
 
     down: FloatArray
@@ -292,7 +293,7 @@ class FlowArrays:
 
 
 def flow_arrays(links: Any, members: Any, heights: FloatArray, parameters: FlowParameters) -> FlowArrays:
-    """Sort the links of every entity downhill first, append the passage edges, fix what no query changes."""
+    """Sort the links of every entity downhill first, append passage edges, and compute query-independent values."""
     entities, passages = members.shape
     u, v, uphill = _links(links, heights)
     mentioned = np.repeat(np.arange(entities), np.diff(members.indptr))
@@ -325,7 +326,7 @@ def flow_arrays(links: Any, members: Any, heights: FloatArray, parameters: FlowP
 
 
 def _links(links: Any, heights: FloatArray) -> tuple[IntArray, IntArray, Any]:
-    """Both ends of every link, and whether it goes uphill (1) or not (0)."""
+    """Return both ends of every link, and whether it goes uphill (1) or not (0)."""
     if not sparse.issparse(links):
         raise InvalidTypeError(f"links must be a scipy sparse matrix; got {type(links).__name__}")
     given: Any = links
@@ -342,7 +343,7 @@ def _links(links: Any, heights: FloatArray) -> tuple[IntArray, IntArray, Any]:
 
 
 def _chances(entities: int, downs: IntArray, ups: IntArray, others: IntArray, parameters: FlowParameters) -> Chances:
-    """What share of its mass each node sends which way."""
+    """Compute the shares of mass that each node sends downhill, uphill and to passages."""
     is_entity = np.arange(len(downs)) < entities
     lowest = (downs == 0) & (ups > 0)
     down = np.where(downs > 0, np.where(ups > 0, parameters.down_share, 1.0), 0.0)
@@ -373,7 +374,7 @@ class FlowTransitions(Transitions):
         self.arrays, self.relevance, self.floor = arrays, relevance, floor
 
     def spread(self, nodes: IntArray, amounts: FloatArray) -> tuple[IntArray, FloatArray]:
-        """What arrives where; see :class:`Transitions`."""
+        """Return the mass that arrives at each node; see :class:`Transitions`."""
         arrays, chances = self.arrays, self.arrays.chances
         starts = arrays.indptr.take(nodes)
         ends = arrays.indptr.take(nodes + 1)
@@ -393,7 +394,7 @@ class FlowTransitions(Transitions):
     def _links(
         self, nodes: IntArray, amounts: FloatArray, starts: Positions, semantics: Positions
     ) -> tuple[Int32Array, FloatArray]:
-        """Links of `nodes`, and what flows along each."""
+        """Return the links of `nodes`, and the mass that flows along each link."""
         arrays, chances = self.arrays, self.arrays.chances
         edges = ranges(starts, semantics)
         targets = arrays.indices.take(edges)
@@ -422,12 +423,12 @@ class FlowTransitions(Transitions):
         return self.matrix().T.tocsr()
 
     def sweep(self, amounts: FloatArray) -> FloatArray:
-        """One sparse product."""
+        """Multiply with the transition matrix once."""
         arrived: FloatArray = self._pull @ amounts
         return arrived
 
     def compiled(self) -> Callable[..., tuple[int, int, int, int]]:
-        """The compiled rounds."""
+        """Return the compiled rounds."""
         arrays = self.arrays
         edges = (arrays.indptr, arrays.indices, arrays.penalties, arrays.downs, arrays.semantics)
         flow = (*edges, tuple(arrays.chances))
@@ -437,7 +438,7 @@ class FlowTransitions(Transitions):
 
 @dataclass(frozen=True, eq=False)
 class SemanticFlow:
-    """An entity-passage graph prepared for walks whose edge weights depend on the query; made by :meth:`from_links`.
+    """An entity-passage graph prepared for walks with query-dependent weights; :meth:`from_links` creates it.
 
     Nodes are the entities, 0 to E - 1, then the passages. A link from u to v weighs
     ``max(floor, relevance[v] - penalty * |abstractness[v] - abstractness[u]|)``, divided by the sum over the
@@ -454,7 +455,7 @@ class SemanticFlow:
     def from_links(
         cls, links: Any, mentions: Any, abstractness: ArrayLike, parameters: FlowParameters | None = None
     ) -> SemanticFlow:
-        """Prepare a graph.
+        """Prepare a graph for semantic flows.
 
         `links` (E, E) and `mentions` (P, E) are sparse and not zero where entities are linked (given in both
         directions; self links do not matter) and where the passage mentions the entity; `abstractness` (E,) lies in [0,
@@ -474,7 +475,7 @@ class SemanticFlow:
 
     @property
     def size(self) -> int:
-        """How many nodes there are, entities and passages."""
+        """The number of nodes: entities and passages."""
         return len(self.arrays.costs)
 
     @lazy_property
@@ -489,7 +490,7 @@ class SemanticFlow:
         return entries
 
     def relevance(self, passage_scores: ArrayLike) -> FloatArray:
-        """(E,) relevance in [0, 1] of the entities, from the (P,) similarities of the passages to a query."""
+        """Compute (E,) relevance in [0, 1] of the entities from the (P,) similarities of the passages to a query."""
         scores = finite_vector(passage_scores, "passage_scores")
         if len(scores) != self.members.shape[1]:
             raise InvalidInputError(
@@ -514,7 +515,7 @@ class SemanticFlow:
         polish: int = 0,
         max_iterations: int | None = None,
     ) -> PageRankResult:
-        """Walk with the weights of one query.
+        """Walk with the edge weights of one query.
 
         `relevance` is that of the E entities, see :meth:`relevance`; `reset` and `follow_probability` (default: the
         parameters') as for :func:`~phasegraph.pagerank.personalized_pagerank`, like the rest. The method "push"
@@ -556,8 +557,8 @@ class SemFlowSource(GraphWalker):
     embedder : callable
         ``embedder(query) -> (d,) vector``.
     parameters : {"paper", "released"} or FlowParameters, default "paper"
-        Key of ``SEMFLOW_PARAMETERS``: what the paper states, or what its released entry point runs (an undirected
-        walk).
+        Key of ``SEMFLOW_PARAMETERS``: the parameters of the paper, or of its released program, which walks without
+        directions.
     name : str, default "semflow"
     fact_filter : FactFilter or callable, optional
         As of :class:`~phasegraph.graph.GraphSource`; the paper has a language model filter the facts.
@@ -602,12 +603,12 @@ class SemFlowSource(GraphWalker):
 
     @property
     def depends_on(self) -> Sequence[str]:
-        """No ranking of another source."""
+        """No dependency: the source needs no other ranking."""
         return ()
 
     @lazy_property
     def chosen(self) -> FlowParameters:
-        """The numbers behind `parameters`."""
+        """The numeric parameters behind `parameters`."""
         return self.parameters if isinstance(self.parameters, FlowParameters) else SEMFLOW_PARAMETERS[self.parameters]
 
     @lazy_property
@@ -624,7 +625,7 @@ class SemFlowSource(GraphWalker):
         return WalkOperator.from_adjacency(sparse.block_array([[self._links, mentions.T], [mentions, None]]).tocsr())
 
     def prepare(self) -> Self:
-        """As :meth:`phasegraph.graph.GraphSource.prepare`."""
+        """Prepare the source, as :meth:`phasegraph.graph.GraphSource.prepare` does."""
         self._walked(np.zeros(1, dtype=np.intp), np.ones(1), np.ones(len(self.graph.passages)))
         return self
 
@@ -653,7 +654,7 @@ class SemFlowSource(GraphWalker):
         return self._ranked(masses, limit, kept.note)
 
     def _walked(self, nodes: Any, masses: FloatArray, near: FloatArray) -> FloatArray:
-        """The passages' masses of a walk from these nodes, entities first."""
+        """Return the passages' masses after a walk from these nodes, entities first."""
         reset, follow = (nodes, masses), self.chosen.follow_probability
         if self.chosen.directed:
             walked = self._flow.walk(self._flow.relevance(near), reset)

@@ -1,1 +1,1 @@
-"""A graph that changes: records of passages, a log of changes, and both merged."""
+"""A graph that changes: records of passages, a log of changes, and the combination of both."""

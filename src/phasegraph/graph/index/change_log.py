@@ -1,11 +1,10 @@
-"""A log of the passages that came to an index and left it since its arrays were made.
+"""The log of passages that were added to an index and deleted from it since its arrays were written.
 
-A change costs what it touches. The arrays stay as they are, most of them in files; passages and entities that come get
-rows behind those there are, passages that leave keep theirs, which nothing leads to. Of the prepared edges only the
-rows of nodes that a change touches are made anew. Weights that depend on how many passages there are, and on how many
-mention an entity, are worked out when an edge is walked, so that a search finds what it would in a graph built anew,
-but for the rounding of sums in another order, and for the untouched entities that became too common, or no longer are,
-only by the number of passages.
+The cost of a change depends only on the passages that it touches. The arrays stay unchanged, most of them in files. New
+passages and entities get rows after the existing rows; deleted passages keep rows without incoming edges. Prepared
+edges are computed again only for nodes that a change touches. Weights that depend on the number of passages are
+computed during a walk. A search therefore finds the same passages as in a new graph, with two exceptions: the rounding
+of sums, and untouched entities that cross the limit of too common entities only by the number of passages.
 """
 
 from __future__ import annotations
@@ -35,11 +34,11 @@ Counted = tuple[Mapping[str, int], Mapping[str, int], Facts]
 
 @dataclass(frozen=True, eq=False)
 class ChangeLog:
-    """What came to an index and left it since its arrays were made; every change makes a new one.
+    """The passages that were added to an index or deleted since its arrays were written; a change creates a new log.
 
-    Of the passages of `base` there are `records`, and `words` as names are made of them; `gone` are those that left,
-    with their rows, and `left` their words; `again` those that stay and were read again. `came` are others, in their
-    order, with `vectors`, and with words as queries (`lexical`) and as names have them (`name_words`).
+    `records` and `words` (split as for names) belong to the passages of `base`. `gone` maps deleted passages to their
+    rows, and `left` contains their words. `again` are unchanged passages that were read again. `came` are new passages
+    in order, with `vectors`, with words split as for queries (`lexical`), and split as for names (`name_words`).
     """
 
     base: EntityGraph
@@ -58,7 +57,7 @@ class ChangeLog:
 
     @classmethod
     def of(cls, base: EntityGraph, records: PassageRecords, words: LexicalIndex) -> ChangeLog:
-        """A log without changes; the graph has words and no synonyms."""
+        """Create a log without changes; the graph has words and no synonyms."""
         tokenizer: Any = None if base.lexical is None else base.lexical.tokenizer
         none = LexicalIndex.of((), tokenizer)
         vectors = None if base.embeddings is None else base.embeddings[:0]
@@ -71,7 +70,7 @@ class ChangeLog:
         again: Mapping[str, PassageRecord],
         vectors: Float32Array | None,
     ) -> ChangeLog:
-        """The log with a change: passages leave, others come, and some are read `again`."""
+        """Return the log after a change: delete passages, add others, and read some `again`."""
         stay = [row for row, name in enumerate(self.came) if name not in gone]
         now = {name: again.get(name, one) for name, one in self.came.items() if name not in gone} | dict(came)
         leave = {name: self.base.passage_rows[name] for name in gone if name not in self.came}
@@ -107,13 +106,13 @@ class ChangeLog:
 
     @lazy_property
     def rows(self) -> Mapping[str, int]:
-        """The row of each passage there is; in their order."""
+        """The row of each existing passage, in order."""
         first = len(self.base.passages)
         return ChangedRows(self.base.passage_rows, self.gone, {name: first + at for at, name in enumerate(self.came)})
 
     @lazy_property
     def _titled(self) -> Mapping[str, Collection[str]]:
-        """By name, the passages in the log whose title gives it."""
+        """The passages in the log by the names that their titles give."""
         found: dict[str, set[str]] = {}
         for name, one in {**self.came, **self.again}.items():
             for form in title_names(one.title):
@@ -121,7 +120,7 @@ class ChangeLog:
         return found
 
     def give(self, name: str, *, without: Collection[str] = ()) -> bool:
-        """Whether a title gives the name, those of the passages `without` left out."""
+        """Whether a title gives the name, apart from the passages `without`."""
         if any(one not in without for one in self._titled.get(name, ())):
             return True
         column = self.base_row(name)
@@ -138,7 +137,7 @@ class ChangeLog:
         )
 
     def standing_in(self, texts: Iterable[str]) -> set[str]:
-        """Names that titles give and that stand in one of these texts."""
+        """Return names from titles that occur in one of these texts."""
         known = [
             Gazetteer.of_rows(NameRows(self.base.entities)),
             Gazetteer(self._titled, matcher="python", normalised=True),
@@ -148,7 +147,7 @@ class ChangeLog:
                 if self.give(name)}  # fmt: skip
 
     def with_words(self, words: Collection[str]) -> list[str]:
-        """Ids of the passages that have all of these words."""
+        """Return the ids of the passages that contain all of these words."""
         ids = [self.base.passages[row] for row in self.words.passages_with(words).tolist()]
         came = list(self.came)
         return [name for name in ids if name not in self.gone] + [
@@ -156,16 +155,17 @@ class ChangeLog:
         ]
 
     def base_row(self, name: str) -> int:
-        """The row of an entity of the base; -1 where it is none."""
+        """Return the row of an entity in the base; -1 if it is not there."""
         row = self._known.get(name)
         if row is None:
             row = self._known[name] = self.base.entity_rows.get(name, -1)
         return row
 
     def homes_of(self, columns: IntArray, least: int = 1) -> tuple[IntArray, IntArray]:
-        """Rows of the base's passages that are about these entities, and the place of each one's entity among them.
+        """Return the rows of base passages that are about these entities, and the position of each passage's entity.
 
-        Read from their edges: an entity that a passage is about has one to every passage that mentions it.
+        The result is read from edges, because an entity with a home passage has an edge to every passage that mentions
+        it.
         """
         rows, place, _ = edges_from(self.base.operator, columns + len(self.base.passages))
         there = rows < len(self.base.passages)
@@ -184,7 +184,7 @@ def _counted(record: PassageRecord) -> Counted:
 
 
 def edges_from(walk: WalkOperator, nodes: IntArray) -> tuple[IntArray, IntArray, Float32Array]:
-    """Target, place of the source among these nodes, and weight of their edges."""
+    """Return targets, source positions and weights of the edges from these nodes."""
     places, edges = out_edges(walk, nodes)
     weights: Any = walk.weights.take(edges)
     return walk.indices.take(edges).astype(np.int64), places, weights

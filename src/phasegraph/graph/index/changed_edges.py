@@ -1,4 +1,4 @@
-"""The edges and the counts of entities that a log changes of the arrays of its base."""
+"""The edges and entity counts in which a log differs from its base."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TABLE = 65_536
 
 @dataclass(slots=True)
 class Mentions:
-    """Mentions: row of the passage, row of the entity, count, and what the passage is to it as in the homes matrix."""
+    """Mentions as arrays: passage row, entity row, count, and the kind of home as in the homes matrix."""
 
     rows: IntArray
     columns: IntArray
@@ -38,13 +38,13 @@ class Mentions:
     homes: IntArray
 
     def weights(self, given: Any, kept: BoolArray) -> Float32Array:
-        """What the edges from the entities weigh; those that are too common have none."""
+        """Return the weights of the edges from entities to passages; too common entities have no edges."""
         out: Float32Array = count_weights(self.counts, given) * kept + home_weights(self.homes, given)
         return out
 
 
 class ChangedEdges:
-    """What a log changes of the base's arrays."""
+    """The arrays of the base that a log changes."""
 
     def __init__(self, log: ChangeLog) -> None:
         base = self._base = log.base
@@ -58,7 +58,7 @@ class ChangedEdges:
         self._make_rows(before, after, facts)
 
     def titles(self) -> IntArray:
-        """Of the passages that came, what :meth:`EntityGraph.titles_at` says."""
+        """The value of :meth:`EntityGraph.titles_at` for the new passages."""
         named = [
             (place, self.column(entity))
             for place, name in enumerate(self._log.came)
@@ -69,12 +69,12 @@ class ChangedEdges:
         return least_and_greatest(owners, columns, len(self._log.came))
 
     def column(self, name: str) -> int:
-        """The row of an entity, a new one behind those there are."""
+        """Return the row of an entity; a new entity gets a row behind the existing rows."""
         row = self._log.base_row(name)
         return self.names.setdefault(name, self._entities + len(self.names)) if row < 0 else row
 
     def _of_base(self, rows: IntArray) -> Mentions:
-        """What the base holds of its passages."""
+        """Return the mentions of base passages."""
         mentions, homes = self._base.mentions, self._base.homes
         owner, columns, counts = entries_of(mentions, rows)
         at_home, home_columns, kinds = entries_of(homes, rows)
@@ -87,7 +87,7 @@ class ChangedEdges:
         return Mentions(rows[owner], columns, counts.astype(np.int64), values)
 
     def _of_log(self) -> Mentions:
-        """What came, and what was read again."""
+        """Return the mentions of passages that were added or read again."""
         log = self._log
         found: list[tuple[int, int, int, int]] = []
         for name in (*log.came, *log.again):
@@ -97,7 +97,7 @@ class ChangedEdges:
         return Mentions(*np.array(found, dtype=np.int64).reshape(-1, 4).T)
 
     def _count_again(self, before: Mentions, after: Mentions) -> None:
-        """How many passages mention each entity, and which has one about it."""
+        """Count again how many passages mention each entity, and whether a passage is about it."""
         base, count = self._base, len(self._log.rows)
         columns = np.concatenate([before.columns, after.columns])
         signs = np.repeat([-1, 1], [len(before.columns), len(after.columns)])
@@ -124,7 +124,7 @@ class ChangedEdges:
         self._common = touched[old & ~self._was_kept & self._kept]
 
     def _facts(self) -> Mapping[tuple[int, int], int]:
-        """By rows of two entities, how many facts joined them come or go."""
+        """Return how many facts between two entities were added or removed, by rows of the entities."""
         found: Facts = Counter()
         for _, _, facts in self._log.counted.values():
             found.update(facts)
@@ -133,7 +133,7 @@ class ChangedEdges:
         return {(self.column(one), self.column(other)): count for (one, other), count in found.items() if count}
 
     def _scanned(self, columns: IntArray) -> Mentions:
-        """The base's mentions of entities that were too common for edges: the one pass over all of them."""
+        """Return base mentions of entities that were too common for edges; only here are all mentions read."""
         mentions = self._base.mentions
         at = np.flatnonzero(np.isin(mentions.indices, columns)) if len(columns) else np.empty(0, dtype=np.int64)
         rows = np.searchsorted(mentions.indptr, at, side="right") - 1
@@ -166,7 +166,7 @@ class ChangedEdges:
 
     @property
     def _rarity(self) -> Callable[[IntArray], Float32Array]:
-        """Weights of edges from passages to these entities, which have some."""
+        """Return the weights of edges from passages to these entities, which have edges."""
         weights, count, frequency = self._base.weights, self._count, self.frequency
         table = rarity_weights(np.arange(_TABLE), count, weights).astype(np.float32)
 
@@ -181,7 +181,7 @@ class ChangedEdges:
         return found
 
     def _entity_rows(self, columns: IntArray, after: Mentions, first: int) -> tuple[Any, Any, Any]:
-        """Edges from these entities to passages: those of the base but to the passages that changed, and theirs."""
+        """Return the edges from these entities to passages: unchanged base edges, and edges of changed passages."""
         old = columns[columns < self._entities]
         targets, place, weights = edges_from(self._base.operator, old + self._passages)
         stay = (targets < self._passages) & ~np.isin(targets, self._touched) & self._edges_of(old)[0][place]
@@ -190,19 +190,19 @@ class ChangedEdges:
         return nodes, np.concatenate([targets[stay], after.rows]), np.concatenate([weights[stay], new])
 
     def _edges_of(self, columns: IntArray) -> tuple[BoolArray, Float32Array]:
-        """Which of these entities have edges, and the weight of those to each."""
+        """Return which of these entities have edges, and the weights of edges to them."""
         often, home = self.frequency.take(columns), self.anchored.take(columns)
         return kept_entities(often, home, self._count, self._base.weights)
 
     def _inward(self, common: Mentions, first: int) -> tuple[Any, Any, Any]:
-        """Edges to the base's passages from entities that were too common for them."""
+        """Return edges to base passages from entities that were too common for edges before."""
         stay = ~np.isin(common.rows, self._touched)
         return common.columns[stay] + first, common.rows[stay], count_weights(common.counts[stay], self._base.weights)
 
     def _across(
         self, columns: IntArray, joined: IntArray, facts: Mapping[tuple[int, int], int], first: int
     ) -> tuple[Any, Any, Any]:
-        """Edges from these entities to others: the base's, and counted anew where facts came or went."""
+        """Return edges from these entities to others: base edges, and new counts where facts changed."""
         old = columns[columns < self._entities]
         targets, place, weights = edges_from(self._base.operator, old + self._passages)
         stay = (targets >= self._passages) & ~np.isin(old, joined)[place]

@@ -1,4 +1,4 @@
-"""Texts and arrays of a base and of a log that read as one."""
+"""Arrays and texts of a base and of a log, combined into one sequence."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from phasegraph._support.typing import Int32Array
 
 
 class StackedTexts(Sequence[str]):
-    """Texts, and others behind them."""
+    """Two sequences of texts as one sequence."""
 
     def __init__(self, first: Sequence[str], more: tuple[str, ...]) -> None:
         self._first, self._more = first, more
@@ -27,7 +27,7 @@ class StackedTexts(Sequence[str]):
 
 
 class StackedRows:
-    """Rows of one array, then those of another."""
+    """The rows of two arrays as one array."""
 
     def __init__(self, first: Any, more: Any) -> None:
         self._first, self._more = first, more
@@ -46,12 +46,12 @@ class StackedRows:
         return out
 
     def times(self, vector: Any) -> Any:
-        """Products of the rows with a vector."""
+        """Multiply the rows with a vector."""
         return np.concatenate([times_vector(self._first, vector), times_vector(self._more, vector)])
 
 
 class ComputedArray:
-    """What is worked out for the places that are asked for, where an array holds it for all."""
+    """An array whose values are computed on demand for the requested positions."""
 
     def __init__(self, take: Callable[[Any], Any]) -> None:
         self.take = take
@@ -63,7 +63,10 @@ class ComputedArray:
 def patched(
     base: Any, slots: Int32Array, values: Any, moved: Callable[[Any], Any] = lambda places: places
 ) -> ComputedArray:
-    """The array `base` at the places that others have `moved` from, but `values[s - 1]` where their slot s is not 0."""
+    """Return `base` with replaced values; a slot s > 0 selects `values[s - 1]`, 0 selects the base value at `moved`.
+
+    `values[s - 1]` where slot s is not 0, else the base value at its `moved` row.
+    """
 
     def take(places: Any) -> Any:
         slot = slots.take(places)

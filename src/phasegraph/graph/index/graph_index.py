@@ -1,4 +1,4 @@
-"""A corpus with its graph: passages come and go, and only what they touch is read again."""
+"""A corpus with its graph, in which passages can be added and deleted at a cost that depends only on the change."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ from phasegraph.graph.model.rules import RuleExtractor, title_names
 from phasegraph.graph.model.storage import (
     KIND,
     VERSION,
-    graph_from_parts,
+    end_opening,
+    graph_from_bundle,
     graph_parts,
     packed_words,
     streamed_rows,
-    taken_as_is,
     unpacked_words,
 )
 from phasegraph.graph.model.synonyms import NameSynonyms, NameVectors, synonym_parts, synonyms_from_parts
@@ -56,7 +56,7 @@ LOGGED = 50_000
 
 @dataclass(frozen=True, eq=False)
 class GraphIndex:
-    """Passages, what was found in each, and the entity graph of it all; made by :meth:`build`.
+    """Passages, the names found in each, and the entity graph of all; :meth:`build` creates it.
 
     Parameters
     ----------
@@ -66,11 +66,11 @@ class GraphIndex:
         The user's own names, normalised.
     graph : EntityGraph
     words : LexicalIndex, optional
-        Which passages have which words, as names are made of them; counted when the first change needs it.
+        The words of each passage, split as for names; counted when the first change needs them.
     synonyms : NameSynonyms, optional
         Embedded names of the entities, from which the graph's synonym edges follow.
     log : ChangeLog, optional
-        What came and left since the arrays were made, where they are not to be made anew for it; see :meth:`compact`.
+        The passages that were added and deleted since the arrays were written; see :meth:`compact`.
 
     Notes
     -----
@@ -119,8 +119,8 @@ class GraphIndex:
     ) -> GraphIndex:
         """Read a corpus and build its graph; parameters and errors as in :func:`phasegraph.graph.build_graph`.
 
-        Passages are gone through as `progress`, ``tqdm`` for instance, gives them back. `synonyms` is kept, with the
-        names' embeddings, so that updates embed and compare new names only.
+        `progress`, such as ``tqdm``, wraps the iteration over passages. `synonyms` is kept with the names' embeddings,
+        so that updates embed and compare only new names.
         """
         listed = list(check_rows("passages", passages))
         rows = read_passages(listed)
@@ -140,7 +140,7 @@ class GraphIndex:
 
     @lazy_property
     def name_words(self) -> LexicalIndex:
-        """The words of the passages, as names are made of them."""
+        """The words of the passages, split as for names."""
         if self.words is not None:
             return self.words
         if self.log is not None:
@@ -154,12 +154,12 @@ class GraphIndex:
 
     @property
     def found(self) -> dict[str, Extraction]:
-        """What the rules found, by passage id."""
+        """The extractions of the rules, by passage id."""
         return {name: one.found for name, one in self.records.items()}
 
     @property
     def given(self) -> dict[str, tuple[Extraction, ...]]:
-        """What was handed over (triples of a language model, say), by the ids of the passages that were given some."""
+        """The extractions that the caller gave, such as triples of a language model, by passage id."""
         return {name: one.given for name, one in self.records.items() if one.given}
 
     def add(
@@ -170,19 +170,20 @@ class GraphIndex:
         embeddings: Any = None,
         name_embeddings: NameVectors | None = None,
     ) -> GraphIndex:
-        """A new index with passages added at the end, its graph equal to the bit to that of all passages built at once.
+        """Return a new index with additional passages at the end.
 
-        The ids must be new, `triples` and `embeddings` are of the new passages; the latter are needed exactly where the
-        index has embeddings. `name_embeddings` of new names are as for :meth:`NameSynonyms.of`, where the index has
-        synonyms: one that was built with a callable goes on with that; after loading, it has to be given again once.
+        The graph equals, to the bit, a graph built from all passages at once. The ids must be new. `triples` and
+        `embeddings` belong to the new passages; `embeddings` are required exactly if the index has embeddings.
+        `name_embeddings` are as for :meth:`NameSynonyms.of`, if the index has synonyms. An index that was built with a
+        callable keeps it; after loading, pass the callable again once.
         """
         return self.replace([], passages, triples=triples, embeddings=embeddings, name_embeddings=name_embeddings)
 
     def remove(self, ids: Iterable[str], *, name_embeddings: NameVectors | None = None) -> GraphIndex:
-        """A new index without these passages, its graph equal to the bit to that of the others built at once.
+        """Return a new index without these passages.
 
-        At least one passage stays. `name_embeddings` as for :meth:`add`: without a title, other names may be found
-        where it stood.
+        The graph equals, to the bit, a graph built from the other passages. At least one passage must stay.
+        `name_embeddings` as for :meth:`add`, because deleting a title may uncover other names.
         """
         return self.replace(ids, None, name_embeddings=name_embeddings)
 
@@ -195,9 +196,9 @@ class GraphIndex:
         embeddings: Any = None,
         name_embeddings: NameVectors | None = None,
     ) -> GraphIndex:
-        """A new index without the passages of these ids, and with others (None: no others), in one step.
+        """Return a new index without the passages of these ids and with other passages (None: no others), in one step.
 
-        Parameters as for :meth:`add` and :meth:`remove`; a passage may leave and come again, changed.
+        Parameters as for :meth:`add` and :meth:`remove`. A changed passage may be deleted and added in the same call.
 
         >>> index = GraphIndex.build([{"id": "a", "title": "Ada", "text": "Ada met Bo."}])
         >>> index.replace(["a"], [{"id": "a", "title": "Ada", "text": "Ada met Cy."}]).graph.entities
@@ -218,7 +219,7 @@ class GraphIndex:
         if self.synonyms is None and name_embeddings is not None:
             raise InvalidInputError("name_embeddings= is for an index with synonyms; this one has none")
         if len(gone) == len(self.records) and not new:
-            raise InvalidInputError("an index keeps at least one passage: not all of them can be removed")
+            raise InvalidInputError("an index must keep at least one passage: not all passages can be removed")
         known = self._known()
         again, extract = self._read_again(known, gone, new)
         fresh = _recorded(new, listed, extract, given)
@@ -238,7 +239,7 @@ class GraphIndex:
         *,
         with_vectors: bool = True,
     ) -> GraphIndex:
-        """The index with a change, in new arrays; `again` are passages that were read again."""
+        """Return the index after a change, in new arrays; `again` are passages that were read again."""
         stays = self._stays(gone)
         kept = np.flatnonzero(stays)
         vectors = self.graph.embeddings if with_vectors else None
@@ -266,13 +267,13 @@ class GraphIndex:
         return GraphIndex(self.records.replaced(graph.passage_rows, after), self.known_names, graph, words, synonyms)
 
     def _stays(self, gone: Iterable[str]) -> BoolArray:
-        """(n,) bool: which of its passages do not leave."""
+        """Return (n,) bool: which passages are not deleted."""
         stays = np.ones(len(self.graph.passages), dtype=np.bool_)
         stays[[self.graph.passage_rows[name] for name in gone]] = False
         return stays
 
     def _known(self) -> ChangeLog | _Titles:
-        """What a change asks about the passages there are: the log that it goes into, or arrays."""
+        """Return the object that answers questions about existing passages: the log, or the arrays."""
         if self.log is not None:
             return self.log
         if len(self.records) <= LOGGED or self.synonyms is not None or self.graph.lexical is None:
@@ -280,7 +281,7 @@ class GraphIndex:
         return ChangeLog.of(self.graph, self.records, self.name_words)
 
     def _logged(self, log: ChangeLog) -> GraphIndex:
-        """The index with this log."""
+        """Return the index with this log."""
         base = vars(self).get("_base", self)
         records = base.records.replaced(log.rows, {**log.came, **log.again})
         made = GraphIndex(records, self.known_names, LoggedGraph.of(log, lambda: made._merged.graph), log=log)
@@ -288,7 +289,7 @@ class GraphIndex:
         return made
 
     def reembedded(self, embeddings: Any) -> GraphIndex:
-        """The index with other embeddings of its passages, in their order, perhaps of another length.
+        """Return the index with other embeddings of its passages, in order; their length may differ.
 
         >>> index = GraphIndex.build([{"id": "a", "text": "Ada met Bo."}], embeddings=[[1.0, 0.0]])
         >>> index.reembedded([[0.0, 0.0, 1.0]]).graph.embeddings.tolist()
@@ -300,12 +301,11 @@ class GraphIndex:
         return replace(whole, graph=replace(whole.graph, embeddings=vectors))
 
     def compact(self) -> GraphIndex:
-        """The index without a log: changes are merged into arrays of its own, to the bit those of a new index.
+        """Return the index without a log; changes are merged into new arrays, equal to the bit to a new index.
 
-        A change of an index of more than 50,000 passages, without embedded names, costs time in what it touches, and
-        goes into a log, which searches by lists walk with the arrays. What the log does not serve (searches that
-        compare all passages, or within some of them; a look at the arrays; saving) merges it first, once for each
-        change; so does a folder when the log gets long.
+        In an index with more than 50,000 passages and without embedded names, changes go into a log, and searches by
+        lists read both log and arrays. Searches that compare all passages, restricted searches, reading the arrays and
+        saving merge the log first. A folder also merges a long log.
 
         >>> index = GraphIndex.build([{"id": "a", "title": "Ada", "text": "Ada met Bo."}])
         >>> index.compact() is index
@@ -329,17 +329,16 @@ class GraphIndex:
         change: int = 0,
         committing: AbstractContextManager[object] | None = None,
     ) -> None:
-        """Save graph, passages and records in one step; :func:`~phasegraph.graph.load_graph` reads the graph of it.
+        """Save graph, passages and records in one step; :func:`~phasegraph.graph.load_graph` can read the graph.
 
-        `change` is the number of the last change it holds, where changes are numbered; `committing` is entered while
-        the new index takes the place of an old one. A log is merged before, without the vectors and the records of the
-        passages in memory.
+        `change` is the number of the last change in the index. The context manager `committing` is entered while the
+        new index replaces the old one. A log is merged first, without loading vectors and records into memory.
         """
         log, base = self.log, vars(self).get("_base")
         more: dict[str, Any] = {}
         made = self
         if log is not None and base is not None:
-            base._check_files()
+            base._check_files(settled=True)
             made = base._arrayed(log.gone, log.came, log.again, None, with_vectors=False)
             if base.graph.embeddings is not None:
                 kept = np.flatnonzero(base._stays(log.gone))
@@ -353,8 +352,8 @@ class GraphIndex:
         more: Mapping[str, Any],
         committing: AbstractContextManager[object] | None,
     ) -> None:
-        """Save it with `more` arrays."""
-        self._check_files()
+        """Save the index with `more` arrays."""
+        self._check_files(settled=True)
         body: dict[str, object]
         arrays: dict[str, Any]
         body, arrays = graph_parts(self.graph)
@@ -370,7 +369,7 @@ class GraphIndex:
 
     @classmethod
     def load(cls, directory: str | os.PathLike[str], *, mmap: bool = True, verify: Verify = True) -> GraphIndex:
-        """Load what :meth:`save` wrote; IntegrityError where it is damaged, or a graph without its passages.
+        """Load an index that :meth:`save` wrote; IntegrityError if it is damaged or is a graph without passages.
 
         Parameters as for :func:`~phasegraph.graph.load_graph`.
         """
@@ -379,7 +378,7 @@ class GraphIndex:
         name = Path(directory).name
         if "records_text" not in arrays:
             raise IntegrityError(f"{name}: this is a graph alone, saved without the passages that an index needs")
-        graph = graph_from_parts(body, arrays, name, sound=sound)
+        graph = graph_from_bundle(bundle)
         try:
             records = PassageRecords.unpacked(graph.passage_rows, arrays, body.get("retitled"), sound=sound)
             words = None  # saved by an older version
@@ -391,21 +390,20 @@ class GraphIndex:
             made = cls(records, names, graph, words, synonyms_from_parts(body.get("synonyms"), arrays))
         except MISFITS as error:
             raise IntegrityError(f"{name}: the records of the saved index do not fit: {error}") from error
-        if taken_as_is(bundle, graph):
-            bundle.passed("graph", "index")
+        end_opening(bundle, graph, "graph", "index")
         return made
 
-    def _check_files(self) -> None:
-        """As :meth:`EntityGraph.check_files`, of the words and vectors of names, too."""
-        self.graph.check_files()
+    def _check_files(self, *, settled: bool = False) -> None:
+        """Check the mapped files, as :meth:`EntityGraph.check_files` does, including words and vectors of names."""
+        self.graph.check_files(settled=settled)
         words, vectors = self.words, None if self.synonyms is None else self.synonyms.vectors
         counted = [] if words is None else [words.starts, words.rows, words.counts, words.lengths]
-        check_mapped(mapped_in([*counted, vectors]))
+        check_mapped(mapped_in([*counted, vectors]), settled=settled)
 
     def _read_again(
         self, known: ChangeLog | _Titles, gone: Collection[str], came: Sequence[Row]
     ) -> tuple[list[PassageRecord], RuleExtractor]:
-        """Passages that stay and are read again, as names came or went in them, and what reads them and the new."""
+        """Return the passages to read again because of new or vanished names, and the extractor to read them."""
         fresh = {form for _, title, _ in came for form in title_names(title)}
         lost = {form for name in gone for form in title_names(self.records[name].title)}
         went = {form for form in lost - fresh if not known.give(form, without=gone)}
@@ -422,11 +420,11 @@ class GraphIndex:
         return again, RuleExtractor({*self.known_names, *titles, *fresh} - (went - self.known_names))
 
     def _new_vectors(self, embeddings: Any, count: int) -> Float32Array | None:
-        """Embeddings of the `count` passages that come; None for an index without, or where none comes."""
+        """Return the embeddings of `count` new passages; None if the index has no embeddings or no passage is new."""
         old = self.graph.view.embeddings
         if count and (old is None) != (embeddings is None):
             said = "has none" if old is None else "has them"
-            raise InvalidInputError(f"embeddings= must be given exactly where the index has embeddings; it {said}")
+            raise InvalidInputError(f"embeddings= is required exactly if the index has embeddings; it {said}")
         if old is None or not count:
             return None
         new = np.asarray(embeddings)
@@ -436,7 +434,7 @@ class GraphIndex:
 
 
 class _Titles:
-    """What a change asks about the passages of an index: read from its arrays, so that no passage is."""
+    """Answers questions about the titles of an index from its arrays, without reading passages."""
 
     def __init__(self, index: GraphIndex) -> None:
         self._index = index
@@ -448,19 +446,19 @@ class _Titles:
         self._rows = np.repeat(np.arange(homes.shape[0]), np.diff(homes.indptr))[given][order]
 
     def give(self, name: str, *, without: Collection[str] = ()) -> bool:
-        """Whether a title gives the name, those of the passages `without` left out."""
+        """Whether a title gives the name, apart from the passages `without`."""
         column = self._index.graph.entity_rows.get(name)
         return column is not None and self._gives(column, name, without)
 
     def standing_in(self, texts: Iterable[str]) -> set[str]:
-        """Names that titles give and that stand in one of these texts."""
+        """Return names from titles that occur in one of these texts."""
         names = Gazetteer.of_rows(NameRows(self._index.graph.entities))
         return {
             name for name in {one for text in texts for one in names.standing_in(word_texts(text))} if self.give(name)
         }
 
     def with_words(self, words: Collection[str]) -> list[str]:
-        """Ids of the passages that have all of these words."""
+        """Return the ids of the passages that contain all of these words."""
         passages = self._index.graph.passages
         return [passages[row] for row in self._index.name_words.passages_with(words).tolist()]
 
@@ -478,7 +476,7 @@ class _Titles:
 def _recorded(
     rows: Iterable[Row], listed: Sequence[Any], extract: RuleExtractor, given: Mapping[str, tuple[Extraction, ...]]
 ) -> dict[str, PassageRecord]:
-    """The records of passages; `listed` are these as they were given, with their metadata."""
+    """Create the records of passages; `listed` are the same passages as the caller gave them, with metadata."""
     held = {}
     for (name, title, text), passage in zip(rows, listed, strict=True):
         metadata = passage_field(passage, "metadata")

@@ -1,4 +1,4 @@
-"""The graph of an index with a log: a view of base and log for searches by lists, and both merged for all else."""
+"""The graph of an index with a log: searches by lists read base and log; other uses merge both first."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from phasegraph.lexical import ChangedWords
 
 
 class LoggedView(EntityGraph):
-    """What a search by lists walks: the rows of the base, then those of what came.
+    """The view that a search by lists walks: the rows of the base, then the rows of new passages.
 
-    Passages that left still have rows, and entities their old ones, in no order of names beyond the base's.
+    Deleted passages and old entities still have rows. Entities beyond the base are not ordered by name.
     """
 
     _gone: IntArray
@@ -43,23 +43,23 @@ class LoggedView(EntityGraph):
         )  # fmt: skip
 
     def rows_at(self, places: IntArray) -> IntArray:
-        """Rows of the passages at these places among those there are."""
+        """Return the rows of the passages at these positions among the existing passages."""
         found: IntArray = places + np.searchsorted(self._gone - np.arange(len(self._gone)), places, side="right")
         return found
 
     def places_of(self, rows: IntArray) -> IntArray:
-        """Places of these passages, none of which left, among those there are."""
+        """Return the positions of these existing passages."""
         found: IntArray = rows - np.searchsorted(self._gone, rows)
         return found
 
     def cosines_to(self, unit: Float32Array) -> Float32Array:
-        """As :meth:`EntityGraph.cosines_to`: of the base's passages, then of passages that came."""
+        """Compute cosines, as :meth:`EntityGraph.cosines_to` does: base passages first, then new passages."""
         vectors: Any = self.embeddings
         cosines: Float32Array = vectors.times(unit)
         return cosines
 
     def titles_at(self, rows: IntArray) -> IntArray:
-        """As :meth:`EntityGraph.titles_at`: those of the base's passages, and of passages that came."""
+        """Return titles, as :meth:`EntityGraph.titles_at` does, for base passages and new passages."""
         first = len(self._base.passages)
         found = np.empty((len(rows), 2), dtype=np.int64)
         old = rows < first
@@ -69,7 +69,7 @@ class LoggedView(EntityGraph):
 
 
 class MergedField:
-    """A field of a :class:`LoggedGraph`: that of base and log merged."""
+    """A field of a :class:`LoggedGraph`, which merges base and log when it is read."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
@@ -79,10 +79,10 @@ class MergedField:
 
 
 class LoggedGraph(EntityGraph):
-    """The graph of an index with a log: searches walk its `view`; whatever else is asked merges both first.
+    """The graph of an index with a log: searches walk its `view`; reading any other field first merges base and log.
 
-    It is, to the bit, the graph that is built of the passages there are, and worked out at the first look at a field.
-    A copy with other fields (``dataclasses.replace``) has no log.
+    The merged graph equals, to the bit, a graph built from the existing passages. A copy with other fields
+    (``dataclasses.replace``) has no log.
     """
 
     passages: Any = MergedField()
@@ -104,7 +104,7 @@ class LoggedGraph(EntityGraph):
 
     @classmethod
     def of(cls, log: ChangeLog, merged: Callable[[], EntityGraph]) -> LoggedGraph:
-        """The graph of base and log; `merged` makes one of both."""
+        """Create the graph of base and log; ``merged()`` merges both."""
         made = cls.__new__(cls)
         vars(made).update(_log=log, _merged=merged, mapped=log.base.mapped)
         return made
@@ -117,12 +117,12 @@ class LoggedGraph(EntityGraph):
 
     @lazy_property
     def view(self) -> EntityGraph:
-        """What a search by lists walks."""
+        """The view that a search by lists walks."""
         return LoggedView(vars(self)["_log"])
 
     @property
     def count(self) -> int:
-        """How many passages there are."""
+        """The number of passages."""
         return self.view.count
 
     def __repr__(self) -> str:

@@ -16,11 +16,11 @@ from phasegraph.pagerank.workspace import WorkspacePool
 
 
 class LoggedOperator:
-    """The prepared edges of a base, of which some rows are others, for walks by :class:`ListedTransitions`.
+    """The prepared edges of a base with some replaced rows, for walks by :class:`ListedTransitions`.
 
-    `came` passages stand behind the base's: an entity's node there is so many less. The rows of `nodes`, ascending, are
-    others; `ends` (m + 1,) says where their edges start and end among `targets` and `weights`. `rarity` gives the
-    weights of the base's edges from passages to some entities.
+    There are `came` new passages behind the base passages, which shift the nodes of entities by this number. The rows
+    of the ascending `nodes` are replaced; `ends` (m + 1,) are the boundaries of their edges in `targets` and `weights`.
+    `rarity` contains new weights of base edges from passages to some entities.
     """
 
     edges = 2**62

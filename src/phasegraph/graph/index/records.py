@@ -1,10 +1,11 @@
-"""What is known of each passage: parsed when it is asked for, so that a large corpus is opened without reading it."""
+"""The records of passages, which are parsed on demand, so that a large corpus opens without reading it."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType, NoneType
 from typing import Any
 
@@ -33,11 +34,11 @@ class PassageRecord:
     ----------
     id, title, text : str
     found : Extraction
-        What the rules found.
+        The extraction of the rules.
     given : tuple of Extraction
-        What was handed over (triples of a language model, say).
+        Extractions that the caller gave, such as triples of a language model.
     metadata : mapping of str to value
-        The document's own.
+        The metadata of the document.
     """
 
     id: str
@@ -49,21 +50,21 @@ class PassageRecord:
 
     @property
     def extractions(self) -> tuple[Extraction, ...]:
-        """All that is known of it."""
+        """All extractions of the passage."""
         return (self.found, *self.given)
 
     @property
     def content(self) -> str:
-        """Title and text in one, as the graph counts its words."""
+        """Title and text in one text, as the graph counts words."""
         return texts_of([(self.id, self.title, self.text)])[0]
 
     def line(self) -> bytes:
-        """The record as a line of JSON.
+        """Convert the record to a line of JSON.
 
         Raises
         ------
         InvalidInputError
-            If the metadata hold what JSON has no word for.
+            If JSON cannot represent the metadata.
         """
         found, *given = ({key: getattr(one, key) for key in _FIELDS} for one in (self.found, *self.given))
         state: dict[str, Any] = {"id": self.id, "title": self.title, "text": self.text, "found": found, "given": given}
@@ -73,7 +74,7 @@ class PassageRecord:
 
     @classmethod
     def of_line(cls, line: bytes) -> PassageRecord:
-        """The record of :meth:`line`."""
+        """Parse a record from a line that :meth:`line` wrote."""
         state = json.loads(line)
         name, metadata = state["id"], state.get("metadata", {})
         if not isinstance(metadata, dict) or not all(isinstance(state[key], str) for key in ("title", "text")):
@@ -83,7 +84,7 @@ class PassageRecord:
 
 
 def check_plain(name: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Metadata that JSON gives back as they are, or an InvalidInputError that names passage and key."""
+    """Check that JSON reproduces the metadata unchanged; an InvalidInputError names passage and key."""
     for key, value in metadata.items():
         if type(key) is str and type(value) in _PLAIN:
             continue
@@ -102,8 +103,8 @@ def check_plain(name: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
 class PassageRecords(Mapping[str, PassageRecord]):
     """Records by passage id, in the order of the passages.
 
-    Those `held` in memory count before the `packed` ones: lines in one run, where each of them ends, and the row of
-    each passage among them. `retitled` are passages of which what was handed over names titles, too.
+    Records `held` in memory have precedence over `packed` records. `packed` consists of one run of lines, the end of
+    each line, and the row of each passage. `retitled` are passages whose given extractions contain titles.
     """
 
     def __init__(
@@ -143,12 +144,17 @@ class PassageRecords(Mapping[str, PassageRecord]):
         return name in self._ids
 
     @property
+    def file(self) -> Path | None:
+        """The file from which packed records are mapped; its name identifies its contents. None for few records."""
+        return Path(str(self._mapped[0].filename)) if self._mapped else None
+
+    @property
     def base(self) -> Collection[str]:
-        """Ids of the packed records; the same object for as long as no others are packed."""
+        """The ids of the packed records; the same object while the packed records stay the same."""
         return () if self._packed is None else self._packed[2]
 
     def content(self, name: str) -> tuple[str, dict[str, Any]]:
-        """Text and metadata of a passage that is packed: what was found in it is not read, and nothing is kept."""
+        """Return text and metadata of a packed passage, without parsing its extractions or caching it."""
         try:
             state = json.loads(self._packed_line(name))
             return state["text"], state.get("metadata", {})
@@ -156,13 +162,13 @@ class PassageRecords(Mapping[str, PassageRecord]):
             raise IntegrityError(f"the record of passage {name!r} in the saved index is damaged: {error}") from error
 
     def replaced(self, ids: Collection[str], changed: Mapping[str, PassageRecord]) -> PassageRecords:
-        """The records of other passages: those of `changed`, and the ones there are."""
+        """Return records for the passages `ids`: from `changed`, else the existing record."""
         kept = {name: record for name, record in self.held.items() if name in ids and name not in changed}
         again = frozenset(name for name in self.retitled if name in ids and name not in changed)
         return PassageRecords(ids, {**kept, **changed}, self._packed, again | _retitled(changed.values()))
 
     def packed(self) -> dict[str, Any]:
-        """The lines in one run, and where each of them ends; lines that are packed are not copied into memory."""
+        """Return the lines in one run and the end of each line; packed lines are not copied into memory."""
         sources = list(self._sources())
         lengths = [one.stop - one.start if isinstance(one, slice) else len(one) for one in sources]
         ends = np.cumsum(lengths, dtype=np.int64)
@@ -173,7 +179,7 @@ class PassageRecords(Mapping[str, PassageRecord]):
         }
 
     def _sources(self) -> Iterator[slice | bytes]:
-        """Where each line is in the packed ones, or the line itself."""
+        """Return the position of each packed line, or the line itself if it is in memory."""
         check_mapped(self._mapped)
         rows = _RowsInOrder(self._packed[2]) if self._packed is not None else None
         ends: list[int] = [] if self._packed is None else [0, *self._packed[1].tolist()]
@@ -188,7 +194,7 @@ class PassageRecords(Mapping[str, PassageRecord]):
             yield slice(ends[row], ends[row + 1])
 
     def _runs(self, sources: Iterable[slice | bytes]) -> Iterator[NDArray[Any]]:
-        """The lines, those that follow each other in the packed ones in one piece of some megabytes."""
+        """Yield the lines; consecutive packed lines form pieces of some megabytes."""
         text: Any = None if self._packed is None else self._packed[0]
         run = slice(0, 0)
         for one in sources:
@@ -207,7 +213,7 @@ class PassageRecords(Mapping[str, PassageRecord]):
     def unpacked(
         cls, rows: Mapping[str, int], arrays: Mapping[str, NDArray[Any]], retitled: object, *, sound: bool = False
     ) -> PassageRecords:
-        """The records of :meth:`packed`; InvalidInputError where there are not as many as `rows`.
+        """Read records that :meth:`packed` wrote; InvalidInputError if their number differs from `rows`.
 
         Arrays that are `sound` have been checked before.
         """
@@ -238,7 +244,7 @@ class PassageRecords(Mapping[str, PassageRecord]):
 
 
 class _RowsInOrder:
-    """The row of each name, where the names are in the order of the rows: found without a search.
+    """The row of each name if the names are in row order; no search is needed.
 
     >>> rows = _RowsInOrder({"a": 0, "b": 1, "c": 2})
     >>> rows["a"], rows["c"], rows["b"]

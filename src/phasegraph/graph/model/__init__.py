@@ -1,1 +1,1 @@
-"""The entity graph itself: names, rules that find them, building, storing."""
+"""The entity graph: names, the rules that find them, building and storage."""

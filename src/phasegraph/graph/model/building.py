@@ -1,4 +1,4 @@
-"""A corpus to its graph: read the passages, extract or read extractions, build."""
+"""Build a graph from a corpus: read the passages, extract names or read extractions, and count."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ def build_graph(
     passages : iterable of mapping or object
         Each with ``id``, ``text`` and optionally ``title``, as keys or as attributes.
     triples : mapping of str to sequence of triples, or iterable of Extraction, optional
-        Facts (and entities) found by other means, by passage id; names as written. Added to what the rules find.
+        Facts and entities from other tools, by passage id, with names as written. They are added to the extractions of
+        the rules.
     embeddings : (P, d) array_like of float, optional
         One row per passage; kept with the graph so that the walk can follow the query's meaning.
     extractor : callable, optional
@@ -99,12 +100,12 @@ def build_graph(
 
 
 def texts_of(rows: Iterable[tuple[str, str, str]]) -> list[str]:
-    """Title and text of each passage in one; as it is where it starts with a line that is its title."""
+    """Combine title and text of each passage; a text that starts with its title is unchanged."""
     return [f"{title}\n{text}" if title and not text.startswith(f"{title}\n") else text for _, title, text in rows]
 
 
 def read_passages(passages: Iterable[Any]) -> list[tuple[str, str, str]]:
-    """Check passages, given as for :func:`build_graph`; returns a list of (id, title, text)."""
+    """Validate passages (see :func:`build_graph`) and return a list of (id, title, text)."""
     rows: list[tuple[str, str, str]] = []
     seen: dict[str, int] = {}
     for number, passage in enumerate(check_rows("passages", passages)):
@@ -123,30 +124,30 @@ def read_passages(passages: Iterable[Any]) -> list[tuple[str, str, str]]:
         seen[identity] = number
         rows.append((identity, title, text))
     if not rows:
-        raise InvalidInputError("passages must hold at least one; got none")
+        raise InvalidInputError("passages is empty: give at least one passage")
     return rows
 
 
 def passage_field(passage: Any, name: str) -> Any:
-    """A key or an attribute of a passage; None where it has none."""
+    """Return a key or an attribute of a passage; None if it is missing."""
     return passage.get(name) if isinstance(passage, Mapping) else getattr(passage, name, None)
 
 
 def as_extractions(triples: Triples) -> list[Extraction]:
-    """What was handed over, as records in normal form."""
+    """Convert the caller's triples to normalised extractions."""
     if isinstance(triples, Mapping):
         return [Extraction(name, triples=each) for name, each in triples.items()]
     return [in_normal_form(record) for record in check_rows("triples", triples)]
 
 
 def by_passage(triples: Triples | None, known: Mapping[str, object]) -> dict[str, tuple[Extraction, ...]]:
-    """Records handed over, by the passage they belong to; `known` holds the ids there are."""
+    """Group the caller's extractions by passage; `known` contains the existing ids."""
     given = () if triples is None else as_extractions(triples)
     return {name: tuple(each) for name, each in grouped(given, known).items()}
 
 
 def in_normal_form(record: Extraction) -> Extraction:
-    """A record from elsewhere with its names as the graph compares them; those without a letter or digit left out.
+    """Normalise the names of an extraction; names without a letter or digit are dropped.
 
     >>> in_normal_form(Extraction("1", ["Ada Lovelace", "!"], lead="Ada L.")).entities
     ('ada lovelace',)
@@ -159,7 +160,7 @@ def in_normal_form(record: Extraction) -> Extraction:
 
 @dataclass(frozen=True, slots=True)
 class OpenieFile:
-    """What a file of extractions holds: one per passage and entry, in its order, and how many items were left out.
+    """The contents of a file of extractions: an extraction per passage and entry, and the numbers of dropped items.
 
     `malformed_triples` are not three strings, or have no name at one end; `malformed_entities` are no names.
     """
@@ -172,7 +173,7 @@ class OpenieFile:
 def read_openie(
     path: str | os.PathLike[str], passages: Iterable[Any], *, entities: bool = True, strict: bool = False
 ) -> OpenieFile:
-    """Read entities and triples that a model found, for the passages of a corpus.
+    """Read entities and triples from a model's output file, for the passages of a corpus.
 
     Parameters
     ----------
@@ -182,7 +183,7 @@ def read_openie(
     passages : iterable of mapping or object
         The corpus, as for :func:`~phasegraph.graph.build_graph`.
     entities : bool, default True
-        Whether the entities count, or only what the triples join.
+        Whether to use the entities, or only the names in triples.
     strict : bool, default False
         Whether a triple that is not three strings is an error, and not left out.
 
@@ -243,7 +244,7 @@ def read_openie(
 
 
 def sound_triples(given: Iterable[object]) -> tuple[list[Triple], int]:
-    """The triples that are three strings with a name at both ends, and how many others there were.
+    """Return the triples that are three strings with a name at both ends, and the number of other items.
 
     >>> sound_triples([["Ada", "met", "Bo"], ["Ada"], ["?", "met", "Bo"], "Ada met Bo"])
     ([('Ada', 'met', 'Bo')], 3)
@@ -260,7 +261,7 @@ def sound_triples(given: Iterable[object]) -> tuple[list[Triple], int]:
 
 
 def entity_names(given: Iterable[object]) -> tuple[list[str], int]:
-    """Different normalised names in order, and how many items were none.
+    """Return distinct normalised names in order, and the number of items that are not names.
 
     >>> entity_names(["Ada Lovelace", "ada lovelace", "", None])
     (['ada lovelace'], 2)
@@ -276,7 +277,7 @@ OpenieEntry: TypeAlias = tuple[tuple[str, ...], int, str, Mapping[str, object]]
 
 
 def by_line(file: Path, lines: Iterable[bytes], known: Container[str], first: int = 1) -> Iterator[OpenieEntry]:
-    """Lines of our own format, of which the first has a number; `known` are the passages there are."""
+    """Yield lines of phasegraph's own format; `first` is the first line number, `known` the existing passages."""
     seen: dict[str, int] = {}
     for number, line in enumerate(lines, start=first):
         if not line.strip():
@@ -299,7 +300,7 @@ def by_line(file: Path, lines: Iterable[bytes], known: Container[str], first: in
 def by_entry(
     file: Path, docs: list[object], rows: Iterable[tuple[str, str, str]], known: Container[str], *, part: bool = False
 ) -> Iterator[OpenieEntry]:
-    """Entries of HippoRAG's format, likewise; of a `part` of the corpus those that belong to one of its rows."""
+    """Yield entries of HippoRAG's format; for a `part` of the corpus, only entries of its rows."""
     own: set[str] = set()
     by_text: dict[str, list[str]] = {}
     for name, title, text in rows:
@@ -328,7 +329,7 @@ def by_entry(
 
 
 def unplaced(where: str, entry: Mapping[str, object]) -> InvalidInputError:
-    """The error for an entry that belongs to no passage."""
+    """Create the error for an entry that belongs to no passage."""
     idx, passage = entry.get("idx"), entry.get("passage")
     return InvalidInputError(
         f"{where}: idx {idx!r:.80} is no id of the corpus, and passage {passage!r:.80} is no text of it"
@@ -336,7 +337,7 @@ def unplaced(where: str, entry: Mapping[str, object]) -> InvalidInputError:
 
 
 def openie_docs(file: Path, data: bytes) -> list[object] | None:
-    """The entries of a file in HippoRAG's format; None for one of lines."""
+    """Return the entries of a file in HippoRAG's format; None for a file of lines."""
     first = next((line for line in data.split(b"\n") if line.strip()), b"")
     if not first:
         raise InvalidInputError(f"{file}: the file is empty")
@@ -362,7 +363,7 @@ def _parsed(where: str, data: bytes) -> Any:
 
 
 def stated_in(where: str, entry: Mapping[str, object], name: str) -> list[object]:
-    """The list under a name; empty where there is none."""
+    """Return the list under a name; empty if it is missing."""
     value = entry.get(name)
     if value is None:
         return []
@@ -376,7 +377,7 @@ def _squeezed(text: str) -> str:
 
 
 def check_title_key(title_key: str, metadata: Collection[Mapping[str, Any]], /) -> None:
-    """Warn if no passage has a title under the key that the caller chose, and name the nearest key that there is.
+    """Warn if no passage has a title under the chosen key, and suggest the nearest existing key.
 
     The default ``"title"`` may be missing: passages need no title.
 
@@ -385,11 +386,11 @@ def check_title_key(title_key: str, metadata: Collection[Mapping[str, Any]], /) 
     if title_key == "title" or not metadata or any(one.get(title_key) for one in metadata):
         return
     hint = nearest_key(title_key, metadata)
-    warn(f"title_key {title_key!r} is in no passage's metadata, so that no passage has a title; {hint}", stacklevel=3)
+    warn(f"title_key {title_key!r} is in no passage's metadata, so no passage has a title; {hint}", stacklevel=3)
 
 
 def nearest_key(wanted: str, metadata: Iterable[Mapping[str, Any]], /) -> str:
-    """What to say of a key that no metadata have: the nearest that there is, or the keys there are.
+    """Describe a missing key: suggest the nearest existing key, or list the existing keys.
 
     >>> nearest_key("sectoin", [{"section": 1}])
     "did you mean 'section'?"
@@ -410,7 +411,7 @@ def graph_of_documents(
 ) -> EntityGraph:
     """Build the graph of (id, metadata, text) documents.
 
-    Their title is ``metadata[title_key]``; their `vectors` are given, or made by ``embed(texts)``. Other options as for
+    The title is ``metadata[title_key]``. Vectors are `vectors`, or the result of ``embed(texts)``. Other options as for
     :func:`build_graph`.
 
     >>> graph = graph_of_documents([("1", {"title": "Ada"}, "She met Bo.")], embed=lambda texts: [[0.6, 0.8]])

@@ -1,7 +1,7 @@
-"""The entity graph: passages, entities, who mentions whom, and what a walk makes of it.
+"""The entity graph: passages, entities, mentions, and the edges for walks.
 
-It is built from :class:`Extraction` records, whoever made them. Integer counts are kept and every weight is derived
-from them, so that two graphs with equal counts are equal.
+The graph is built from :class:`Extraction` records of any origin. It stores integer counts and derives every weight
+from them, so two graphs with equal counts are equal.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Triple: TypeAlias = tuple[str, str, str]
 
 
 def check_kind(name: str, value: object, kind: type) -> None:
-    """Refuse what is no instance of `kind`."""
+    """Raise an error unless the value is an instance of `kind`."""
     if not isinstance(value, kind):
         article = "an" if kind.__name__[0] in "AEIOU" else "a"
         raise InvalidTypeError(f"{name} must be {article} {kind.__name__}; got {type(value).__name__}")
@@ -41,19 +41,19 @@ def check_kind(name: str, value: object, kind: type) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
-    """The names, and what is said of them, in one passage.
+    """The names and facts in one passage.
 
     Parameters
     ----------
     passage_id : str
     entities : sequence of str
-        Names, once for every time they are mentioned.
+        Names, repeated for every mention.
     triples : sequence of (subject, predicate, object)
         Facts the passage states; subject and object count as mentioned.
     titles : sequence of str
-        Names of what the whole passage is about: its title and the title's other forms.
+        Names of the subject of the passage: its title and other forms of the title.
     lead : str
-        The name the passage starts with ("Ada Lovelace was …"): what it is probably about.
+        The name at the start of the passage ("Ada Lovelace was …"), which is probably its subject.
 
     Examples
     --------
@@ -96,10 +96,10 @@ def _triple(passage_id: str, given: object) -> Triple:
 
 
 class Extractor(Protocol):
-    """What makes an :class:`Extraction` of a passage: the door for other ways of reading text."""
+    """A function that extracts an :class:`Extraction` from a passage; implement it to read text in your own way."""
 
     def __call__(self, passage_id: str, title: str, text: str, /) -> Extraction:
-        """The record of one passage."""
+        """Return the extraction of one passage."""
         ...
 
 
@@ -112,7 +112,7 @@ FEWEST_COMMON = 10
 
 @dataclass(frozen=True, slots=True)
 class EdgeWeights:
-    """How counts become weights.
+    """Rules that turn counts into edge weights.
 
     Parameters
     ----------
@@ -149,9 +149,10 @@ class EdgeWeights:
 
 
 def adjacency(mentions: Csr, homes: Csr, facts: Csr, synonyms: Csr, weights: EdgeWeights) -> Csr:
-    """The (P + E, P + E) matrix of edge weights, passages first; row = where an edge starts.
+    """Compute the (P + E, P + E) matrix of edge weights, passages first; the row is the start of an edge.
 
-    An entity of a single passage gets no edge from there, which would only lead back; as a seed it still leads to it.
+    A passage has no edge to an entity that only this passage mentions, because the walk would only return. As a seed,
+    such an entity still leads to its passage.
     """
     passages = mentions.shape[0]
     frequency = _column_counts(mentions)
@@ -170,9 +171,9 @@ def adjacency(mentions: Csr, homes: Csr, facts: Csr, synonyms: Csr, weights: Edg
 
 
 def kept_entities(frequency: Any, homes: Any, passages: int, weights: EdgeWeights) -> tuple[Any, Float32Array]:
-    """Which entities have edges, by how many passages mention each and are about it, and the weight of those to it.
+    """Return which entities have edges, and the weights of edges to them, from their passage counts.
 
-    Entities that are too common, and that no passage is about, have none.
+    An entity that is too common and has no home passage has no edges.
     """
     kept = (frequency <= max(weights.common_share * passages, FEWEST_COMMON)) | (homes > 0)
     rare = np.where(kept & (frequency > 1), rarity_weights(frequency, passages, weights), 0.0)
@@ -184,33 +185,33 @@ def _column_counts(matrix: Csr) -> Int32Array:
 
 
 def rarity_weights(frequency: Any, passages: int, weights: EdgeWeights) -> Any:
-    """Weights of edges from passages to entities of these frequencies, one for one."""
+    """Return the weights of edges from passages to entities with these frequencies."""
     return np.log1p(passages / np.maximum(frequency, 1)) ** weights.rarity_power
 
 
 def count_weights(counts: Any, weights: EdgeWeights) -> Float32Array:
-    """What so many mentions add to the weights of edges from entities to passages."""
+    """Return the part of an edge weight from entity to passage that the number of mentions gives."""
     counted: Float32Array = counts.astype(np.float32) ** np.float32(weights.count_power)
     return counted
 
 
 def home_weights(homes: Any, weights: EdgeWeights) -> Float32Array:
-    """What being about the entity adds to them; values as in the homes matrix, 0 where it is not."""
+    """Return the part of an edge weight that a home passage gives; 0 if the passage is not a home."""
     by_kind: Float32Array = np.array([0.0, weights.lead, weights.home], dtype=np.float32)[homes]
     return by_kind
 
 
 def across_weights(facts: Any, synonyms: Any, weights: EdgeWeights) -> Any:
-    """Weights of edges between entities, from counts of facts and float32 similarities: two matrices or two arrays."""
+    """Return the weights of edges between entities from counts of facts and similarities."""
     return facts.astype(np.float32) * np.float32(weights.fact) + synonyms * np.float32(weights.synonym)
 
 
 @dataclass(frozen=True, eq=False)
 class EntityGraph:
-    """Passages, entities, and the counts that join them.
+    """A graph of passages and entities, with counts of mentions and facts.
 
-    Made by :func:`phasegraph.graph.build_graph`; matrices are CSR with int32 indices and are read-only. A node is a
-    passage (0 to P - 1) or an entity (P to P + E - 1).
+    Create it with :func:`phasegraph.graph.build_graph`. Matrices are CSR with int32 indices and are read-only. A node
+    is a passage (0 to P - 1) or an entity (P to P + E - 1).
 
     Parameters
     ----------
@@ -219,9 +220,9 @@ class EntityGraph:
     entities : tuple of str
         The E normalised names, unique and in ascending order; likewise.
     mentions : (P, E) csr array of int32
-        How often a passage mentions an entity; 1 also where it only is about it.
+        How often a passage mentions an entity; also 1 if the passage is about the entity without mentioning it.
     homes : (P, E) csr array of int8
-        2 where the entity is a name of the passage's title, 1 where the passage starts with it.
+        2 if the entity is a name in the passage's title, 1 if the passage starts with the entity's name.
     facts : (E, E) csr array of int32, optional
         How many triples join two entities; symmetric, no diagonal.
     synonyms : (E, E) csr array of float32, optional
@@ -230,7 +231,7 @@ class EntityGraph:
     embeddings : (P, d) array of float32, optional
         L2-normalised, row i = passage i.
     lexical : LexicalIndex, optional
-        The words of the passages, so that those of a query count in the walk.
+        The words of the passages, so that the words of a query affect the walk.
 
     Examples
     --------
@@ -262,7 +263,7 @@ class EntityGraph:
     def __post_init__(self) -> None:
         shape, square = (len(self.passages), len(self.entities)), (len(self.entities), len(self.entities))
         if not self.passages:
-            raise InvalidInputError("passages must hold at least one; got none")
+            raise InvalidInputError("passages is empty: give at least one passage")
         if not self._unique():
             raise InvalidInputError("passages must be unique; an id repeats")
         if not ascend(self.entities):
@@ -289,44 +290,47 @@ class EntityGraph:
             return len(self.passage_rows) == len(self.passages)
         rows = np.asarray(self.passages.order)
         whole = np.array_equal(np.sort(rows), np.arange(len(self.passages)))
-        return whole and ascend(map(self.passages.__getitem__, rows.tolist()))
+        return whole and self.passages.ascend_by(rows)
 
-    def check_files(self) -> None:
-        """Raise IntegrityError where a file that the graph is mapped from was cut off: a look would end the process."""
-        check_mapped(self.mapped)
+    def check_files(self, *, settled: bool = False) -> None:
+        """Raise IntegrityError if a mapped file was truncated or is known to be damaged.
+
+        Reading a truncated file would end the process. With `settled`, wait for running checks.
+        """
+        check_mapped(self.mapped, settled=settled)
 
     @lazy_property
     def size(self) -> int:
-        """How many nodes there are."""
+        """The number of nodes."""
         return len(self.passages) + len(self.entities)
 
     @lazy_property
     def count(self) -> int:
-        """How many passages there are."""
+        """The number of passages."""
         return len(self.passages)
 
     def rows_at(self, places: IntArray) -> IntArray:
-        """Rows of the passages at these places among those there are."""
+        """Return the rows of the passages at these positions among the existing passages."""
         return places
 
     def places_of(self, rows: IntArray) -> IntArray:
-        """Places of these passages among those there are."""
+        """Return the positions of these passages among the existing passages."""
         return rows
 
     def titles_at(self, rows: IntArray) -> IntArray:
-        """(n, 2) least and greatest column of the names in the passages' titles; -1 for a passage without."""
+        """Return (n, 2) the least and greatest column of the names in the passages' titles; -1 without a title."""
         owner, columns, kinds = entries_of(self.homes, rows)
         named = kinds == HOME_TITLE
         return least_and_greatest(owner[named], columns[named], len(rows))
 
     def cosines_to(self, unit: Float32Array) -> Float32Array:
-        """(P,) products of the embeddings with a vector of length 1; the graph has embeddings."""
+        """Compute (P,) products of the embeddings with a unit vector; the graph must have embeddings."""
         cosines: Float32Array = times_vector(self.embeddings, unit)
         return cosines
 
     @property
     def view(self) -> EntityGraph:
-        """What a search by lists walks: this graph; of an index with a log, both without merging them."""
+        """The view that a search by lists walks: this graph, or base and log without merging."""
         return self
 
     @lazy_property
@@ -336,45 +340,45 @@ class EntityGraph:
 
     @lazy_property
     def operator(self) -> WalkOperator:
-        """The adjacency, prepared for walks."""
+        """The adjacency matrix, prepared for walks."""
         return WalkOperator.from_adjacency(self.adjacency)
 
     @lazy_property
     def frequency(self) -> Int32Array:
-        """(E,) array of int32: how many passages mention each entity."""
+        """Number of passages that mention each entity, (E,) array of int32."""
         counts = _column_counts(self.mentions)
         counts.flags.writeable = False
         return counts
 
     @lazy_property
     def anchored(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """(E,) array of bool: whether some passage is about the entity."""
+        """Whether each entity has a home passage, (E,) array of bool."""
         has_home = _column_counts(self.homes) > 0
         has_home.flags.writeable = False
         return has_home
 
     @lazy_property
     def passage_rows(self) -> Mapping[str, int]:
-        """Row of each passage id."""
+        """The row of each passage id."""
         if isinstance(self.passages, PackedTexts):
             return TextRows(self.passages)
         return _rows_of(self.passages)
 
     @lazy_property
     def entity_rows(self) -> Mapping[str, int]:
-        """Row of each entity name."""
+        """The row of each entity name."""
         return NameRows(self.entities)
 
 
 def entries_of(matrix: Csr, rows: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-    """Of the entries of these rows: the place of the row among them, the column, the value."""
+    """Return the entries of these rows: position of the row, column, and value."""
     counts = (matrix.indptr[rows + 1] - matrix.indptr[rows]).astype(np.int64)
     at = ranges(matrix.indptr[rows].astype(np.int64), counts)
     return np.repeat(np.arange(len(rows)), counts), matrix.indices[at].astype(np.int64), matrix.data[at]
 
 
 def least_and_greatest(owners: IntArray, values: IntArray, count: int) -> IntArray:
-    """(count, 2) the least and the greatest of each owner's values, which are not negative; -1 for an owner without.
+    """Return (count, 2) the least and greatest value of each owner; -1 for an owner without values.
 
     >>> least_and_greatest(np.array([0, 0, 2]), np.array([7, 5, 3]), 3).tolist()
     [[5, 7], [-1, -1], [3, 3]]
@@ -391,7 +395,7 @@ def _rows_of(names: Iterable[str]) -> Mapping[str, int]:
 
 
 def stored_graph(made: Mapping[str, Any], arrays: Iterable[Any]) -> EntityGraph:
-    """The graph of these fields, kept in these arrays, all of which were checked before: none is read."""
+    """Create a graph from checked fields and arrays, without reading the arrays."""
     graph = object.__new__(EntityGraph)
     for name, value in made.items():
         object.__setattr__(graph, name, value)
@@ -419,13 +423,13 @@ def _checked(name: str, given: Csr, dtype: Any, shape: tuple[int, int], most: fl
 
 
 def check_values(name: str, values: Any, most: float = np.inf) -> None:
-    """Refuse values of a matrix that are not finite, or not from 0 to `most`."""
+    """Raise an error unless the values of a matrix are finite and from 0 to `most`."""
     if len(values) and not (float(values.min()) >= 0 and float(values.max()) <= min(most, 3e38)):
         raise InvalidInputError(f"{name} must hold finite values from 0 to {most:g}; one does not")
 
 
 def read_only_matrix(matrix: Csr) -> Csr:
-    """A CSR matrix of the same arrays with int32 indices, none of which can be written to."""
+    """Return a CSR matrix over the same arrays with int32 indices; all arrays are read-only."""
     out = sparse.csr_array((matrix.data, matrix.indices, matrix.indptr), shape=matrix.shape)
     out.data = _read_only(matrix.data)
     out.indices = _read_only(matrix.indices.astype(np.int32, copy=False))
@@ -439,8 +443,12 @@ def _read_only(array: Any) -> Any:
     return view
 
 
+UNIT_TOLERANCE = 1e-6
+"""Embeddings whose length is no farther from 1 are taken as they are."""
+
+
 def checked_embeddings(name: str, given: Any, rows: int) -> Float32Array:
-    """Embeddings as read-only (rows, d) float32 of length 1 (zeros stay zero); `name` is what an error calls them."""
+    """Convert embeddings to read-only (rows, d) float32 of length 1 (zeros stay zero); errors use `name`."""
     try:
         vectors = np.asarray(given, dtype=np.float32)
     except (TypeError, ValueError) as error:
@@ -451,7 +459,7 @@ def checked_embeddings(name: str, given: Any, rows: int) -> Float32Array:
     bad = np.flatnonzero(~np.isfinite(lengths))
     if len(bad):
         raise InvalidInputError(f"{name} must be finite; row {int(bad[0])} holds NaN or infinity")
-    loose = (lengths > 0) & (np.abs(lengths - 1) > 1e-6)
+    loose = (lengths > 0) & (np.abs(lengths - 1) > UNIT_TOLERANCE)
     if loose.any():
         divisors = np.where(loose, lengths, 1).astype(np.float32)
         vectors = np.divide(vectors, divisors[:, None], dtype=np.float32)
@@ -472,7 +480,7 @@ def graph_from_extractions(
     texts: Sequence[str] | None = None,
     tokenizer: Tokenizer = "english",
 ) -> EntityGraph:
-    """Build the graph from records alone.
+    """Build the graph from extractions only.
 
     Parameters
     ----------
@@ -528,12 +536,12 @@ def graph_from_extractions(
 
 
 def grouped(extractions: Iterable[Extraction], known: Mapping[str, object]) -> dict[str, list[Extraction]]:
-    """Records by the passage they belong to; `known` holds the ids there are."""
+    """Group extractions by passage; `known` contains the existing ids."""
     found: dict[str, list[Extraction]] = {}
     for record in extractions:
         if record.passage_id not in known:
             raise InvalidInputError(
-                f"{record.passage_id!r} is not in the corpus: an extraction names it as its passage"
+                f"an extraction names the passage {record.passage_id!r}, which is not in the corpus"
             )
         found.setdefault(record.passage_id, []).append(record)
     return found
@@ -558,7 +566,7 @@ Records = Mapping[str, Sequence[Extraction]]
 def count_records(
     ids: Sequence[str], records: Records
 ) -> tuple[list[Mapping[str, int]], list[Mapping[str, int]], Counter[tuple[str, str]]]:
-    """Mentions and homes of each passage, and facts; nothing for a passage without records."""
+    """Count mentions and homes of each passage, and facts; a passage without extractions has none."""
     none: dict[str, int] = {}
     mentioned: list[Mapping[str, int]] = [none] * len(ids)
     at_home: list[Mapping[str, int]] = [none] * len(ids)
@@ -587,7 +595,7 @@ def count_records(
 
 
 def count_rows(rows: Sequence[Mapping[str, int]], place: Mapping[str, int], shape: tuple[int, int], dtype: Any) -> Csr:
-    """One row per mapping of names to counts, columns ascending."""
+    """Build a matrix with one row per mapping of names to counts, columns ascending."""
     indptr = np.zeros(len(rows) + 1, dtype=np.int64)
     np.cumsum([len(row) for row in rows], out=indptr[1:])
     total = int(indptr[-1])
@@ -601,7 +609,7 @@ def count_rows(rows: Sequence[Mapping[str, int]], place: Mapping[str, int], shap
 def symmetric(
     pairs: Mapping[tuple[str, str], Any], place: Mapping[str, int], shape: tuple[int, int], dtype: Any
 ) -> Csr:
-    """Both directions of every pair of two different entities."""
+    """Store every pair of two different entities in both directions."""
     best: dict[tuple[int, int], Any] = {}
     for (one, other), value in pairs.items():
         if one != other and one in place and other in place:
@@ -625,13 +633,12 @@ def replace_passages(
     embeddings: Any = None,
     texts: Mapping[str, str] | None = None,
 ) -> EntityGraph:
-    """The graph of other `passages`, most of which are those of `graph`, to the bit as if built from all records.
+    """Return the graph after passages were added and deleted, equal to the bit to a graph from all extractions.
 
-    `before` holds the records that the passages which leave or change had in `graph`, `after` those of the passages
-    that come or change; `embeddings` has one row per new passage; `texts` are those of the passages that come or
-    change, needed where the graph has words. Python works on these records, array operations copy the rest. A graph
-    with synonyms is refused: their similarities belong to names that may come and go (``GraphIndex`` updates both, for
-    embedded names).
+    `before` contains the records of deleted and changed passages in `graph`, and `after` the records of new and changed
+    passages. `embeddings` has one row per new passage. `texts` are the texts of new and changed passages, required if
+    the graph has words. A graph with synonyms is refused, because the set of names may change; ``GraphIndex`` updates
+    graphs with embedded names.
     """
     if graph.synonyms.nnz:
         raise InvalidInputError(
@@ -666,7 +673,7 @@ def replace_passages(
 def _words_of(
     lexical: LexicalIndex, ids: Sequence[str], rows: Mapping[str, int], texts: Mapping[str, str]
 ) -> LexicalIndex:
-    """The words of these passages: counted anew for `texts`, taken over for the others."""
+    """Return the words of these passages: `texts` are counted again, other passages keep their counts."""
     lacking = next((name for name in ids if name not in texts and name not in rows), None)
     if lacking is not None:
         raise InvalidInputError(f"passage {lacking!r} is new and the graph counts words: texts must have its text")
@@ -677,7 +684,7 @@ def _words_of(
 def _entities(
     graph: EntityGraph, kept: np.ndarray[Any, Any], mentioned: Iterable[Mapping[str, int]]
 ) -> tuple[Sequence[str], Int32Array]:
-    """Names of the new graph, ascending, and the new row of each old one (-1 where it is gone)."""
+    """Return the ascending names of the new graph, and the new row of each old name (-1 if it is gone)."""
     held = np.zeros(len(graph.entities), dtype=np.bool_)
     held[graph.mentions[kept[kept >= 0]].indices] = True
     entities, moved = merged_names(graph.entities, held, {name for counts in mentioned for name in counts})
@@ -685,7 +692,7 @@ def _entities(
 
 
 def _merged(old: Csr, kept: np.ndarray[Any, Any], moved: Int32Array, changed: Csr) -> Csr:
-    """Rows of `old` where `kept` names one, with their columns moved; rows of `changed` elsewhere."""
+    """Take rows from `old` where `kept` gives one, with moved columns, and other rows from `changed`."""
     stay = kept >= 0
     taken = old[kept[stay]]
     lengths = np.diff(changed.indptr).astype(np.int64)
@@ -708,7 +715,7 @@ def _facts(
     gained: Counter[tuple[str, str]],
     lost: Counter[tuple[str, str]],
 ) -> Csr:
-    """Fact counts in the new columns, with what the changed records gain and lose."""
+    """Return fact counts in the new columns, after gains and losses of the changed extractions."""
     place = NameRows(entities)
     square = (len(entities), len(entities))
     old = graph.facts.tocoo()

@@ -1,4 +1,4 @@
-"""Names found by rules: no model, no download."""
+"""Find names with rules, without a model or download."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _LEAD_CHARACTERS, _LEAD_WORDS = 160, 8
 
 
 def title_names(title: str) -> tuple[str, ...]:
-    """The normalised names a title stands for.
+    """Return the normalised names that a title stands for.
 
-    The title, without the disambiguation in brackets, what stands before its first comma, and each without a leading
-    "the". Empty for a blank title.
+    The names are the title, the title without brackets at its end, the part before its first comma, and each of these
+    without a leading "the". A blank title has no names.
 
     >>> title_names("The Fall (band)")
     ('the fall band', 'the fall', 'fall band', 'fall')
@@ -41,7 +41,7 @@ def title_names(title: str) -> tuple[str, ...]:
 
 
 def _without_bracket(title: str) -> str:
-    """The title without the bracket that it ends in."""
+    """Return the title without brackets at its end."""
     bare = title.rstrip()
     opened = bare.rfind("(")
     closed = bare.find(")", opened)
@@ -49,9 +49,9 @@ def _without_bracket(title: str) -> str:
 
 
 def lead_name(title: str, text: str) -> str:
-    """The normalised name a passage starts with, where it goes on to say what that is; otherwise "".
+    """Return the normalised name at the start of a passage, if a description follows; otherwise "".
 
-    Where there is a title with a letter or digit, the name must share a word with it.
+    If the title has a letter or digit, the name must share a word with the title.
 
     >>> lead_name("Keala Settle", "Keala Joan Settle (born 1975) is an American actress.")
     'keala joan settle'
@@ -77,7 +77,7 @@ def _lead(named: Sequence[str], text: str) -> str:
 
 
 class RuleExtractor:
-    """Finds names by a gazetteer and by capital letters.
+    """Finds names with a gazetteer and by capital letters.
 
     A gazetteer's names are found by longest match. What is left of the text gives its runs of capitalised
     words, joined by words such as "of". Numbers and dates are no names, nor are words such as "However" that
@@ -106,11 +106,11 @@ class RuleExtractor:
         self.gazetteer = Gazetteer(forms, matcher=matcher, normalised=True)
 
     def __call__(self, passage_id: str, title: str, text: str, /) -> Extraction:
-        """The names of one passage."""
+        """Return the names of one passage."""
         return extracted(passage_id, title, text, split_words(text), self.gazetteer)
 
 
 def extracted(passage_id: str, title: str, text: str, words: Words, gazetteer: Gazetteer) -> Extraction:
-    """The names of a passage whose text was split into `words`."""
+    """Return the names of a passage whose text was split into `words`."""
     titles = title_names(title)
     return Extraction(passage_id, names_among(words, gazetteer), titles=titles, lead=_lead(titles, text))

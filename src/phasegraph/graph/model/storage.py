@@ -1,10 +1,11 @@
-"""A graph in a directory of arrays under one checksummed manifest, memory-mapped when it is loaded."""
+"""Store a graph in a directory of arrays with a checksummed manifest; loading maps the arrays into memory."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,18 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from phasegraph._support.packed import PackedTexts, ascend, ascending_order
-from phasegraph._support.serialization import MISFITS, Bundle, StreamedArray, Verify, open_bundle, write_bundle
+from phasegraph._support.serialization import (
+    MISFITS,
+    Bundle,
+    StreamedArray,
+    Verify,
+    mapped_in,
+    open_bundle,
+    write_bundle,
+)
 from phasegraph._support.typing import IntArray
 from phasegraph.errors import IntegrityError, InvalidInputError
-from phasegraph.graph.model.entity_graph import EdgeWeights, EntityGraph, check_kind, stored_graph
+from phasegraph.graph.model.entity_graph import UNIT_TOLERANCE, EdgeWeights, EntityGraph, check_kind, stored_graph
 from phasegraph.lexical import TOKENIZERS, WITHOUT_PARTS, LexicalIndex, Tokenizer, tokenizer_of
 from phasegraph.pagerank import WalkOperator
 
@@ -42,16 +51,16 @@ def save_graph(graph: EntityGraph, directory: str | os.PathLike[str]) -> None:
     ----------
     graph : EntityGraph
     directory : path
-        Made if missing; a graph already there is replaced when the new one is complete.
+        The directory; created if missing. An existing graph is replaced when the new graph is complete.
     """
     body, arrays = graph_parts(graph)
     write_bundle(directory, KIND, VERSION, body, arrays, readers=("graph",))
 
 
 def graph_parts(graph: EntityGraph) -> tuple[dict[str, object], dict[str, NDArray[Any]]]:
-    """A graph as a JSON-ready body and plain arrays."""
+    """Convert a graph to a JSON-ready body and plain arrays."""
     check_kind("graph", graph, EntityGraph)
-    graph.check_files()
+    graph.check_files(settled=True)
     arrays: dict[str, NDArray[Any]] = {}
     for name in _MATRICES:
         arrays |= packed_matrix(name, getattr(graph, name))
@@ -88,12 +97,15 @@ def load_graph(directory: str | os.PathLike[str], *, mmap: bool = True, verify: 
         Check every array's checksum, and that the arrays fit together, once for each state of the files: what passed is
         noted in the user's cache directory, and files whose inode, size and times are those noted are not read again.
         Saving notes it of what it writes, so that a graph is read as a whole only where it was copied from elsewhere.
-        "again" checks whatever is noted, and so finds what a disk has lost silently; False compares no checksums.
+        Of more than 64 MiB, the arrays are checked to fit together at once, and checksums on a thread while the graph
+        is in use: a damaged file is logged, and from then on searches and openings raise IntegrityError.
+        "again" checks all at once, whatever is noted, and so finds what a disk has lost silently; False compares no
+        checksums.
 
     Returns
     -------
     EntityGraph
-        Bit-equal to the one that was saved.
+        The graph, equal to the bit to the saved graph.
 
     Raises
     ------
@@ -101,18 +113,44 @@ def load_graph(directory: str | os.PathLike[str], *, mmap: bool = True, verify: 
         If a file is missing, truncated, damaged, foreign or newer; the message names it.
     """
     bundle = open_bundle(directory, KIND, VERSION, mmap=mmap, verify=verify, reader="graph")
-    graph = graph_from_parts(bundle.body, bundle.plain, bundle.directory.name, sound=bundle.sound)
-    if taken_as_is(bundle, graph):
-        bundle.passed("graph")
+    graph = graph_from_bundle(bundle)
+    end_opening(bundle, graph, "graph")
     return graph
 
 
-def graph_from_parts(
-    body: Mapping[str, object], arrays: Mapping[str, NDArray[Any]], name: str, *, sound: bool = False
-) -> EntityGraph:
-    """The graph of :func:`graph_parts`; IntegrityError naming the directory where the parts do not fit.
+def graph_from_bundle(bundle: Bundle) -> EntityGraph:
+    """The graph of a bundle, as of :func:`graph_from_parts`."""
+    late = bundle.late is not None
+    return graph_from_parts(bundle.body, bundle.plain, bundle.directory.name, sound=bundle.sound, late=late)
 
-    Parts that are `sound` have been checked before.
+
+def end_opening(bundle: Bundle, graph: EntityGraph, *readers: str) -> None:
+    """Say that a bundle passed the checks of these readers, and begin with the checks that were left for later."""
+    checks = {} if graph.embeddings is None else {"embeddings": partial(unit_rows_fault, graph.embeddings.shape[1])}
+    bundle.passed(*(readers if taken_as_is(bundle, graph) else ()), checks=checks)
+
+
+def unit_rows_fault(dimensions: int, rows: bytes) -> str:
+    """Describe what is wrong with float32 rows, which must have length 1 or 0; "" if nothing is wrong."""
+    vectors = np.frombuffer(rows, dtype=np.float32).reshape(-1, dimensions)
+    lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
+    if ((np.abs(lengths - 1) <= UNIT_TOLERANCE) | (lengths == 0)).all():
+        return ""
+    return "embeddings must be finite and of length 1; load the folder with verify='again', which normalises them"
+
+
+def graph_from_parts(
+    body: Mapping[str, object],
+    arrays: Mapping[str, NDArray[Any]],
+    name: str,
+    *,
+    sound: bool = False,
+    late: bool = False,
+) -> EntityGraph:
+    """Create a graph from the parts of :func:`graph_parts`; IntegrityError if the parts do not fit.
+
+    Parts that are `sound` have been checked before. The lengths of embeddings are checked `late`, when all of them are
+    read for their checksum.
     """
     try:
         passages, entities = unpacked_or_not("passages", arrays, sound), unpacked_or_not("entities", arrays, sound)
@@ -133,7 +171,9 @@ def graph_from_parts(
             "embeddings": embeddings, "lexical": _words_of(body, arrays, sound),
         }  # fmt: skip
         if not sound:
-            made |= {one: getattr(EntityGraph(**made), one) for one in (*_MATRICES, "embeddings")}  # checked
+            unread = late and _shaped(embeddings, len(passages))
+            checked = EntityGraph(**made | ({"embeddings": None} if unread else {}))
+            made |= {one: getattr(checked, one) for one in (*_MATRICES, *(() if unread else ("embeddings",)))}
         graph = stored_graph(made, arrays.values())
         _take_over(graph, arrays, sound)
         return graph
@@ -141,8 +181,20 @@ def graph_from_parts(
         raise IntegrityError(f"{name}: the parts of the saved graph do not fit: {error}") from error
 
 
+def _shaped(embeddings: Any, rows: int) -> bool:
+    """Whether embeddings have the saved type and shape; their lengths are not checked."""
+    return (
+        embeddings is not None
+        and embeddings.dtype == np.float32
+        and embeddings.ndim == 2
+        and len(embeddings) == rows
+        and embeddings.shape[1] > 0
+        and bool(mapped_in([embeddings]))
+    )
+
+
 def taken_as_is(bundle: Bundle, graph: EntityGraph) -> bool:
-    """Whether the graph holds the bundle's arrays and no mended copies of them, so that they need no second look."""
+    """Whether the graph uses the bundle's arrays unchanged, so that they need no further check."""
     pairs = [(graph.embeddings, bundle.arrays.get("embeddings"))]
     pairs += [(getattr(graph, one).indices, bundle.arrays[f"{one}_indices"]) for one in _MATRICES]
     whole = {f"walk_{part}" for part in _WALK} | {"frequency", "anchored", "passages_order"} <= bundle.arrays.keys()
@@ -150,19 +202,19 @@ def taken_as_is(bundle: Bundle, graph: EntityGraph) -> bool:
 
 
 def _take_over(graph: EntityGraph, arrays: Mapping[str, NDArray[Any]], sound: bool) -> None:
-    """Let the graph have what follows from it and was saved with it; nothing of a bundle of an older version."""
+    """Attach saved derived data to the graph, but not from a bundle of an older version."""
     if "walk_indptr" in arrays:
         weights, indices, indptr, inverse, degrees, costs = (arrays[f"walk_{part}"] for part in _WALK)
         if not sound:
-            walk = unpacked_matrix("walk", arrays, (graph.size, graph.size), np.float32)
+            unpacked_matrix("walk", arrays, (graph.size, graph.size), np.float32)
             types = [arrays[f"walk_{part}"].dtype for part in _WALK]
-            if types != [np.float32, np.int32, np.int64, np.float64, np.int32, np.int32] or not (weights > 0).all():
+            if types != [np.float32, np.int32, np.int64, np.float64, np.int32, np.int32]:
                 raise InvalidInputError("the arrays of the walk must be those of a prepared graph")
-            again = WalkOperator.from_adjacency(walk)
-            same = np.array_equal(degrees, again.out_degrees) and np.array_equal(costs, again.costs)
-            if not same or inverse.shape != (graph.size,) or not np.allclose(inverse, again.inverse_out, 1e-9, 0.0):
-                raise InvalidInputError("the arrays of the walk do not follow from its edges")
         operator = WalkOperator(indptr, indices, weights, inverse)
+        if not sound:
+            same = np.array_equal(degrees, operator.out_degrees) and np.array_equal(costs, operator.costs)
+            if not same or not operator.follows():
+                raise InvalidInputError("the arrays of the walk do not follow from its edges")
         vars(operator).update(out_degrees=degrees, costs=costs)
         vars(graph)["operator"] = operator
     for name, dtype in (("frequency", np.int32), ("anchored", np.bool_)):
@@ -179,7 +231,7 @@ _AT_ONCE = 4096
 
 
 def streamed_rows(array: Any, rows: IntArray, more: Any) -> StreamedArray:
-    """Some rows of an array, then those of another; a part at a time is in memory."""
+    """Yield some rows of an array, then the rows of another array, in parts."""
 
     def parts() -> Iterator[NDArray[Any]]:
         for first in range(0, len(rows), _AT_ONCE):
@@ -191,7 +243,7 @@ def streamed_rows(array: Any, rows: IntArray, more: Any) -> StreamedArray:
 
 
 def packed(name: str, texts: Sequence[str]) -> dict[str, NDArray[Any]]:
-    """Texts as one run of bytes and where each of them ends."""
+    """Convert texts to one run of bytes and the end of each text."""
     if isinstance(texts, PackedTexts):
         return {f"{name}_text": texts.text, f"{name}_ends": texts.ends}
     encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
@@ -200,9 +252,9 @@ def packed(name: str, texts: Sequence[str]) -> dict[str, NDArray[Any]]:
 
 
 def offsets(name: str, arrays: Mapping[str, NDArray[Any]], *, unique: bool = True) -> NDArray[Any]:
-    """Where each of the texts of :func:`packed` ends; InvalidInputError where they are no run.
+    """Return the ends of packed texts; InvalidInputError if they are not ascending.
 
-    `unique` texts are an error where many are empty.
+    With `unique`, it is an error if many texts are empty.
     """
     text, ends = arrays[f"{name}_text"], arrays[f"{name}_ends"]
     if text.ndim != 1 or ends.ndim != 1 or text.dtype != np.uint8 or ends.dtype != np.int64:
@@ -216,7 +268,7 @@ def offsets(name: str, arrays: Mapping[str, NDArray[Any]], *, unique: bool = Tru
 
 
 def unpacked(name: str, arrays: Mapping[str, NDArray[Any]], *, unique: bool = True) -> tuple[str, ...]:
-    """The texts of :func:`packed`."""
+    """Decode texts that :func:`packed` encoded."""
     text, ends = arrays[f"{name}_text"].tobytes(), offsets(name, arrays, unique=unique).tolist()
     return tuple(
         text[start:end].decode("utf-8", "surrogatepass") for start, end in zip([0, *ends[:-1]], ends, strict=False)
@@ -224,7 +276,7 @@ def unpacked(name: str, arrays: Mapping[str, NDArray[Any]], *, unique: bool = Tr
 
 
 def unpacked_or_not(name: str, arrays: Mapping[str, NDArray[Any]], sound: bool) -> Sequence[str]:
-    """The texts of :func:`packed`, where they are long as a sequence of what stays packed.
+    """Decode texts that :func:`packed` encoded; long texts stay packed and are decoded on demand.
 
     Arrays that are `sound` have been checked before.
     """
@@ -248,14 +300,14 @@ def _words_of(body: Mapping[str, object], arrays: Mapping[str, NDArray[Any]], so
 
 
 def packed_words(vocabulary: str, name: str, words: LexicalIndex) -> dict[str, NDArray[Any]]:
-    """An index of words as plain arrays, those of its vocabulary under a name of their own."""
+    """Convert an index of words to plain arrays, with its vocabulary under a separate name."""
     return packed(vocabulary, words.vocabulary) | {f"{name}_{part}": getattr(words, part) for part in _LEXICAL}
 
 
 def unpacked_words(
     vocabulary: str, name: str, arrays: Mapping[str, NDArray[Any]], tokenizer: Tokenizer, *, sound: bool = False
 ) -> LexicalIndex:
-    """The index of :func:`packed_words`; InvalidInputError where its arrays do not fit together."""
+    """Read an index of words from arrays; InvalidInputError if the arrays do not fit together."""
     parts: list[Any] = [arrays[f"{name}_{part}"] for part in _LEXICAL]
     if any(one.ndim != 1 or one.dtype.kind != "i" for one in parts):
         raise InvalidInputError("the arrays of the words must be flat and of integers")
@@ -269,7 +321,7 @@ def unpacked_words(
         raise InvalidInputError("each word must stand once, in order, and have passages")
     if len(rows) and not (int(rows.min()) >= 0 and int(rows.max()) < len(lengths) and int(counts.min()) >= 1):
         raise InvalidInputError(f"a word's passages must be rows below {len(lengths)}, with counts from 1")
-    falls = np.diff(rows.astype(np.int64)) <= 0
+    falls = rows[1:] <= rows[:-1]
     falls[starts[1:-1] - 1] = False  # from one word's passages to the next one's
     if falls.any() or (len(lengths) and int(lengths.min()) < 0):
         raise InvalidInputError("a word's passages must ascend, and lengths be 0 or more")
@@ -289,9 +341,9 @@ def unpacked_matrix(
     *,
     sound: bool = False,
 ) -> Any:
-    """The matrix of :func:`packed_matrix`; InvalidInputError where its arrays do not describe one of that shape.
+    """Read a matrix that :func:`packed_matrix` wrote; InvalidInputError if its arrays do not fit the shape.
 
-    What is checked is what compiled code relies on, and would read or write beyond its memory without.
+    The checks protect compiled code from reading or writing outside its memory.
     """
     data, indices, indptr = (arrays[f"{name}_{part}"] for part in _PARTS)
     if not sound:

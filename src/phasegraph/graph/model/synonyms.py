@@ -1,4 +1,4 @@
-"""Synonym edges: entity pairs above a cosine, found exactly without comparing all of them, and kept with the names."""
+"""Synonym edges: entity pairs whose names have a high cosine, found exactly without comparing all pairs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _HEADS = (32, 48, 64, 80, 96, 128, 192)
 
 @dataclass(frozen=True, eq=False)
 class SynonymPairs:
-    """Pairs of rows, left < right, and their cosine, which reaches the threshold; by (left, right), no pair twice."""
+    """Pairs of rows (left < right, unique, sorted) with a cosine of at least the threshold."""
 
     left: Int32Array
     right: Int32Array
@@ -46,12 +46,11 @@ class SynonymPairs:
 def synonym_pairs(
     embeddings: ArrayLike, *, threshold: float, start: int = 0, max_pairs: int = MAX_PAIRS
 ) -> SynonymPairs:
-    """All pairs of rows whose cosine, computed in float64, reaches a threshold in (0, 1]: none missed and none added.
+    """Find all pairs of rows whose cosine, computed in float64, reaches a threshold in (0, 1]; the result is exact.
 
-    `embeddings` (n, d) are finite and of any length; a row of zeros has no synonyms. With `start`, only pairs of which
-    one row is `start` or later, to the bit those that a search over all rows would add: for entities added to those
-    below it. More than `max_pairs` are an error. Memory beyond the input is one float32 copy of it, a smaller one, and
-    tiles of a few MB.
+    `embeddings` (n, d) are finite and of any length; a row of zeros has no synonyms. With `start`, only pairs with a
+    row from `start` on are returned, for updates after new entities. More than `max_pairs` pairs are an error. Memory
+    beyond the input is one float32 copy of it, a smaller one, and tiles of a few MB.
 
     >>> found = synonym_pairs([[1.0, 0.0], [0.0, 1.0], [2.0, 0.1]], threshold=0.9)
     >>> found.left.tolist(), found.right.tolist(), found.cosine.round(4).tolist()
@@ -66,9 +65,9 @@ def synonym_pairs(
 
 
 def pairs_across(one: Float32Array, other: Float32Array, *, threshold: float) -> SynonymPairs:
-    """The pairs of which one row is of `one` and the other of `other`, whose rows are counted on from those of `one`.
+    """Find the pairs between rows of `one` and rows of `other`; rows of `other` are numbered after those of `one`.
 
-    To the bit those that :func:`synonym_pairs` finds among all rows.
+    The result equals, to the bit, that of :func:`synonym_pairs` over all rows.
 
     >>> rows = np.eye(2, dtype=np.float32)
     >>> found = pairs_across(rows, rows, threshold=0.9)
@@ -79,7 +78,7 @@ def pairs_across(one: Float32Array, other: Float32Array, *, threshold: float) ->
 
 
 def _pairs(rows: Any, threshold: float, start: int, stop: int, max_pairs: int) -> SynonymPairs:
-    """Pairs (left < right) with left below `stop` and right from `start` on."""
+    """Find pairs (left < right) with left below `stop` and right from `start` on."""
     lengths = np.sqrt(np.concatenate([_dots(rows, rows, at, at) for at in _chunks(len(rows))] or [np.empty(0)]))
     bounds = _bounds(_unit(rows, lengths), threshold)
     found: list[tuple[IntArray, IntArray, FloatArray]] = []
@@ -94,12 +93,12 @@ def _pairs(rows: Any, threshold: float, start: int, stop: int, max_pairs: int) -
 
 
 def too_many(threshold: float, max_pairs: int) -> InvalidInputError:
-    """The error for a threshold that leaves more pairs than memory should hold."""
+    """Create the error for a threshold that gives more pairs than memory should hold."""
     return InvalidInputError(f"threshold={threshold} leaves more than max_pairs={max_pairs} pairs")
 
 
 def finite_rows(given: ArrayLike, name: str) -> Any:
-    """Check that `given` holds rows of finite numbers; `name` is what an error calls it."""
+    """Check that `given` has rows of finite numbers; errors use `name`."""
     try:
         rows = np.asarray(given)
     except ValueError as error:
@@ -120,7 +119,7 @@ def _chunks(count: int) -> Iterator[IntArray]:
 
 
 def _dots(one: Any, two: Any, left: IntArray, right: IntArray) -> FloatArray:
-    """Products of rows in float64, each the same whatever it is computed along with."""
+    """Compute row products in float64; each product is independent of the other rows."""
     a, b = one[left].astype(np.float64), two[right].astype(np.float64)
     products: FloatArray = np.einsum("ij,ij->i", a, b)
     return products
@@ -134,17 +133,17 @@ def _unit(rows: Any, lengths: FloatArray) -> Float32Array:
 
 @dataclass(frozen=True, eq=False)
 class _Bounds:
-    """Two sets of vectors: products of `head` bound the cosines, those of `middle` draw the bounds closer.
+    """Upper bounds on cosines of two sets of vectors: `head` gives coarse bounds, `middle` gives closer bounds.
 
-    `head` holds (n, k + 1) leading coordinates and the length of the rest; `middle` the (n, m + 1) after those and the
-    length of what is left then. Without a `middle`, `head` is the whole vector.
+    `head` (n, k + 1) contains the leading coordinates and the length of the remaining part. `middle` (n, m + 1)
+    contains the next coordinates and the length of the part after them. Without `middle`, `head` is the whole vector.
     """
 
     head: Float32Array
     middle: Float32Array | None
 
     def closer(self, left: IntArray, right: IntArray, bound: Float32Array) -> Float32Array:
-        """Closer bounds for some pairs."""
+        """Return closer bounds for some pairs."""
         if self.middle is None:
             return bound
         tails = self.head[left, -1] * self.head[right, -1]
@@ -154,7 +153,7 @@ class _Bounds:
 
 
 def _bounds(unit: Float32Array, threshold: float) -> _Bounds:
-    """Bounds of the size that is cheapest for these vectors, by a sample."""
+    """Choose bounds of the cheapest size for these vectors, by a sample."""
     n, d = unit.shape
     if n <= 2 * _SAMPLE:
         return _Bounds(unit, None)
@@ -177,14 +176,14 @@ def _bounds(unit: Float32Array, threshold: float) -> _Bounds:
 
 
 def _rest(head: Float32Array) -> Float32Array:
-    """Length of what these coordinates leave out of unit vectors, never too short."""
+    """Return an upper bound on the length of unit vectors outside these coordinates."""
     rest = 1.0 - np.einsum("ij,ij->i", head, head, dtype=np.float64)
     lengths: Float32Array = np.sqrt(np.maximum(rest, 0.0) + 1e-5).astype(np.float32)
     return lengths
 
 
 def _candidates(bounds: _Bounds, least: float, start: int, stop: int) -> Iterator[tuple[IntArray, IntArray]]:
-    """Pairs (left < right, left < stop, right >= start) whose bound reaches `least`, tile by tile."""
+    """Yield pairs (left < right, left < stop, right >= start) whose bound reaches `least`, tile by tile."""
     head, across = bounds.head, np.ascontiguousarray(bounds.head.T)
     tile = np.empty(_TILE * _TILE, dtype=np.float32)
     for top in range(start, len(head), _TILE):
@@ -202,7 +201,7 @@ def _candidates(bounds: _Bounds, least: float, start: int, stop: int) -> Iterato
 
 
 def _batched(parts: Iterator[tuple[IntArray, IntArray]]) -> Iterator[tuple[IntArray, IntArray]]:
-    """The same pairs in fewer, larger parts."""
+    """Merge small parts into larger parts of pairs."""
     held: list[tuple[IntArray, IntArray]] = []
     count = 0
     for part in parts:
@@ -222,7 +221,7 @@ def _joined(parts: list[tuple[IntArray, IntArray]]) -> tuple[IntArray, IntArray]
 def _exactly(
     rows: Any, lengths: FloatArray, left: IntArray, right: IntArray, threshold: float
 ) -> Iterator[tuple[IntArray, IntArray, FloatArray]]:
-    """Those of the pairs whose cosine reaches the threshold, with it."""
+    """Return the pairs whose exact cosine reaches the threshold, with their cosines."""
     for at in _chunks(len(left)):
         a, b = left[at], right[at]
         scale = lengths[a] * lengths[b]
@@ -249,7 +248,7 @@ NameVectors: TypeAlias = Mapping[str, Any] | Callable[[Sequence[str]], Any]
 
 @dataclass(frozen=True, eq=False)
 class NameSynonyms:
-    """Embedded names, of which those with a high enough cosine are synonyms; made by :meth:`of`.
+    """Embedded names; names with a high enough cosine are synonyms. :meth:`of` creates it.
 
     Parameters
     ----------
@@ -302,28 +301,28 @@ class NameSynonyms:
 
     @classmethod
     def of(cls, embeddings: NameVectors, *, threshold: float = 0.8) -> NameSynonyms:
-        """Take what embeds names.
+        """Create synonyms from embeddings of names, or from a function that embeds names.
 
-        `embeddings` are vectors by name (of spellings that normalise alike the first counts; entities that are not in
-        it have no synonyms), or ``embeddings(names) -> (n, d) vectors``, which is asked for every entity.
+        `embeddings` maps names to vectors, or is a function ``embeddings(names) -> (n, d) vectors`` that is called for
+        every entity. If several names have the same normal form, the first counts. Entities without a vector have no
+        synonyms.
         """
         return cls(threshold).knowing((), embeddings)
 
     def __call__(self, entities: Sequence[str]) -> Csr:
-        """The synonym edges of a graph with these entities: what ``build_graph(..., synonyms=)`` calls."""
+        """Return the synonym edges among these entities; ``build_graph(..., synonyms=)`` calls this method."""
         return self.knowing(entities).edges(entities)
 
     @lazy_property
     def rows(self) -> Mapping[str, int]:
-        """Row of each name."""
+        """The row of each name."""
         return {name: row for row, name in enumerate(self.names)}
 
     def knowing(self, entities: Sequence[str], more: NameVectors | None = None) -> NameSynonyms:
-        """The same with vectors for these normalised names.
+        """Return the synonyms with vectors for these normalised names.
 
-        `more` is as for :meth:`of`; a callable is kept in place of the one there was. Where vectors can be made again,
-        those of other names are dropped. A name without a vector that it has to have, or with a second one, is an
-        error.
+        `more` is as for :meth:`of`; a new callable replaces the old callable. If vectors can be computed again, vectors
+        of other names are dropped. It is an error if a name lacks a required vector or has two vectors.
         """
         if more is None:
             return self._embedded(entities)
@@ -344,11 +343,11 @@ class NameSynonyms:
     def edges(
         self, entities: Sequence[str], *, graph: EntityGraph | None = None, earlier: NameSynonyms | None = None
     ) -> Csr:
-        """The (E, E) synonym edges among entities, those without a vector left out: cosines, symmetric, no diagonal.
+        """Return the (E, E) synonym edges among entities with vectors: cosines, symmetric, no diagonal.
 
-        To the bit the same, but quicker, from the edges of a `graph` that shares most entities, and that `earlier` gave
-        it with the same threshold and, for the names both know, the same vectors: new entities are compared with old
-        and new, old ones with new ones only.
+        With a `graph` that shares most entities and got its edges from `earlier`, the result is the same but faster:
+        only pairs with a new entity are compared. `earlier` must have the same threshold and, for common names, the
+        same vectors.
         """
         known = graph.entity_rows.keys() & earlier.rows.keys() if graph is not None and earlier is not None else set()
         held = [name for name in entities if name in self.rows]
@@ -392,7 +391,7 @@ class NameSynonyms:
         return replace(wider, names=tuple(wanted), vectors=wider.vectors[[wider.rows[name] for name in wanted]])
 
     def _with(self, found: Mapping[str, Any]) -> NameSynonyms:
-        """The same with vectors of these normalised names, too."""
+        """Return the synonyms with additional vectors of normalised names."""
         if not found:
             return self
         try:
@@ -417,7 +416,7 @@ class NameSynonyms:
 
 
 def synonym_parts(synonyms: NameSynonyms) -> tuple[dict[str, object], dict[str, NDArray[Any]]]:
-    """Embedded names as a JSON-ready body and plain arrays; the callable is not among them."""
+    """Convert embedded names to a JSON-ready body and plain arrays, without the callable."""
     arrays: dict[str, NDArray[Any]] = dict(packed("names", synonyms.names))
     if synonyms.vectors is not None:
         arrays["names_vectors"] = synonyms.vectors
@@ -425,7 +424,7 @@ def synonym_parts(synonyms: NameSynonyms) -> tuple[dict[str, object], dict[str, 
 
 
 def synonyms_from_parts(body: Any, arrays: Mapping[str, NDArray[Any]]) -> NameSynonyms | None:
-    """What :func:`synonym_parts` gave; None where there was none."""
+    """Read synonyms that :func:`synonym_parts` wrote; None if there are none."""
     if body is None:
         return None
     vectors: Any = arrays.get("names_vectors")

@@ -1,4 +1,4 @@
-"""Text to words and names: what a name is made of, and where known names stand in a text."""
+"""Split text into words and names, and find known names in a text."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ STOP_WORDS = frozenset(_STOP_WORDS.split())
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """Words of a text, three parallel lists.
+    """The words of a text, as three parallel lists.
 
     `texts` are in lower case; abbreviations lose their dots ("U.S." is "us"), possessives their s. `capital` says
-    whether a word starts with an upper-case letter, `joined` whether it may continue a name that the word before it
-    belongs to.
+    whether a word starts with an upper-case letter. `joined` says whether a word may continue the name that contains
+    the previous word.
     """
 
     texts: list[str]
@@ -92,17 +92,17 @@ def split_words(text: str) -> Words:
 
 
 def word_texts(text: str) -> list[str]:
-    """Words of a text in lower case."""
+    """Return the words of a text in lower case."""
     return split_words(text).texts
 
 
 def _composed(text: str) -> str:
-    """Letters as one character each: a combining mark would end the word, and so would the dot of a lowered İ."""
+    """Compose each letter into one character, because a combining mark would otherwise end a word."""
     return composed(text).replace("i" + _DOT_ABOVE, "i")
 
 
 def normalise_name(name: str) -> str:
-    """The form in which names are compared: lower-case words with one space between; "" without a letter or digit.
+    """Normalise a name for comparison: lower-case words with single spaces; "" without a letter or digit.
 
     >>> normalise_name("St. Mary's (U.S.)")
     'st mary us'
@@ -111,7 +111,7 @@ def normalise_name(name: str) -> str:
 
 
 def capitalised_spans(words: Words, taken: Sequence[bool] | bytearray) -> list[tuple[int, int]]:
-    """Runs of capitalised words that are not `taken`, connectives inside them included, as (first, one past the last).
+    """Find runs of capitalised words that are not `taken`, including connectives, as (first, one past the last).
 
     A span starts with no stop word and no number, and ends capitalised.
     """
@@ -146,10 +146,10 @@ class Gazetteer:
     Parameters
     ----------
     names : iterable of str
-        Normalised here; blank ones and those of more than eight words are left out.
+        The names, which are normalised; blank names and names of more than eight words are left out.
     matcher : {"auto", "automaton", "python"}
-        ``automaton`` is the Aho–Corasick automaton of pyahocorasick (``phasegraph[graph]``), ``python`` a slower
-        search that finds the same; ``auto`` takes the first where it is installed.
+        ``automaton`` is the Aho–Corasick automaton of pyahocorasick (``phasegraph[graph]``), ``python`` a slower search
+        with the same result; ``auto`` uses the automaton if it is installed.
     normalised : bool, default False
         The names are in their normal form already.
 
@@ -171,7 +171,7 @@ class Gazetteer:
 
     @classmethod
     def of_rows(cls, rows: NameRows) -> Gazetteer:
-        """The gazetteer of normalised names in ascending order, which are searched where they are."""
+        """Create a gazetteer over ascending normalised names without copying them."""
         made = object.__new__(cls)
         made.names, made.matcher = rows, "bisection"
         return made
@@ -189,7 +189,7 @@ class Gazetteer:
         return name in self.names
 
     def find(self, words: Words, *, lenient: bool = False) -> list[tuple[int, int]]:
-        """Where names stand, as (first word, one past the last): longest match first, left to right, without overlap.
+        """Find names in words, as (first word, one past the last): longest match first, from left to right, no overlap.
 
         A name of one word must be capitalised and no stop word; of several words, two must be capitalised (or one,
         beside a number). With `lenient`, for queries, names of several words count in lower case, too.
@@ -207,16 +207,16 @@ class Gazetteer:
         return spans
 
     def stands_in(self, texts: Sequence[str]) -> bool:
-        """Whether any of the names stands in a sequence of lower-case words, capitals apart."""
+        """Whether any of the names occurs in a sequence of lower-case words; capitals are ignored."""
         return any(True for _ in self._candidates(texts))
 
     def standing_in(self, texts: Sequence[str]) -> Iterator[str]:
-        """The names that stand in a sequence of lower-case words, capitals apart; one may come more than once."""
+        """Yield the names that occur in a sequence of lower-case words, ignoring capitals; a name may repeat."""
         for start, lengths in self._candidates(texts):
             yield from (" ".join(texts[start : start + length]) for length in lengths)
 
     def _candidates(self, texts: Sequence[str]) -> Iterator[tuple[int, list[int]]]:
-        """Every start at which a name matches, with the lengths, longest first."""
+        """Yield every position at which a name matches, with the lengths, longest first."""
         if not self.names:
             return iter(())
         if isinstance(self.names, ChangedNames):
@@ -306,7 +306,7 @@ def _chosen(matcher: Matcher) -> Literal["automaton", "python"]:
 
 
 def _acceptable(words: Words, start: int, length: int, lenient: bool) -> bool:
-    """Whether a match reads like the name and not like common words that happen to spell it."""
+    """Whether a match looks like the name and not like common words with the same spelling."""
     first = words.texts[start]
     if length == 1:
         return words.capital[start] and first not in STOP_WORDS and len(first) > 1
@@ -326,12 +326,12 @@ _LONG, _FEW_CAPITALS = 20, 0.02
 
 
 def find_names(text: str, gazetteer: Gazetteer, *, query: bool = False) -> list[str]:
-    """Normalised names in a text, each once for every time it stands there, names of the gazetteer first.
+    """Find the normalised names in a text, once per occurrence, gazetteer names first.
 
-    A known name of several words cuts a run of capitalised words; one of a single word stands beside the run
-    it is part of ("London" beside "University of London"). In a `query`, and in a text of twenty words or more that
-    is all in lower case, a gazetteer's names of several words count in lower case, too. In a query a name of a single
-    word does not count inside a longer run of capitalised words.
+    A known name of several words splits a run of capitalised words. A known name of one word is found in addition to
+    the run that contains it ("London" and "University of London"). In a `query`, and in a text of twenty words or more
+    that is all in lower case, a gazetteer's names of several words count in lower case, too. In a query a name of a
+    single word does not count inside a longer run of capitalised words.
 
     >>> find_names("At Queen Mary University of London.", Gazetteer(["London", "Queen Mary"]))
     ['queen mary', 'london', 'university of london']
@@ -340,7 +340,7 @@ def find_names(text: str, gazetteer: Gazetteer, *, query: bool = False) -> list[
 
 
 def names_among(words: Words, gazetteer: Gazetteer, *, query: bool = False) -> list[str]:
-    """As :func:`find_names`, in a text that was split."""
+    """Find names, as :func:`find_names` does, in a text that is already split."""
     known = gazetteer.find(words, lenient=query or _in_lower_case(words))
     taken = bytearray(len(words.texts))
     for start, end in known:
@@ -357,12 +357,12 @@ def names_among(words: Words, gazetteer: Gazetteer, *, query: bool = False) -> l
 
 
 def _in_lower_case(words: Words) -> bool:
-    """Whether a text is written without capitals, so that their absence tells nothing."""
+    """Whether a text has no capitals, so that capitals cannot identify names."""
     count = len(words.capital)
     return count >= _LONG and sum(words.capital) <= _FEW_CAPITALS * count
 
 
 def _title_case(words: Words) -> bool:
-    """Whether nearly every word after the first is capitalised, so that capitals tell nothing."""
+    """Whether nearly every word after the first is capitalised, so that capitals cannot identify names."""
     rest = words.capital[1:]
     return sum(rest) > _TITLE_CASE * len(rest)

@@ -1,1 +1,1 @@
-"""Summaries of passages that belong together, kept as a tree (RAPTOR)."""
+"""Summaries of related passages, stored as a tree (RAPTOR)."""

@@ -1,4 +1,4 @@
-"""Clusters of embeddings by Gaussian mixtures, as RAPTOR makes them, kept so that what comes later finds its own."""
+"""Cluster embeddings by Gaussian mixtures, as RAPTOR does; stored clusters can classify later embeddings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PARTS = ("centre", "axes", "means", "variances", "weights", "cells")
 
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
-    """How nodes of a summary tree are put together.
+    """Settings for clustering the nodes of a summary tree.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class ClusterSettings:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mixture:
-    """A Gaussian mixture with diagonal covariances on principal components, and where each component leads.
+    """A Gaussian mixture with diagonal covariances on principal components, and the target of each component.
 
     `centre` (d,) and `axes` (r, d) project; `means`, `variances` (c, r) and `weights` (c,) are the components'; `cells`
     (c,) holds the number of a cluster, or -1 - the place of the mixture that divides the component further.
@@ -80,7 +80,7 @@ class Mixture:
     cells: IntArray
 
     def responsibilities(self, vectors: FloatArray) -> FloatArray:
-        """(n, c) shares of the components in each of the (n, d) vectors; rows sum to 1."""
+        """Return (n, c) shares of the components in each of the (n, d) vectors; rows sum to 1."""
         points = (vectors - self.centre) @ self.axes.T
         logs = np.log(self.weights) - 0.5 * np.log(self.variances).sum(axis=1)
         logs = logs - 0.5 * (((points[:, None, :] - self.means) ** 2) / self.variances).sum(axis=2)
@@ -91,10 +91,10 @@ class Mixture:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Clustering:
-    """Mixtures fitted once to some embeddings, the first to all of them; made by :func:`fit_clusters`.
+    """Mixtures fitted once to embeddings; the first covers all embeddings. :func:`fit_clusters` creates it.
 
-    Where an embedding belongs is a function of it alone: what is added later changes nothing for the others.
-    `count` is the number of clusters, `fitted` that of the embeddings.
+    The clusters of an embedding depend only on this embedding, so later additions do not change other clusters. `count`
+    is the number of clusters, `fitted` that of the embeddings.
     """
 
     mixtures: tuple[Mixture, ...]
@@ -103,7 +103,7 @@ class Clustering:
     threshold: float
 
     def assign(self, vectors: Any) -> list[tuple[int, ...]]:
-        """The clusters of each of the (n, d) vectors, ascending; at least one."""
+        """Return the clusters of each of the (n, d) vectors, ascending; every vector has at least one cluster."""
         given = np.asarray(vectors, dtype=np.float64)
         found: list[set[int]] = [set() for _ in given]
         waiting = [(0, _Part.whole(len(given)))]
@@ -121,7 +121,7 @@ class Clustering:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Part:
-    """Some of the embeddings: their rows, how far each belongs here (n,), and whether it is likeliest here."""
+    """A subset of the embeddings: rows, degree of membership (n,), and whether this subset is the likeliest."""
 
     rows: IntArray
     shares: FloatArray
@@ -132,7 +132,7 @@ class _Part:
         return cls(np.arange(size), np.ones(size), np.ones(size, dtype=np.bool_))
 
     def divided(self, mixture: Mixture, vectors: FloatArray, threshold: float) -> list[_Part]:
-        """The members of each component; what an embedding belongs to, of clusters within clusters, sums to 1."""
+        """Split the members by component; the shares of an embedding in nested clusters sum to 1."""
         if not len(self.rows):
             return [self] * len(mixture.weights)
         shares = mixture.responsibilities(vectors[self.rows]) * self.shares[:, None]
@@ -146,9 +146,9 @@ class _Part:
 
 
 def fit_clusters(vectors: Any, settings: ClusterSettings) -> Clustering:
-    """Cluster (n, d) embeddings: one mixture over all, and one within each cluster that is larger than wanted.
+    """Cluster (n, d) embeddings with a mixture over all, and a further mixture in each cluster that is too large.
 
-    The number of clusters is the one with the least BIC: sought along growing steps, then between the best of them.
+    The number of clusters minimises the BIC. The search takes growing steps, then refines between the best steps.
 
     Notes
     -----
@@ -198,7 +198,7 @@ def fit_clusters(vectors: Any, settings: ClusterSettings) -> Clustering:
 
 
 def _fitted(vectors: FloatArray, least: int, settings: ClusterSettings) -> Mixture:
-    """The mixture with the least BIC; components in the order of their first member."""
+    """Fit the mixture with the least BIC; components are in the order of their first member."""
     centre, axes = _principal(vectors, settings.dimensions)
     points = (vectors - centre) @ axes.T
     reduced = _by_umap(vectors, settings)
@@ -219,7 +219,7 @@ def _fitted(vectors: FloatArray, least: int, settings: ClusterSettings) -> Mixtu
 
 
 def _least_bic(points: FloatArray, least: int, softening: float, settings: ClusterSettings) -> Any:
-    """The fitted mixture with the least BIC; None where all points are one."""
+    """Return the fitted mixture with the least BIC; None if all points are equal."""
     from sklearn.mixture import GaussianMixture
 
     tried: dict[int, tuple[float, Any]] = {}
@@ -249,7 +249,7 @@ def _least_bic(points: FloatArray, least: int, softening: float, settings: Clust
 
 
 def _principal(vectors: FloatArray, dimensions: int) -> tuple[FloatArray, FloatArray]:
-    """Mean and first principal axes; each axis points to where its largest coordinate is positive."""
+    """Return the mean and the first principal axes; the largest coordinate of each axis is positive."""
     centre = vectors.mean(axis=0)
     _, _, axes = np.linalg.svd(vectors - centre, full_matrices=False)
     axes = axes[: max(1, min(dimensions, len(vectors) - 1))]
@@ -258,7 +258,7 @@ def _principal(vectors: FloatArray, dimensions: int) -> tuple[FloatArray, FloatA
 
 
 def _by_umap(vectors: FloatArray, settings: ClusterSettings) -> FloatArray | None:
-    """The embeddings in fewer dimensions by UMAP, neighbours as in RAPTOR; None where it is not to be used."""
+    """Reduce the embeddings with UMAP, with neighbours as in RAPTOR; None if UMAP is not used."""
     if settings.reducer == "pca" or len(vectors) < settings.dimensions + 3:  # its spectral start needs more
         return None
     try:
@@ -275,7 +275,7 @@ def _by_umap(vectors: FloatArray, settings: ClusterSettings) -> FloatArray | Non
 
 
 def packed_clusterings(found: Sequence[Clustering]) -> dict[str, NDArray[Any]]:
-    """Clusterings as plain arrays, all mixtures in one run."""
+    """Convert clusterings to plain arrays, with all mixtures in one run."""
     mixtures = [mixture for one in found for mixture in one.mixtures]
     arrays: dict[str, NDArray[Any]] = {
         f"clusters_{part}": np.concatenate([getattr(one, part).ravel() for one in mixtures] or [np.empty(0)])
@@ -290,7 +290,7 @@ def packed_clusterings(found: Sequence[Clustering]) -> dict[str, NDArray[Any]]:
 
 
 def unpacked_clusterings(arrays: Mapping[str, NDArray[Any]], threshold: float) -> list[Clustering]:
-    """The clusterings of :func:`packed_clusterings`; InvalidInputError where the arrays do not fit together."""
+    """Read clusterings that :func:`packed_clusterings` wrote; InvalidInputError if the arrays do not fit together."""
     starts = dict.fromkeys(_PARTS, 0)
     mixtures: list[Mixture] = []
     for d, r, c in arrays["clusters_shapes"].tolist():

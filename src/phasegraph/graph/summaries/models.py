@@ -1,4 +1,4 @@
-"""A language model as the writer of summaries and as the filter of facts: what it is asked, and how it is read."""
+"""Use a language model to write summaries and to filter facts: prompts, and how answers are read."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _FACT_KEYS = ("facts", "fact")
 
 @dataclass(frozen=True, slots=True)
 class _SummaryModel:
-    """A model that summarises; made by :func:`summarise_with`."""
+    """A model that writes summaries; :func:`summarise_with` creates it."""
 
     model: Callable[[str], Any]
     prompt: str
@@ -48,7 +48,7 @@ class _SummaryModel:
 
 
 def summarise_with(model: TextModel, *, prompt: str = SUMMARY_PROMPT, characters: int = 14_000) -> Callable[..., Any]:
-    """A text model as ``summarise`` of :meth:`~phasegraph.graph.SummaryTree.build`.
+    """Turn a text model into the ``summarise`` argument of :meth:`~phasegraph.graph.SummaryTree.build`.
 
     Parameters
     ----------
@@ -56,9 +56,9 @@ def summarise_with(model: TextModel, *, prompt: str = SUMMARY_PROMPT, characters
         ``model(prompt) -> text``, or a coroutine function; ``text_model(llm)`` of either integration makes one of any
         chat model.
     prompt : str
-        With ``{texts}`` where the texts go, as a JSON list.
+        The prompt; ``{texts}`` is replaced by the texts as a JSON list.
     characters : int, default 14000
-        Of all texts together: each is cut to its share. About 3,500 tokens, as in RAPTOR.
+        Maximum characters of all texts together; each text is cut to its share. About 3,500 tokens, as in RAPTOR.
 
     Returns
     -------
@@ -77,7 +77,7 @@ def summarise_with(model: TextModel, *, prompt: str = SUMMARY_PROMPT, characters
 
 @dataclass(frozen=True, slots=True)
 class _FactModel:
-    """A model that filters facts; made by :func:`filter_facts_with`."""
+    """A model that filters facts; :func:`filter_facts_with` creates it."""
 
     model: Callable[[str], Any]
     prompt: str
@@ -101,27 +101,27 @@ class _FactModel:
 def filter_facts_with(
     model: TextModel, *, prompt: str = FACT_PROMPT, most: int = 4
 ) -> Callable[[str, Sequence[Fact]], Any]:
-    """A text model as ``fact_filter`` of :class:`~phasegraph.graph.GraphSource`.
+    """Turn a text model into the ``fact_filter`` argument of :class:`~phasegraph.graph.GraphSource`.
 
     Parameters
     ----------
     model : callable
         As for :func:`summarise_with`.
     prompt : str
-        With ``{query}`` where the question goes, as a JSON string, and one of two forms of the facts, as JSON:
+        The prompt contains ``{query}`` for the question, as a JSON string, and one of two forms of the facts, as JSON:
         ``{facts}``, numbered texts, or ``{triples}``, the papers' ``{"fact": [[subject, predicate, object], ...]}``.
         ``{most}`` is optional. All other braces stay as they are.
     most : int, default 4
-        Facts that are kept at most, >= 1: the first ones of the answer. HippoRAG 2 asks for up to 4, SemFlowRAG for
-        up to 12.
+        Maximum number of facts, >= 1; the first facts of the answer are kept. HippoRAG 2 asks for up to 4, SemFlowRAG
+        for up to 12.
 
     Returns
     -------
     callable
         ``(query, facts) -> facts``. The answer is read in either form: ``{"facts": [numbers]}``, or the papers'
-        ``{"fact": [[subject, predicate, object], ...]}``, compared as normalised names. A number or a triple of no
-        given fact is passed over; the published programs take the most similar given fact in its place. An answer
-        without such a list raises, which the source contains.
+        ``{"fact": [[subject, predicate, object], ...]}``, compared as normalised names. A number or triple that is not
+        a given fact is ignored; the published programs use the most similar given fact instead. An answer without a
+        list raises an error, which the source handles.
 
     References
     ----------
@@ -149,7 +149,7 @@ def _check_model(model: object) -> None:
 
 
 def _read_facts(answer: object, facts: Sequence[Fact], most: int) -> list[Fact]:
-    """The first `most` of the facts that an answer names, by number or as triples, in the order given."""
+    """Return the positions of the first `most` facts that an answer names, by number or as triples."""
     places = {tuple(map(normalise_name, fact)): place for place, fact in reversed(list(enumerate(facts)))}
     for value in values_in(answer) if isinstance(answer, str) else ():
         listed = next((value[key] for key in _FACT_KEYS if key in value), None) if isinstance(value, dict) else value
@@ -161,7 +161,7 @@ def _read_facts(answer: object, facts: Sequence[Fact], most: int) -> list[Fact]:
 
 
 def _place(named: object, places: Mapping[tuple[str, ...], int]) -> int | None:
-    """Where the fact that a number or a triple names stands; None where neither is one."""
+    """Return the position of the fact that a number or a triple names; None if it names no fact."""
     if isinstance(named, list):
         return places.get(tuple(normalise_name(str(part)) for part in named))
     number = str(named).strip().removesuffix(".0")

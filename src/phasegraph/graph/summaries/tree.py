@@ -1,4 +1,4 @@
-"""Summaries of passages that belong together, and summaries of those (RAPTOR), kept as a tree and searched.
+"""Summarise related passages, then related summaries (RAPTOR); store the summaries as a tree and search them.
 
 .. [1] Sarthi et al., "RAPTOR: Recursive Abstractive Processing for Tree-Organized Retrieval", arXiv:2401.18059
 """
@@ -63,15 +63,15 @@ _SENTENCE = re.compile(r"(?<=[.!?。！？])\s+|\n+")
 
 
 def extractive(texts: Sequence[str], *, sentences: int = 5, characters: int = 700) -> str:
-    """The sentences nearest to the centre of some texts, in the order in which they stand: no model is asked.
+    """Return the sentences nearest to the centre of some texts, in text order, without a model.
 
     Parameters
     ----------
     texts : sequence of str
     sentences : int, default 5
-        At most.
+        Maximum number of sentences.
     characters : int, default 700
-        At most, unless the first sentence alone is longer, which is cut.
+        Maximum length; a longer first sentence is cut.
 
     Returns
     -------
@@ -80,7 +80,7 @@ def extractive(texts: Sequence[str], *, sentences: int = 5, characters: int = 70
     Notes
     -----
     A sentence is a vector of its words' counts times log(1 + n / df) among the n sentences; the centre is the mean of
-    the vectors at length 1. One that shares more than half of its weight with a sentence already taken is passed over.
+    the vectors at length 1. A sentence that shares more than half of its weight with a chosen sentence is skipped.
 
     References
     ----------
@@ -118,15 +118,15 @@ def extractive(texts: Sequence[str], *, sentences: int = 5, characters: int = 70
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """One summary of a tree.
+    """A summary in a tree.
 
     Parameters
     ----------
     id : str
-        ``summary:`` and a hash of its members and of who wrote it: the same members have the same id.
+        ``summary:`` and a hash of its members and its writer, so the same members always have the same id.
     text : str
     level : int
-        1 over passages, 2 over those, and so on; over documents it counts on.
+        1 for summaries of passages, 2 for summaries of these, and so on; levels over documents continue the count.
     passages : tuple of str
         Ids of all passages under it, ascending.
     """
@@ -139,7 +139,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """A summary before it is one: its key, text, vector, level, and the keys and passages under it."""
+    """An unfinished summary: its key, text, vector, level, and the keys and passages under it."""
 
     key: str
     text: str
@@ -150,22 +150,22 @@ class _Node:
 
 @dataclass(frozen=True, eq=False)
 class SummaryTree:
-    """Passages and summaries of what belongs together; made by :meth:`build`, changed by :meth:`add`, :meth:`remove`.
+    """A tree of summaries over passages; :meth:`build` creates it, :meth:`add` and :meth:`remove` change it.
 
     Parameters
     ----------
     passages : tuple of str
         Ids of the P passages, ascending.
     texts : tuple of str
-        Title and text of each.
+        Title and text of each passage.
     documents : tuple of str
-        The document of each, "" where the tree is over the passages themselves.
+        The document of each passage; "" if the tree has no level of documents.
     embeddings : (P, d) array of float32
         L2-normalised.
     summaries : tuple of Summary
         The N summaries, by level, then id.
     vectors : (N, d) array of float32
-        Their embeddings, L2-normalised.
+        The embeddings of the summaries, L2-normalised.
     settings : ClusterSettings
     levels : int
     summariser : str
@@ -215,40 +215,39 @@ class SummaryTree:
         workers: int = 4,
         progress: bool | None = None,
     ) -> SummaryTree:
-        """Cluster passages, summarise each cluster, then the summaries, level by level.
+        """Cluster passages, summarise each cluster, and repeat this with the summaries, level by level.
 
         Parameters
         ----------
         passages : iterable of mapping or object
             ``id``, ``title``, ``text`` as for :func:`~phasegraph.graph.build_graph`.
         embeddings : (P, d) array_like
-            Of the passages, in their order.
+            The embeddings of the passages, in order.
         summarise : callable
             ``summarise(texts) -> text``, or a coroutine function; called from several threads at once. Default:
             :func:`extractive`, which asks no model. See :func:`~phasegraph.graph.summarise_with`.
         embed : callable, optional
-            ``embed(texts) -> (n, d)``, the model of `embeddings`, for the summaries. Default: a summary stands at the
-            mean of its passages' embeddings.
+            ``embed(texts) -> (n, d)``, the model of `embeddings`, for the summaries. Default: the vector of a summary
+            is the mean of its passages' embeddings.
         document : str, optional
-            The field of a passage that names its document: each document gets a tree of its own, and one tree more
-            over what stands at their tops joins the documents (the cross-document tier). Default: one tree over all.
+            The field of a passage that names its document: each document gets its own tree, and a further tree over the
+            tops of these trees joins the documents (the cross-document tier). Default: one tree over all.
         levels : int, default 3
             Levels of summaries at most, >= 1; of each document and, again, above them.
         clusters : ClusterSettings, optional
         summariser : str, optional
-            Names `summarise` in the summaries' ids and in the cache. Default: what the callable is called.
+            Names `summarise` in the summaries' ids and in the cache. Default: the name of the callable.
         cache : path, optional
-            A folder that keeps each summary as soon as it is written, by its id: a build that was killed goes on
-            where it ended.
+            A folder that keeps each summary as soon as it is written, by its id: an interrupted build can be resumed.
         workers : int, default 4
             Calls of `summarise` at once, >= 1.
         progress : bool, optional
-            Show a bar on a terminal.
+            Show a progress bar on a terminal.
 
         Returns
         -------
         SummaryTree
-            The same for the passages in any order.
+            The tree, which does not depend on the order of the passages.
 
         Raises
         ------
@@ -289,15 +288,15 @@ class SummaryTree:
         workers: int = 4,
         progress: bool | None = None,
     ) -> SummaryTree:
-        """The tree with passages added, or given anew under their ids; parameters as of :meth:`build`.
+        """Return the tree with additional or replaced passages; parameters as of :meth:`build`.
 
-        Clusters stay as they were fitted: a passage joins those that its embedding falls into, and only the summaries
-        above it are written again. The order in which passages come does not matter.
+        The fitted clusters stay. A passage joins the clusters that fit its embedding, and only the summaries above it
+        are written again. The order of additions does not matter.
 
         Warns
         -----
         PhasegraphWarning
-            If more passages came since a clustering was fitted than it was fitted to: build the tree again.
+            If more passages were added than the clustering was fitted to. Then build the tree again.
         """
         self._check_writer(embed)
         writer = _Writer.of(summarise, summariser, embed, cache, workers, progress)
@@ -312,7 +311,7 @@ class SummaryTree:
                 f"embeddings must have the tree's {self.embeddings.shape[1]} columns; got {vectors.shape[1]}"
             )
         if bool(documents[0]) != bool(self.documents and self.documents[0]):
-            raise InvalidInputError("document= must be given where the tree was built with it, and only there")
+            raise InvalidInputError("document= must be given exactly if the tree was built with document=")
         new = frozenset(names)
         old = [row for row, name in enumerate(self.passages) if name not in new]
         merged = (
@@ -334,7 +333,7 @@ class SummaryTree:
         workers: int = 4,
         progress: bool | None = None,
     ) -> SummaryTree:
-        """The tree without some passages: summaries above them are written again, or go; otherwise as :meth:`add`."""
+        """Return the tree without some passages; the summaries above them are rewritten or removed."""
         self._check_writer(embed)
         gone = allowed_ids(ids)
         unknown = sorted(gone.difference(self.passages))
@@ -352,16 +351,16 @@ class SummaryTree:
     def _check_writer(self, embed: EmbedTexts | None) -> None:
         if self.embedded != (embed is not None):
             raise InvalidInputError(
-                "embed= must be given where the tree was built with it, and only there: summaries that stand at means "
+                "embed= must be given exactly if the tree was built with embed=: summaries that stand at means "
                 "and summaries that a model embedded cannot be compared"
             )
 
     def source(self, embedder: Embedder, *, name: str = "summaries", resolve: Resolve = "leaves") -> SummarySource:
-        """The source that searches the tree; see :class:`SummarySource`."""
+        """Create the source that searches the tree; see :class:`SummarySource`."""
         return SummarySource(self, embedder, name, resolve)
 
     def within(self, allowed: Collection[str]) -> SummaryTree | None:
-        """What a caller may see of it who may see only these passages: no summary of any other; None where nothing."""
+        """Restrict the tree to allowed passages, without summaries of other passages. None if nothing is left."""
         seen = allowed_ids(allowed)
         rows = [row for row, name in enumerate(self.passages) if name in seen]
         if len(rows) == len(self.passages):
@@ -381,7 +380,7 @@ class SummaryTree:
 
     @lazy_property
     def above(self) -> Any:
-        """(P, N) CSR of bool: which summaries stand over a passage."""
+        """Which summaries are above each passage, (P, N) CSR of bool."""
         places = {name: row for row, name in enumerate(self.passages)}
         rows = [places[name] for one in self.summaries for name in one.passages]
         columns = np.repeat(np.arange(len(self.summaries)), [len(one.passages) for one in self.summaries])
@@ -389,7 +388,7 @@ class SummaryTree:
         return sparse.csr_array((np.ones(len(rows), dtype=np.bool_), (rows, columns)), shape=shape)
 
     def save(self, directory: str | os.PathLike[str]) -> None:
-        """Save to a directory of its own, beside the index, in one step; a tree already there is replaced whole."""
+        """Save the tree to its own directory in one step; an existing tree is replaced completely."""
         under = self.above.T.tocsr()
         arrays = (
             packed("passages", self.passages) | packed("texts", self.texts) | packed("documents", self.documents)
@@ -473,7 +472,7 @@ def _slot(said: Any) -> _Slot:
 def _leaves(
     listed: Sequence[Any], embeddings: Any, document: str | None
 ) -> tuple[list[str], list[str], list[str], Float32Array]:
-    """Ids, texts, documents and checked embeddings of passages, as they came."""
+    """Return ids, texts, documents and checked embeddings of passages, in order."""
     rows = read_passages(listed)
     vectors = checked_embeddings("embeddings", embeddings, len(rows))
     documents = [_COLLECTION] * len(rows)
@@ -488,7 +487,7 @@ def _leaves(
 
 @dataclass(frozen=True, slots=True)
 class _Writer:
-    """What writes and embeds summaries, and where they are kept."""
+    """Writes and embeds summaries, and caches them."""
 
     summarise: Summarise
     name: str
@@ -512,7 +511,7 @@ class _Writer:
         return cls(summarise, called, embed, kept, check_count("workers", workers, minimum=1), progress)
 
     def written(self, wanted: Mapping[str, list[str]]) -> dict[str, str]:
-        """Texts by key, from the cache or anew, at most `workers` under way."""
+        """Return texts by key, from the cache or from new calls, with at most `workers` calls at once."""
         found = {key: text for key in wanted if isinstance(text := self.cache.get(key).get("text"), str)}
         asked = [key for key in wanted if key not in found]
         try:
@@ -545,7 +544,7 @@ def _hash(*parts: str) -> str:
 
 
 class _Growing:
-    """A tree while it grows: what was there before, and what is new."""
+    """A tree during construction: its previous contents, and new parts."""
 
     def __init__(self, before: SummaryTree, embeddings: Float32Array, writer: _Writer) -> None:
         self.before, self.embeddings, self.writer = before, embeddings, writer
@@ -555,7 +554,7 @@ class _Growing:
         self.nodes: dict[str, _Node] = {}
 
     def members(self, group: str, level: int, nodes: Mapping[_Slot, _Node]) -> dict[_Slot, list[_Slot]] | None:
-        """Which nodes belong together, by the slot of their summary; None at the top."""
+        """Group nodes that belong together, by the slot of their summary; None at the top."""
         key = (group, level)
         found = self.before.clusterings.get(key)
         settings = self.before.settings
@@ -582,7 +581,7 @@ class _Growing:
         return out
 
     def summarised(self, level: int, clusters: Mapping[_Slot, Sequence[_Node]]) -> dict[_Slot, _Node]:
-        """A node over the members of each; a single one is its own summary."""
+        """Return a summary node for each cluster; a single member is returned unchanged."""
         distinct = {slot: {one.key: one for one in nodes} for slot, nodes in clusters.items()}
         keys = {
             slot: next(iter(each)) if len(each) == 1 else _hash(self.writer.name, *sorted(each))
@@ -620,7 +619,7 @@ class _Growing:
         return dict(zip(texts, vectors, strict=True))
 
     def climbed(self, groups: Mapping[str, Mapping[_Slot, _Node]], first: int) -> dict[str, dict[_Slot, _Node]]:
-        """The tops of each group, all groups climbing a level at a time; `first` is the height of the lowest level."""
+        """Build all groups level by level and return the top nodes of each group; `first` is the lowest level."""
         tops = {group: dict(nodes) for group, nodes in groups.items()}
         climbing = list(tops)
         for level in range(1, self.before.levels + 1):
@@ -648,7 +647,7 @@ def _grown(
     embeddings: Float32Array,
     writer: _Writer,
 ) -> SummaryTree:
-    """The tree of these passages, with everything that the one before has of it."""
+    """Return the tree of these passages, which reuses all possible parts of the previous tree."""
     order = sorted(range(len(names)), key=names.__getitem__)
     ids, words, groups = (tuple(each[row] for row in order) for each in (names, texts, documents))
     vectors = np.ascontiguousarray(embeddings[order])
@@ -678,7 +677,7 @@ def _grown(
 
 @dataclass(frozen=True, eq=False)
 class SummarySource:
-    """A source that searches passages and the summaries over them at once (RAPTOR's collapsed tree).
+    """A source that searches passages together with the summaries over them (RAPTOR's collapsed tree).
 
     Parameters
     ----------
@@ -687,8 +686,8 @@ class SummarySource:
         ``embedder(query) -> (d,) vector``.
     name : str, default "summaries"
     resolve : {"leaves", "summaries"}, default "leaves"
-        What is ranked: passages, each at the mean of its own cosine and that of the best summary over it, where that
-        is better; or passages and summaries as they are, by cosine.
+        ``leaves`` ranks passages. If the best summary over a passage has a higher cosine, the passage gets the mean of
+        both cosines. ``summaries`` ranks passages and summaries by their own cosines.
 
     Notes
     -----
@@ -722,16 +721,16 @@ class SummarySource:
         check_embedder(self)
 
     def passage_ids(self) -> tuple[str, ...]:
-        """Ids of the passages that :meth:`within` may be given."""
+        """The ids of the passages that :meth:`within` accepts."""
         return self.tree.passages
 
     def within(self, allowed: Collection[str]) -> Any:
-        """The same source for one who may see only these passages."""
+        """Restrict the source to the allowed passages."""
         part = self.tree.within(allowed)
         return NoPassages(self.name) if part is None else replace(self, tree=part)
 
     def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
-        """Rank passages, and summaries, for `query`; as in :meth:`phasegraph.sources.Source.search`."""
+        """Rank passages and summaries for `query`; as in :meth:`phasegraph.sources.Source.search`."""
         tree = self.tree
         limit = None if limit is None else check_count("limit", limit, minimum=1)
         vector = unit_vector(self.embedder(check_query(query)), tree.embeddings.shape[1])
@@ -754,13 +753,13 @@ class SummarySource:
 
 
 def summaries_in(ranking: Ranking) -> dict[str, Summary]:
-    """The summaries that stand for themselves in a ranking, by id."""
+    """Return the summaries in a ranking that were ranked as such, by id."""
     named = (one for one in ranking.ids if one.startswith(SUMMARY_PREFIX))
     return {one: found for one in named if isinstance(found := ranking.payloads.get(one), Summary)}
 
 
 def _best_above(above: Any, scores: FloatArray) -> tuple[FloatArray, Any]:
-    """The best score among the summaries over each passage, -inf where there is none, and its place, ties by place."""
+    """Return the best score and position among the summaries over each passage; -inf if a passage has none."""
     best, place = np.full(above.shape[0], -np.inf), np.full(above.shape[0], -1)
     rows = np.repeat(np.arange(above.shape[0]), np.diff(above.indptr))
     columns = above.indices

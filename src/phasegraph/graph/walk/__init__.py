@@ -1,1 +1,1 @@
-"""A walk from a query: where it starts, what it prefers, how passages are scored and explained."""
+"""A walk from a query: its seeds, its preferences, and the scores and paths of passages."""

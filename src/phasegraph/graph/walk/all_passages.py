@@ -21,7 +21,7 @@ from phasegraph.ranking import Ranking
 
 
 class AllPassages:
-    """All passages of a graph, of which a query's vector, a dense ranking and words say something.
+    """All passages of a graph, compared with a query by vectors, a dense ranking and words.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class AllPassages:
         self._features = PassageFeatures(graph, None, cosines, near, self.terms, known)
 
     def foremost(self) -> PassageFeatures:
-        """As of :class:`~phasegraph.graph.walk.compared.Comparison`, and so of the other methods: all passages."""
+        """The features of all passages; for all methods see :class:`~phasegraph.graph.walk.compared.Comparison`."""
         return self._features
 
     def walk(
@@ -74,13 +74,13 @@ class AllPassages:
         return walk_from(self.graph.operator, seeding, weights, settings), weights
 
     def reached(self, walked: PageRankResult, weights: NodeWeights) -> tuple[PassageFeatures, FloatArray]:
-        """All passages, and their masses."""
+        """Return all passages and their masses."""
         return self._features, walked.mass[: len(self.graph.passages)]
 
     def words_for(self, clause: str, features: PassageFeatures) -> FloatArray:
-        """(P,) BM25 for a clause."""
+        """Compute (P,) BM25 scores for a clause."""
         return self._lexical.look_up(clause).scores
 
     def cosines_to(self, vector: Any, features: PassageFeatures) -> FloatArray:
-        """(P,) cosines to a clause's embedding."""
+        """Compute (P,) cosines to a clause's embedding."""
         return np.asarray(passage_relevance(self.graph, None, vector, floor=-1.0))

@@ -1,4 +1,4 @@
-"""The clauses of a question: its parts, which different passages may answer."""
+"""Split a question into clauses, which different passages may answer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CUT = re.compile(
 def clauses(question: str) -> tuple[str, ...]:
     """Split a question at its punctuation, and at English words that start a clause or join two.
 
-    A part of fewer than four words joins the part before it. Ours, no published method.
+    A part with fewer than four words is joined to the previous part. This method is our own and not published.
 
     >>> clauses("Which company built the old bridge, and who paid for all of it in the end?")
     ('company built the old bridge', 'paid for all of it in the end')
@@ -39,6 +39,6 @@ def clauses(question: str) -> tuple[str, ...]:
 
 
 def clause_relevance(words: list[FloatArray], cosines: list[FloatArray]) -> FloatArray:
-    """(c, n) how far passages stand out for each of c clauses, by BM25 and, where they are embedded, by cosine."""
+    """Compute (c, n) how far passages stand out for each of c clauses, by BM25 and, with embeddings, by cosine."""
     found = np.array([deviations(one) for one in words])
     return found + np.array([deviations(one) for one in cosines]) if cosines else found

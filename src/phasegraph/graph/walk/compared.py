@@ -1,4 +1,4 @@
-"""The passages that one search compares with its query, and what the search knows of each."""
+"""The passages that a search compares with its query, and their features."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ NodeWeights: TypeAlias = FloatArray | ListedGains
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PassageFeatures:
-    """What one search knows of n passages before it scores them.
+    """The features of n passages for one query, before the walk's scores.
 
     Parameters
     ----------
     graph : EntityGraph
     rows : (n,) array of int or None
-        Rows of the passages, each once; None for all passages of the graph, in its order.
+        Unique rows of the passages; None for all passages in the graph's order.
     cosines : (n,) array of float
         Similarities to the query.
     near : (n,) array of float
-        Cosines, with the share of BM25 that is added to them.
+        Cosines plus a share of BM25.
     terms : Terms
         The query's words in these passages.
     known : (n,) array of bool
-        Whether vectors, the dense ranking or words say anything of a passage.
+        Whether vectors, the dense ranking or words give information about a passage.
     standing : (n,) array of float, optional
         How many passages of the graph each passage stands for; None for 1.
     """
@@ -51,18 +51,18 @@ class PassageFeatures:
 
     @property
     def ids(self) -> Sequence[str]:
-        """The ids of the passages, by place."""
+        """The ids of the passages, by position."""
         return self.graph.passages if self.rows is None else LocalIds(self.graph.passages, self.rows)
 
     def rows_at(self, places: IntArray) -> IntArray:
-        """Rows in the graph of the passages at these places."""
+        """Return the rows in the graph of the passages at these positions."""
         return places if self.rows is None else self.rows[places]
 
 
 class Comparison(Protocol):
-    """The passages that one search compares with its query: all of them, or the listed ones.
+    """The passages that a search compares with its query: all passages, or listed passages.
 
-    A search asks for the foremost passages, walks from them, and scores the passages that the walk leaves to score.
+    A search takes the foremost passages, walks from them, and scores the passages that :meth:`reached` returns.
     """
 
     @property
@@ -77,36 +77,36 @@ class Comparison(Protocol):
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """Splits texts into words."""
+        """The function that splits texts into words."""
         ...
 
     @property
     def clauses(self) -> Sequence[str]:
-        """The clauses of the query; none if it is not read by clauses."""
+        """The clauses of the query; empty if the query is not split."""
         ...
 
     def foremost(self) -> PassageFeatures:
-        """The passages among which the walk finds its seeds."""
+        """Return the passages from which the walk takes its seeds."""
         ...
 
     def walk(
         self, seeding: Seeding, names: Collection[str], named: float, settings: PushSettings
     ) -> tuple[PageRankResult, NodeWeights]:
-        """Walk from the seeds, and weigh the nodes.
+        """Walk from the seeds with weights on the nodes.
 
-        The walk prefers passages that have other words of the query than those of its `names`. `named` is the mass of
-        the names that a passage is about.
+        The walk prefers passages with query words other than the words of its `names`. `named` is the mass of the names
+        that have a home passage.
         """
         ...
 
     def reached(self, walked: PageRankResult, weights: NodeWeights) -> tuple[PassageFeatures, FloatArray]:
-        """The passages to score after a walk, and the (n,) masses that the walk brought them."""
+        """Return the passages to score after a walk, and their (n,) masses."""
         ...
 
     def words_for(self, clause: str, features: PassageFeatures) -> FloatArray:
-        """(n,) BM25 of these passages for a clause of the query."""
+        """Compute (n,) BM25 scores of these passages for a clause of the query."""
         ...
 
     def cosines_to(self, vector: Any, features: PassageFeatures) -> FloatArray:
-        """(n,) cosines of these passages to a clause's embedding."""
+        """Compute (n,) cosines of these passages to a clause's embedding."""
         ...

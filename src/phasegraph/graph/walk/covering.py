@@ -1,4 +1,4 @@
-"""Choose passages that have different words of a question: the seeds of a walk, and the first of an answer."""
+"""Choose passages with different words of a question, as seeds of a walk and as the first passages of an answer."""
 
 from __future__ import annotations
 
@@ -17,41 +17,41 @@ _OF_CLAUSE = 3
 
 
 class Terms(Protocol):
-    """The words of a query as :class:`~phasegraph.lexical.QueryTerms` has them, of all passages or of some."""
+    """The interface to a query's words over some or all passages; see :class:`~phasegraph.lexical.QueryTerms`."""
 
     @property
     def scores(self) -> FloatArray:
-        """(n,) BM25."""
+        """The (n,) BM25 scores."""
         ...
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Those that the collection has."""
+        """The query words that occur in the collection."""
         ...
 
     @property
     def idf(self) -> FloatArray:
-        """(t,) of these."""
+        """The (t,) idf of these words."""
         ...
 
     @property
     def all_idf(self) -> Mapping[str, float]:
-        """Of every word of the query."""
+        """The idf of every query word."""
         ...
 
     @property
     def shares(self) -> FloatArray:
-        """(t,) shares of the words in their idf."""
+        """The (t,) shares of the words in the total idf."""
         ...
 
     def held_by(self, passages: IntArray, /) -> BoolArray:
-        """(n, t) which of the passages has which of the words."""
+        """Return (n, t) which of the passages contain which words."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class LocalIds(Sequence[str]):
-    """The ids of some passages, looked up one by one."""
+    """The ids of some passages, looked up on demand."""
 
     passages: Sequence[str]
     rows: IntArray | Int32Array
@@ -64,12 +64,11 @@ class LocalIds(Sequence[str]):
 
 
 def cover(values: FloatArray, worths: FloatArray, count: int) -> tuple[IntArray, Any]:
-    """Pick `count` greedily by value, and by what each pick adds to the picks before it.
+    """Pick `count` positions greedily by value, and by the worth that each pick adds to earlier picks.
 
-    `worths` (n, j) say what each place is worth for each of j aspects, such as the words of a query. An aspect adds
-    what the place is worth for it beyond the best pick so far. Returns places in the order of picking, and what each
-    pick was worth. The worth falls along the picks, and nothing left out is worth more than the last pick: what a place
-    adds only shrinks.
+    `worths` (n, j) are the worths of each position for j aspects, such as the words of a query. An aspect counts only
+    as far as its worth exceeds the best earlier pick. Returns positions in the order of picking, and the worth of each
+    pick. Worths fall along the picks, and no remaining position is worth more than the last pick.
 
     >>> worths = 2 * np.array([[0.4, 0.0], [0.4, 0.0], [0.0, 0.6]])
     >>> cover(np.array([0.9, 0.8, 0.1]), worths, 3)[0].tolist()
@@ -93,7 +92,7 @@ def cover(values: FloatArray, worths: FloatArray, count: int) -> tuple[IntArray,
 def seeds_by_words(
     relevance: FloatArray, terms: Terms, ids: Sequence[str], count: int, sharpness: float, settings: WordSettings
 ) -> tuple[IntArray, FloatArray]:
-    """Rows and masses, which sum to 1, of at most `count` relevant passages that have different words of the query."""
+    """Choose at most `count` relevant passages with different query words; return rows, and masses that sum to 1."""
     best = top_order(relevance, ids, settings.seed_pool)
     best = best[relevance[best] > 0]
     worths = np.where(terms.held_by(best), settings.seed_cover * terms.shares, 0.0)
@@ -111,10 +110,10 @@ def covering(
     settings: WordSettings,
     parts: FloatArray | None = None,
 ) -> tuple[IntArray, FloatArray]:
-    """The first `limit` of these rows with scores that fall, rearranged to answer the whole question early.
+    """Rearrange the first `limit` rows, so that early passages together answer the whole question; scores fall.
 
-    Of the best passages, and of the three best for each clause, those come first that add words of the question, or
-    answer clauses, which the passages before them do not. `parts` (c, n) are the worths of passages for clauses.
+    The best passages, and the three best for each clause, are candidates. A candidate moves up if it adds question
+    words or answers clauses that earlier passages do not. `parts` (c, n) are the worths of passages for clauses.
     """
     wanted = None if limit is None else max(limit, settings.cover_pool)
     order = rows[top_order(scores[rows], LocalIds(ids, rows), wanted)]

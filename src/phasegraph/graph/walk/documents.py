@@ -1,8 +1,8 @@
-"""Chunks of one document: good chunks support their neighbours, and a fourth chunk of a document counts less.
+"""Rules for chunks of a document: good chunks support their neighbours, and a document's fourth chunk counts less.
 
-Passages with the same title are chunks of one document; where they also stand side by side, they are neighbours. Where
-the walk alone decides, titles name the subjects of passages and neither rule counts. Ours, no published method;
-``docs/research/ordinary-documents.md`` has the measurements.
+Passages with the same title are chunks of a document; adjacent chunks are neighbours. If the walk alone decides, titles
+name subjects and neither rule applies. The rules are our own and not published; ``docs/research/ordinary-documents.md``
+has the measurements.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _STEP, _STEPS = 0.2, 3
 
 
 def neighbours(graph: EntityGraph, rows: IntArray) -> IntArray:
-    """(n, 2) rows of the chunks before and after some passages in their documents; -1 where there is none.
+    """Return (n, 2) rows of the chunks before and after each passage in its document; -1 if there is none.
 
     >>> from phasegraph.graph import build_graph
     >>> texts = [("a", "Vertigo", "One."), ("b", "Vertigo", "Two."), ("c", "Psycho", "Three.")]
@@ -40,7 +40,7 @@ def neighbours(graph: EntityGraph, rows: IntArray) -> IntArray:
 
 
 def neighbour_support(scores: FloatArray, graph: EntityGraph, rows: IntArray | None = None) -> FloatArray:
-    """(n,) the gain of each passage from its neighbours among the 50 best, in the unit of `scores`.
+    """Compute (n,) gains of passages from their neighbours among the 50 best, in the unit of `scores`.
 
     The gain is a fifth of the mean of its neighbours' deviations (:func:`~phasegraph.graph.walk.scoring.deviations`).
     `rows` are the passages of `scores` if `scores` does not hold all passages.
@@ -64,7 +64,7 @@ def neighbour_support(scores: FloatArray, graph: EntityGraph, rows: IntArray | N
 def spread_over_documents(
     rows: IntArray, values: FloatArray, graph: EntityGraph, share: float
 ) -> tuple[IntArray, FloatArray]:
-    """A ranking whose fourth and later chunks of one document stand lower, and its values.
+    """Lower the values of the fourth and later chunks of each document, and sort the ranking again.
 
     The fourth chunk of a document among the first 50 loses .2 standard deviations of these 50 values, the fifth .4, all
     others .6. None falls below the 50th value.

@@ -1,4 +1,4 @@
-"""Which of the facts nearest to a query seed its walk, as a model decides."""
+"""Let a model choose which of the facts nearest to a query seed its walk."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ NONE_KEPT = "the fact filter kept none of {} facts: passages are ranked by their
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FactFilter:
-    """Which of the facts nearest to a query seed its walk, as HippoRAG 2 and SemFlowRAG have a model decide.
+    """Lets a model choose which of the facts nearest to a query seed its walk, as in HippoRAG 2 and SemFlowRAG.
 
     Parameters
     ----------
     keep : callable
-        ``keep(query, facts) -> facts`` that bear on the query, of those given: (subject, predicate, object) in their
-        order, without the predicate where it is not known. May be a coroutine function. For a language model:
+        ``keep(query, facts)`` returns the facts that are relevant to the query. A fact is (subject, predicate, object),
+        without an unknown predicate. May be a coroutine function. For a language model:
         :func:`~phasegraph.graph.filter_facts_with`.
     timeout : float, default 10
-        Seconds that it may take; never more than half of what its source has left.
+        Time limit in seconds; never more than half of the source's remaining time.
 
     Notes
     -----
@@ -72,11 +72,11 @@ class FactFilter:
 
     @classmethod
     def of(cls, given: object) -> FactFilter | None:
-        """The filter for what was given as one."""
+        """Convert the argument to a filter, if it is not a filter or None."""
         return given if given is None or isinstance(given, FactFilter) else cls(given)  # type: ignore[arg-type]
 
     def rows(self, query: str, facts: Sequence[Fact]) -> tuple[list[int], str]:
-        """Places of the facts that are kept, ascending, and what went wrong, if anything did."""
+        """Return the ascending positions of the kept facts, and a description of any failure."""
         deadline = DEADLINE.get().part(_HALF).part(most=self.timeout)
         tried = self._step.run((query, list(facts)), deadline, partial(_places, facts))
         self._step.announce()
@@ -87,21 +87,25 @@ class FactFilter:
 
 
 def _places(facts: Sequence[Fact], kept: Any) -> list[int]:
-    """Places of the facts that a filter gave."""
+    """Return the positions of the facts that a filter returned."""
     if isinstance(kept, str | bytes) or not isinstance(kept, Iterable):
-        raise InvalidTypeError(f"fact_filter must give a list of facts; got {type(kept).__name__}")
+        raise InvalidTypeError(f"fact_filter must return a list of facts; got {type(kept).__name__}")
     given = [tuple(fact) for fact in islice(kept, len(facts) + 1)]
     if len(given) > len(facts):
-        raise InvalidInputError(f"fact_filter must give at most the {len(facts)} facts that it got; got more")
+        raise InvalidInputError(
+            f"fact_filter must return at most the {len(facts)} facts of its input; it returned more"
+        )
     unknown = sum(fact not in facts for fact in given)
     if unknown:  # a model's words are not repeated
-        raise InvalidTypeError(f"fact_filter must give facts that it got; {unknown} of its facts are others")
+        raise InvalidTypeError(
+            f"fact_filter must return only facts from its input; {unknown} of its facts are not among them"
+        )
     return [place for place, fact in enumerate(facts) if fact in given]
 
 
 @dataclass(frozen=True, slots=True)
 class KeptFacts:
-    """Rows of the facts and names that seed a walk, nearest first; `note` says what to report, `none` if all went."""
+    """Rows of the facts and names that seed a walk, nearest first; `note` reports problems, `none` an empty choice."""
 
     rows: IntArray
     note: str = ""
@@ -116,7 +120,7 @@ def kept_facts(
     near: Float32Array | FloatArray,
     top: int,
 ) -> KeptFacts:
-    """The `top` facts of the highest `near`, ties by row, after the filter; names are no facts and stay."""
+    """Return the `top` facts with the highest `near` after the filter; ties go by row, and names always stay."""
     best = nearest_facts(near, top)
     shown = [place for place, row in enumerate(best.tolist()) if facts.ends.shape[1] == 2 and facts.ends[row, 1] >= 0]
     if fact_filter is None or not shown:

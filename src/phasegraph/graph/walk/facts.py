@@ -1,4 +1,4 @@
-"""Embedded facts and names: the entities of those nearest to a query seed its walk."""
+"""Embedded facts and names; the entities of the nearest facts and names seed the walk."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from phasegraph.graph.walk.relevance import unit_vector
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class FactIndex:
-    """Facts, names or both, that can be found by embedding.
+    """Facts and names that can be found by embedding.
 
-    Made by :meth:`of`, :meth:`of_extractions`, :meth:`of_names`, :meth:`plus`. Given to ``GraphSource(facts=)``, the
-    entities of what is nearest to the query are seeds besides those that it names: for questions that put a name in
-    other words, or a relation without its entities.
+    Created by :meth:`of`, :meth:`of_extractions`, :meth:`of_names` and :meth:`plus`. In ``GraphSource(facts=)``, the
+    entities of the nearest facts are additional seeds. They help if a question paraphrases a name, or states a relation
+    without its entities.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class FactIndex:
             raise InvalidInputError(f"texts must hold each of {len(self.ends)} facts; got {len(self.texts)}")
 
     def text(self, graph: EntityGraph, row: int) -> tuple[str, ...]:
-        """A fact as text: subject, predicate, object; subject and object where the rest is not known."""
+        """Return a fact as texts: subject, predicate, object; only subject and object if the rest is unknown."""
         if self.texts:
             return self.texts[row]
         return tuple(graph.entities[end] for end in self.ends[row].tolist() if end >= 0)
@@ -68,10 +68,10 @@ class FactIndex:
         *,
         passages: Iterable[str | Collection[str]] | None = None,
     ) -> FactIndex:
-        """Match facts (subject, predicate, object), each with a row of `embeddings`, with a graph.
+        """Match facts (subject, predicate, object) with the entities of a graph; each fact has a row in `embeddings`.
 
-        Those of which an end is no entity of the graph are left out. `passages` names for each fact the id or ids of
-        the passages that state it, so that it is not found for a caller who may not see them (:meth:`within`).
+        Facts with an end that is not an entity are left out. `passages` names for each fact the id or ids of the
+        passages that state it, so that it is not found for a caller who may not see them (:meth:`within`).
         """
         rows, listed = graph.entity_rows, [(str(s), str(p), str(o)) for s, p, o in facts]
         ends = [(rows.get(normalise_name(s), -1), rows.get(normalise_name(o), -1)) for s, _, o in listed]
@@ -87,9 +87,9 @@ class FactIndex:
     def of_extractions(
         cls, graph: EntityGraph, extractions: Iterable[Extraction], embed: Callable[[Sequence[str]], Any]
     ) -> FactIndex:
-        """Embed every fact of the records that the graph was built from, once, as "subject predicate object".
+        """Embed every fact of the graph's extractions once, as "subject predicate object".
 
-        ``embed(texts) -> (n, d)`` gives the vectors; the passages that state a fact are known from the records.
+        ``embed(texts) -> (n, d)`` computes the vectors. The passages that state a fact come from the extractions.
 
         >>> from phasegraph.graph import graph_from_extractions
         >>> records = [Extraction(name, triples=[("ada", "met", "bo")]) for name in "01"]
@@ -106,7 +106,7 @@ class FactIndex:
 
     @classmethod
     def of_names(cls, graph: EntityGraph, names: Iterable[str], embeddings: Any) -> FactIndex:
-        """Match embedded names with a graph; otherwise as :meth:`of`.
+        """Match embedded names with the entities of a graph; otherwise as :meth:`of`.
 
         >>> from phasegraph.graph import Extraction, graph_from_extractions
         >>> graph = graph_from_extractions(["0"], [Extraction("0", ["ada", "bo"])])
@@ -121,7 +121,7 @@ class FactIndex:
         return cls(found[found >= 0][:, None], vectors[found >= 0], (), known)
 
     def plus(self, other: FactIndex) -> FactIndex:
-        """Both in one, of the same graph: the nearest of all of them give seeds.
+        """Combine two indexes of the same graph.
 
         >>> from phasegraph.graph import Extraction, graph_from_extractions
         >>> graph = graph_from_extractions(["0"], [Extraction("0", ["ada", "bo"])])
@@ -140,10 +140,10 @@ class FactIndex:
         return FactIndex(np.concatenate(ends), np.concatenate([self.embeddings, other.embeddings]), stated, texts)
 
     def within(self, graph: EntityGraph, part: EntityGraph) -> FactIndex:
-        """What may be found of it by a caller who may see only `part`, which ``restrict_graph`` left of its `graph`.
+        """Restrict the index to the entities and facts that a caller may see, given the restricted graph `part`.
 
-        Names of the part's entities; facts that one of its passages states, or, where that is not known, facts whose
-        edge it kept (no hidden passage mentions both ends).
+        The result contains the names of the part's entities, and facts that its passages state. If the passages of a
+        fact are unknown, the fact stays if its edge stays, that is, if no hidden passage mentions both ends.
         """
         at = np.array([graph.entity_rows[name] for name in part.entities], dtype=np.int64)  # ascends, as the names do
         place = np.searchsorted(at, self.ends).astype(np.int32)
@@ -168,7 +168,7 @@ class FactIndex:
         return FactIndex(ends[left], self.embeddings[left], stated, texts)
 
     def near(self, vector: Any) -> Float32Array:
-        """(F,) cosines of the facts and names to a query's embedding."""
+        """Compute (F,) cosines of the facts and names to a query's embedding."""
         cosines: Float32Array = times_vector(self.embeddings, unit_vector(vector, self.embeddings.shape[1]))
         return cosines
 
@@ -176,7 +176,7 @@ class FactIndex:
 def nearest_entities(
     graph: EntityGraph, index: FactIndex, vector: Any, top: int, rows: IntArray | None = None
 ) -> Seeding:
-    """Entities of the `top` facts or names nearest to a query's embedding, ties by row; of `rows` where given.
+    """Return the entities of the `top` facts or names nearest to a query's embedding, or of `rows`; ties go by row.
 
     Masses sum to 1: cosines (negative ones count as 0) divided by the number of passages that mention the entity.
     Empty, with the reason, where no cosine is positive.
@@ -215,7 +215,7 @@ def _stated(passages: Iterable[str | Collection[str]], count: int) -> list[tuple
 
 
 def nearest_facts(near: Float32Array | FloatArray, top: int) -> IntArray:
-    """Places of the `top` highest values, ties by place."""
+    """Return the positions of the `top` highest values; ties go by position."""
     places = np.arange(len(near))
     if 0 < top < len(near):
         places = np.flatnonzero(near >= np.partition(near, len(near) - top)[len(near) - top])

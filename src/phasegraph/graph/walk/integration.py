@@ -1,4 +1,4 @@
-"""What the integrations ask of a source that walks a graph: prepare it, list its passages, refuse another argument."""
+"""Functions for the integrations: prepare a graph source, list its passages, and reject wrong arguments."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from phasegraph.graph.walk.walker import GraphWalker
 
 
 def prepare(source: object, /) -> None:
-    """Weigh the edges and load the compiled walk of a source in memory; nothing for any other source.
+    """Weigh the edges and load the compiled walk of an in-memory source; do nothing for other sources.
 
     >>> from phasegraph.graph import build_graph
     >>> graph = build_graph([{"id": "a", "text": "Ada met Bo."}])
@@ -23,7 +23,7 @@ def prepare(source: object, /) -> None:
 
 
 def not_a_graph(given: object, /) -> str:
-    """The message for a caller who gave something else than a graph or a source.
+    """Return the error message for an argument that is not a graph or source.
 
     >>> not_a_graph("corpus.jsonl")
     'graph must be an EntityGraph or a source (for Neo4j: EntityGraphRetriever.from_neo4j); got str'
@@ -39,7 +39,7 @@ def not_a_graph(given: object, /) -> str:
 
 
 def passage_ids(source: object, /) -> Sequence[str]:
-    """Ids of the passages that ``within`` of a `GraphSource`, or of a source with ``passage_ids()``, may be given.
+    """Return the ids that ``within`` of a `GraphSource`, or of a source with ``passage_ids()``, accepts.
 
     >>> from phasegraph.graph import build_graph
     >>> passage_ids(GraphSource(build_graph([{"id": "a", "text": "Ada met Bo."}])))
@@ -49,6 +49,6 @@ def passage_ids(source: object, /) -> Sequence[str]:
         return source.graph.passages
     listed = getattr(source, "passage_ids", None)
     if not callable(listed) or not callable(getattr(source, "within", None)):
-        raise InvalidInputError(f"a {type(source).__name__} cannot be filtered; give each tenant a corpus of its own")
+        raise InvalidInputError(f"a {type(source).__name__} cannot be filtered; give each tenant its own corpus")
     ids: Sequence[str] = listed()
     return ids

@@ -1,4 +1,4 @@
-"""Where a walk starts: the first passages of a dense ranking, and the entities that the query names."""
+"""Find the seeds of a walk: the first passages of a dense ranking, and the entities that the query names."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from phasegraph.ranking import Ranking
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Seeding:
-    """Seeds of one query, or none and the reason why.
+    """The seeds of a query, or no seeds and the reason.
 
-    `nodes` (s,) are nodes of the graph, each once: passages by falling mass, then entities in the order of the query.
+    `nodes` (s,) are unique nodes of the graph: passages by falling mass, then entities in the order of the query.
     `masses` (s,) are positive and need not sum to 1.
     """
 
@@ -32,7 +32,7 @@ class Seeding:
         return len(self.nodes)
 
     def plus(self, other: Seeding, mass: float) -> Seeding:
-        """These seeds and others with `mass` times theirs; a node in both gets both, at its first place."""
+        """Combine these seeds with others, whose masses are multiplied by `mass`; a common node gets both masses."""
         nodes = np.concatenate([self.nodes, other.nodes])
         masses = np.concatenate([self.masses, mass * other.masses])
         distinct, first, place = np.unique(nodes, return_index=True, return_inverse=True)
@@ -43,11 +43,11 @@ class Seeding:
 
 
 def query_entities(graph: EntityGraph, query: str) -> IntArray:
-    """Rows of the entities named in a query, each once, in the order of the query's names.
+    """Return the rows of the entities named in a query, without duplicates, in query order.
 
-    Names are found as in passages, with the graph's entities as gazetteer; names of several words are found in
-    lower case, too, and those of one word only where they stand alone. A query that is nothing but a name counts in
-    any case.
+    Names are found as in passages, with the graph's entities as gazetteer. Names of several words are also found in
+    lower case. Names of one word are not found inside a run of capitalised words. A query that consists only of a name
+    is always found.
 
     >>> from phasegraph.graph import build_graph
     >>> graph = build_graph([{"id": "1", "title": "Ada Lovelace", "text": "A mathematician."}])
@@ -69,9 +69,9 @@ def query_entities(graph: EntityGraph, query: str) -> IntArray:
 def link(
     graph: EntityGraph, query: str, ranking: Ranking | None = None, settings: LinkSettings | None = None
 ) -> Seeding:
-    """Seeds of a query: the first passages of a dense ranking, and the entities that the query names.
+    """Find the seeds of a query: the first passages of a dense ranking, and the entities that the query names.
 
-    Ids that the graph does not hold are passed over; without any seed the answer is empty and says why.
+    Unknown ids are ignored. Without any seed, the result is empty and contains the reason.
 
     >>> from phasegraph.graph import build_graph
     >>> graph = build_graph([{"id": "1", "title": "Ada Lovelace", "text": "A mathematician."}])
@@ -87,7 +87,7 @@ def link(
 
 
 def both_seeds(passages: Seeding, named: Seeding, otherwise: str) -> Seeding:
-    """Seeds of positive mass among passages and the entities that the query names; `otherwise` says why none."""
+    """Combine the seeds with positive mass from passages and named entities; `otherwise` explains an empty result."""
     nodes = np.concatenate([passages.nodes, named.nodes])
     masses = np.concatenate([passages.masses, named.masses])
     held = masses > 0
@@ -107,7 +107,7 @@ def _passage_seeds(graph: EntityGraph, ranking: Ranking | None, settings: LinkSe
 
 
 def rarity(frequency: Int32Array, passages: int) -> Float32Array:
-    """(E,) array of float32 in (0, 1]: log(1 + N / df), 1 for an entity of a single passage."""
+    """Compute (E,) float32 rarity in (0, 1]: log(1 + N / df), scaled to 1 for an entity of a single passage."""
     if not passages:
         return np.ones(len(frequency), dtype=np.float32)
     values: Float32Array = (np.log1p(passages / np.maximum(frequency, 1)) / np.log1p(passages)).astype(np.float32)
@@ -115,7 +115,7 @@ def rarity(frequency: Int32Array, passages: int) -> Float32Array:
 
 
 def named_seeds(graph: EntityGraph, query: str, settings: LinkSettings) -> Seeding:
-    """The entities that the query names, in its order, those that are rare and have a passage of their own heaviest."""
+    """Return the entities that the query names, in order; rare entities with a home passage have the highest mass."""
     entities = query_entities(graph, query)
     shares = rarity(graph.frequency[entities], graph.count).astype(np.float64) ** settings.specificity_power
     shares = np.where(graph.anchored[entities], shares, settings.unanchored * shares)
@@ -123,7 +123,7 @@ def named_seeds(graph: EntityGraph, query: str, settings: LinkSettings) -> Seedi
 
 
 def name_words(graph: EntityGraph, named: Seeding, tokenizer: Tokenizer) -> frozenset[str]:
-    """The words of the names that a query has."""
+    """Return the words of the entities that a query names."""
     names = (graph.entities[node - len(graph.passages)] for node in named.nodes.tolist())
     tokenize = tokenizer_of(tokenizer)
     return frozenset(word for name in names for word in tokenize(name))

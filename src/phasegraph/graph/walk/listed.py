@@ -1,7 +1,8 @@
-"""Compare listed passages with the query where all are too many: lists say where the walk starts, a sample the rest.
+"""Compare a large graph's listed passages with the query; lists supply the seeds, and a sample represents the rest.
 
-Relevance is worked out for the passages that a dense ranking or BM25 lists, for those to which much of the walk's mass
-flows, and for an even sample, which stands for all others in means and deviations. Ours, no published method.
+Relevance is computed for passages in a dense ranking or BM25's list, for passages that receive much of the walk's mass,
+and for an even sample. The sample represents all other passages in means and deviations. This method is our own and not
+published.
 """
 
 from __future__ import annotations
@@ -35,15 +36,15 @@ WORDS_LISTED = 200
 
 
 class ListedPassages:
-    """The passages that are listed, that much of the walk's mass reaches, and a sample that stands for the others.
+    """Compares listed passages, passages that receive much of the walk's mass, and a sample that represents the rest.
 
     Parameters
     ----------
     graph : EntityGraph
-        With words; of an index with a log, its view.
+        A graph with words, or the view of an index with a log.
     query : str
     clauses : sequence of str
-        The clauses of the query, for each of which BM25 lists passages, too.
+        The clauses of the query; BM25 also lists passages for each clause.
     ranking : Ranking, optional
     vector : (d,) array_like of float, optional
         The query's embedding.
@@ -75,13 +76,13 @@ class ListedPassages:
         return self._near.of_sample(self._spaces)
 
     def foremost(self) -> PassageFeatures:
-        """As of :class:`~phasegraph.graph.walk.compared.Comparison`, and so of the other methods: listed passages."""
+        """Features of the listed passages; see :class:`~phasegraph.graph.walk.compared.Comparison` for all methods."""
         return self._features(self._foremost, np.ones(len(self._foremost.rows), dtype=np.bool_))
 
     def walk(
         self, seeding: Seeding, names: Collection[str], named: float, settings: PushSettings
     ) -> tuple[PageRankResult, NodeWeights]:
-        """Walk from the seeds; passages that the walk does not look at have the mean gain of the sample."""
+        """Walk from the seeds; passages that the walk does not examine have the sample's mean gain."""
         operator = self.graph.operator
         rest = float(np.maximum(self._sampled.near, FLOOR).mean())
         entering = self._near.heed(names, named, self._foremost)
@@ -97,7 +98,7 @@ class ListedPassages:
         return walked, gains
 
     def reached(self, walked: PageRankResult, weights: Any) -> tuple[PassageFeatures, FloatArray]:
-        """The listed passages, those that much mass reached, and the sample; and their masses."""
+        """Return listed passages, passages that received much mass, and the sample, together with their masses."""
         much = walked.nodes[walked.values > MUCH]
         met = np.union1d(weights.rows, much[much < len(self.graph.passages)])
         own = self._foremost.and_of(self._near.of(met[~within(met, self._foremost.rows)]))
@@ -112,12 +113,12 @@ class ListedPassages:
         return self._features(looked, known, standing), self._spaces.masses(walked, rows)
 
     def words_for(self, clause: str, features: PassageFeatures) -> FloatArray:
-        """(n,) BM25 for a clause."""
+        """Compute (n,) BM25 scores for a clause."""
         rows: Any = features.rows
         return in_any_order(self._by_clause[clause].scores_of, rows)
 
     def cosines_to(self, vector: Any, features: PassageFeatures) -> FloatArray:
-        """(n,) cosines to a clause's embedding."""
+        """Compute (n,) cosines to a clause's embedding."""
         rows: Any = features.rows
         return self._near.cosines_to(vector, rows)
 

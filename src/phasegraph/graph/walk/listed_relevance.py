@@ -1,4 +1,4 @@
-"""How near listed passages are to a query, worked out for the passages that are asked about."""
+"""The relevance of listed passages to a query, computed on demand."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from phasegraph.ranking import Ranking
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ListedFeatures:
-    """What is known of n passages for one query: similarities, BM25, (n, t) words, and the relevance that all make."""
+    """The features of n passages for one query: similarities, BM25, (n, t) words, and relevance."""
 
     rows: IntArray
     cosines: FloatArray
@@ -29,20 +29,20 @@ class ListedFeatures:
     near: FloatArray
 
     def at(self, places: Any) -> ListedFeatures:
-        """Of the passages at some places."""
+        """Return the features of the passages at some positions."""
         return ListedFeatures(*(getattr(self, name)[places] for name in self.__slots__))
 
     def and_of(self, other: ListedFeatures) -> ListedFeatures:
-        """Of these passages and others."""
+        """Return the features of these passages and of others."""
         pairs = ((getattr(self, name), getattr(other, name)) for name in self.__slots__)
         return ListedFeatures(*map(np.concatenate, pairs))
 
 
 class ListedRelevance:
-    """How near passages are to one query, worked out when it is asked.
+    """The relevance of passages to a query, computed on demand.
 
-    With the query's `vector` and the graph's embeddings by cosine, else as a dense `ranking` says, in which a passage
-    that it lacks counts half its last.
+    With the query's `vector` and the graph's embeddings, relevance is the cosine. Otherwise it comes from a dense
+    `ranking`; a passage outside it gets half of its last similarity.
     """
 
     def __init__(
@@ -60,25 +60,25 @@ class ListedRelevance:
         self.unit = None if vector is None or vectors is None else unit_vector(vector, vectors.shape[1])
 
     def cosines(self, rows: IntArray, vectors: FloatArray | None = None) -> FloatArray:
-        """(n,) similarities of these passages, whose embeddings are `vectors` if they are at hand."""
+        """Compute (n,) similarities of these passages; `vectors` are their embeddings, if already available."""
         if self.unit is not None and self.graph.embeddings is not None:
             held = self.graph.embeddings[rows] if vectors is None else vectors
             return np.asarray(np.einsum("ij,j->i", held, self.unit), dtype=np.float64)  # the same in any order of rows
         return found_at(self.listed, self._handed, rows, self._unlisted)
 
     def cosines_to(self, vector: Any, rows: IntArray) -> FloatArray:
-        """(n,) cosines of these passages to another vector; 0 where the graph has no embeddings."""
+        """Compute (n,) cosines of these passages to another vector; 0 if the graph has no embeddings."""
         held = self.graph.embeddings
         if held is None:
             return np.zeros(len(rows))
         return np.asarray(np.einsum("ij,j->i", held[rows], unit_vector(vector, held.shape[1])), dtype=np.float64)
 
     def of(self, rows: IntArray) -> ListedFeatures:
-        """What is known of these passages."""
+        """Return the features of these passages."""
         return self._seen(rows, self.cosines(rows), *self.terms.read(rows))
 
     def of_sample(self, spaces: ListedSpaces) -> ListedFeatures:
-        """The same of the sample, whose embeddings and words are kept."""
+        """Return the features of the sample, whose embeddings and words are cached."""
         vectors = None if self.unit is None else spaces.vectors
         return self._seen(
             spaces.sample, self.cosines(spaces.sample, vectors), *self.terms.read(spaces.sample, spaces.words)
@@ -90,9 +90,9 @@ class ListedRelevance:
         return ListedFeatures(rows, cosines, words, held, near)
 
     def heed(self, names: Collection[str], named: float, foremost: ListedFeatures) -> FloatArray:
-        """Let the walk prefer passages that have other words of the query than those of its names.
+        """Make the walk prefer passages with query words other than the words of its names.
 
-        Returns the (n,) gains of the foremost passages, of which the best has what others are measured by.
+        Returns the (n,) gains of the foremost passages. The gains of other passages are relative to the best of them.
         """
         self._others, self._named = self.terms.without(names), named
         scores = self._others.scores_of(foremost.rows)
@@ -103,42 +103,42 @@ class ListedRelevance:
         return entered(gains, others, self._highest, self._named, self.settings)
 
     def gains(self, rows: IntArray) -> FloatArray:
-        """(n,) how readily the walk enters these passages, whose relevance is their cosine: BM25 does not list them."""
+        """Compute (n,) gains of edges into passages that BM25 does not list; their relevance is the cosine."""
         return self._entered(np.maximum(self.cosines(rows), FLOOR), self._others.scores_of(rows))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LocalTerms:
-    """The words of a query in some passages, as :class:`~phasegraph.graph.walk.covering.Terms` asks for them."""
+    """The words of a query in some passages; see :class:`~phasegraph.graph.walk.covering.Terms`."""
 
     terms: ListedTerms
     looked: ListedFeatures
 
     @property
     def scores(self) -> FloatArray:
-        """(n,) BM25."""
+        """The (n,) BM25 scores."""
         return self.looked.words
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Those that the collection has."""
+        """The query words that occur in the collection."""
         return self.terms.words
 
     @property
     def idf(self) -> FloatArray:
-        """(t,) array of float."""
+        """The (t,) idf of these words."""
         return self.terms.idf
 
     @property
     def all_idf(self) -> Any:
-        """Of every word of the query."""
+        """The idf of every query word."""
         return self.terms.all_idf
 
     @property
     def shares(self) -> FloatArray:
-        """(t,) shares of the words in their idf."""
+        """The (t,) shares of the words in the total idf."""
         return self.idf / self.idf.sum() if len(self.idf) else self.idf
 
     def held_by(self, places: IntArray) -> BoolArray:
-        """(n, t) which of the passages at these places has which of the words."""
+        """Return (n, t) which of the passages at these positions contain which words."""
         return self.looked.held[places]

@@ -1,4 +1,4 @@
-"""What the searches of a graph by lists share: a sample of its passages, and scratch arrays."""
+"""Shared data for searches of a graph by lists: a sample of its passages, and scratch arrays."""
 
 from __future__ import annotations
 
@@ -20,37 +20,37 @@ SAMPLED = 1024
 
 @dataclass(eq=False)
 class ListedSpaces:
-    """What the searches of a graph share: its sample of passages, and scratch arrays."""
+    """A graph's sample of passages, and scratch arrays that its searches share."""
 
     graph: EntityGraph
     _idle: deque[FloatArray] = field(default_factory=deque)
 
     @lazy_property
     def sample(self) -> IntArray:
-        """Rows of passages, evenly spread; all where there are few."""
+        """Evenly spaced rows of passages; all rows of a small graph."""
         count = self.graph.count
         return self.graph.rows_at(np.arange(count) if count <= SAMPLED else np.arange(SAMPLED) * count // SAMPLED)
 
     @lazy_property
     def vectors(self) -> Any:
-        """Embeddings of the sample."""
+        """The embeddings of the sample."""
         vectors = self.graph.embeddings
         return None if vectors is None else vectors[self.sample]
 
     @lazy_property
     def words(self) -> dict[str, WordIn]:
-        """Where words stand in the sample."""
+        """A cache for the positions of words in the sample."""
         return {}
 
     def borrow(self) -> FloatArray:
-        """An array of zeros, one for each passage."""
+        """Return an array of zeros, one for each passage."""
         try:
             return self._idle.pop()
         except IndexError:
             return np.zeros(len(self.graph.passages))
 
     def masses(self, walked: PageRankResult, rows: IntArray) -> FloatArray:
-        """(n,) mass of these passages."""
+        """Return the (n,) masses of these passages."""
         space, inside = self.borrow(), walked.nodes < len(self.graph.passages)
         reached = walked.nodes[inside]
         space[reached] = walked.values[inside]
@@ -60,5 +60,5 @@ class ListedSpaces:
         return found
 
     def give_back(self, weights: FloatArray) -> None:
-        """Keep an array of zeros for the next search."""
+        """Return an array of zeros for the next search."""
         self._idle.append(weights)

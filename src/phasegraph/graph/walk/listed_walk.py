@@ -1,4 +1,4 @@
-"""A walk that works out the weight of a passage when much of its mass is about to flow there."""
+"""A walk that computes the weight of a passage only when much of the walk's mass is about to flow to it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MUCH = 1e-3
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ListedGains:
-    """What a walk took for the weights of nodes, as far as it worked them out: an array for those who look some up."""
+    """The weights of nodes that a walk used, as far as it computed them; supports look-ups like an array."""
 
     rows: IntArray
     values: FloatArray
@@ -27,7 +27,7 @@ class ListedGains:
     passages: int
 
     def take(self, nodes: Any) -> FloatArray:
-        """Weights of these nodes."""
+        """Return the weights of these nodes."""
         return found_at(self.rows, self.values, nodes, np.where(nodes < self.passages, self.rest, 1.0))
 
     def __getitem__(self, node: int) -> float:
@@ -35,7 +35,7 @@ class ListedGains:
 
 
 class ListedTransitions(RelevanceTransitions):
-    """Transitions whose passages are looked at when much mass is about to flow to them, and count `rest` till then.
+    """Transitions that compute a passage's gain when much mass is about to flow to it; before, the gain is `rest`.
 
     `weights` (P,) are scratch: 0 for every passage, and again after :meth:`end`. ``gains(rows)`` looks at passages.
     """
@@ -51,16 +51,16 @@ class ListedTransitions(RelevanceTransitions):
 
     @property
     def size(self) -> int:
-        """How many nodes there are."""
+        """The number of nodes."""
         return self.graph.size
 
     def know(self, rows: IntArray, gains: FloatArray) -> None:
-        """Take these for the gains of passages."""
+        """Set the gains of passages."""
         self.node_weights[rows] = gains
         self._known.append(rows)
 
     def before(self, nodes: IntArray, amounts: FloatArray) -> None:
-        """Look at the passages to which much is about to flow."""
+        """Compute the gains of the passages to which much mass is about to flow."""
         heavy = amounts > MUCH
         if not heavy.any():
             self.stepwise = False
@@ -74,7 +74,7 @@ class ListedTransitions(RelevanceTransitions):
         self._look_at(targets[self.node_weights[targets] == 0])
 
     def resumes(self) -> bool:
-        """As the compiled rounds say: see ``relevance_rounds``."""
+        """Process the passages that the compiled rounds found; return whether the rounds must continue."""
         count = max(int(self._found[-1]), 0)
         self._look_at(self._found[:count])
         return count > 0
@@ -85,7 +85,7 @@ class ListedTransitions(RelevanceTransitions):
             self.know(rows, self._gains(rows))
 
     def spread(self, nodes: IntArray, amounts: FloatArray) -> tuple[IntArray, FloatArray]:
-        """What arrives where; see :class:`Transitions`."""
+        """Return the mass that arrives at each node; see :class:`Transitions`."""
         graph = self.graph
         counts = graph.out_degrees.take(nodes).astype(np.int64)
         edges = ranges(graph.indptr.take(nodes), counts)
@@ -99,17 +99,17 @@ class ListedTransitions(RelevanceTransitions):
         return targets, values
 
     def sweep(self, amounts: FloatArray) -> FloatArray:
-        """One sparse product; a small graph's, where a round reads much of it."""
+        """Multiply with the transition matrix once, for a small graph in which a round reads most edges."""
         whole = np.ones(self.graph.size)
         whole[: self._count] = np.where(self.node_weights > 0, self.node_weights, self.rest)
         return RelevanceTransitions(self.graph, whole).sweep(amounts)
 
     def compiled(self) -> Callable[..., tuple[int, int, int, int]]:
-        """The compiled rounds."""
+        """Return the compiled rounds."""
         return self._rounds(self.rest, MUCH, self._found)
 
     def end(self) -> ListedGains:
-        """Clean the scratch; what was known."""
+        """Reset the scratch array and return the known gains."""
         rows = np.unique(np.concatenate(self._known)) if self._known else np.empty(0, dtype=np.int64)
         found = ListedGains(rows, self.node_weights[rows], self.rest, self._count)
         self.node_weights[rows] = 0.0

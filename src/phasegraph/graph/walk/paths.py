@@ -1,4 +1,4 @@
-"""Why a passage was found: the path from a seed to it."""
+"""Explain why a passage was found: the path from a seed to the passage."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAX_STEPS = 6
 
 @dataclass(frozen=True, slots=True)
 class PathNode:
-    """One node of a path: ``kind`` is "passage" or "entity", ``name`` its id or normalised name."""
+    """A node of a path: ``kind`` is "passage" or "entity", ``name`` is its id or normalised name."""
 
     kind: str
     name: str
@@ -32,13 +32,12 @@ class PathNode:
 
 @dataclass(frozen=True, slots=True)
 class WalkPath:
-    """Why a passage was found.
+    """The path from a seed to a passage, with the walk's seeds and the query's words in the passage.
 
-    `seeds` are where the walk restarted, with each one's share of the mass, greatest first. `path` leads from a seed to
-    the passage: at every node by the edge that brought the most mass, weighed for the query as the walk weighed it,
-    back to a seed that restarting brought more. It starts elsewhere only where no seed is within six edges.
-    `words` are those of the query that the passage has: it may stand here for them or for its cosine, unreached by the
-    walk, and is then its own path.
+    `seeds` are the seeds with their shares of the mass, greatest first. `path` leads from a seed to the passage and
+    follows, backwards from the passage, the edge that brought the most mass. It ends at a seed whose restart mass
+    exceeds the mass of every edge. If no seed is within six edges, the path starts elsewhere. `words` are the query
+    words in the passage. A passage that the walk did not reach, but that words or cosine found, has itself as path.
     """
 
     seeds: tuple[tuple[PathNode, float], ...]
@@ -51,7 +50,7 @@ class WalkPath:
 
 @dataclass(frozen=True, eq=False)
 class WalkPaths(Mapping[str, WalkPath]):
-    """Paths by passage id, each worked out when it is asked for; a copy holds them all and not the graph."""
+    """Paths by passage id, computed on demand; a copy contains all paths and not the graph."""
 
     graph: EntityGraph = field(repr=False)
     walked: PageRankResult = field(repr=False)
@@ -94,7 +93,7 @@ class WalkPaths(Mapping[str, WalkPath]):
         return tuple((self._node(int(nodes[place])), float(shares[place])) for place in order)
 
     def _path(self, goal: int) -> tuple[PathNode, ...]:
-        """Backwards from the goal, each time along the edge that brought most, to a seed that none brought more."""
+        """Follow the edges with the most mass backwards from the goal to a seed."""
         masses = self.seeding.masses * ((1 - self.follow_probability) / float(self.seeding.masses.sum()))
         restarted = dict(zip(self.seeding.nodes.tolist(), masses.tolist(), strict=True))
         mass, path, walk = self.walked.mass, [goal], self.graph.operator
@@ -115,16 +114,16 @@ class WalkPaths(Mapping[str, WalkPath]):
 
     @lazy_property
     def _out_edges(self) -> tuple[Int32Array, Int32Array, IntArray]:
-        """Source, target and place of the edges that can have brought mass: the walk's own, not the whole graph's."""
+        """Return source, target and position of the edges that the walk used."""
         walk, nodes = self.graph.operator, np.sort(self.walked.nodes)
         owners, edges = out_edges(walk, nodes)
         return nodes[owners], walk.indices.take(edges), edges
 
     def _steered(self, sources: Int32Array, target: int) -> FloatArray | float:
-        """What the query's relevance does to the share of its mass that a source sends to one target.
+        """Return the factor by which the query's relevance changes the share of mass from each source to a target.
 
-        An edge weighs ``weight * node_weights[target]``, and a source's edges share its mass: towards one target, those
-        lose whose other targets are more relevant.
+        An edge weighs ``weight * node_weights[target]``, and the edges of a source share its mass. A source sends less
+        to this target if its other targets are more relevant.
         """
         if self.node_weights is None:
             return 1.0

@@ -1,4 +1,4 @@
-"""How near passages are to a query, and how readily the walk enters them."""
+"""Compute the relevance of passages to a query, and the gain of the walk's edges into them."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ UNLISTED = 0.5
 
 
 def similarities(ranking: Ranking) -> FloatArray:
-    """Scores of a ranking as (n,) similarities in [0, 1].
+    """Convert the scores of a ranking to (n,) similarities in [0, 1].
 
-    The scores themselves where they can be cosines (all in [0, 1]); otherwise placed linearly between 0.7 (last) and
-    1 (first).
+    Scores that are all in [0, 1] are used unchanged. Other scores are scaled linearly to the range from 0.7 (last) to 1
+    (first).
     """
     scores = np.asarray(ranking.scores, dtype=np.float64)
     if not len(scores) or (scores.min() >= 0 and scores.max() <= 1 + 1e-6):
@@ -36,7 +36,7 @@ def similarities(ranking: Ranking) -> FloatArray:
 
 
 def unit_vector(vector: Any, dimensions: int) -> Float32Array:
-    """A query's embedding as (dimensions,) float32, checked and normalised."""
+    """Validate a query's embedding and return it as a (dimensions,) float32 unit vector."""
     try:
         values = np.asarray(vector, dtype=np.float32)
     except (TypeError, ValueError) as error:
@@ -52,7 +52,7 @@ def unit_vector(vector: Any, dimensions: int) -> Float32Array:
 def relevance(
     graph: EntityGraph, ranking: Ranking | None, vector: Any = None, *, floor: float = FLOOR
 ) -> FloatArray | None:
-    """How readily the walk enters each of the (P + E,) nodes: 1 for entities; None where nothing is known."""
+    """Compute the (P + E,) weights with which the walk enters nodes: 1 for entities; None without information."""
     near = passage_relevance(graph, ranking, vector, floor=floor)
     if near is None:
         return None
@@ -64,7 +64,7 @@ def relevance(
 def passage_relevance(
     graph: EntityGraph, ranking: Ranking | None, vector: Any = None, *, floor: float
 ) -> FloatArray | None:
-    """(P,) relevance of the passages, at least `floor`; None where nothing is known.
+    """Compute (P,) relevance of the passages, at least `floor`; None without information.
 
     The cosine of `vector`, the query's embedding, to `graph.embeddings`, or the similarity of a passage in a dense
     ranking if there are no vectors to compare.
@@ -84,17 +84,17 @@ def passage_relevance(
 
 
 def relevance_by_words(cosines: FloatArray, terms: Terms, settings: WordSettings) -> FloatArray:
-    """(P,) cosines with what BM25 adds to them."""
+    """Add BM25 to the cosines of the (P,) passages."""
     highest = float(terms.scores.max(initial=0.0))
     return cosines + settings.weight * terms.scores / highest if highest > 0 else cosines
 
 
 def entered(gains: FloatArray, others: FloatArray, highest: float, named: float, settings: WordSettings) -> FloatArray:
-    """(n,) gains of edges into passages, with what the query's words besides its names say for each of these.
+    """Raise the (n,) gains of edges into passages that contain query words other than names.
 
-    What a question asks about its names ("born", "directed") stands in the passage that answers it, whoever that is
-    about: `others` (n,) are BM25 scores of these words alone, `highest` that of the best passage, `named` the mass of
-    the names that a passage is about.
+    Words of a question that are not names ("born", "directed") occur in the passage that answers it. `others` (n,) are
+    BM25 scores of these words alone, and `highest` is the best of these scores. `named` is the mass of the names that
+    have a home passage.
 
     >>> entered(np.array([0.5, 0.5]), np.array([4.0, 0.0]), 4.0, 1.0, WordSettings()).tolist()
     [1.0, 0.5]

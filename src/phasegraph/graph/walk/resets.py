@@ -22,10 +22,10 @@ from phasegraph.graph.walk.linking import Seeding
 
 @dataclass(frozen=True, slots=True)
 class ResetRecipe:
-    """The numbers of one published reset distribution.
+    """The parameters of a published reset distribution.
 
-    `passage_weight` is the mass of the passage with the highest similarity (the lowest gets 0); `top_facts` give seeds,
-    of which `top_entities` are kept.
+    `passage_weight` is the mass of the passage with the highest similarity; the passage with the lowest similarity gets
+    0. The `top_facts` supply seeds, and `top_entities` seeds are kept.
     """
 
     passage_weight: float
@@ -47,7 +47,7 @@ NO_FACTS = "there is no fact to seed the walk: passages are ranked by their simi
 def fact_reset(
     graph: EntityGraph, ends: Int32Array, fact_scores: FloatArray, similarities: FloatArray, recipe: ResetRecipe
 ) -> Seeding:
-    """The reset distribution of HippoRAG 2 (arXiv:2502.14802), which SemFlowRAG shares; entities first, passages next.
+    """Compute the reset distribution of HippoRAG 2 (arXiv:2502.14802), also used by SemFlowRAG; entities come first.
 
     A kept fact gives each end its score divided by the number of passages that mention the end; an entity's mass
     is the mean over the facts it ends, and the entities with the greatest mass stay (ties by row). Every passage
@@ -87,9 +87,9 @@ def fact_reset(
 def reset_by_name(
     name: str, graph: EntityGraph, facts: FactIndex, vector: Any, similarities: FloatArray, rows: IntArray | None = None
 ) -> Seeding:
-    """The reset distribution ``RESETS[name]``, from a query's embedding and the passages' (P,) similarities to it.
+    """Compute the reset distribution ``RESETS[name]`` from a query's embedding and (P,) similarities of the passages.
 
-    `rows` are those of the facts that a filter kept.
+    `rows` are the rows of the facts that a filter kept.
     """
     if name not in RESETS:
         raise InvalidInputError(f"reset must be one of {', '.join(RESETS)}; got {name!r}")
@@ -103,7 +103,7 @@ def fact_scores(facts: FactIndex, vector: Any) -> FloatArray:
 
 
 def _min_max(values: FloatArray) -> FloatArray:
-    """Scaled to [0, 1]; a constant array becomes ones."""
+    """Scale values to [0, 1]; a constant array becomes ones."""
     if not len(values):
         return values
     low, high = float(values.min()), float(values.max())

@@ -1,4 +1,4 @@
-"""A source that knows only the passages that its caller may see."""
+"""A graph source that is restricted to the passages that its caller may see."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from phasegraph.sources.protocol import Upstream
 
 @dataclass(frozen=True, eq=False)
 class RestrictedGraphSource(GraphWalker):
-    """A graph source that knows nothing but the allowed passages; made by :meth:`GraphSource.within`.
+    """A graph source that is restricted to the allowed passages; :meth:`GraphSource.within` creates it.
 
     Parameters
     ----------
@@ -62,13 +62,13 @@ class RestrictedGraphSource(GraphWalker):
         return None if self.inner is None else self.inner.graph
 
     def prepare(self) -> Self:
-        """As :meth:`GraphSource.prepare`."""
+        """Prepare the source, as :meth:`GraphSource.prepare` does."""
         if self.inner is not None:
             self.inner.prepare()
         return self
 
     def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
-        """Rank allowed passages; as :meth:`GraphSource.search`."""
+        """Rank the allowed passages; as :meth:`GraphSource.search`."""
         if self.graph is None:
             return Ranking(self.name, (), np.empty(0), reason="no passage of the graph is allowed")
         rows = self.graph.passage_rows
@@ -78,6 +78,6 @@ class RestrictedGraphSource(GraphWalker):
 
 
 def _restricted(source: Any, allowed: Collection[str]) -> RestrictedGraphSource:
-    """The restricted source of a copy."""
+    """Restrict the source again after copying."""
     made: RestrictedGraphSource = source.within(allowed)
     return made

@@ -1,4 +1,4 @@
-"""What a caller may see: the graph, the facts and the rankings of the allowed passages."""
+"""Restrict the graph, the facts and the rankings to the passages that a caller may see."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _kept_facts: WeakKeyDictionary[EntityGraph, WeakKeyDictionary[FactIndex, FactInd
 
 
 def restrict_graph(graph: EntityGraph, allowed: Allowed) -> EntityGraph | None:
-    """The graph of the passages that are `allowed` (see :class:`RestrictedGraphSource`); None where none is left.
+    """Return the graph of the `allowed` passages (see :class:`RestrictedGraphSource`); None if no passage is left.
 
-    Passages that are not allowed are gone, entities that only they mention too, and every frequency and weight is
-    counted anew. The same value for the same passages, while it is in use.
+    Other passages are removed, together with entities that only they mention. All frequencies and weights are computed
+    again. The same object is returned for the same passages while it is in use.
 
-    A graph does not record which passage states a fact. The edge between two entities is kept where every passage
-    that mentions both is allowed, so that no fact of another's is walked; one that an allowed passage states, too, may
+    A graph does not record which passage states a fact. The edge between two entities stays only if every passage that
+    mentions both is allowed, so that no hidden fact is used. A fact that an allowed passage also states may therefore
     be lost. :meth:`phasegraph.graph.index.graph_index.GraphIndex.remove` keeps the records and loses none.
 
     >>> from phasegraph.graph import build_graph
@@ -50,7 +50,7 @@ def restrict_graph(graph: EntityGraph, allowed: Allowed) -> EntityGraph | None:
 
 
 def allowed_rows(graph: Any, allowed: Allowed) -> IntArray:
-    """Rows of the passages that are allowed, ascending: of few ids, those are looked up, and no other passage is."""
+    """Return the ascending rows of the allowed passages; a few ids are looked up without reading other passages."""
     if callable(allowed):
         return np.flatnonzero([bool(allowed(name)) for name in graph.passages])
     names = allowed_ids(allowed)
@@ -61,7 +61,7 @@ def allowed_rows(graph: Any, allowed: Allowed) -> IntArray:
 
 
 def _part(graph: EntityGraph, rows: IntArray) -> EntityGraph:
-    """The graph of these rows."""
+    """Return the graph of these rows."""
     mentions = graph.mentions[rows]
     columns = np.unique(mentions.indices)
     vectors = graph.embeddings
@@ -79,14 +79,14 @@ def _part(graph: EntityGraph, rows: IntArray) -> EntityGraph:
 
 
 def _among(matrix: Csr, columns: Any) -> Csr:
-    """These columns, which ascend, of a matrix; read are its own entries, and not what it may have columns for."""
+    """Return these ascending columns of a matrix, by reading only its own entries."""
     there, place = within(matrix.indices, columns), np.searchsorted(columns, matrix.indices).astype(np.int32)
     starts = np.concatenate([[0], np.cumsum(there)])[matrix.indptr]
     return sparse.csr_array((matrix.data[there], place[there], starts), shape=(matrix.shape[0], len(columns)))
 
 
 def _own_facts(graph: EntityGraph, rows: IntArray, columns: Any) -> Csr:
-    """Facts among these entities whose two ends no passage but these mentions together."""
+    """Return facts among these entities whose two ends are mentioned together only in these passages."""
     facts = _among(graph.facts[columns], columns)
     pairs = facts.tocoo()
     if not pairs.nnz:
@@ -101,9 +101,9 @@ def _own_facts(graph: EntityGraph, rows: IntArray, columns: Any) -> Csr:
 
 
 def _mentioning(graph: EntityGraph, rows: IntArray, entities: Any) -> Csr:
-    """(n, P) 1 where a passage that is not among `rows` mentions one of n entities.
+    """Return (n, P) 1 where a passage outside `rows` mentions one of n entities.
 
-    Read from the walk's edges, which lead from an entity to all such passages, but for those that are in too many.
+    The mentions are read from the walk's edges, and from the matrix for entities that are too common for edges.
     """
     walk, count = graph.operator, len(graph.passages)
     nodes = entities.astype(np.int64) + count
@@ -123,7 +123,7 @@ def _mentioning(graph: EntityGraph, rows: IntArray, entities: Any) -> Csr:
 
 
 def allowed_ids(allowed: Any) -> frozenset[str]:
-    """The ids of a collection of them."""
+    """Return the ids of a collection as a set."""
     if isinstance(allowed, str) or not isinstance(allowed, Collection):
         raise InvalidTypeError(f"allowed must be a function of a passage id or a collection of ids; got {allowed!r}")
     other = next((type(one).__name__ for one in allowed if not isinstance(one, str)), None)
@@ -133,7 +133,7 @@ def allowed_ids(allowed: Any) -> frozenset[str]:
 
 
 def restrict_ranking(ranking: Ranking | None, rows: Mapping[str, int]) -> Ranking | None:
-    """The ranking of those passages alone; None where none is left."""
+    """Restrict a ranking to these passages; None if no passage is left."""
     if ranking is None or all(name in rows for name in ranking.ids):
         return ranking
     places = [place for place, name in enumerate(ranking.ids) if name in rows]
@@ -144,7 +144,7 @@ def restrict_ranking(ranking: Ranking | None, rows: Mapping[str, int]) -> Rankin
 
 
 def restricted_facts(facts: FactIndex | None, graph: EntityGraph, part: EntityGraph) -> FactIndex | None:
-    """The embedded facts of a graph for one who sees a part of it; worked out once while the part is in use."""
+    """Restrict the embedded facts of a graph to a part of it; the result is cached while the part is in use."""
     if facts is None or part is graph:
         return facts
     kept = _kept_facts.setdefault(part, WeakKeyDictionary())

@@ -1,4 +1,4 @@
-"""Look up rows, and values of rows, among a few rows that ascend."""
+"""Look up rows and their values in short ascending arrays of rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from phasegraph._support.typing import BoolArray, FloatArray, IntArray
 
 
 def within(rows: IntArray, some: IntArray) -> BoolArray:
-    """(n,) which rows are among `some`, which ascend."""
+    """Return (n,) which of the rows are in the ascending array `some`."""
     if not len(some):
         return np.zeros(len(rows), dtype=np.bool_)
     found: BoolArray = some[np.minimum(np.searchsorted(some, rows), len(some) - 1)] == rows
@@ -18,7 +18,7 @@ def within(rows: IntArray, some: IntArray) -> BoolArray:
 
 
 def in_any_order(ascending: Callable[[IntArray], FloatArray], rows: IntArray) -> FloatArray:
-    """What a function of ascending rows gives for these rows, which are distinct."""
+    """Apply a function of ascending rows to distinct rows in any order."""
     order = rows.argsort()
     out = np.empty(len(rows))
     out[order] = ascending(rows[order])
@@ -26,7 +26,7 @@ def in_any_order(ascending: Callable[[IntArray], FloatArray], rows: IntArray) ->
 
 
 def found_at(some: IntArray, values: FloatArray, rows: IntArray, otherwise: FloatArray | float = 0.0) -> FloatArray:
-    """(n,) values of rows among `some`, which ascend, and what the others have.
+    """Return (n,) values of the rows in the ascending array `some`, and `otherwise` for other rows.
 
     >>> found_at(np.array([2, 5]), np.array([0.2, 0.5]), np.array([5, 6, 2])).tolist()
     [0.5, 0.0, 0.2]

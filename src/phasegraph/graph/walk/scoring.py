@@ -1,4 +1,4 @@
-"""The scores of a walk: of its masses alone, and balanced with cosines and words."""
+"""Compute the scores of a walk: from its masses alone, or balanced with cosines and words."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _STEEP = 50.0
 def passage_scores(
     walked: PageRankResult, node_weights: FloatArray | None, passages: int, *, floor: float, closeness: float
 ) -> tuple[Int32Array, FloatArray, Background | None]:
-    """Rows and scores of the passages (nodes below `passages`) that a walk reached, and the background of all.
+    """Return rows and scores of the passages that a walk reached, and the background over all passages.
 
-    With `node_weights`, positive similarities of the passages to the query, a score is
-    ``(mass + floor) * node_weight ** closeness``, otherwise the mass. The background is that of the scores' logarithms
-    over all passages; None where all are equal.
+    `node_weights` are positive similarities of the passages to the query. With them, a score is ``(mass + floor) *
+    node_weight ** closeness``; otherwise it is the mass. The background describes the logarithms of the scores over all
+    passages; None if all are equal.
 
     >>> walk = PageRankResult(np.array([2, 0], np.int32), np.array([0.5, 0.3]), 4, 0.0, 1, 2, 2)
     >>> passage_scores(walk, np.array([0.25, 1.0, 1.0, 1.0]), 3, floor=0.1, closeness=0.5)[1].round(3).tolist()
@@ -53,7 +53,7 @@ def passage_scores(
 
 
 def background(walked: PageRankResult, passages: int, floor: float) -> Background | None:
-    """Mean and deviation of log(mass + floor) over all passages, in O(reached); None if all masses are equal."""
+    """Compute mean and deviation of log(mass + floor) over all passages, in O(reached); None if masses are equal."""
     held = walked.values[walked.nodes < passages]
     base = float(np.log(floor))
     above = np.log(held + floor) - base
@@ -67,7 +67,7 @@ def background(walked: PageRankResult, passages: int, floor: float) -> Backgroun
 def balanced(
     logs: FloatArray, cosines: FloatArray, words: FloatArray, trust: float, parts: FloatArray | None = None
 ) -> FloatArray:
-    """Logarithms of the scores of passages, from three kinds of evidence.
+    """Combine three kinds of evidence to logarithms of passage scores.
 
     Each kind is measured over its own 50 best passages, from the least of them and in their standard deviation. With
     no trust in the walk, a score is the mean of the three; with full trust, the walk alone counts. Evidence that is
@@ -108,7 +108,7 @@ def balanced(
 
 
 def fiftieth(logs: FloatArray) -> float:
-    """The 50th best of the walk's logarithms, or the least of fewer.
+    """Return the 50th best of the walk's logarithms, or the smallest of fewer than 50.
 
     >>> fiftieth(np.array([-1.0, -3.0]))
     -3.0
@@ -117,7 +117,7 @@ def fiftieth(logs: FloatArray) -> float:
 
 
 def foremost(values: FloatArray) -> FloatArray:
-    """The 50 best values, ascending, so that sums of them are the same on every processor; fewer as they are."""
+    """Return the 50 best values in ascending order, so that their sum is the same on every processor."""
     if len(values) <= DEPTH:
         return values
     bound = reached_by(values, DEPTH)
@@ -128,7 +128,7 @@ def foremost(values: FloatArray) -> FloatArray:
 
 
 def deviations(values: FloatArray) -> FloatArray:
-    """How far values are above the 50th best, in standard deviations of the 50 best; 0 for the others.
+    """Return how far values exceed the 50th best, in standard deviations of the 50 best; 0 for other values.
 
     >>> deviations(np.array([3.0, 2.0, 1.0])).round(2).tolist(), deviations(np.ones(2)).tolist()
     ([2.45, 1.22, 0.0], [0.0, 0.0])
@@ -139,12 +139,12 @@ def deviations(values: FloatArray) -> FloatArray:
 
 
 def part_worths(parts: FloatArray, logs: FloatArray, trust: float) -> FloatArray:
-    """(c, n) what it adds to a passage's score to answer each clause, in the unit of `logs`."""
+    """Compute (c, n) the gain in a passage's score for each answered clause, in the unit of `logs`."""
     return parts * (_PART * (1 - _KEPT * trust) * _EVEN * float(logs.max()) / len(parts))
 
 
 def moments(values: FloatArray, standing: FloatArray | None = None) -> tuple[float, float]:
-    """Mean and deviation, where each value may stand for many."""
+    """Compute mean and deviation; with `standing`, each value may represent many."""
     if standing is None:
         return float(values.mean()), float(values.std())
     total = standing.sum()
@@ -153,6 +153,6 @@ def moments(values: FloatArray, standing: FloatArray | None = None) -> tuple[flo
 
 
 def published(values: FloatArray) -> FloatArray:
-    """Positive scores in the order of these logarithms, finite whatever they are."""
+    """Convert logarithms to positive, finite scores in the same order."""
     beyond = np.maximum(values - _STEEP, 0.0)
     return np.asarray(np.exp(np.minimum(values, _STEEP) + np.log1p(beyond)))

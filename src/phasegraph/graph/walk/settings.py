@@ -1,4 +1,4 @@
-"""The settings of a walk: how a query becomes seeds, how its words count, and how the graph is walked."""
+"""The settings of a walk: seeds, words, and the walk itself."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from phasegraph.pagerank.workspace import Kernel, check_kernel
 
 @dataclass(frozen=True, slots=True)
 class LinkSettings:
-    """How a query becomes seeds.
+    """Settings for the seeds of a query.
 
     Parameters
     ----------
     seed_passages : int, default 10
-        First passages of the dense ranking that become seeds.
+        Number of first passages in the dense ranking that become seeds.
     sharpness : float, default 10
-        Their masses are in proportion to similarity to this power, and sum to 1.
+        Seed masses are proportional to similarity to this power, and sum to 1.
     name_mass : float, default 2
-        Most mass that the query's entities get together.
+        Maximum total mass of the query's entities.
     specificity_power : float, default 3
         An entity gets at most `name_mass` times its rarity, in (0, 1], to this power.
     unanchored : float, default 0.3
-        What an entity counts for that no passage is about, in [0, 1].
+        Factor in [0, 1] for an entity without a home passage.
     fact_mass : float, default 0.5
         Mass of the entities of the facts nearest to the query, where there are embedded facts.
     top_facts : int, default 5
@@ -51,23 +51,23 @@ class LinkSettings:
 
 @dataclass(frozen=True, slots=True)
 class WordSettings:
-    """How the query's words count in a walk.
+    """Settings for the words of the query in a walk.
 
     Parameters
     ----------
     weight : float, default 0.2
-        What the best BM25 score adds to a cosine; others in proportion.
+        Value that the best BM25 score adds to a cosine; other scores add proportionally less.
     seed_pool : int, default 50
-        Passages from which seeds are chosen, those of the highest relevance.
+        Number of most relevant passages from which seeds are chosen.
     seed_cover : float, default 0.3
-        What it adds to a seed's relevance to have all words, by idf, that no seed before has.
+        Gain in a seed's relevance if it has all query words (by idf) that earlier seeds lack.
     cover : float, default 2.5
-        What it adds to a score's logarithm to have all words, by idf, that no passage before has.
+        Gain in a score's logarithm if a passage has all query words (by idf) that earlier passages lack.
     cover_pool, cover_picks : int, default 30, 10
-        Among how many of the best, and for how many places.
+        Number of best passages that are rearranged, and number of positions to fill.
     relation : float, default 1
-        How much more readily the walk enters the passage that is best, by BM25, for those words of the query that are
-        in none of the names it has; others in proportion. Less where no passage is about these names.
+        Gain of the walk's edges into the best passage by BM25 for query words outside names; other passages gain
+        proportionally less. The gain is smaller if the names have no home passage.
     """
 
     weight: float = 0.2
@@ -90,28 +90,28 @@ Compare: TypeAlias = Literal["auto", "all", "listed"]
 
 @dataclass(frozen=True, slots=True)
 class WalkSettings:
-    """How the graph is walked.
+    """Settings for the walk.
 
     Parameters
     ----------
     follow_probability : float, default 0.85
         Probability of following an edge, in [0, 1); otherwise the walk restarts at a seed.
     tolerance : float, default 3e-6
-        Mass per out-edge below which the walk goes no further.
+        The walk stops at a node whose mass per out-edge is below this value.
     floor : float, default 2e-3
-        Added to a mass before its logarithm; > 0.
+        Value > 0 that is added to a mass before its logarithm.
     relevance : bool, default True
-        Whether passages nearer to the query are entered more readily, and scored higher.
+        Whether the walk prefers passages near the query and scores them higher.
     closeness : float, default 0.5
         Power of a passage's similarity in its score; >= 0.
     kernel : {"auto", "numpy", "compiled"}, default "auto"
-        Compiled by numba (``phasegraph[graph]``) where installed, or numpy: the answers are the same to
-        the bit. numba compiles at the first walk, see :meth:`GraphSource.prepare`.
+        ``compiled`` uses numba (``phasegraph[graph]``), ``auto`` uses numba if it is installed. The answers are equal
+        to the bit. numba compiles at the first walk, see :meth:`GraphSource.prepare`.
     compare : {"auto", "all", "listed"}, default "auto"
-        Which passages a query is compared with, where its words count: ``all``, or those ``listed`` by the dense
-        ranking and by BM25, those that much of the walk's mass reaches, and a sample that stands for the others in
-        means, so that a search costs the same in a collection of any size. ``auto`` compares all of up to 50,000
-        passages; above, those listed, unless no dense ranking is handed over or no limit is given.
+        The passages that a query is compared with. ``all`` compares all passages. ``listed`` compares passages in the
+        dense ranking or in BM25's list, passages that receive much of the walk's mass, and a sample. The cost of
+        ``listed`` does not depend on the size of the collection. ``auto`` compares all of up to 50,000 passages. In
+        larger collections it uses ``listed``, if there are a dense ranking and a limit.
     """
 
     follow_probability: float = 0.85

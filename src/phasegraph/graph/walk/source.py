@@ -1,4 +1,4 @@
-"""The entity graph as a source: link, walk, rank, and say how each passage was reached."""
+"""The entity graph as a source: find seeds, walk, rank, and explain the path to each passage."""
 
 from __future__ import annotations
 
@@ -58,37 +58,37 @@ from phasegraph.sources.protocol import Upstream
 
 @dataclass(frozen=True, eq=False)
 class GraphSource(GraphWalker):
-    """A source that ranks passages by personalised PageRank from the query's seeds.
+    """A source that ranks passages by personalised PageRank, starting from the query's seeds.
 
     Parameters
     ----------
     graph : EntityGraph
     name : str, default "graph"
     depends_on : sequence of str, default ("vector",)
-        Dense rankings to take seeds from, the first of them that there is; without any, the entities named in
-        the query, and passages that have its words, are the only seeds.
+        Dense rankings that can supply seeds; the first available ranking is used. Without a ranking, the seeds are the
+        entities that the query names, and passages with query words.
     embedder : callable, optional
-        ``embedder(query) -> (d,) vector``. With `graph.embeddings`, passages nearer to the query are preferred
-        along the way; without, the upstream ranking's similarities serve instead.
+        ``embedder(query) -> (d,) vector``. With `graph.embeddings`, the walk prefers passages near the query. Without
+        an embedder, it uses the similarities of the upstream ranking.
     linking : LinkSettings
     walk : WalkSettings
     words : WordSettings, optional
-        How the words of the query count, where the graph has those of its passages; None: they do not, nor under
-        a `reset` or ``WalkSettings(relevance=False)``.
+        Settings for the query's words, if the graph has words. With None, a `reset` or
+        ``WalkSettings(relevance=False)``, words have no effect.
     facts : FactIndex, optional
         Embedded facts of the graph, names or both (``FactIndex.of``, ``of_names``, ``plus``); with an embedder, the
-        entities of those nearest to the query are seeds, too.
+        entities of the facts and names nearest to the query are additional seeds.
     reset : {"hipporag2", "semflowrag", "semflowrag-paper"}, optional
-        A published reset distribution in place of ours; needs `facts` and `embedder`. HippoRAG 2's walk does not
+        A published reset distribution instead of phasegraph's; needs `facts` and `embedder`. HippoRAG 2's walk does not
         prefer passages near the query (``WalkSettings(follow_probability=0.5, relevance=False)``); SemFlowRAG's
-        directed walk is :class:`~phasegraph.graph.experimental.semflow.SemFlowSource`. With no fact in the index the
-        passages are ranked by similarity, as published, and the ranking's reason says so.
+        directed walk is :class:`~phasegraph.graph.experimental.semflow.SemFlowSource`. Without any fact, passages are
+        ranked by similarity, as published, and the ranking's reason says so.
     fact_filter : FactFilter or callable, optional
-        Which of the nearest `facts` seed the walk, asked of a model, say: ``keep(query, facts) -> facts``; see
-        :class:`FactFilter`. Where it keeps none, passages are ranked by similarity, as published.
+        Chooses which of the nearest `facts` seed the walk, for example with a model: ``keep(query, facts) -> facts``;
+        see :class:`FactFilter`. If it keeps no fact, passages are ranked by similarity, as published.
     embed_clauses : bool, default False
-        Whether a question of several clauses is compared with passages clause by clause, too: one more embedding for
-        each clause. The words of the clauses of a long question count in any case.
+        Whether each clause of a question is also embedded and compared with passages, which costs an embedding per
+        clause. The words of clauses in a long question count in any case.
 
     Notes
     -----
@@ -155,10 +155,9 @@ class GraphSource(GraphWalker):
         object.__setattr__(self, "depends_on", check_names("depends_on", self.depends_on))
 
     def prepare(self) -> Self:
-        """Do now what the first search would wait for: weigh the edges, read the names, load the compiled walk.
+        """Prepare the first search: weigh the edges, read the names, and load the compiled walk.
 
-        Without it the first search takes longer, by the graph's size and with numba by some seconds; answers are the
-        same.
+        Without this call, the first search is slower, with numba by some seconds; the answers are the same.
         """
         graph = self._walked
         graph.check_files()
@@ -182,22 +181,22 @@ class GraphSource(GraphWalker):
 
     @lazy_property
     def _has_words(self) -> bool:
-        """Whether the query's words count."""
+        """Whether the query's words affect the walk."""
         known = self.words is not None and self._walked.lexical is not None
         return known and self.reset is None and self.walk.relevance
 
     @lazy_property
     def _walked(self) -> EntityGraph:
-        """The graph that a search by lists walks; embedded facts name rows of the merged one."""
+        """The graph that a search by lists walks; embedded facts require the merged graph."""
         return self.graph.view if self.facts is None else self.graph
 
     def within(self, allowed: Allowed) -> RestrictedGraphSource:
-        """The same source for a caller who may see only the `allowed` passages.
+        """Restrict the source to passages that a caller may see.
 
         Parameters
         ----------
         allowed : callable or collection of str
-            ``allowed(passage_id)`` says whether a passage may be seen; or the ids of the passages that may.
+            A function ``allowed(passage_id)``, or the ids of the allowed passages.
 
         Returns
         -------
@@ -229,7 +228,7 @@ class GraphSource(GraphWalker):
         return replace(found, reason="; ".join(filter(None, (kept.note, found.reason))))
 
     def _kept_facts(self, query: str, vector: Any) -> KeptFacts | None:
-        """The facts that a filter keeps of those nearest; None where there is none."""
+        """Return the nearest facts that a filter keeps; None without facts or filter."""
         if self.facts is None or vector is None or not isinstance(self.fact_filter, FactFilter):
             return None
         top = self.linking.top_facts if self.reset is None else RESETS[self.reset].top_facts
@@ -238,7 +237,7 @@ class GraphSource(GraphWalker):
     def _walked_ranking(
         self, query: str, ranking: Ranking | None, vector: Any, limit: int | None, kept: KeptFacts | None
     ) -> Ranking:
-        """The walk from the query's seeds, and from those of the facts that were kept."""
+        """Rank passages by a walk from the query's seeds and the seeds of the kept facts."""
         if self._has_words and self.words is not None:
             return self._compared_ranking(query, ranking, vector, limit, self.words, kept)
         seeding = self._seeding(query, ranking, vector, kept)
@@ -265,7 +264,7 @@ class GraphSource(GraphWalker):
         settings: WordSettings,
         kept: KeptFacts | None,
     ) -> Ranking:
-        """The walk with the query's words, over the passages that are compared with the query."""
+        """Rank passages by a walk that uses the query's words, over the compared passages."""
         compared = self._comparison(query, ranking, vector, limit, settings)
         graph = compared.graph
         named = named_seeds(graph, query, self.linking)
@@ -305,7 +304,7 @@ class GraphSource(GraphWalker):
     def _seeds_by_words(
         self, compared: Comparison, named: Seeding, ranking: Ranking | None, settings: WordSettings
     ) -> Seeding:
-        """The entities that the query names, and relevant passages that have different words of the query."""
+        """Return the entities that the query names, and relevant passages with different query words."""
         foremost, link_by = compared.foremost(), self.linking
         near = np.where(foremost.known, foremost.near, 0.0)
         places, masses = seeds_by_words(
@@ -318,18 +317,18 @@ class GraphSource(GraphWalker):
     def _comparison(
         self, query: str, ranking: Ranking | None, vector: Any, limit: int | None, settings: WordSettings
     ) -> Comparison:
-        """The passages that a query is compared with."""
+        """Return the comparison: all passages, or listed passages."""
         if not self._listed(ranking, vector, limit):
             return AllPassages(self.graph, query, self._clauses(query), ranking, vector, settings)
         return ListedPassages(self._walked, query, self._clauses(query), ranking, vector, settings, self._spaces)
 
     def _clauses(self, query: str) -> tuple[str, ...]:
-        """The clauses of a question, if there are enough of them to read the question by clauses."""
+        """Return the clauses of a question if there are enough of them; otherwise none."""
         found = clauses(query)
         return found if len(found) >= (FEWEST_BY_VECTORS if self.embed_clauses else FEWEST_BY_WORDS) else ()
 
     def _parts(self, compared: Comparison, features: PassageFeatures) -> FloatArray | None:
-        """(c, n) relevance of passages to each clause; None without clauses."""
+        """Compute (c, n) relevance of passages to each clause; None without clauses."""
         asked = compared.clauses
         if not asked:
             return None
@@ -345,7 +344,7 @@ class GraphSource(GraphWalker):
         seeding: Seeding,
         logs: FloatArray,
     ) -> float:
-        """How far the walk alone decides, in [0, 1]."""
+        """Compute the trust in the walk, in [0, 1]; at 1 the walk alone decides."""
         best = features.rows_at(best_rows(logs, FIRST))
         share = linked_share(walked, features.graph, weights, seeding, best, self.walk.follow_probability)
         return min(share / LINKED, 1.0)
@@ -363,14 +362,14 @@ class GraphSource(GraphWalker):
         return ListedSpaces(self._walked)
 
     def _by_similarity(self, ranking: Ranking | None, vector: Any, limit: int | None, reason: str) -> Ranking:
-        """What the published recipes do without facts."""
+        """Rank passages by similarity, as the published recipes do without facts."""
         similarity = self._similarity(ranking, vector)
         held = np.flatnonzero(similarity > 0)
         ids, best = best_passages(self.graph, held, similarity[held], limit)
         return Ranking(self.name, ids, best, size=len(self.graph.passages), reason=reason)
 
     def _similarity(self, ranking: Ranking | None, vector: Any) -> FloatArray:
-        """(P,) similarities of the passages to the query; 0 where nothing is known."""
+        """Compute (P,) similarities of the passages to the query; 0 without information."""
         found, count = relevance(self.graph, ranking, vector, floor=0.0), len(self.graph.passages)
         return np.zeros(count) if found is None else found[:count]
 

@@ -1,4 +1,4 @@
-"""How far the walk alone decides: how much of its mass followed links between passages."""
+"""Compute the trust in the walk: the share of its mass that followed links between passages."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _HUB = 1000
 def linked_share(
     walked: PageRankResult, graph: Any, node_weights: Any, seeding: Seeding, best: IntArray, follow_probability: float
 ) -> float:
-    """How much of the mass of the walk's best passages came from elsewhere along home edges, in [0, 1].
+    """Compute the share of mass of the best passages that arrived along home edges from elsewhere, in [0, 1].
 
-    A home edge leads from an entity to the passage about it. Mass that comes along a home edge from another passage,
-    or from a name in the query, has found a passage that the query did not describe: the walk did what cosines and
-    words cannot do. In manuals, code or news hardly any mass comes this way. An edge counts by the square of its weight
-    in that of a title, so that a passage which merely starts with a name counts a quarter. An entity with more than two
-    home passages does not count: it is the title of a document in many chunks.
+    A home edge leads from an entity to the passage about it. Mass along a home edge from another passage, or from a
+    name in the query, finds a passage that the query does not describe; cosines and words cannot find it. In manuals,
+    code or news hardly any mass comes this way. An edge counts by the square of its weight in that of a title, so that
+    a passage which merely starts with a name counts a quarter. An entity with more than two home passages does not
+    count: it is the title of a document in many chunks.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What the sources that walk a graph in memory share."""
+"""Shared code of the sources that walk a graph in memory."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ Embedder = Callable[[str], Any]
 
 
 class GraphWalker:
-    """Base of the sources that walk a graph in memory, which :func:`prepare` prepares."""
+    """Base class of the sources that walk a graph in memory; :func:`prepare` prepares them."""
 
     __reduce__ = by_fields
 
     def prepare(self) -> Self:
-        """Do now what the first search would wait for; returns the source."""
+        """Do the work that the first search would wait for, and return the source."""
         raise NotImplementedError
 
 
 def check_source_name(name: object) -> None:
-    """Refuse a source's name that is no text or blank."""
+    """Raise an error if a source's name is blank or not a text."""
     if not isinstance(name, str) or not name.strip():
         raise InvalidTypeError(f"name must be text that is not blank; got {name!r}")
 
 
 def check_embedder(source: Any) -> None:
-    """Refuse an `embedder` that cannot be called; a method that a framework wrapped is kept as one to be pickled."""
+    """Raise an error if `embedder` cannot be called; unwrap a framework's method so that it can be pickled."""
     if not callable(source.embedder):
         raise InvalidTypeError(f"embedder must be callable; got {source.embedder!r:.80}")
     object.__setattr__(source, "embedder", portable(source.embedder))
@@ -45,13 +45,13 @@ def check_embedder(source: Any) -> None:
 def best_passages(
     graph: EntityGraph, rows: Int32Array | IntArray, scores: FloatArray, limit: int | None
 ) -> tuple[tuple[str, ...], FloatArray]:
-    """Ids and scores of the best of the scored passages, ties by id."""
+    """Return ids and scores of the best scored passages; ties go by id."""
     best = top_order(scores, LocalIds(graph.passages, rows), limit)
     return tuple(graph.passages[row] for row in rows[best].tolist()), scores[best]
 
 
 def walk_from(operator: Any, seeding: Seeding, weights: FloatArray | None, settings: PushSettings) -> PageRankResult:
-    """Walk the edges of a graph from seeds; with the (P + E,) `weights` of nodes, edges weigh by where they lead."""
+    """Walk the edges of a graph from seeds; `weights` (P + E,) multiply edges by the weight of their target."""
     transitions = StaticTransitions(operator) if weights is None else RelevanceTransitions(operator, weights)
     seeds = as_seeds((seeding.nodes, seeding.masses), operator.size)
     return run_push(transitions, operator.pool, seeds, settings, None)

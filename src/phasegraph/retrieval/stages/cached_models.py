@@ -1,4 +1,4 @@
-"""Answers of models, kept in a file: asked once, and replayed offline."""
+"""Store model answers in a file, so that each input is asked once and can be replayed offline."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class ModelAnswers:
     Parameters
     ----------
     path : path
-        The file; made when the first answer comes.
+        The file; it is created with the first answer.
     offline : bool, default False
-        Ask no model. An input without an answer is then an error, and counted in `missing`.
+        Call no model. An input without a stored answer is an error, and is counted in `missing`.
 
     Attributes
     ----------
     asked, replayed, missing : int
-        Inputs that a model answered, that the file answered, and that nothing answered.
+        Numbers of inputs that a model answered, that the file answered, and that had no answer.
 
     Notes
     -----
@@ -69,14 +69,14 @@ class ModelAnswers:
         return self
 
     def around(self, model: Any, name: str) -> CachedModel:
-        """A model whose answers are kept here, to be given wherever the model may be given.
+        """Wrap a model so that its answers are stored; use the wrapped model wherever the model is accepted.
 
         Parameters
         ----------
         model : object
-            A function, plain or a coroutine function, or a language model or reranker of the framework; put it around
-            the model inside of ``hyde``, ``chat_router`` and their like. None, for an offline replay, stands for a
-            reranker in ``rerank=``, and for a language model elsewhere; where a function answered, give the function.
+            A function, a coroutine function, or a language model or reranker of the framework. Wrap the model that you
+            pass to ``hyde``, ``chat_router`` and similar functions. In an offline replay, None stands for a reranker in
+            ``rerank=`` and for a language model elsewhere; a function must be given again.
         name : str
             Names the model in the file; not blank.
         """
@@ -91,7 +91,7 @@ class ModelAnswers:
         return CachedModel(model, name, self)
 
     def get(self, model: str, digest: str) -> tuple[Any, bool]:
-        """The answer to an input, and whether there is one; offline, InsufficientDataError where there is none."""
+        """Return the stored answer and whether it exists; offline, a missing answer is an InsufficientDataError."""
         with self._lock:
             if (model, digest) in self._answers:
                 self.replayed += 1
@@ -104,7 +104,7 @@ class ModelAnswers:
         return None, False
 
     def put(self, model: str, digest: str, answer: Any) -> None:
-        """Keep an answer; a warning, once, where it cannot be written."""
+        """Store an answer; warn once if it cannot be written."""
         line = json.dumps({"model": model, "input": digest, "answer": answer}) + "\n"
         with self._lock:
             self.asked += 1
@@ -148,7 +148,7 @@ def _ends_whole(file: Any) -> bool:
 
 
 class CachedModel(OverModel):
-    """A model around which :class:`ModelAnswers` keeps the answers; made by :meth:`ModelAnswers.around`."""
+    """A model whose answers :class:`ModelAnswers` stores; :meth:`ModelAnswers.around` creates it."""
 
     reads_hits = True
 
@@ -157,7 +157,7 @@ class CachedModel(OverModel):
         self.name, self.answers = name, answers
 
     def __call__(self, *given: Any) -> Any:
-        """The answer to an input, from the file or from the model."""
+        """Return the answer to an input, from the file or from the model."""
         digest = _digest(self.name, given)
         kept, known = self.answers.get(self.name, digest)
         if not known:
@@ -174,7 +174,7 @@ class CachedModel(OverModel):
         return _answered(kept, given)
 
     def _readable(self, given: Sequence[Any]) -> Sequence[Any]:
-        """What the model itself reads: hits, or their texts alone."""
+        """Return the input in the form that the model reads: hits, or only their texts."""
         return given if getattr(self.model, "reads_hits", False) is True else _without_hits(given)
 
     def _keep(self, digest: str, answer: Any, given: Sequence[Any]) -> Any:
@@ -184,7 +184,7 @@ class CachedModel(OverModel):
 
 
 def _digest(name: str, given: Sequence[Any]) -> str:
-    """What an input is known by: its texts; a passage is its text."""
+    """Return the digest of an input; a passage counts as its text."""
     try:
         return hashlib.sha256(json.dumps([name, *_without_hits(given)]).encode("ascii")).hexdigest()
     except (TypeError, ValueError) as error:
@@ -203,7 +203,7 @@ _PLAIN = (str, int, float, bool, type(None))
 
 
 def _kept(answer: Any, given: Sequence[Any]) -> Any:
-    """An answer as JSON; of a ranking the places of its passages among those given."""
+    """Convert an answer to JSON; a ranking is stored as positions of its passages in the input."""
     if isinstance(answer, Ranking):
         places = {passage.id: place for place, passage in enumerate(given[-1])}
         scores = None if answer.rank_only else answer.scores.tolist()
@@ -223,7 +223,7 @@ def _kept(answer: Any, given: Sequence[Any]) -> Any:
 
 
 def _answered(kept: Any, given: Sequence[Any]) -> Any:
-    """What a model answered, of what is kept of it."""
+    """Convert a stored answer back to the model's answer."""
     if not isinstance(kept, Mapping) or set(kept) != {"places", "scores", "dropped"}:
         return kept
     passages = given[-1]

@@ -1,4 +1,4 @@
-"""Grade an answer, and rewrite the query of a poor one."""
+"""Grade an answer, and rewrite the query if the grade is poor."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ REWRITE_PROMPT = (
 
 
 def read_grade(answer: Any) -> float:
-    """A grade in [1, 100] of a number, or of the first number in a text; 100 where a text has none.
+    """Read a grade in [1, 100] from a number or from the first number of a text; a text without a number gives 100.
 
     >>> read_grade("Score: 37 of 100"), read_grade(-3), read_grade("excellent")
     (37.0, 1.0, 100.0)
@@ -50,7 +50,7 @@ def read_grade(answer: Any) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Corrective(KnownFields):
-    """Grade what was found, and ask once more with another query where it is poor (CRAG); up to two calls to a model.
+    """Grade the answer, and search again with a rewritten query if the grade is poor (CRAG); at most two model calls.
 
     Parameters
     ----------
@@ -101,26 +101,26 @@ class Corrective(KnownFields):
         check_choice("between", self.between, ("keep", "merge"))
 
     def action(self, grade: float) -> Literal["kept", "merged", "replaced"]:
-        """What is to be done of an answer with this grade."""
+        """Return the action for an answer with this grade: keep, merge or replace."""
         if grade < self.bands[1]:
             return "replaced"
         return "merged" if grade < self.bands[0] and self.between == "merge" else "kept"
 
     @staticmethod
     def graded(texts: Sequence[str]) -> list[str]:
-        """What a model reads."""
+        """Return the texts that the grading model reads."""
         return [text[:_CHARACTERS] for text in texts[:_GRADED]]
 
 
 class ChatGrade(OverModel):
-    """A language model's verdict on passages; its prompt has ``{query}`` and ``{passages}``."""
+    """Asks a language model to grade passages; the prompt contains ``{query}`` and ``{passages}``."""
 
     def __init__(self, model: Any, prompt: str = GRADE_PROMPT) -> None:
         super().__init__(model)
         self.prompt = prompt
 
     def __call__(self, query: str, texts: Sequence[str]) -> str:
-        """What the model says."""
+        """Return the model's answer."""
         return self.complete(self._asked(query, texts))
 
     async def _acall(self, query: str, texts: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""The parts of stages that ask a model, and what a model reads."""
+"""Base classes of stages that ask a model, and the passages that a model reads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from phasegraph.sources.steps import Step
 
 
 class Passage(NamedTuple):
-    """A candidate as a model reads it."""
+    """A candidate in the form that a model reads."""
 
     id: str
     text: str
@@ -19,7 +19,7 @@ class Passage(NamedTuple):
 
 
 class ModelFunction:
-    """A framework's model as a function; with a coroutine method ``acall`` where the model `awaits`."""
+    """A framework's model as a function; it has a coroutine method ``acall`` if the model `awaits`."""
 
     acall: Callable[..., Any]
 
@@ -36,9 +36,10 @@ class ModelFunction:
 
 
 class OverModel:
-    """Something that asks a text model, a function from prompt to text; with ``acall`` where the model has one.
+    """Base class of objects that ask a text model, a function from prompt to text.
 
-    A model of a framework is made callable by :meth:`over` when a retriever takes it.
+    It has a coroutine method ``acall`` if the model has one. When a retriever receives the object, :meth:`over`
+    replaces a framework's model by a function.
     """
 
     acall: Callable[..., Any]
@@ -59,19 +60,19 @@ class OverModel:
         OverModel.__init__(self, self.model)
 
     def over(self, model: Any) -> Self:
-        """The same over another model."""
+        """Return a copy of this object that uses another model."""
         made = copy.copy(self)
         OverModel.__init__(made, model)
         return made
 
     def complete(self, prompt: str) -> str:
-        """What the model says."""
+        """Return the model's answer to a prompt."""
         if self._complete is None:
             raise InvalidTypeError(f"model must be a function from prompt to text; got {type(self.model).__name__}")
         return _text(self._complete(prompt))
 
     async def acomplete(self, prompt: str) -> str:
-        """What the model says, awaited."""
+        """Return the model's answer to a prompt, asynchronously."""
         return _text(await self._acomplete(prompt))
 
     async def _acall(self, *arguments: Any) -> Any:

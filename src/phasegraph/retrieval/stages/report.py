@@ -1,4 +1,4 @@
-"""What one stage did for one query."""
+"""The report of a stage for a query."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from phasegraph.sources.steps import StageStatus
 
 @dataclass(frozen=True, slots=True)
 class StageReport:
-    """What one stage did for one query; ``Result.extras["stages"]`` holds them in the order in which they ran.
+    """The report of a stage for a query; ``Result.extras["stages"]`` lists the reports in execution order.
 
     Parameters
     ----------

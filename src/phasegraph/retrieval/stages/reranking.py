@@ -1,4 +1,4 @@
-"""A model that reads the best fused candidates beside the query."""
+"""Rerank the best fused candidates with a model that reads them together with the query."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from phasegraph.retrieval.stages.models import Passage
 
 @dataclass(frozen=True, slots=True)
 class Rerank(KnownFields):
-    """A model that reads the best fused candidates beside the query; one call to it for each query.
+    """A stage that reranks the best fused candidates with a model; one model call per query.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ class Rerank(KnownFields):
         ``model(query, texts)`` gives a score per text, higher is better, plain or a coroutine function; or a
         ``BaseCrossEncoder`` or ``BaseDocumentCompressor`` of LangChain, a ``BaseNodePostprocessor`` of LlamaIndex.
     depth : int, default 30
-        How many of the best fused candidates it reads, >= 1; what it did not read, or left out, follows in fused order.
+        Number of best fused candidates that the model reads, >= 1. The other candidates follow in fused order.
     blend : float, default 1
         In [0, 1]: 1 is the model's order, 0 the fused one, as if there were no model; between them the calibrated
         values mix.
@@ -62,11 +62,11 @@ class Rerank(KnownFields):
 
     @classmethod
     def given(cls, value: Any) -> Rerank:
-        """A rerank, or a bare model as one."""
+        """Return a :class:`Rerank` for the argument, which is a :class:`Rerank` or a model."""
         return value if isinstance(value, Rerank) else Rerank(value)
 
     def texts(self, ids: Sequence[str], rankings: Sequence[Ranking], access: HitAccess) -> list[Passage]:
-        """What the model reads of the candidates."""
+        """Return the texts of the candidates for the model."""
         known = access.texts(ids, rankings)
         if self.of == "path":
             before = access.texts(bridges_to(ids, rankings, access.text), rankings)
@@ -78,10 +78,10 @@ class Rerank(KnownFields):
 
 
 def bridges_to(ids: Sequence[str], rankings: Sequence[Ranking], text: Callable[[Any], str]) -> list[str]:
-    """Per id that of the passage over which a walk came to it, the last before it; empty where it came over none.
+    """Return, for each id, the last passage on the walk's path before it; empty if the path has no other passage.
 
-    By the `text` of a payload where need be: a path names its passages as its graph does, and hits without an id of
-    their own may have been joined to another source's.
+    A path uses the graph's ids. Hits without an own id may have the id of another source, so they are found by the
+    `text` of a payload.
     """
     found = [_bridge_to(one, rankings) for one in ids]
     if not any(map(is_text_id, found)):
@@ -104,10 +104,10 @@ def _bridge_to(identifier: str, rankings: Sequence[Ranking]) -> str:
 def read_kept(
     kept: Any, read: Callable[[Any], tuple[str | None, Any]], *, model: str, hits: str, told_by: str
 ) -> Ranking:
-    """Hits that a framework's `model` kept, as a ranking: by their scores if these fall, else in their order.
+    """Convert the hits that a framework's model kept to a ranking, by falling scores, else in their order.
 
-    ``read(hit)`` gives the id and the score of a hit; None for the id of a hit that the model was not given. `told_by`
-    says for an error by what a hit is known.
+    ``read(hit)`` returns the id and the score of a hit; the id is None if the hit was not in the model's input.
+    `told_by` names the identifying field in an error message.
     """
     if isinstance(kept, str | bytes | Mapping) or not isinstance(kept, Sequence):
         raise InvalidTypeError(f"a {model} must give {hits}; got {type(kept).__name__}")
@@ -116,16 +116,16 @@ def read_kept(
         if identifier is not None:
             scores.setdefault(identifier, score)
     if kept and not scores:
-        raise InvalidInputError(f"a {model} must give {hits} that it was given, {told_by}; got others")
+        raise InvalidInputError(f"a {model} must return {hits} of its input, {told_by}; it returned others")
     given = list(scores.values())
     falling = all(map(is_number, given)) and given == sorted(given, reverse=True)
     return Ranking.from_hits(RERANK, list(scores), given if falling else None)
 
 
 def read_ranking(passages: Sequence[Passage], answer: Any) -> Ranking:
-    """What a reranker gave, a list of one number per passage, as a ranking of the passages.
+    """Convert a reranker's answer, a list with one number per passage, to a ranking of the passages.
 
-    An empty ranking is one: a model may keep none.
+    An empty ranking is valid, because a model may reject all passages.
     """
     if isinstance(answer, Ranking):
         found = answer

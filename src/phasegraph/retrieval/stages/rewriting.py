@@ -1,4 +1,4 @@
-"""Asking a source with what its query is rewritten to: HyDE, step-back, several queries, and how answers are joined."""
+"""Search a source with rewritten queries (HyDE, step-back, several queries), and combine the answers."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ _NUMBERING = re.compile(r"^\s*(?:[-*•]|\(?\d{1,2}[.):])\s+")
 
 
 class Rewriter(OverModel):
-    """A query rewritten by a language model; what :func:`hyde` and its like make.
+    """A function that rewrites a query with a language model; :func:`hyde` and similar functions create it.
 
-    Each of the `prompts`, with ``{query}``, is one call to the model, all at once. `combine` is what
-    :class:`SourceSpec` takes where it is told nothing else; `share`, in (0, 1], that of the source's limit for the
-    rewritten texts where the query is asked too; the first `lines` of an answer are texts of their own, else the whole
-    of it is one.
+    Each of the `prompts` contains ``{query}`` and is one model call; all calls run in parallel. `combine` is the
+    default of :class:`SourceSpec`. `share`, in (0, 1], is the share of the source's limit for rewritten texts if the
+    query itself is also searched. With `lines`, the first lines of an answer are separate texts; otherwise the whole
+    answer is one text.
     """
 
     def __init__(
@@ -72,14 +72,14 @@ class Rewriter(OverModel):
         self.prompts, self.combine, self.share, self.lines = prompts, combine, share, lines
 
     def __call__(self, query: str) -> list[str]:
-        """The texts."""
+        """Return the rewritten texts."""
         return self._texts(run_all([partial(self.complete, filled(one, query=query)) for one in self.prompts]))
 
     async def _acall(self, query: str) -> list[str]:
         return self._texts(await await_all([self.acomplete(filled(one, query=query)) for one in self.prompts]))
 
     def _texts(self, answers: Sequence[Outcome]) -> list[str]:
-        """What a model answered, which may fail for some of several prompts."""
+        """Extract the rewritten texts from the model's answers; some of several answers may be failures."""
         texts: list[str] = values_of(answers)
         if self.lines is None:
             return [text for text in texts if text.strip()]
@@ -88,16 +88,17 @@ class Rewriter(OverModel):
 
 
 def hyde(model: Any, *, combine: Combine = "single", prompt: str = HYDE_PROMPT) -> Rewriter:
-    """Rewrite a query to the text that would answer it (HyDE): one call to the model.
+    """Rewrite a query to a text that would answer it (HyDE); one model call.
 
     Parameters
     ----------
     model : callable, or a language model of the framework
-        From prompt to text.
+        A function from prompt to text.
     combine : {"single", "union", "rrf"}, default "single"
-        Ask the text alone; the query too, hits by score; or the query too, by reciprocal rank.
+        ``single`` searches only the text. ``union`` also searches the query and orders all hits by score. ``rrf`` also
+        searches the query and fuses by reciprocal rank.
     prompt : str
-        With ``{query}``.
+        The prompt; must contain ``{query}``.
 
     References
     ----------
@@ -112,14 +113,14 @@ def hyde(model: Any, *, combine: Combine = "single", prompt: str = HYDE_PROMPT) 
 
 
 def step_back(model: Any, *, prompt: str = STEP_BACK_PROMPT) -> Rewriter:
-    """Ask a more general question besides, for half as many hits, and take the union: one call to the model.
+    """Also search a more general question, for half as many hits, and take the union; one model call.
 
     Parameters
     ----------
     model : callable, or a language model of the framework
-        From prompt to text.
+        A function from prompt to text.
     prompt : str
-        With ``{query}``.
+        The prompt; must contain ``{query}``.
 
     References
     ----------
@@ -129,29 +130,29 @@ def step_back(model: Any, *, prompt: str = STEP_BACK_PROMPT) -> Rewriter:
 
 
 def modality_hyde(model: Any, *, prompts: tuple[str, ...] = MODALITY_PROMPTS) -> Rewriter:
-    """HyDE with one text each as prose, code and table, in union with the query: three calls to the model at once.
+    """Also search three HyDE texts (prose, code and table) and take the union; three parallel model calls.
 
     Parameters
     ----------
     model : callable, or a language model of the framework
-        From prompt to text.
+        A function from prompt to text.
     prompts : tuple of str
-        One per modality, each with ``{query}``.
+        One prompt for each kind of text; each must contain ``{query}``.
     """
     return Rewriter(model, tuple(prompts), "union")
 
 
 def multi_query(model: Any, n: int = 3, *, prompt: str = MULTI_QUERY_PROMPT) -> Rewriter:
-    r"""Ask `n` other versions of the query besides, and take the union: one call to the model.
+    r"""Also search `n` other versions of the query, and take the union; one model call.
 
     Parameters
     ----------
     model : callable, or a language model of the framework
-        From prompt to text.
+        A function from prompt to text.
     n : int, default 3
         In [1, 15].
     prompt : str
-        With ``{query}``, and ``{n}`` if it is to name the number.
+        The prompt; must contain ``{query}``, and may contain ``{n}`` for the number.
 
     Examples
     --------
@@ -166,7 +167,7 @@ def multi_query(model: Any, n: int = 3, *, prompt: str = MULTI_QUERY_PROMPT) -> 
 
 @dataclass(frozen=True, slots=True)
 class Rewriting:
-    """How the queries of one source are rewritten; settled."""
+    """The resolved settings for rewriting the queries of one source."""
 
     step: Step
     combine: Combine
@@ -179,22 +180,22 @@ class Rewriting:
     def of(
         cls, name: str, given: Any, combine: str | None, limit: int | None, timeout: float | None, longest: int | None
     ) -> Rewriting:
-        """What a source's ``rewrite`` and ``combine`` say."""
+        """Resolve a source's ``rewrite`` and ``combine`` arguments."""
         chosen: Any = getattr(given, "combine", "single") if combine is None else combine
         step = Step(f"rewriting for source {name!r}", given, "its query is asked as it is")
         return cls(step, chosen, getattr(given, "share", 1.0), limit, timeout, longest)
 
     def read(self, answer: object) -> list[AskedQuery]:
-        """What the rewriter gave, as queries to ask: none longer than a query may be."""
+        """Convert the rewriter's answer to queries; none may exceed the maximum length."""
         return read_queries(answer, self.longest)
 
     def argument(self, query: AskedQuery) -> AskedQuery:
-        """What the rewriter receives: the whole query if it ``reads_queries``, else its text."""
+        """Return the rewriter's argument: the query object if it ``reads_queries``, else the text."""
         return query if getattr(self.step.given, "reads_queries", False) is True else text_of(query)
 
 
 def read_queries(answer: object, longest: int | None = None) -> list[AskedQuery]:
-    """What a rewriter gave, as at most 16 queries to ask, none blank or longer than so many characters."""
+    """Validate a rewriter's answer: at most 16 queries, none blank or too long."""
     queries = [answer] if isinstance(answer, str | RewrittenQuery) else answer
     if not isinstance(queries, list | tuple):
         raise InvalidTypeError(f"rewriting must give a text or a list of texts; got {type(answer).__name__}")
@@ -203,7 +204,9 @@ def read_queries(answer: object, longest: int | None = None) -> list[AskedQuery]
             raise InvalidTypeError(f"rewriting must give texts; got {type(query).__name__}")
     texts = list(map(text_of, queries))
     if not texts or not all(text.strip() for text in texts):
-        raise InvalidInputError("rewriting must give texts that are not blank; got none, or a blank one")
+        raise InvalidInputError(
+            "rewriting must return texts that are not blank; the answer is empty or contains a blank text"
+        )
     if len(texts) > MOST_TEXTS:
         raise InvalidInputError(f"rewriting must give at most {MOST_TEXTS} texts; got {len(texts)}")
     most = max(map(len, texts))
@@ -213,10 +216,10 @@ def read_queries(answer: object, longest: int | None = None) -> list[AskedQuery]
 
 
 def combined(name: str, rankings: Sequence[Ranking], combine: Combine) -> Ranking:
-    """One ranking of several that a source gave for one query.
+    """Combine several rankings of a source for the same query.
 
-    ``rrf`` by reciprocal rank with rank constant 60; else the union, of a hit that stands in several rankings the
-    score of the first, in the order of the scores. The first ranking's background is taken for all.
+    ``rrf`` fuses by reciprocal rank with rank constant 60. The union orders hits by score; a hit in several rankings
+    has its score from the first of these rankings. The background of the first ranking applies to the whole.
 
     >>> lists = [Ranking("v", ["a", "b"], [0.9, 0.5]), Ranking("v", ["b", "c"], [0.8, 0.7])]
     >>> combined("v", lists, "union").ids, combined("v", lists, "rrf").ids
@@ -243,7 +246,7 @@ def combined(name: str, rankings: Sequence[Ranking], combine: Combine) -> Rankin
 
 
 def _joined(payloads: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Payloads by id, the first of each, worked out when they are asked for."""
+    """Return payloads by id, the first payload of each id; they are read on demand."""
     if not all(isinstance(one, Payloads) for one in payloads):
         return ChainMap(*cast("Any", payloads))
     held = ChainMap(*(cast("Payloads", one).by_id for one in payloads))
@@ -252,7 +255,7 @@ def _joined(payloads: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
 
 
 class _Rewritten:
-    """A source of one call, asked with what its query is rewritten to."""
+    """A source of one call that is searched with the rewritten queries."""
 
     def __init__(self, name: str, source: Any, rewriting: Rewriting, deadline: Deadline) -> None:
         self.name, self.source, self.rewriting, self.deadline = name, source, rewriting, deadline
@@ -261,27 +264,27 @@ class _Rewritten:
         self._given: RewrittenQuery | None = None
 
     def for_query(self, query: RewrittenQuery) -> Self:
-        """The same source, bound to a rewritten query; reports and notes are shared."""
+        """Return the same source for a rewritten query; both share reports and notes."""
         made = copy.copy(self)
         made.source, made._given = bound_to(self.source, query), query
         return made
 
     def _argument(self, query: str) -> AskedQuery:
-        """What the rewriter receives in this call."""
+        """Return the rewriter's argument in this call."""
         return self.rewriting.argument(self._given or query)
 
     @property
     def notes(self) -> list[str]:
-        """What had to be handled."""
+        """Notes on problems that were repaired."""
         return [*getattr(self.source, "notes", ()), *self._own]
 
     @property
     def _own_deadline(self) -> Deadline:
-        """The deadline of the rewriter: the source needs time, too."""
+        """The deadline of the rewriter, which leaves time for the source's search."""
         return self.deadline.part(_SHARE, most=self.rewriting.timeout)
 
     def _queries(self, query: str, tried: Tried) -> list[tuple[AskedQuery, int | None]]:
-        """What to ask, each with how many hits; the query itself where rewriting failed."""
+        """Return the queries to search with their numbers of hits; only the original query if rewriting failed."""
         how = self.rewriting
         texts: list[AskedQuery] = [query] if tried.error is not None else tried.value
         detail = {"texts": tuple(map(text_of, texts))} if tried.error is None else {}
@@ -308,7 +311,7 @@ class _Rewritten:
         return combined(self.name, rankings, self.rewriting.combine)
 
     def _note_use(self, query: str, asked: Sequence[tuple[AskedQuery, int | None]]) -> None:
-        """Report a rewriting that changed nothing: the source embedded none of its texts to embed."""
+        """Report the rewriting as unused if the source embedded none of the rewritten texts."""
         others = [text for text, _ in asked if text != query]
         if others and all(is_unused(text, query) for text in others):
             self.reports[-1] = replace(self.reports[-1], status="unused", reason=_EMBEDS_NOTHING)
@@ -316,7 +319,7 @@ class _Rewritten:
             self.rewriting.step.note_unused(_EMBEDS_NOTHING)
 
     def _contain(self, query: str, asked: Sequence[tuple[AskedQuery, int | None]], error: Exception) -> None:
-        """Note that the source failed on rewritten texts alone; raise the error where it failed on the query, too."""
+        """Note a failure on rewritten texts; raise the error if the search of the original query failed."""
         if is_fatal(error) or any(text == query for text, _ in asked):
             raise error
         reason = f"the source failed on what it gave ({reason_of(error)})"
@@ -326,7 +329,7 @@ class _Rewritten:
 
 class _BlockingRewritten(_Rewritten):
     def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
-        """The source's answer."""
+        """Search with the rewritten queries and return the combined answer."""
         given = (self._argument(query),)
         asked = self._queries(query, self.rewriting.step.run(given, self._own_deadline, self.rewriting.read))
 
@@ -348,7 +351,7 @@ class _BlockingRewritten(_Rewritten):
 
 class _AwaitingRewritten(_Rewritten):
     async def asearch(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
-        """The source's answer, awaited."""
+        """Search with the rewritten queries asynchronously and return the combined answer."""
         given = (self._argument(query),)
         asked = self._queries(query, await self.rewriting.step.arun(given, self._own_deadline, self.rewriting.read))
 
@@ -373,7 +376,7 @@ class _EitherRewritten(_BlockingRewritten, _AwaitingRewritten):
 
 
 def rewritten(name: str, source: AnySource, rewriting: Rewriting, deadline: Deadline) -> Any:
-    """The source of one call, rewriting its query first; as synchronous or asynchronous as it is."""
+    """Wrap a source of one call so that its query is rewritten first; the wrapper supports the same kinds of calls."""
     kinds: Mapping[tuple[bool, bool], Callable[..., _Rewritten]] = {
         (True, False): _BlockingRewritten, (False, True): _AwaitingRewritten,
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""A rewritten query of a framework, for which other texts than its own are embedded."""
+"""A rewritten query of a framework with separate texts to embed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which sources a query is for: the protocol of a router, and those that need no framework."""
+"""Choose the sources of a query: the protocol of a router, and the routers that need no framework."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _EPSILON = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Routing:
-    """A router, settled: its step, and whether it reads the first source's ranking."""
+    """The resolved router: its step, and whether it reads the first source's ranking."""
 
     step: Step
     reads_ranking: bool
 
     @classmethod
     def of(cls, given: Any) -> Routing:
-        """What ``route=`` was given."""
+        """Resolve the argument ``route=``."""
         return cls(Step("the router", given, "all sources are asked"), _takes_two(given))
 
 
@@ -49,7 +49,7 @@ def _takes_two(given: Any) -> bool:
 
 
 def read_route(sources: Collection[str], answer: object) -> Routed:
-    """What a router gave: per source that is to be asked its weight, >= 0 and not all 0; None for the usual one."""
+    """Validate a router's answer: a weight >= 0, or None for the usual weight, for each chosen source."""
     if isinstance(answer, Mapping):
         weights = {name: check_number(f"a route's weight of {name!r}", weight) for name, weight in answer.items()}
         found: dict[Any, float | None] = {name: weight for name, weight in weights.items() if weight > 0}
@@ -61,14 +61,16 @@ def read_route(sources: Collection[str], answer: object) -> Routed:
         raise InvalidTypeError(f"a router must give names, or weights by name; got {type(answer).__name__}")
     unknown = sum(not isinstance(name, str) or name not in sources for name in found)
     if unknown:  # a model's words are not repeated
-        raise InvalidInputError(f"a router must name sources among {sorted(sources)}; {unknown} of its names are not")
+        raise InvalidInputError(
+            f"a router must name sources among {sorted(sources)}; {unknown} of its names are unknown"
+        )
     if not found:
         raise InvalidInputError("a router must name at least one source; got none")
     return dict(sorted(found.items()))
 
 
 class KeywordRouter:
-    """What :func:`keyword_router` makes."""
+    """The router that :func:`keyword_router` creates."""
 
     def __init__(self, rules: Mapping[str, Route], default: Route) -> None:
         if not isinstance(rules, Mapping) or not rules:
@@ -83,21 +85,21 @@ class KeywordRouter:
         ]
 
     def __call__(self, query: str) -> Route:
-        """The sources of the first phrase that stands in the query."""
+        """Return the sources of the first phrase that occurs in the query."""
         text = query.casefold()
         return next((route for pattern, route in self._patterns if pattern.search(text)), self.default)
 
 
 def keyword_router(rules: Mapping[str, Route], default: Route) -> KeywordRouter:
-    """Route by words of the query; no call to a model.
+    """Create a router that chooses sources by words of the query; no model call.
 
     Parameters
     ----------
     rules : mapping of str to route
-        By word or phrase, read without regard to case and as whole words; the first that stands in the query counts. A
-        route is a source, a list of sources, or weights by source.
+        Routes by word or phrase. Case is ignored, and only whole words match. The first phrase that occurs in the query
+        decides. A route is a source, a list of sources, or weights by source.
     default : route
-        Where none does.
+        The route if no phrase occurs.
 
     Examples
     --------
@@ -109,7 +111,7 @@ def keyword_router(rules: Mapping[str, Route], default: Route) -> KeywordRouter:
 
 
 def neighbour_entropy(distances: ArrayLike, temperature: float = 1.0, *, normalise: bool = True) -> float:
-    """Entropy in nats, in [0, ln n], of softmax(-d / T) over a query's nearest neighbours: low where few stand out.
+    """Entropy in nats, in [0, ln n], of softmax(-d / T) over the distances of a query's nearest neighbours.
 
     If `normalise`, (d - min) / std is taken for d first; False is the published formula. The paper ("Beyond the
     Reranker") takes T = 1 on raw distances, which differ in the second decimal: of 200 queries every entropy lies
@@ -137,7 +139,7 @@ def neighbour_entropy(distances: ArrayLike, temperature: float = 1.0, *, normali
     """
     found = check_flat("distances", distances)
     if not len(found):
-        raise InvalidInputError("distances must hold at least one; got none")
+        raise InvalidInputError("distances is empty: give at least one distance")
     check_range("temperature", temperature, ends="(]")
     if check_flag("normalise", normalise):
         spread = float(found.std())
@@ -152,10 +154,10 @@ _SEVERAL = (" and ", " vs ", " versus ", "compare", "difference between", "both"
 
 
 def is_multi_hop(query: str) -> bool:
-    """Whether a query reads as one of several hops: EGR's flag, as in the paper's code.
+    """Whether a query looks like a multi-hop question: the flag of EGR, as in the paper's code.
 
-    It has two different capitalised words of three letters or more, of which the first word of the sentence may be one,
-    or one of the cues "and", "vs", "versus", "compare", "difference between", "both".
+    True if the query has two different capitalised words of three letters or more, including the first word. Also true
+    for the cues "and", "vs", "versus", "compare", "difference between" and "both".
 
     >>> is_multi_hop("Where was the director of Vertigo born?"), is_multi_hop("who wrote it, and when?")
     (True, True)
@@ -167,7 +169,7 @@ def is_multi_hop(query: str) -> bool:
 
 
 class EntropyGates(NamedTuple):
-    """Gates in nats, and the share of the queries that they send to the best route, in [0, 1]."""
+    """Gates in nats, and the share of calibration queries that they send to the best route."""
 
     low: float
     high: float
@@ -175,7 +177,7 @@ class EntropyGates(NamedTuple):
 
 
 def fit_entropy_gates(entropies: ArrayLike, best: ArrayLike, *, grid: int = 40) -> EntropyGates:
-    """Fit the two gates of :func:`neighbour_entropy_router` to the best route of each query of a calibration split.
+    """Fit the two gates of :func:`neighbour_entropy_router` to the best routes of calibration queries.
 
     Parameters
     ----------
@@ -221,7 +223,7 @@ def fit_entropy_gates(entropies: ArrayLike, best: ArrayLike, *, grid: int = 40) 
 
 
 class NeighbourEntropyRouter:
-    """What :func:`neighbour_entropy_router` makes."""
+    """The router that :func:`neighbour_entropy_router` creates."""
 
     def __init__(
         self,
@@ -244,13 +246,13 @@ class NeighbourEntropyRouter:
         self.neighbours, self.temperature, self.normalise = neighbours, temperature, normalise
 
     def __call__(self, query: str, ranking: Ranking) -> Route:
-        """The route of a query by the first source's ranking."""
+        """Return the route of a query from the first source's ranking."""
         scores = ranking.scores[: self.neighbours]
         cosines = not ranking.distances and not self.normalise and bool((scores > 0).all())
         return self.by_distances(1.0 / scores - 1.0 if cosines else -scores, query)
 
     def by_distances(self, distances: ArrayLike, query: str = "") -> Route:
-        """The route of a query by the distances of its neighbours."""
+        """Return the route of a query from the distances of its neighbours."""
         entropy = neighbour_entropy(distances, self.temperature, normalise=self.normalise)
         passed = sum(entropy >= gate for gate in self.gates)
         if passed == len(self.gates) and self.multi_hop is not None and is_multi_hop(query):
@@ -270,19 +272,19 @@ def neighbour_entropy_router(
     temperature: float = 1.0,
     normalise: bool = True,
 ) -> NeighbourEntropyRouter:
-    """Route by how sharply the first source's nearest neighbours stand out (EGR); no call to a model.
+    """Create a router that reads how clearly the first source's nearest neighbours stand out (EGR); no model call.
 
     Parameters
     ----------
     single, fusion, step_back : route
-        Below `low`, below `high`, and from there on.
+        Routes for an entropy below `low`, below `high`, and from `high` on.
     multi_hop : route, optional
         In place of `step_back` for a query that :func:`is_multi_hop`. Default: `step_back`. In the paper's code the
         flag adds passages along edges of entailment, which its benchmark graphs do not have.
     low, high : float, default 1.8 and 2.6
         In nats; :func:`fit_entropy_gates` fits them.
     neighbours : int, default 20
-        How many of the first source's hits count.
+        Number of the first source's hits that are read.
     temperature : float, default 1
         > 0.
     normalise : bool, default True
@@ -307,12 +309,12 @@ def neighbour_entropy_router(
 
 
 def oracle_router(rewards: Mapping[str, Mapping[str, float]]) -> Callable[[str], str]:
-    """Route every query to what is known to serve it best: the bound of any router, for evaluation.
+    """Create a router that sends every query to its best source by known measures; an upper bound for evaluation.
 
     Parameters
     ----------
     rewards : mapping of str to mapping of str to float
-        Per source, per query, its measure.
+        The measure of each query, by source and query.
 
     Examples
     --------
@@ -320,14 +322,14 @@ def oracle_router(rewards: Mapping[str, Mapping[str, float]]) -> Callable[[str],
     'graph'
     """
     if not isinstance(rewards, Mapping) or not rewards:
-        raise InvalidInputError("rewards must hold the measures of at least one source; got none")
+        raise InvalidInputError("rewards is empty: give the measures of at least one source")
     return partial(_best, {name: dict(by_query) for name, by_query in rewards.items()})
 
 
 def _best(rewards: Mapping[str, Mapping[str, float]], query: str) -> str:
     known = {name: by_query[query] for name, by_query in rewards.items() if query in by_query}
     if not known:
-        raise InvalidInputError("the oracle knows nothing of this query")
+        raise InvalidInputError("the oracle router has no measures of this query")
     return max(known, key=known.__getitem__)
 
 
@@ -338,10 +340,10 @@ _CUES = (
 
 
 def query_features(query: str, ranking: Ranking | None = None) -> FloatArray:
-    """(26,) what a compositional router sees by default: 20 cue words, and 6 numbers of the neighbours' distances.
+    """Compute (26,) features of a query: 20 cue words, and 6 numbers from the neighbours' distances.
 
-    These are the smallest, the mean, the deviation, the gap between the first two, that between first and last, and the
-    normalised entropy; 0 without a ranking.
+    The six numbers are the minimum, the mean, the deviation, the gap between the first two distances, the gap between
+    first and last, and the normalised entropy. They are 0 without a ranking.
     """
     words = set(re.findall(r"\w+", query.casefold()))
     near = np.zeros(6)
@@ -352,7 +354,7 @@ def query_features(query: str, ranking: Ranking | None = None) -> FloatArray:
 
 
 class CompositionalRouter:
-    """What :func:`compositional_router` makes."""
+    """The router that :func:`compositional_router` creates."""
 
     def __init__(
         self, names: Sequence[str], coefficients: FloatArray, features: Callable[[str, Ranking | None], ArrayLike]
@@ -360,7 +362,7 @@ class CompositionalRouter:
         self.names, self.coefficients, self.features = tuple(names), coefficients, features
 
     def __call__(self, query: str, ranking: Ranking | None = None) -> str:
-        """The source of which most is expected."""
+        """Return the source with the highest expected measure."""
         seen = np.append(np.asarray(self.features(query, ranking), dtype=np.float64), 1.0)
         return self.names[int(np.argmax(self.coefficients @ seen))]
 
@@ -372,14 +374,14 @@ def compositional_router(
     features: Callable[[str, Ranking | None], ArrayLike] = query_features,
     alpha: float = 1.0,
 ) -> CompositionalRouter:
-    """Fit a router that expects of each source what a ridge regression on the query's features says.
+    """Fit a router that predicts each source's measure by ridge regression on features of the query.
 
     Parameters
     ----------
     rewards : mapping of str to mapping of str to float
-        Per source, per query, its measure; queries that all sources have are fitted.
+        The measure of each query, by source and query. Only queries with a measure for every source are used.
     rankings : mapping of str to Ranking, optional
-        Per query the first source's ranking, for features that read it.
+        The first source's ranking by query, for features that read it.
     features : callable, default :func:`query_features`
         ``features(query, ranking)`` gives (d,) numbers.
     alpha : float, default 1
@@ -404,7 +406,7 @@ def compositional_router(
     ('graph', 'code')
     """
     if not isinstance(rewards, Mapping) or not rewards:
-        raise InvalidInputError("rewards must hold the measures of at least one source; got none")
+        raise InvalidInputError("rewards is empty: give the measures of at least one source")
     check_range("alpha", alpha, ends="(]")
     common = sorted(set.intersection(*(set(by_query) for by_query in rewards.values())))
     if len(common) < 20:
@@ -428,16 +430,16 @@ CHAT_ROUTE_PROMPT = (
 
 
 class ChatRouter(OverModel):
-    """What :func:`chat_router` makes."""
+    """The router that :func:`chat_router` creates."""
 
     def __init__(self, model: Any, descriptions: Mapping[str, str], prompt: str = CHAT_ROUTE_PROMPT) -> None:
         super().__init__(model)
         if not isinstance(descriptions, Mapping) or not descriptions:
-            raise InvalidInputError("descriptions must say of at least one source what it holds; got none")
+            raise InvalidInputError("descriptions is empty: describe at least one source")
         self.descriptions, self.prompt = dict(descriptions), prompt
 
     def __call__(self, query: str) -> list[str]:
-        """The sources that the model names."""
+        """Return the sources that the model names."""
         return self._named(self.complete(self._asked(query)))
 
     async def _acall(self, query: str) -> list[str]:
@@ -453,16 +455,16 @@ class ChatRouter(OverModel):
 
 
 def chat_router(model: Any, descriptions: Mapping[str, str], *, prompt: str = CHAT_ROUTE_PROMPT) -> ChatRouter:
-    """Route as a language model says: one call to it.
+    """Create a router that asks a language model for the sources; one model call per query.
 
     Parameters
     ----------
     model : callable, or a language model of the framework
-        From prompt to text.
+        A function from prompt to text.
     descriptions : mapping of str to str
-        Per source, what it holds.
+        A description of the contents of each source, by source name.
     prompt : str
-        With ``{sources}`` and ``{query}``.
+        The prompt; must contain ``{sources}`` and ``{query}``.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The stages of a retriever, settled: rewriting, routing, reranking and correction."""
+"""The resolved stages of a retriever: rewriting, routing, reranking and correction."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from phasegraph.sources.steps import Step
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """The stages of a retriever, settled: what they call, and how they are set."""
+    """The resolved stages of a retriever: their functions and settings."""
 
     route: Routing | None = None
     rerank: Rerank | None = None
@@ -36,7 +36,7 @@ class Stages:
     def of(
         cls, route: Any, rerank: Any, corrective: Any, rewritings: Mapping[str, Rewriting], adapt: StageAdapter
     ) -> Stages:
-        """The stages of a constructor's arguments and of its sources, or an error that names the argument."""
+        """Resolve the stages from the arguments of a constructor and its sources; errors name the argument."""
         ranks = None if rerank is None else Rerank.given(rerank)
         if not isinstance(corrective, Corrective | None):
             raise InvalidTypeError(f"corrective must be Corrective(...) or None; got {type(corrective).__name__}")
@@ -60,11 +60,11 @@ class Stages:
 
     @property
     def are_set(self) -> bool:
-        """Whether a call does more than ask and decide."""
+        """Whether a call has any stage."""
         return bool(self.rewritings or self.route or self.rerank or self.corrective)
 
     def rewriting(self, sources: Mapping[str, AnySource], deadline: Deadline) -> Mapping[str, AnySource]:
-        """The sources of a call with a deadline; where a source has a rewriter, its query is rewritten first."""
+        """Wrap each source that has a rewriter, so that its query is rewritten first, within the deadline."""
         if not self.rewritings:
             return sources
         how = self.rewritings
@@ -75,7 +75,7 @@ class Stages:
 
     @property
     def steps(self) -> list[Step]:
-        """All that may warn."""
+        """Return all steps, which may give warnings."""
         named = (
             None if self.route is None else self.route.step, self.reranker, self.grader, self.rewriter,
             *(rewriting.step for rewriting in self.rewritings.values()),
@@ -84,50 +84,50 @@ class Stages:
 
 
 def _over_cached(given: Any, adapt: Callable[[Any], Any]) -> Any:
-    """What `adapt` makes of a model; of a cached model the same cache around what it makes of the model inside."""
+    """Adapt a model; if the model is cached, adapt the inner model and keep the cache around it."""
     if not isinstance(given, CachedModel):
         return adapt(given)
     return given.over(None if given.model is None else adapt(given.model))
 
 
 class StageAdapter:
-    """What a framework makes callable: here, nothing but what is so already. `names` are those of the sources."""
+    """Converts a framework's objects to functions; this base class accepts only functions. `names` are the sources."""
 
     def __init__(self, names: Collection[str] = ()) -> None:
         self.names = names
 
     def is_model(self, given: Any) -> bool:
-        """Whether it is a language model of the framework; there, None in an offline cache stands for one."""
+        """Whether the argument is a language model of the framework; None stands for a model in an offline cache."""
         return False
 
     def text_model(self, given: Any) -> Any:
-        """A language model as a function from prompt to text."""
+        """Turn a language model into a function from prompt to text."""
         return given
 
     def other(self, given: Any, names: tuple[str, ...]) -> Any:
-        """Anything else of the framework as a function of arguments of these names."""
+        """Turn any other object of the framework into a function of arguments with these names."""
         return given
 
     def reranker(self, given: Any) -> Any:
-        """``rerank(query, texts)``, or with ``reads_hits`` ``rerank(query, passages)``."""
+        """Return the function ``rerank(query, texts)``, or ``rerank(query, passages)`` if it ``reads_hits``."""
         return self.other(given, ("query", "texts"))
 
     def router(self, given: Any) -> Any:
-        """``route(query)`` or ``route(query, ranking)``; a language model chooses among the names of the sources."""
+        """Return the function ``route(query)`` or ``route(query, ranking)``; a language model chooses source names."""
         if self._speaks(given):
             given = ChatRouter(given, {name: name for name in self.names})
         return self._over(given, ("query",))
 
     def grader(self, given: Any) -> Any:
-        """``grade(query, texts)``."""
+        """Return the function ``grade(query, texts)``."""
         return self._over(ChatGrade(given) if self._speaks(given) else given, ("query", "texts"))
 
     def rewriter(self, given: Any) -> Any:
-        """``rewrite(query)``; a language model is asked for a better query."""
+        """Return the function ``rewrite(query)``; a language model is asked for a better query."""
         return self._over(Rewriter(given, (REWRITE_PROMPT,), "single") if self._speaks(given) else given, ("query",))
 
     def _speaks(self, given: Any) -> bool:
-        """Whether it is a language model, cached or not."""
+        """Whether the argument is a language model, cached or not."""
         return self.is_model(given.model if isinstance(given, CachedModel) else given)
 
     def _over(self, given: Any, names: tuple[str, ...]) -> Any:
@@ -136,7 +136,7 @@ class StageAdapter:
         return _over_cached(given, partial(self.other, names=names))
 
     def _spoken(self, model: Any) -> Any:
-        """A language model as a function from prompt to text."""
+        """Turn a language model into a function from prompt to text; an error for other types."""
         if self.is_model(model):
             return self.text_model(model)
         if not callable(model):

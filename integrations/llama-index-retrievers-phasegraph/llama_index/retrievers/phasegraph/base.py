@@ -1,4 +1,4 @@
-"""The retriever: ask every source, let the core decide, give back the sources' own nodes."""
+"""The LlamaIndex retriever: it searches every source, fuses the rankings, and returns the sources' own nodes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from llama_index.core.vector_stores.types import MetadataFilters
 from llama_index_instrumentation.dispatcher import DISPATCHER_SPAN_DECORATED_ATTR
 
 import phasegraph  # its room graph is loaded when it is first named: it brings scipy.sparse
-from llama_index.retrievers.phasegraph.conversion import access_of, check_key, nodes_of
+from llama_index.retrievers.phasegraph.conversion import Lookup, access_of, check_key, nodes_of
 from llama_index.retrievers.phasegraph.corpus import (
     NODES,
     IndexVectors,
@@ -33,7 +33,7 @@ from llama_index.retrievers.phasegraph.filters import (
 )
 from llama_index.retrievers.phasegraph.retriever_sources import OwnRetriever, RetrieverSource
 from llama_index.retrievers.phasegraph.stages import LlamaIndexStages
-from phasegraph import FusionPipeline, Inspection, InvalidInputError, InvalidTypeError, Result
+from phasegraph import FusionPipeline, GroupBy, Inspection, InvalidInputError, InvalidTypeError, Result
 from phasegraph.retrieval import (
     LONGEST_QUERY,
     Accept,
@@ -67,13 +67,13 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def in_the_bases_span(method: Method) -> Method:
-    """Mark a method that only checks and hands on, so that it gets no second span around the base class's own."""
+    """Mark a method that only validates and delegates, so that tracing creates no second span for it."""
     setattr(method, DISPATCHER_SPAN_DECORATED_ATTR, True)
     return method
 
 
 def checked_query(query: object) -> QueryBundle:
-    """A query as a bundle of text that is not blank."""
+    """Convert a query to a bundle whose text is not blank."""
     if isinstance(query, QueryBundle):
         check_query(query.query_str)
         return query
@@ -81,19 +81,19 @@ def checked_query(query: object) -> QueryBundle:
 
 
 class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetriever):
-    """Any retrievers, fused by calibrated scores.
+    """Fuse any number of LlamaIndex retrievers by calibrated scores.
 
     Parameters
     ----------
     vector, graph : retriever, index, query engine, callable or SourceSpec, optional
-        The sources of these names.
+        The sources with these names.
     retrievers : mapping of str to the same, or a list of them, optional
-        Further sources, by name or as ``source_1``, ``source_2`` and so on; each bare or as a :class:`SourceSpec` with
-        weight, fetch_k, timeout, fields and execution of its own.
+        Further sources, by name or as ``source_1``, ``source_2`` and so on; each source is a retriever or a
+        :class:`SourceSpec` with its own weight, fetch_k, timeout, fields and execution.
     similarity_top_k : int, optional
-        Nodes returned, >= 0. Changes neither scores nor order. Default: the pipeline's, 10.
+        Number of nodes to return, >= 0. The number changes neither scores nor order. Default: the pipeline's, 10.
     k : int, optional
-        The same under a shorter name.
+        A shorter name of `similarity_top_k`.
     weights : mapping of str to float, or a list beside a list of retrievers, optional
         >= 0, not all 0; in place of ``SourceSpec.weight``. Default: per query, by agreement and by how sharply the
         graph points, where it states its background; else equal.
@@ -103,6 +103,14 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
     selection : SelectionPolicy or str, optional
         Which k go together, for example ``"mmr"``; default the k best. Redundancy is weighed by the embeddings that
         the nodes carry, else of the model that the first source embeds with.
+    group_by : str or GroupBy, optional
+        Metadata key of a document's name, for example ``"file_path"`` or ``"ref_doc_id"``: the nodes of one document
+        count once, and `k` counts documents. ``GroupBy("file_path", "sum")`` adds their values. Default: every node
+        counts.
+    parents : True, mapping, docstore or callable, optional
+        With `group_by`: return the text of the whole document in place of its best node. True joins the nodes of a
+        retriever that was made of nodes; a mapping by name, a docstore or ``parents(names)`` gives the documents.
+        Filters also hold for them.
     filters : MetadataFilters, optional
         What every node must match; also a keyword of ``retrieve``, ``aretrieve`` and ``explain``, which narrow it
         further. They reach every source, the walk of a graph included; InvalidInputError where a source cannot keep
@@ -148,9 +156,9 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
     Examples
     --------
     >>> from llama_index.core.schema import TextNode
-    >>> def lexical(query):
+    >>> def bm25(query):
     ...     return [(TextNode(id_=name, text=name), score) for name, score in (("p", 7.1), ("r", 6.0), ("o", 1.0))]
-    >>> retriever = CalibratedFusionRetriever(retrievers={"lexical": lexical}, similarity_top_k=2)
+    >>> retriever = CalibratedFusionRetriever(retrievers={"bm25": bm25}, similarity_top_k=2)
     >>> [node.node_id for node in retriever.retrieve("Which city?")]
     ['p', 'r']
     """
@@ -167,6 +175,8 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         weights: Mapping[str, float] | Sequence[float] | None = None,
         accept: Accept | None = None,
         selection: SelectionPolicy | str | None = None,
+        group_by: GroupBy | str | None = None,
+        parents: Any = None,
         filters: MetadataFilters | None = None,
         required_filter_key: str | None = None,
         fetch_k: int | None = 50,
@@ -197,11 +207,12 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         self._engine = FusionEngine.of(
             {name: _unlimited(spec) if self._by_name[name].unordered else spec for name, spec in specs.items()},
             k=_count("similarity_top_k", similarity_top_k) if k is None else _count("k", k),
-            weights=weights, accept=accept, selection=selection, pipeline=pipeline, fetch_k=fetch_k, timeout=timeout,
-            strict=strict, max_query_length=max_query_length,
+            weights=weights, accept=accept, selection=selection, group_by=group_by, pipeline=pipeline, fetch_k=fetch_k,
+            timeout=timeout, strict=strict, max_query_length=max_query_length,
             access=_access_of([source.retriever for source in self._by_name.values()]),
             route=route, rerank=rerank, corrective=corrective, adapter=LlamaIndexStages(specs),
         )  # fmt: skip
+        self._settle_parents(parents, Lookup.of, self._engine.pipeline.group_by)
         self._callback = ResultCallback(on_result)
         self._evidence_key = check_key("evidence_key", evidence_key)
         self._required_filter_key = check_required_key(required_filter_key)
@@ -222,33 +233,37 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         *,
         path: str | os.PathLike[str] | None = None,
         vector_store: str = "flat",
-        extractions: Iterable[phasegraph.graph.Extraction] | Mapping[str, Sequence[tuple[str, str, str]]] | None = None,
+        triples: phasegraph.graph.Triples | None = None,
         known_names: Iterable[str] = (),
         tokenizer: Any = "english",
         title_key: str = "title",
         source_key: str | None = None,
         progress: bool = True,
+        embed_clauses: bool = False,
         **fields: Any,
     ) -> Self:
-        """Make vectors, an entity graph and a word index of nodes, and a retriever of the three.
+        """Build vectors, an entity graph and a word index from nodes, and a retriever that fuses the three.
 
         Parameters
         ----------
         nodes : iterable of BaseNode
         embed_model : BaseEmbedding
-            Embeds every node that carries no embedding, once, and each query.
+            Embeds each query, and once every node that has no embedding.
         path : path, optional
-            A folder, new or empty, to keep everything in: graph, words and vectors in memory-mapped files.
-            :meth:`load` opens it again. Without, all is in memory.
+            A new or empty folder for the graph, the words and the vectors, in memory-mapped files. :meth:`load` opens
+            it again. Without `path`, everything stays in memory.
         vector_store : {"flat", "chroma"}, default "flat"
-            With `path`: where the vectors are searched. ``"flat"`` compares all vectors of the index, in memory-mapped
-            files. ``"chroma"`` adds an approximate index (``phasegraph[chroma]``).
-        extractions, known_names, tokenizer, title_key, source_key
-            As for :meth:`EntityGraphRetriever.from_nodes`.
+            With `path`: the index that searches the vectors. ``"flat"`` compares all vectors of the index, in
+            memory-mapped files. ``"chroma"`` adds an approximate index (``phasegraph[chroma]``).
+        triples, known_names, tokenizer, title_key, source_key
+            See :meth:`EntityGraphRetriever.from_nodes`.
         progress : bool, default True
             Show bars for many nodes, where standard error is a terminal.
+        embed_clauses : bool, default False
+            Also compare the passages with each clause of a question that has two clauses or more. The retriever then
+            embeds each clause of such a question, beside the question.
         **fields
-            The other arguments of the retriever; `retrievers` beside ``lexical``.
+            The other arguments of the retriever; `retrievers` beside ``bm25``.
 
         Raises
         ------
@@ -270,9 +285,11 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         >>> sorted(hit.node_id for hit in retriever.retrieve("Who met Bo?"))
         ['a', 'c']
         """
-        how = Indexing(extractions, known_names, tokenizer, title_key, source_key, progress)
+        how = Indexing(triples, known_names, tokenizer, title_key, source_key, progress)
         tried = {**fields, "filters": None}
-        return cls._of_passages(nodes, embed_model, how, path, fields, tried, vector_store=vector_store)
+        return cls._of_passages(
+            nodes, embed_model, how, path, {**fields, "embed_clauses": embed_clauses}, tried, vector_store=vector_store
+        )
 
     @classmethod
     @known_arguments
@@ -283,22 +300,26 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         *,
         reembed: bool = False,
         vector_store: str | None = None,
+        embed_clauses: bool = False,
         **fields: Any,
     ) -> Self:
-        """Open a folder that :meth:`from_nodes` made, as it was after the last change.
+        """Open a folder that :meth:`from_nodes` made, with all later changes.
 
         Parameters
         ----------
         path : path
         embed_model : BaseEmbedding
-            The model that the nodes were embedded with.
+            The model that embedded the nodes.
         reembed : bool, default False
-            Embed every node anew by `embed_model`, as :meth:`reembed` does.
+            Embed every node again with `embed_model`, as :meth:`reembed` does.
         vector_store : {"flat", "chroma"}, optional
-            Move the vectors of the folder there, as for :meth:`from_nodes`. By default they stay where they are.
+            Move the vectors to this index; see :meth:`from_nodes`. By default, the vectors stay in their present index.
+        embed_clauses : bool, default False
+            Also compare the passages with each clause of a question that has two clauses or more. The retriever then
+            embeds each clause of such a question, beside the question.
         **fields
-            The other arguments of the retriever. A pipeline that :meth:`save` wrote into the folder is taken, unless
-            `pipeline`, `weights`, `accept` or `selection` are given.
+            The other arguments of the retriever. If the folder contains a pipeline from :meth:`save`, the retriever
+            uses it unless you pass `pipeline`, `weights`, `accept` or `selection`.
 
         Raises
         ------
@@ -308,7 +329,9 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
             If it was made for another framework, without vectors, or with another model: `embed_model` embeds three of
             the nodes again to see that.
         """
-        return cls._loaded(path, embed_model, fields, reembed=reembed, vector_store=vector_store)
+        return cls._loaded(
+            path, embed_model, {**fields, "embed_clauses": embed_clauses}, reembed=reembed, vector_store=vector_store
+        )
 
     @classmethod
     @known_arguments
@@ -316,24 +339,25 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         cls,
         index: VectorStoreIndex,
         *,
-        extractions: Iterable[phasegraph.graph.Extraction] | Mapping[str, Sequence[tuple[str, str, str]]] | None = None,
+        triples: phasegraph.graph.Triples | None = None,
         known_names: Iterable[str] = (),
         tokenizer: Any = "english",
         title_key: str = "title",
         source_key: str | None = None,
         progress: bool = True,
+        embed_clauses: bool = False,
         **fields: Any,
     ) -> Self:
-        """Build the graph and the word index over the nodes of a vector index, under their ids, beside it.
+        """Build the graph and the word index from the nodes of a vector index, and use the index for the vectors.
 
         Parameters
         ----------
         index : VectorStoreIndex
-            Its nodes are read once from its docstore, or from a vector store that holds texts; none is embedded again.
-            :meth:`add_nodes` and :meth:`delete` change it too; it embeds by itself what is added.
-        extractions, known_names, tokenizer, title_key, source_key, progress, **fields
-            As for :meth:`from_nodes`. ``retriever.graph.save(folder)`` keeps the graph; the constructor puts
-            ``EntityGraphRetriever.load(folder)`` beside the index again.
+            Nodes are read once from the docstore, or from a vector store that holds texts; no node is embedded again.
+            :meth:`add_nodes` and :meth:`delete` also change the index. The index itself embeds new nodes.
+        triples, known_names, tokenizer, title_key, source_key, progress, embed_clauses, **fields
+            See :meth:`from_nodes`. To save the graph, call ``retriever.graph.save(folder)``. To open it again, pass
+            ``EntityGraphRetriever.load(folder)`` and the index to the constructor.
 
         Raises
         ------
@@ -343,10 +367,10 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         if not isinstance(index, VectorStoreIndex):
             raise InvalidTypeError(f"index must be a VectorStoreIndex; got {type(index).__name__}")
         held, vectors = contents_of(index)
-        how = Indexing(extractions, known_names, tokenizer, title_key, source_key, progress)
+        how = Indexing(triples, known_names, tokenizer, title_key, source_key, progress)
         embed_model, store = index._embed_model, IndexVectors(index)
         corpus = build_corpus(NODES, held, embed_model, how, vectors=vectors, store=store)
-        return cls._over(corpus, embed_model, fields, index)
+        return cls._over(corpus, embed_model, {**fields, "embed_clauses": embed_clauses}, index)
 
     @classmethod
     def _graph_retriever(cls, source: Any, hits: Any, model: Any, name: str) -> EntityGraphRetriever:
@@ -361,13 +385,13 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
 
     @property
     def graph(self) -> Any:
-        """Its source named ``graph``; None where it has none."""
+        """The source named ``graph``; None if there is no such source."""
         source = self._whole.get("graph")
         return None if source is None else source.whole
 
     @property
     def similarity_top_k(self) -> int:
-        """Nodes returned."""
+        """Number of nodes to return."""
         return self._engine.pipeline.k
 
     @similarity_top_k.setter
@@ -380,7 +404,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
     def retrieve(
         self, str_or_query_bundle: QueryType, *, filters: MetadataFilters | None = None
     ) -> list[NodeWithScore]:
-        """Nodes for the query, best first; `filters` besides the retriever's own."""
+        """Return the nodes for a query, best first; `filters` apply together with the retriever's own filters."""
         bundle, asked = checked_query(str_or_query_bundle), self._narrowed(filters)
         return super(CalibratedFusionRetriever, asked).retrieve(bundle)
 
@@ -388,7 +412,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
     async def aretrieve(
         self, str_or_query_bundle: QueryType, *, filters: MetadataFilters | None = None
     ) -> list[NodeWithScore]:
-        """As :meth:`retrieve`."""
+        """Run :meth:`retrieve` asynchronously."""
         bundle, asked = checked_query(str_or_query_bundle), self._narrowed(filters)
         return await super(CalibratedFusionRetriever, asked).aretrieve(bundle)
 
@@ -405,21 +429,21 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         return self._nodes(result, hits)
 
     def explain(self, query: QueryType, k: int | None = None, *, filters: MetadataFilters | None = None) -> Result:
-        """The whole answer to one query: scores, contributions, candidates and a report per source.
+        """Return the whole answer to a query: scores, contributions, candidates and a report per source.
 
         Parameters
         ----------
         query : str or QueryBundle
             Not blank.
         k : int, optional
-            In place of `similarity_top_k`.
+            Number of results; by default, `similarity_top_k`.
         filters : MetadataFilters, optional
-            Besides the retriever's.
+            Additional filters; the retriever's own filters still apply.
 
         Returns
         -------
         Result
-            ``result.evidence(id)`` says why a node stands where it stands.
+            ``result.evidence(id)`` explains the position of a node.
         """
         bundle = checked_query(query)
         sources = self._narrowed(filters)._bound(bundle)
@@ -428,23 +452,23 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
     async def aexplain(
         self, query: QueryType, k: int | None = None, *, filters: MetadataFilters | None = None
     ) -> Result:
-        """As :meth:`explain`."""
+        """Run :meth:`explain` asynchronously."""
         bundle = checked_query(query)
         sources = self._narrowed(filters)._bound(bundle)
         return (await self._engine.aretrieve(bundle.query_str, sources, k=self._wanted(k), read=True))[0]
 
     def inspect(self, query: QueryType, k: int | None = None, *, filters: MetadataFilters | None = None) -> Inspection:
-        """The whole answer as a notebook shows it: every source's list side by side, and how they were fused.
+        """Return the whole answer as a notebook page: the list of every source, and how the lists were fused.
 
         Parameters
         ----------
         query, k, filters
-            As for :meth:`explain`.
+            See :meth:`explain`.
 
         Returns
         -------
         Inspection
-            Of ``result``, and of ``everything``: all candidates with their calibrated values and contributions.
+            Contains ``result``, and ``everything``: all candidates with calibrated values and contributions.
         """
         bundle = checked_query(query)
         return self._engine.inspect(bundle.query_str, self.explain(bundle, k, filters=filters))
@@ -452,26 +476,27 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
     async def ainspect(
         self, query: QueryType, k: int | None = None, *, filters: MetadataFilters | None = None
     ) -> Inspection:
-        """As :meth:`inspect`."""
+        """Run :meth:`inspect` asynchronously."""
         bundle = checked_query(query)
         return self._engine.inspect(bundle.query_str, await self.aexplain(bundle, k, filters=filters))
 
     def within(self, filters: MetadataFilters) -> Self:
-        """The same retriever for nodes that match; `filters` reach every source, the walk of a graph included.
+        """Restrict the retriever to nodes that match; the filters apply to every source, including the walk of a graph.
 
-        Calibrators, directions and breakers are shared. Sources keep the filters of their own. InvalidInputError where
-        a source cannot keep them, such as a property graph's retriever: better no answer than one that shows too much.
+        The new retriever shares calibrators, directions and breakers. Sources keep their own filters. InvalidInputError
+        if a source cannot apply the filters, such as a property graph's retriever; a wrong answer could show nodes that
+        the caller must not see.
         """
         checked = check_filters(filters)
         made = copy.copy(self)
+        index = None if self._corpus is None else self._corpus.index  # before: passages may come and go meanwhile
         made._by_name = {name: source.within(checked) for name, source in self._now.items()}
-        made._filters = joined(self._filters, checked)
-        made._narrowed_at = None if self._corpus is None else self._corpus.index
+        made._filters, made._narrowed_at = joined(self._filters, checked), index
         return made
 
     @property
     def _now(self) -> Mapping[str, RetrieverSource]:
-        """The sources, narrowed again where nodes came or went since."""
+        """Return the sources, and restrict them again if nodes were added or deleted."""
         if self._filters is not None and self._corpus is not None and self._corpus.index is not self._narrowed_at:
             index = self._corpus.index
             self._by_name = {name: source.within(self._filters) for name, source in self._whole.items()}
@@ -479,7 +504,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         return self._by_name
 
     def whole_filters(self) -> MetadataFilters | None:
-        """What every node must match, by its own filters or a source's."""
+        """Return the filters that every node must match, combined from the retriever and its sources."""
         return joined(self._filters, *(source.own_filters() for source in self._by_name.values()))
 
     def _narrowed(self, filters: MetadataFilters | None) -> Self:
@@ -489,7 +514,8 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         return {"similarity_top_k": self.similarity_top_k, **{name: one.shown for name, one in self._by_name.items()}}
 
     def _nodes(self, result: Result, hits: list[SelectedHit]) -> list[NodeWithScore]:
-        """The nodes; for another retriever of ours without a block, and with the evidence in the exchange."""
+        """Return the nodes; another phasegraph retriever gets the evidence in the exchange."""
+        hits = self._with_parents(hits, self.whole_filters())
         if self.exchange is None:
             return nodes_of(result, hits, self._evidence_key)
         nodes = nodes_of(result, hits, None)
@@ -508,7 +534,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         return {name: self._within_others(name, own).bind(bundle) for name in self._engine.asked}
 
     def _within_others(self, name: str, own: Mapping[str, MetadataFilters]) -> RetrieverSource:
-        """The source within the filters that the others have already; InvalidInputError where it cannot keep them."""
+        """Restrict a source to the filters of the other sources; InvalidInputError if it cannot apply them."""
         others = [one for other, one in own.items() if other != name]
         try:
             check_agree(*own.values())
@@ -531,12 +557,12 @@ def _count(name: str, value: int | None) -> int | None:
 
 
 def _unlimited(spec: SourceSpec) -> SourceSpec:
-    """The source with all of its hits, unless the caller set its limit: of hits in no order none are the best."""
+    """Return the source without a limit unless the caller set one, because unordered hits have no best part."""
     return replace(spec, fetch_k=None) if spec.fetch_k == "default" else spec
 
 
 def _with_nodes(spec: SourceSpec) -> SourceSpec:
-    """What answers with summaries as a retriever that makes nodes of them; any other source as it is."""
+    """Wrap a source that answers with summaries so that it returns nodes; return other sources unchanged."""
     given: Any = adapted(spec.retriever)
     return (
         replace(spec, retriever=EntityGraphRetriever(given)) if getattr(given, "resolve", None) == "summaries" else spec
@@ -544,6 +570,6 @@ def _with_nodes(spec: SourceSpec) -> SourceSpec:
 
 
 def _access_of(retrievers: Sequence[object]) -> HitAccess:
-    """How to look into nodes, with the first embedding model and the first corpus among some retrievers."""
+    """Describe how the core reads nodes, including the first embedding model and the first corpus of the retrievers."""
     corpora = (one.corpus for one in retrievers if isinstance(one, EntityGraphRetriever))
     return replace(access_of(retrievers), corpus=next((one for one in corpora if one is not None), None))

@@ -1,8 +1,9 @@
-"""LlamaIndex's nodes to rankings, and results to nodes."""
+"""Convert LlamaIndex nodes to rankings, and results to nodes."""
 
 from __future__ import annotations
 
 import copy
+from collections import ChainMap
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -65,35 +66,36 @@ _HITS = "nodes"
 
 
 class UnnamedNode(TextNode):
-    """A text whose id says nothing of the passage; the framework drops all but one of the hits that have none."""
+    """A text without a meaningful id; the framework would keep only one of several nodes without an id."""
 
     @classmethod
     def class_name(cls) -> str:
-        """Name of the class it stands for, in what is written down."""
+        """Class name that the framework serializes for this node."""
         return str(TextNode.class_name())
 
 
 class NamedNode(UnnamedNode):
-    """Stands for a passage of which only the id is known, which is its own."""
+    """A placeholder for a passage of which only the id is known."""
 
 
 class TripleNode(UnnamedNode):
-    """A triple; its source is the passage that states it."""
+    """A triple; the node's source is the passage that states the triple."""
 
 
 # Nodes and hits, as the core reads them.
 
 
 def text_of(node: BaseNode) -> str:
-    """A node's text; empty for a triple, which only names its passage."""
+    """Return a node's text; a triple has no text, because it only names its passage."""
     if isinstance(node, TripleNode):
         return ""
     return node.text if isinstance(node, TextNode) else node.get_content()
 
 
 def metadata_of(node: BaseNode) -> Mapping[str, Any]:
-    """A node's metadata."""
-    return node.metadata
+    """A node's metadata, and under ``ref_doc_id`` the document that it was split from."""
+    document = node.ref_doc_id
+    return node.metadata if document is None else ChainMap(node.metadata, {"ref_doc_id": document})
 
 
 def _hit_metadata(hit: NodeWithScore) -> Mapping[str, Any]:
@@ -117,7 +119,7 @@ _INSTEAD: ContextVar[QueryBundle | None] = ContextVar("phasegraph_embedding_inst
 
 @contextmanager
 def embedding_instead(bundle: QueryBundle) -> Iterator[None]:
-    """Embed a bundle's own texts where :class:`Embedder` is asked for its query: a core source has the text alone."""
+    """Make :class:`Embedder` embed the bundle's own texts, because a core source receives only the query text."""
     token = _INSTEAD.set(None if bundle.custom_embedding_strs is None else bundle)
     try:
         yield
@@ -127,16 +129,16 @@ def embedding_instead(bundle: QueryBundle) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Embedder:
-    """An embedding model of the framework as the core takes it; the model's own methods cannot be pickled."""
+    """Wraps an embedding model of the framework for the core; unlike bound methods of the model, it can be pickled."""
 
     model: BaseEmbedding
 
     @classmethod
     def of(cls, embed_model: object) -> Embedder | None:
-        """None for None; InvalidTypeError for what is no embedding model.
+        """Wrap a model; return None for None, and raise InvalidTypeError for other types.
 
-        As the framework's indexes do, it gives a model that nobody listens to the callback manager of the settings: one
-        of its own would keep the events of all calls.
+        A model without listeners gets the callback manager of the settings, as in the framework's indexes. A separate
+        manager would store the events of all calls.
         """
         if embed_model is None:
             return None
@@ -147,19 +149,19 @@ class Embedder:
         return cls(embed_model)
 
     def texts(self, texts: list[str]) -> list[list[float]]:
-        """Embeddings of passages."""
+        """Embed passage texts."""
         return self.model.get_text_embedding_batch(texts)
 
     async def atexts(self, texts: list[str]) -> list[list[float]]:
-        """As :meth:`texts`."""
+        """Run :meth:`texts` asynchronously."""
         return await self.model.aget_text_embedding_batch(texts)
 
     def records(self, records: Sequence[phasegraph.graph.PassageRecord]) -> list[list[float]]:
-        """Embeddings of passages of a corpus, as the framework embeds their nodes."""
+        """Embed stored passages in the way in which the framework embeds nodes."""
         return self.texts([_text_to_embed(node_of(one)) for one in records])
 
     def query(self, query: str) -> list[float]:
-        """Embedding of a query, or the mean embedding of the texts that :func:`embedding_instead` has for it."""
+        """Embed a query, or average the embeddings of the texts from :func:`embedding_instead`."""
         bundle = _INSTEAD.get()
         if bundle is None or bundle.query_str != query:
             return self.model.get_query_embedding(query)
@@ -167,7 +169,7 @@ class Embedder:
 
     @property
     def awaits(self) -> bool:
-        """Whether the model has a coroutine of its own for passages."""
+        """Whether the model has its own coroutine to embed passages."""
         return any(  # the framework wraps what a class inherits: identity does not tell whose it is
             not getattr(type(self.model), name).__qualname__.startswith("BaseEmbedding.")
             for name in ("_aget_text_embedding", "_aget_text_embeddings", "aget_text_embedding_batch")
@@ -175,7 +177,7 @@ class Embedder:
 
 
 def access_of(retrievers: Iterable[object] = ()) -> HitAccess:
-    """How to look into nodes, with the embedding model of the first retriever that has one."""
+    """Describe how the core reads nodes, including the embedding model of the first retriever that has a model."""
     models = (getattr(retriever, "_embed_model", None) for retriever in retrievers)
     model = next((one for one in models if isinstance(one, BaseEmbedding)), None)
     embedder = None if model is None else Embedder(model)
@@ -204,7 +206,7 @@ class _TextModel(ModelFunction):
 
 
 def text_model(llm: BaseLLM) -> Callable[[str], str]:
-    """A language model of LlamaIndex as a function from prompt to text, for the core's model-based extractor.
+    """Turn a LlamaIndex language model into a function from prompt to text, for the core's extractor.
 
     Parameters
     ----------
@@ -232,12 +234,12 @@ def text_model(llm: BaseLLM) -> Callable[[str], str]:
 
 
 def unpack(answer: object) -> list[NodeWithScore]:
-    """Whatever a retriever or function returned as hits.
+    """Convert an answer of a retriever or function to hits.
 
     Raises
     ------
     MalformedAnswerError
-        If it is not made of nodes or of what :func:`phasegraph.retrieval.plain_hit` reads.
+        If the answer has neither nodes nor hits that :func:`phasegraph.retrieval.plain_hit` reads.
     """
     if isinstance(answer, Response):
         answer = answer.source_nodes or answer.response or ""
@@ -262,7 +264,7 @@ def _hit(item: object, row: int) -> NodeWithScore:
 
 
 def _node(item: object, row: int) -> BaseNode:
-    """A text, a row or a triple as a node; what a row says of its id and score is read from its metadata."""
+    """Convert a text, a row or a triple to a node; id and score of a row are read from its metadata."""
     hit = plain_hit(item, _HITS, row)
     if hit.text is None:
         kind: type[TextNode] = NamedNode
@@ -271,7 +273,7 @@ def _node(item: object, row: int) -> BaseNode:
 
 
 def _told_by_text(text: str, metadata: Mapping[str, Any], unread: list[str]) -> TextNode:
-    """A node whose id is made of its text; neither a prompt nor an embedding reads the metadata keys `unread`."""
+    """Create a node whose id is derived from its text; prompts and embeddings leave out the metadata keys `unread`."""
     kind: type[TextNode] = UnnamedNode
     return kind(
         id_=resolve_id(None, {}, text)[0], text=text, metadata=dict(metadata),
@@ -280,14 +282,14 @@ def _told_by_text(text: str, metadata: Mapping[str, Any], unread: list[str]) -> 
 
 
 def as_node(identifier: str, value: Any) -> BaseNode:
-    """What ``resolve`` gave of a passage, as a node."""
+    """Convert a passage that ``resolve`` returned to a node."""
     if isinstance(value, NodeWithScore):
         return value.node
     return value if isinstance(value, BaseNode) else TextNode(id_=identifier, text=str(value))
 
 
 def reader_of(name: str, fields: HitFields, known: bool | None = None) -> HitReader:
-    """The reader of one source's hits."""
+    """Create the reader of one source's hits."""
     return HitReader(name, fields, known, _hit_metadata, _hit_text)
 
 
@@ -295,7 +297,7 @@ _PLAIN_NODES: frozenset[type] = frozenset({TextNode})
 
 
 def own_id(node: BaseNode) -> str | None:
-    """The id that a node has by itself; None for one whose id says nothing of the passage."""
+    """Return the node's own id; None if the id says nothing about the passage."""
     named = isinstance(node, NamedNode) or not isinstance(node, UnnamedNode)
     return node.id_ if named else None
 
@@ -309,9 +311,9 @@ _NO_FACTS = "No relationships found."
 
 
 def _with_stable_ids(hits: Sequence[NodeWithScore], notes: list[str]) -> Sequence[NodeWithScore]:
-    """The hits; one whose id is random at every call is told by its text, and a message in place of hits is none.
+    """Replace random ids by ids from the texts, and drop a message that stands in place of hits.
 
-    Equal scores are ordered by id, so that random ids would order them by chance.
+    Ties are ordered by id, so random ids would give a random order.
     """
     if len(hits) == 1 and _says_nothing(hits[0].node):
         notes.append("its graph found no relationships")
@@ -347,10 +349,11 @@ def ranking_of(
     ranks: bool = False,
     ordered: bool = True,
 ) -> Ranking:
-    """Hits as a ranking; what had to be handled is added to `notes`.
+    """Convert hits to a ranking, and add a note to `notes` for each repaired problem.
 
-    `own` are the ids that hits carry where they are not their nodes', ``evidence(ids)`` says by id how the source found
-    them, `ranks` that their scores are none, and `ordered` whether their order says anything.
+    `own` are the ids of the hits, if they differ from the ids of the nodes. ``evidence(ids)`` returns by id how the
+    source found a passage. `ranks` says that the hits have ranks instead of scores. `ordered` says whether their order
+    is meaningful.
     """
     hits = _with_stable_ids(hits, notes) if own is None else hits
     nodes = [hit.node for hit in hits]
@@ -374,14 +377,14 @@ def ranking_of(
 
 
 def check_key(name: str, value: object) -> str | None:
-    """`value` as a metadata key or None, or an error that names the argument."""
+    """Return `value` if it is a metadata key or None; otherwise raise an error that names the argument."""
     if value is not None and (not isinstance(value, str) or not value.strip()):
         raise InvalidTypeError(f"{name} must be a metadata key or None; got {value!r}")
     return value
 
 
 def nodes_of(result: Result, hits: Sequence[SelectedHit], evidence_key: str | None) -> list[NodeWithScore]:
-    """New hits around copies of the results' nodes, best first, the wrapped retrievers' own left as they are."""
+    """Return the resulting nodes as copies, best first; the wrapped retrievers' nodes stay unchanged."""
     blocks: Sequence[EvidenceBlock | None] = (
         [None] * len(hits) if evidence_key is None else evidence_blocks(result, hits)
     )
@@ -398,9 +401,9 @@ def nodes_of(result: Result, hits: Sequence[SelectedHit], evidence_key: str | No
 
 
 class Annotated(dict[str, Any]):
-    """Metadata with evidence, which the framework's text of it leaves out: ``node.hash`` is made of that.
+    """Metadata that contain evidence, which the framework's text and ``node.hash`` leave out.
 
-    A retriever that tells nodes apart by their hash takes one for the same as without.
+    Therefore evidence does not change the identity of a node for a retriever that compares hashes.
     """
 
     def __repr__(self) -> str:
@@ -408,9 +411,9 @@ class Annotated(dict[str, Any]):
 
 
 def copy_of(node: BaseNode, identifier: str, key: str | None = None, block: EvidenceBlock | None = None) -> BaseNode:
-    """A copy under an id, whose metadata, relationships and lists of keys are its own.
+    """Copy a node under an id; the copy has its own metadata, relationships and lists of keys.
 
-    A `block` goes into the metadata under `key`, which neither a model's prompt nor an embedding reads.
+    A `block` of evidence is stored in the metadata under `key`. Prompts and embeddings leave this key out.
     """
     if block is not None and is_taken(key, node.metadata):
         block = None
@@ -429,7 +432,7 @@ def copy_of(node: BaseNode, identifier: str, key: str | None = None, block: Evid
 
 
 def held_by_id(nodes: Iterable[BaseNode]) -> dict[str, BaseNode]:
-    """Nodes by id; InvalidInputError where one is repeated."""
+    """Index nodes by id; InvalidInputError if an id is repeated."""
     if isinstance(nodes, BaseNode | str) or not isinstance(nodes, Iterable):
         raise InvalidTypeError(f"nodes must be a list of nodes; got {type(nodes).__name__}")
     listed = list(nodes)
@@ -442,11 +445,11 @@ def held_by_id(nodes: Iterable[BaseNode]) -> dict[str, BaseNode]:
 
 @dataclass(frozen=True, slots=True)
 class Lookup(HitLookup):
-    """Nodes by passage id, from wherever they are: an index's docstore, or its vector store where that holds texts."""
+    """Finds nodes by passage id: in an index's docstore, or in its vector store if that holds texts."""
 
     @classmethod
     def of(cls, nodes: Any) -> Lookup:
-        """The lookup for what was given as nodes; InvalidTypeError if it is none of those."""
+        """Create the lookup for the argument `nodes`; InvalidTypeError if its type is not supported."""
         store = getattr(nodes, "docstore", nodes)
         if nodes is None:
             return cls("none", None)
@@ -471,7 +474,7 @@ class Lookup(HitLookup):
         return cls("mapping", held_by_id(found))
 
     def __call__(self, ids: Sequence[str]) -> dict[str, BaseNode]:
-        """The nodes that there are."""
+        """Return the nodes that exist for these ids."""
         if self.kind == "none":
             return {}
         if self.kind in ("docstore", "index"):
@@ -492,16 +495,16 @@ class Lookup(HitLookup):
 
 
 def is_knowledge(retriever: object) -> bool:
-    """Whether a retriever gives triples of a property graph, or the passages they came from."""
+    """Whether a retriever returns triples of a property graph, or the passages that state them."""
     return isinstance(retriever, BasePGRetriever | PGRetriever)
 
 
 def with_own_chunks(retriever: BaseRetriever, limit: int | None) -> BaseRetriever:
-    """A copy whose triples name the chunk of their relation, and whose texts without a passage say that they have none.
+    """Copy a retriever so that its triples name the chunk of their relation, and texts without a passage say so.
 
-    The framework takes the chunk of the subject's node, which belongs to the last passage that mentioned it; the
-    relation keeps the right one. A retriever that makes its nodes in a way of its own is left to do so. A text of a
-    custom retriever, or of a Cypher query, is given a random id at every call; a node of one's own keeps its id.
+    The framework takes the chunk of the subject's node, which is the last passage that mentioned the subject. The
+    relation stores the right chunk. A retriever that creates its own nodes is unchanged. The framework gives a text of
+    a custom retriever or of a Cypher query a random id at every call; a node keeps its id.
     """
     made = copy.copy(retriever)
     if isinstance(made, PGRetriever):
@@ -524,7 +527,7 @@ def with_own_chunks(retriever: BaseRetriever, limit: int | None) -> BaseRetrieve
 
 @dataclass(frozen=True, slots=True)
 class _CustomNodes:
-    """In place of a custom retriever's ``_parse_custom_return_type``."""
+    """Replaces a custom retriever's ``_parse_custom_return_type``."""
 
     parse: Callable[[Any], list[NodeWithScore]]
 
@@ -537,7 +540,7 @@ class _CustomNodes:
 
 @dataclass(frozen=True, slots=True)
 class _CypherNodes:
-    """In place of a Cypher retriever's ``retrieve_from_graph``."""
+    """Replaces a Cypher retriever's ``retrieve_from_graph``."""
 
     retrieve: Callable[[QueryBundle], list[NodeWithScore]]
 
@@ -547,7 +550,7 @@ class _CypherNodes:
 
 @dataclass(frozen=True, slots=True)
 class _AwaitedCypherNodes:
-    """In place of its ``aretrieve_from_graph``."""
+    """Replaces a Cypher retriever's ``aretrieve_from_graph``."""
 
     retrieve: Callable[[QueryBundle], Awaitable[list[NodeWithScore]]]
 
@@ -564,7 +567,7 @@ def _unnamed(hits: Sequence[NodeWithScore]) -> list[NodeWithScore]:
 
 @dataclass(frozen=True, slots=True)
 class _TripleNodes:
-    """In place of a retriever's ``_get_nodes_with_score``."""
+    """Replaces a retriever's ``_get_nodes_with_score``."""
 
     properties: bool
 
@@ -581,7 +584,7 @@ class _TripleNodes:
 
 
 def chunk_of(triplet: Triplet) -> str | None:
-    """Id of the passage that states a triple: the relation's, else the subject's, else the object's."""
+    """Return the id of the passage that states a triple: from the relation, else the subject, else the object."""
     subject, relation, target = triplet
     for part in (relation, subject, target):
         chunk = (part.properties or {}).get(TRIPLET_SOURCE_KEY)
@@ -591,14 +594,14 @@ def chunk_of(triplet: Triplet) -> str | None:
 
 
 def names_own_chunks(retriever: Any) -> bool:
-    """Whether :func:`with_own_chunks` makes its triples name the passages that state them."""
+    """Whether :func:`with_own_chunks` makes the retriever's triples name the passages that state them."""
     if isinstance(retriever, PGRetriever):
         return all(map(names_own_chunks, retriever.sub_retrievers))
     return "_get_nodes_with_score" in vars(with_own_chunks(retriever, None))
 
 
 def stores_of(retriever: object) -> list[Any]:
-    """The property graph stores behind a retriever, each once."""
+    """Return the property graph stores behind a retriever, without duplicates."""
     if isinstance(retriever, PGRetriever):
         found = [store for one in retriever.sub_retrievers for store in stores_of(one)]
         return [store for row, store in enumerate(found) if all(store is not one for one in found[:row])]
@@ -609,7 +612,7 @@ def stores_of(retriever: object) -> list[Any]:
 def knowledge_ranking(
     reader: HitReader, found: Sequence[NodeWithScore], limit: int | None, notes: list[str]
 ) -> Ranking:
-    """Hits of a knowledge graph as a ranking of passages, whose evidence is the triples found of each, each once."""
+    """Convert hits of a knowledge graph to a ranking of passages; the triples of each passage are its evidence."""
     hits = [_as_triple(hit) if _is_triple(hit.node) else hit for hit in found]
 
     def facts(ids: Sequence[str]) -> dict[str, object]:
@@ -624,9 +627,9 @@ def knowledge_ranking(
 
 
 def _is_triple(node: BaseNode) -> bool:
-    """Whether a node is a triple that another retriever of the framework found, and a custom one hands on.
+    """Whether a node is a triple that another retriever of the framework found and a custom retriever passed on.
 
-    It has nothing but a line of text and the bare id of its passage; a chunk has metadata, or its document's.
+    Such a node has only a line of text and the id of its passage; a chunk has metadata or a document.
     """
     source = node.relationships.get(NodeRelationship.SOURCE)
     return (
@@ -645,5 +648,5 @@ def _as_triple(hit: NodeWithScore) -> NodeWithScore:
 
 
 def node_of(record: phasegraph.graph.PassageRecord) -> BaseNode:
-    """A passage as a node, all that it was."""
+    """Convert a stored passage to the complete original node."""
     return metadata_dict_to_node(dict(record.metadata), text=record.text)

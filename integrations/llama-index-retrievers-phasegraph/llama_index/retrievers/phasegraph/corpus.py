@@ -1,4 +1,4 @@
-"""Nodes of one's own, or in an index or property graph: as passages, with what they state; retrievers over them."""
+"""Convert nodes of the user, an index or a property graph to passages; add and delete nodes."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from llama_index.core.vector_stores.types import BasePydanticVectorStore
 from llama_index.core.vector_stores.utils import node_to_metadata_dict
 
 import phasegraph  # its room graph is loaded when it is first named: it brings scipy.sparse
-from llama_index.retrievers.phasegraph.conversion import Embedder, chunk_of, held_by_id, node_of
+from llama_index.retrievers.phasegraph.conversion import Embedder, chunk_of, copy_of, held_by_id, node_of
 from llama_index.retrievers.phasegraph.filters import NodeFilter, filters_of
 from phasegraph import InvalidInputError, InvalidTypeError
-from phasegraph.retrieval import Content, EmbeddingModel, Framework, KeptPassages, in_thread
+from phasegraph.retrieval import Content, EmbeddingModel, Framework, KeptPassages, accepts_old_names, in_thread
 
 if TYPE_CHECKING:
     import phasegraph.graph
@@ -54,18 +54,18 @@ _BATCH = 500
 
 @dataclass(frozen=True, slots=True)
 class PropertyGraphRecords:
-    """What a property graph says, by passage; arguments for :func:`phasegraph.graph.build_graph`.
+    """The contents of a property graph by passage; arguments for :func:`phasegraph.graph.build_graph`.
 
     Parameters
     ----------
     passages : sequence of mapping
         Each with ``id``, ``title`` (from the node's metadata, where there is one) and ``text``.
     triples : mapping of str to sequence of (subject, relation, object)
-        By the id of the passage that states them.
+        Triples by the id of the passage that states them.
     nodes : sequence of BaseNode
         The passages' nodes.
     unplaced : int
-        Triples left out: they name no passage, or one that the store does not have.
+        Number of triples left out, because the store has no passage for them.
     """
 
     passages: Sequence[Mapping[str, str]]
@@ -75,7 +75,7 @@ class PropertyGraphRecords:
 
 
 def read_property_graph(store: PropertyGraphStore) -> PropertyGraphRecords:
-    """Read passages and triples out of a property graph store.
+    """Read passages and triples from a property graph store.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def read_property_graph(store: PropertyGraphStore) -> PropertyGraphRecords:
     Raises
     ------
     InvalidInputError, InvalidTypeError
-        If it is no such store, or holds no passage.
+        If the argument is not a property graph store, or the store has no passage.
 
     Notes
     -----
@@ -116,7 +116,7 @@ def read_property_graph(store: PropertyGraphStore) -> PropertyGraphRecords:
 def _triples(
     store: PropertyGraphStore, labelled: Sequence[LabelledNode]
 ) -> set[tuple[str | None, tuple[str, str, str]]]:
-    """Every triple once, with the passage it names."""
+    """Return every triple once, with the passage that it names."""
     return {
         (chunk_of(found), (_name(found[0]), found[1].label, _name(found[2])))
         for found in _relations(store, labelled)
@@ -139,20 +139,20 @@ def _name(node: LabelledNode) -> str:
 
 
 class Nodes(Framework):
-    """LlamaIndex's nodes."""
+    """The operations of the core on LlamaIndex nodes."""
 
     name, hit, filters, model = "llama_index", "node", "filters", "embed_model"
 
     def held_by_id(self, hits: Iterable[BaseNode]) -> dict[str, BaseNode]:
-        """Nodes by id; an error where an id is repeated."""
+        """Index nodes by id; an error if an id is repeated."""
         return held_by_id(hits)
 
     def of_record(self, record: phasegraph.graph.PassageRecord) -> BaseNode:
-        """A passage as a node, all that it was."""
+        """Convert a stored passage to the complete original node."""
         return node_of(record)
 
     def of_text(self, identifier: str, text: str, metadata: Mapping[str, Any], own: Collection[str] = ()) -> BaseNode:
-        """A text as a node; neither a prompt nor an embedding reads the metadata keys `own`."""
+        """Convert a text to a node; prompts and embeddings leave out the metadata keys `own`."""
         return TextNode(
             id_=identifier, text=text, metadata=dict(metadata), excluded_llm_metadata_keys=list(own),
             excluded_embed_metadata_keys=list(own),
@@ -162,10 +162,16 @@ class Nodes(Framework):
         """A node's text."""
         return hit.get_content()
 
+    def with_text(self, hit: BaseNode, text: str) -> BaseNode:
+        """A copy of a node with another text."""
+        made = copy_of(hit, hit.node_id)
+        made.set_content(text)
+        return made
+
     def passages_of(
         self, held: Mapping[str, BaseNode], title_key: str, given: Mapping[str, Sequence[Any]] | None = None
     ) -> list[dict[str, Any]]:
-        """Nodes as passages of the core, with the extractions handed over; metadata hold what else a node has."""
+        """Convert nodes to passages of the core with their extractions; the metadata store the rest of each node."""
         return [
             {
                 "id": name,
@@ -178,33 +184,33 @@ class Nodes(Framework):
         ]
 
     def filter_of(self, where: Any) -> NodeFilter:
-        """A filter as a caller gave it."""
+        """Convert a caller's filter to a filter that the core can apply."""
         return NodeFilter(filters_of(where))
 
     def check_model(self, model: object) -> None:
-        """InvalidTypeError for anything but an embedding model of LlamaIndex."""
+        """Raise InvalidTypeError unless the argument is an embedding model of LlamaIndex."""
         if not isinstance(model, BaseEmbedding):
             raise InvalidTypeError(f"embed_model must be a LlamaIndex embedding model; got {type(model).__name__}")
 
     def model_of(self, model: BaseEmbedding | None) -> EmbeddingModel | None:
-        """A model as a corpus takes it."""
+        """Wrap an embedding model for use in a corpus."""
         embedder = Embedder.of(model)
         return None if embedder is None else EmbeddingModel(model, embedder.query, embedder.records)
 
     def embeds_texts(self, model: BaseEmbedding | None) -> Callable[[list[str]], Any] | None:
-        """The model's function from texts to vectors."""
+        """Return the model's function from texts to vectors."""
         embedder = Embedder.of(model)
         return None if embedder is None else embedder.texts
 
     def embedded(self, model: BaseEmbedding | None, hits: Sequence[BaseNode], progress: bool | None) -> Any:
-        """The nodes' embeddings: those that they carry, else the model's, of what the framework embeds of a node."""
+        """Return the nodes' embeddings; the model embeds nodes that have no embedding."""
         if model is None:
             return None
         found = embed_nodes(list(hits), model, show_progress=bool(progress) and len(hits) > _MANY)
         return [found[node.node_id] for node in hits]
 
     def carries_vectors(self, hits: Iterable[BaseNode]) -> bool:
-        """Whether any node has an embedding already."""
+        """Whether any node already has an embedding."""
         return any(one.embedding is not None for one in hits)
 
 
@@ -212,10 +218,9 @@ NODES = Nodes()
 
 
 def contents_of(index: VectorStoreIndex) -> tuple[dict[str, BaseNode], list[list[float]]]:
-    """Nodes by id that an index's docstore holds, or its vector store where that has texts, and their vectors.
+    """Read the nodes of an index by id, from its docstore or a vector store with texts, and their vectors.
 
-    The vectors are those of the framework's own store in memory; none for any other. InvalidInputError if it holds no
-    node.
+    Vectors are read only from the framework's in-memory store. InvalidInputError if the index has no node.
     """
     held = nodes_of(index)
     if not held:
@@ -225,57 +230,58 @@ def contents_of(index: VectorStoreIndex) -> tuple[dict[str, BaseNode], list[list
 
 
 def nodes_of(index: VectorStoreIndex) -> dict[str, BaseNode]:
-    """Nodes by id that an index's docstore holds, or its vector store where that has texts."""
+    """Read the nodes of an index by id, from its docstore or a vector store with texts."""
     vectors = index.vector_store
     listed = vectors.get_nodes(node_ids=None) if vectors.stores_text else index.docstore.docs.values()
     return held_by_id(node for node in listed if isinstance(node, BaseNode))
 
 
 class IndexVectors:
-    """A vector index of the user's own, kept in step; it embeds what is added to it."""
+    """The user's own vector index, which follows the changes of the corpus and embeds new nodes itself."""
 
     def __init__(self, index: VectorStoreIndex) -> None:
         self.index = index
 
     def write(self, records: Sequence[phasegraph.graph.PassageRecord], vectors: Any) -> None:
-        """Keep these passages, in place of any with their ids."""
+        """Write passages to the index, and replace passages that have the same ids."""
         self.remove([one.id for one in records])
         self.index.insert_nodes(list(map(node_of, records)))
 
     def remove(self, ids: Sequence[str]) -> None:
-        """Forget passages; ids that are not there are passed over, which some stores would refuse."""
+        """Delete passages from the index; unknown ids are ignored."""
         there = self.ids() if ids else ()
         held = [one for one in ids if one in there]
         if held:
             self.index.delete_nodes(held, delete_from_docstore=True)
 
     def ids(self) -> frozenset[str]:
-        """Ids of the passages there are."""
+        """Return the ids of all passages in the index."""
         return frozenset(nodes_of(self.index))
 
 
 class KeptNodes(KeptPassages):
-    """Part of a retriever that was made of nodes, or opened from a folder: they come and go."""
+    """Methods of a retriever that owns its nodes: add, replace and delete them."""
 
     _framework = NODES
     _corpus: phasegraph.graph.Corpus | None = None
     _uncounted = OWN_KEYS
     _embeds: BaseEmbedding | None = None
 
+    @accepts_old_names
     def add_nodes(
         self,
         nodes: Iterable[BaseNode],
         *,
-        extractions: Iterable[phasegraph.graph.Extraction] | Mapping[str, Sequence[tuple[str, str, str]]] | None = None,
+        triples: phasegraph.graph.Triples | None = None,
         progress: bool = True,
     ) -> list[str]:
-        """Add nodes to every source at once; one with the id of a node that is there takes its place.
+        """Add nodes to every source in one step; a node replaces a stored node with the same id.
 
         Parameters
         ----------
         nodes : iterable of BaseNode
-        extractions : optional
-            Triples, as for ``from_nodes``.
+        triples : optional
+            As for ``from_nodes``.
         progress : bool, default True
             Show a bar for many nodes, where standard error is a terminal.
 
@@ -287,11 +293,11 @@ class KeptNodes(KeptPassages):
         Raises
         ------
         InvalidInputError
-            If the retriever was made of other retrievers, an id repeats, or a node has no text.
+            If the retriever wraps other retrievers, an id is repeated, or a node has no text.
         StoreError
             If the folder or its vectors cannot be changed. Nothing is changed then.
         """
-        return self._add(nodes, extractions, progress)
+        return self._add(nodes, triples, progress)
 
     def _contents(self, documents: Iterable[BaseNode]) -> list[Content]:
         return [
@@ -306,29 +312,29 @@ class KeptNodes(KeptPassages):
         return NODES.passages_of({node.node_id: node for node in items}, self._changing().keys.title)
 
     def delete_ref_doc(self, ref_doc_id: str, delete_from_docstore: bool = False, **delete_kwargs: Any) -> None:
-        """Delete all nodes of a document; a document that is not there is warned about.
+        """Delete all nodes of a document; an unknown document causes a warning.
 
-        `delete_from_docstore` and further arguments are those of an index, and make no difference.
+        `delete_from_docstore` and further arguments exist for compatibility with an index and have no effect.
         """
         self.delete(where={"ref_doc_id": ref_doc_id})
 
     def update_ref_doc(self, document: Document, *, transformations: Any = None, **update_kwargs: Any) -> None:
-        """Replace all nodes of a document, in one step; a document that is not there comes.
+        """Replace all nodes of a document in one step; an unknown document is added.
 
         Parameters
         ----------
         document : Document
         transformations : sequence of transformations, optional
-            Split it into nodes; those of the framework's ``Settings`` unless given.
+            The transformations that split the document into nodes; by default, those of the framework's ``Settings``.
         **update_kwargs
-            Those of an index, which make no difference.
+            Accepted for compatibility with an index; they have no effect.
         """
         self._replace_documents([document], transformations)
 
     def refresh_ref_docs(
         self, documents: Sequence[Document], *, transformations: Any = None, **update_kwargs: Any
     ) -> list[bool]:
-        """Replace the documents that changed, and add those that are new, in one step.
+        """Replace changed documents and add new documents, in one step.
 
         Parameters
         ----------
@@ -339,7 +345,7 @@ class KeptNodes(KeptPassages):
         Returns
         -------
         list of bool
-            For each document, whether it came or changed: its hash is compared with that in its nodes.
+            For each document, whether it is new or changed. Its hash is compared with the hash that its nodes store.
         """
         records = self._changing().index.records
         hashes: dict[str, str | None] = {}
@@ -354,20 +360,20 @@ class KeptNodes(KeptPassages):
         return stale
 
     async def adelete_ref_doc(self, ref_doc_id: str, **options: Any) -> None:
-        """As :meth:`delete_ref_doc`, without blocking the event loop."""
+        """Run :meth:`delete_ref_doc` without blocking the event loop."""
         await in_thread(lambda given: self.delete_ref_doc(given, **options), ref_doc_id)
 
     async def aupdate_ref_doc(self, document: Document, **options: Any) -> None:
-        """As :meth:`update_ref_doc`, without blocking the event loop."""
+        """Run :meth:`update_ref_doc` without blocking the event loop."""
         await in_thread(lambda given: self.update_ref_doc(given, **options), document)
 
     async def arefresh_ref_docs(self, documents: Sequence[Document], **options: Any) -> list[bool]:
-        """As :meth:`refresh_ref_docs`, without blocking the event loop."""
+        """Run :meth:`refresh_ref_docs` without blocking the event loop."""
         stale: list[bool] = await in_thread(lambda given: self.refresh_ref_docs(given, **options), documents)
         return stale
 
     def _replace_documents(self, documents: Sequence[Document], transformations: Any) -> None:
-        """Let the nodes of documents leave, and those come that they are split into now."""
+        """Delete the nodes of documents, and add the nodes that the transformations now produce."""
         if not documents:
             return
         corpus, names = self._changing(), {one.id_ for one in documents}
@@ -377,7 +383,7 @@ class KeptNodes(KeptPassages):
         self._replace(corpus, removed, self._passages(items), items, progress=False)
 
     def as_vector_store(self) -> BasePydanticVectorStore:
-        """The retriever as an ``IngestionPipeline`` takes it, beside a docstore: nodes come and go through it.
+        """Return the retriever as a vector store, so that an ``IngestionPipeline`` can write to it with a docstore.
 
         >>> from llama_index.core import Document, MockEmbedding
         >>> from llama_index.core.ingestion import IngestionPipeline
@@ -398,7 +404,9 @@ class KeptNodes(KeptPassages):
         return RetrieverStore(retriever=self)
 
     def reembed(self, embed_model: BaseEmbedding, *, progress: bool = True) -> None:
-        """Embed every node anew, by another model, whose vectors may have another length.
+        """Embed every node again with another model; the new vectors may have another length.
+
+        In a folder, a call that was cut short goes on where it stopped.
 
         Parameters
         ----------
@@ -409,17 +417,17 @@ class KeptNodes(KeptPassages):
         Raises
         ------
         InvalidInputError
-            If the vectors are in an index of yours, or the retriever was made of other retrievers.
+            If the vectors are in your own index, or the retriever wraps other retrievers.
         StoreError
-            If the folder refuses the new vectors. The old vectors and the old model stay then.
+            If the folder refuses the new vectors. Then the old vectors and the old model stay.
         """
         self._reembed(embed_model, progress)
 
     async def areembed(self, embed_model: BaseEmbedding, **options: Any) -> None:
-        """As :meth:`reembed`, without blocking the event loop."""
+        """Run :meth:`reembed` without blocking the event loop."""
         await in_thread(lambda given: self.reembed(given, **options), embed_model)
 
     async def aadd_nodes(self, nodes: Iterable[BaseNode], **options: Any) -> list[str]:
-        """As :meth:`add_nodes`, without blocking the event loop."""
+        """Run :meth:`add_nodes` without blocking the event loop."""
         ids: list[str] = await in_thread(lambda given: self.add_nodes(given, **options), nodes)
         return ids

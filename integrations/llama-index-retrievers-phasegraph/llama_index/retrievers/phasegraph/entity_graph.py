@@ -1,10 +1,10 @@
-"""The entity graph as a retriever of the framework."""
+"""A LlamaIndex retriever that walks an entity graph."""
 
 from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -63,21 +63,23 @@ _SEED_HITS = 50
 
 
 class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
-    """Passages by personalised PageRank over an entity graph, with the path to each of them.
+    """Rank passages by personalised PageRank over an entity graph, and report the path to each passage.
 
     Parameters
     ----------
     graph : EntityGraph or core source
-        The graph, its passages' ids being node ids; or any source of the core, such as a ``GraphSource`` with
-        settings of its own.
+        The graph, whose passage ids are node ids; or any source of the core, such as a configured ``GraphSource``.
     nodes : mapping, sequence of nodes, docstore, index or callable, optional
-        Where the passages' nodes are; a callable gets a list of ids and returns a mapping or nodes in that order.
-        Without, nodes have no text, which is warned about; within a :class:`CalibratedFusionRetriever` they are taken
-        from the other sources: what those found, then their stores by id.
+        The nodes of the passages. A callable gets a list of ids and returns a mapping, or nodes in the same order. If
+        omitted, nodes have no text, and a warning says so. Within a :class:`CalibratedFusionRetriever`, the other
+        sources supply the nodes: first their hits, then their stores.
     similarity_top_k : int, default 10
         Nodes returned, >= 0.
     embed_model : BaseEmbedding, optional
         Embeds the query, so that passages nearer to it are entered more readily; for a graph with embeddings.
+    embed_clauses : bool, default False
+        Also compare the passages with each clause of a question that has two clauses or more; the model embeds each
+        clause. A configured ``GraphSource`` has this option itself.
     seeds : retriever, optional
         Dense retriever whose best passages seed the walk where there is no other source that does.
     required_filter_key : str, optional
@@ -119,6 +121,7 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
         *,
         similarity_top_k: int = 10,
         embed_model: BaseEmbedding | None = None,
+        embed_clauses: bool = False,
         seeds: Any = None,
         evidence_key: str | None = None,
         required_filter_key: str | None = None,
@@ -134,7 +137,9 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
         embedder, self._embed_model = Embedder.of(embed_model), embed_model
         source = graph
         if isinstance(graph, EntityGraph):
-            source = GraphSource(graph, embedder=None if embedder is None else embedder.query)
+            source = GraphSource(
+                graph, embedder=None if embedder is None else embedder.query, embed_clauses=embed_clauses
+            )
         if not isinstance(source, Source):
             raise InvalidTypeError(not_a_graph(graph))
         self.depends_on: tuple[str, ...] = tuple(getattr(source, "depends_on", ()))
@@ -163,7 +168,7 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
         *,
         embed_model: BaseEmbedding | None = None,
         vectors: Any = None,
-        extractions: Iterable[phasegraph.graph.Extraction] | Mapping[str, Sequence[tuple[str, str, str]]] | None = None,
+        triples: phasegraph.graph.Triples | None = None,
         extractor: Any = None,
         known_names: Iterable[str] = (),
         tokenizer: Any = "english",
@@ -172,7 +177,7 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
         progress: bool = True,
         **fields: Any,
     ) -> Self:
-        """Build the graph from nodes, which can be added to and deleted from later.
+        """Build the graph from nodes; later calls can add and delete nodes.
 
         Parameters
         ----------
@@ -181,9 +186,9 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
             Embeds every passage (unless `vectors` are given) and each query.
         vectors : (P, d) array_like, optional
             The passages' embeddings.
-        extractions, extractor, known_names
-            ``triples``, ``extractor`` and ``known_names`` of :func:`phasegraph.graph.build_graph`; for a property graph
-            of the framework see :func:`read_property_graph`. What an `extractor` of yours built is not changed later.
+        triples, extractor, known_names
+            As for :func:`phasegraph.graph.build_graph`; for a property graph of the framework see
+            :func:`read_property_graph`. A graph from your own `extractor` cannot be changed later.
         tokenizer : {"english", "german", "plain", "snowball:LANGUAGE"} or callable, default "english"
             Splits passages and queries into words, as for :func:`phasegraph.graph.build_graph`.
         title_key : str, default "title"
@@ -196,19 +201,19 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
         **fields
             The other arguments of the retriever.
         """
-        how = Indexing(extractions, known_names, tokenizer, title_key, source_key, progress)
+        how = Indexing(triples, known_names, tokenizer, title_key, source_key, progress)
         return cls._of_passages(nodes, embed_model, how, vectors, extractor, fields)
 
     @classmethod
     @known_arguments
     def load(cls, path: str | os.PathLike[str], embed_model: BaseEmbedding | None = None, **fields: Any) -> Self:
-        """Open a folder that :meth:`save`, or ``CalibratedFusionRetriever.from_nodes``, made.
+        """Open a folder that :meth:`save` or ``CalibratedFusionRetriever.from_nodes`` wrote.
 
         Parameters
         ----------
         path : path
         embed_model : BaseEmbedding, optional
-            The model that the passages were embedded with.
+            The model that embedded the passages.
         **fields
             The other arguments of the retriever.
 
@@ -217,8 +222,8 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
         IntegrityError
             If the folder is damaged, foreign or newer.
         InvalidInputError
-            If it was made for another framework, or with another model: `embed_model` embeds three of the nodes again
-            to see that.
+            If the folder was made for another framework or with another model. To check the model, `embed_model` embeds
+            three nodes again.
         """
         return cls._loaded(path, embed_model, fields)
 
@@ -227,7 +232,7 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
 
     @property
     def similarity_top_k(self) -> int:
-        """Nodes returned where it is asked by itself."""
+        """Number of nodes to return if the retriever is called directly."""
         return self._similarity_top_k
 
     @similarity_top_k.setter
@@ -242,16 +247,16 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
 
     @property
     def look_up(self) -> Lookup | None:
-        """Its nodes by id, for the other sources of a retriever; None where it has none, or shows a part of them."""
+        """The function that finds nodes by id for other sources; None if the retriever shows only a part."""
         found = cast("Lookup", self._search.look_up)
         return found if found.is_set and self._filter is None else None
 
     def whole_filters(self) -> MetadataFilters | None:
-        """What every node must match."""
+        """Return the filters that every node must match."""
         return None if self._filter is None else self._filter.filters
 
     def within(self, filters: MetadataFilters) -> Self:
-        """The same retriever for nodes that match: others are neither walked through nor named."""
+        """Restrict the retriever to nodes that match; the walk neither passes through other nodes nor names them."""
         checked = check_filters(filters)
         made = copy.copy(self)
         made._filter = NodeFilter(cast("MetadataFilters", joined(self.whole_filters(), checked)))
@@ -285,7 +290,7 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
         return found
 
     def _checked(self, query_bundle: QueryBundle) -> str:
-        """The query; as long as its own limit allows, where no other retriever of ours has checked it."""
+        """Return the query text, and check its length unless another phasegraph retriever already did."""
         query = query_bundle.query_str
         if self.exchange is None:
             check_query(query, self._max_query_length)
@@ -296,7 +301,7 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
         return self.exchange is None or not any(self.exchange.upstream.values())
 
     def _walked(self, bundle: QueryBundle, seeds: Ranking | None) -> list[NodeWithScore]:
-        """Copies of the nodes; for a retriever of ours as they are, with the ranking in the exchange."""
+        """Return copies of the nodes; a fusion retriever gets the original nodes, and the ranking in the exchange."""
         asked = self.exchange
         limit = self._similarity_top_k if asked is None else asked.limit
         if limit == 0:

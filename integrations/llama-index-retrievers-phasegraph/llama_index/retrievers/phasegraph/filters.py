@@ -1,4 +1,4 @@
-"""One filter for every source, in the framework's own words."""
+"""One filter for every source, written as filters of LlamaIndex."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from phasegraph.retrieval import FilterRefusedError, Recent, SelectedIndex
 
 
 def check_filters(given: object) -> MetadataFilters:
-    """Filters of the framework; an error if they are something else, hold none, or are nested."""
+    """Validate filters; an error if they have another type, are empty or are nested."""
     if not isinstance(given, MetadataFilters):
         raise InvalidTypeError(f"filters must be MetadataFilters; got {type(given).__name__}")
     if not given.filters:
@@ -32,7 +32,7 @@ def check_filters(given: object) -> MetadataFilters:
 
 
 def joined(*given: MetadataFilters | None) -> MetadataFilters | None:
-    """What all of them ask for; InvalidInputError if they differ and one is not a plain "and"."""
+    """Combine filters into filters that require all of them; InvalidInputError if that is impossible."""
     found: list[MetadataFilters] = []
     for one in given:
         found += [one] if one is not None and one not in found else []
@@ -48,7 +48,7 @@ def joined(*given: MetadataFilters | None) -> MetadataFilters | None:
 
 
 def check_agree(*given: MetadataFilters) -> None:
-    """InvalidInputError where they cannot all be kept: two values for one key, or conditions that cannot be joined."""
+    """Raise InvalidInputError if filters contradict each other or cannot be combined."""
     values: dict[str, Any] = {}
     for part in getattr(joined(*given), "filters", ()):
         if part.operator == FilterOperator.EQ and values.setdefault(part.key, part.value) != part.value:
@@ -56,14 +56,14 @@ def check_agree(*given: MetadataFilters) -> None:
 
 
 def check_required_key(key: object) -> str | None:
-    """The metadata key that calls must be filtered by, or None; an error if it is something else."""
+    """Validate the metadata key that the filter of every call must contain; None means no such key."""
     if key is None or (isinstance(key, str) and key.strip()):
         return key
     raise InvalidInputError(f"required_filter_key must be a metadata key; got {key!r}")
 
 
 def check_required(key: str, given: MetadataFilters | None) -> None:
-    """FilterRefusedError where a call must say of which value of `key` it wants nodes, and does not."""
+    """Raise FilterRefusedError unless the filters give a value for the required key."""
     for one in given.filters if given is not None and given.condition in (None, FilterCondition.AND) else ():
         if isinstance(one, MetadataFilter) and one.key == key and one.operator in _NAMES_VALUES:
             return
@@ -77,7 +77,7 @@ _NAMES_VALUES = (FilterOperator.EQ, FilterOperator.IN)
 
 
 def filters_of(where: object) -> MetadataFilters:
-    """Filters of the framework, or a mapping of metadata keys to the values they must have, as such filters.
+    """Convert a mapping of metadata keys to values into filters; filters of the framework are returned unchanged.
 
     >>> filters_of({"source": "a.md"}).filters[0].key
     'source'
@@ -95,14 +95,14 @@ def filters_of(where: object) -> MetadataFilters:
 
 
 def names_of(filters: MetadataFilters) -> frozenset[str]:
-    """The metadata keys that filters ask for."""
+    """Return the metadata keys that filters read."""
     return frozenset(one.key for one in filters.filters if isinstance(one, MetadataFilter))
 
 
 def matching_rows(nodes: Sequence[Any], filters: MetadataFilters) -> list[int]:
-    """Places of the nodes that they let through; a node without the key is never let through.
+    """Return the positions of the nodes that match; a node without the key never matches.
 
-    By place, not by id: nodes that share one, or have none, are each looked at by themselves.
+    Positions, not ids, because several nodes may share an id or have none.
     """
     parts = [one for one in filters.filters if not isinstance(one, MetadataFilters)]
     tests = [
@@ -122,7 +122,7 @@ def matching_rows(nodes: Sequence[Any], filters: MetadataFilters) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class NodeFilter:
-    """Checked filters as the core reads them."""
+    """Validated filters, in the form that the core reads."""
 
     filters: MetadataFilters
     key: str = field(init=False)
@@ -132,22 +132,22 @@ class NodeFilter:
 
     @property
     def names(self) -> frozenset[str]:
-        """The metadata keys that they ask for."""
+        """The metadata keys that the filters read."""
         return names_of(self.filters)
 
     def rows(self, hits: Sequence[Any]) -> list[int]:
-        """The places of the nodes that they let through."""
+        """Return the positions of the nodes that match the filters."""
         return matching_rows(hits, self.filters)
 
 
 def allowed_ids(nodes: Iterable[BaseNode], filters: MetadataFilters) -> set[str]:
-    """Ids of the nodes that they let through."""
+    """Return the ids of the nodes that match the filters."""
     held = list(nodes)
     return {held[row].node_id for row in matching_rows(held, filters)}
 
 
 def narrowed(name: str, retriever: Any, filters: MetadataFilters) -> Any:
-    """A copy that searches within the filters and its own; an error if it cannot: no answer rather than too much."""
+    """Copy a retriever so that it applies the filters together with its own; an error if it cannot."""
     if is_bm25(retriever):
         return _bm25_within(retriever, filters)
     if _is_faiss(retriever):
@@ -162,7 +162,7 @@ def narrowed(name: str, retriever: Any, filters: MetadataFilters) -> Any:
 
 
 def only_matching(hits: Sequence[NodeWithScore], filters: MetadataFilters | None) -> list[NodeWithScore]:
-    """The hits that match: a store that did not heed its filter gives nothing away."""
+    """Drop hits that do not match, in case a store ignored the filters."""
     if filters is None:
         return list(hits)
     return [hits[row] for row in matching_rows([hit.node for hit in hits], filters)]
@@ -175,28 +175,28 @@ _SETTINGS = ("k1", "b", "delta", "method", "idf_method", "dtype", "int_dtype")
 
 
 class Nothing(BaseRetriever):
-    """A retriever that has no node."""
+    """A retriever without any node."""
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return []
 
 
 def is_bm25(retriever: object) -> bool:
-    """Whether it is the framework's BM25 itself: a class of one's own may read its index in another way."""
+    """Whether the retriever is exactly the framework's BM25 retriever, not a subclass."""
     kind = type(retriever)
     return kind.__name__ == "BM25Retriever" and kind.__module__.startswith("llama_index.retrievers.bm25")
 
 
 def bm25_ids(retriever: Any) -> list[str]:
-    """Ids of the nodes that it holds, as the framework writes nodes down."""
+    """Return the ids of the nodes in a BM25 retriever."""
     contents = (row.get("_node_content") for row in retriever.corpus or ())
     return [str(json.loads(one)["id_"]) for one in contents if one is not None]
 
 
 def _bm25_within(retriever: Any, filters: MetadataFilters) -> BaseRetriever:
-    """The retriever over the matching nodes alone, whose index is built anew.
+    """Return a BM25 retriever over the matching nodes only, with a new index.
 
-    Every score depends on how often each word stands in all nodes; what others wrote must not be in them.
+    A BM25 score depends on the word counts of all nodes, so nodes of other tenants must not be counted.
     """
     found = _indexes.setdefault(retriever.bm25, Recent()).get(key_of(filters), lambda: _bm25_part(retriever, filters))
     if found is None:
@@ -214,12 +214,12 @@ _SECONDS = 60.0
 
 
 def key_of(filters: MetadataFilters) -> str:
-    """What tells filters apart."""
+    """Return a key that identifies filters in a cache."""
     return filters.model_dump_json()
 
 
 def _bm25_part(retriever: Any, filters: MetadataFilters) -> dict[str, Any] | None:
-    """Attributes of the retriever over the matching nodes; None where there is none."""
+    """Return the attributes of a BM25 retriever over the matching nodes; None if no node matches."""
     nodes = [metadata_dict_to_node(row) for row in retriever.corpus or ()]
     language = _language(retriever, [_text(node) for node in nodes])
     rows = [row for row in matching_rows(nodes, filters) if _weight(retriever, row)]
@@ -239,13 +239,14 @@ def _weight(retriever: Any, row: int) -> bool:
 
 
 def _language(retriever: Any, texts: Sequence[str]) -> str | list[str]:
-    """The list of stop words that gives the very words of its index; a retriever does not keep its name."""
+    """Find the stop-word list that reproduces the words of the index, because the retriever does not store its name."""
     held = set(retriever.bm25.vocab_dict) - {""}
     for one in _LANGUAGES:
         if texts and set(_tokens(retriever, texts, one).vocab) - {""} == held:
             return one
     raise InvalidInputError(
-        "filters= needs the nodes of a BM25 index as they were indexed, and it does not hold them: build it anew"
+        "filters= needs the nodes of a BM25 index as they were indexed, and this index does not store them: build "
+        "it again"
     )
 
 
@@ -261,13 +262,13 @@ def _text(node: BaseNode) -> str:
 
 
 def _is_faiss(retriever: object) -> bool:
-    """Whether it searches LlamaIndex's FAISS store."""
+    """Whether the retriever searches LlamaIndex's FAISS store."""
     store = type(getattr(retriever, "_vector_store", None))
     return store.__name__ == "FaissVectorStore" and store.__module__.startswith("llama_index.vector_stores.faiss")
 
 
 def _faiss_within(retriever: Any, filters: MetadataFilters) -> Any:
-    """A copy that looks at the matching nodes alone."""
+    """Copy a FAISS retriever so that it searches only the matching nodes."""
     names, index = retriever._index.index_struct.nodes_dict, retriever._vector_store._faiss_index
 
     def selected() -> SelectedIndex:

@@ -1,4 +1,4 @@
-"""Lists that are already there, fused without retrieving."""
+"""Fuse lists that were retrieved before."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from phasegraph.retrieval import (
 
 
 class PhaseGraphPostprocessor(BaseNodePostprocessor):
-    """Fuses nodes that several retrievers returned before.
+    """Fuse nodes that several retrievers returned before.
 
     Parameters
     ----------
     top_n : int, optional
-        Nodes returned, >= 0. Default: the pipeline's k.
+        Number of nodes to return, >= 0. By default, the pipeline's `k`.
     group_by : str, default "source"
-        Metadata key under which a node says which list it came from; the nodes of a list stand in its order.
+        Metadata key that names the list of a node. The nodes of a list must be in the order of that list.
     weights : mapping of str to float, optional
-        By list name; every list must be named. Not beside a pipeline, which has them itself.
+        By list name; every list must be named. Cannot be combined with `pipeline`, which has its own weights.
     pipeline : FusionPipeline, optional
-        How to fuse.
+        The pipeline that fuses the lists.
     fields : mapping of str to HitFields, optional
         How the ids and scores of a list are read, and its direction.
     evidence_key : str, optional
@@ -92,23 +92,23 @@ class PhaseGraphPostprocessor(BaseNodePostprocessor):
 
     @classmethod
     def class_name(cls) -> str:
-        """Name under which the framework writes it down."""
+        """Name under which the framework serializes this class."""
         return "PhaseGraphPostprocessor"
 
     def fuse(self, lists: Mapping[str, Any], query: str | None = None) -> list[NodeWithScore]:
-        """Fused copies of the nodes, best first.
+        """Return fused copies of the nodes, best first.
 
         Parameters
         ----------
         lists : mapping of str to sequence
             Nodes with or without scores, or (node, score) pairs, by the name of their source.
         query : str, optional
-            For priors that read it.
+            The query, for priors that read it.
         """
         return nodes_of(*self._fuser.decide(lists, query), self.evidence_key)
 
     def explain(self, lists: Mapping[str, Any], query: str | None = None) -> Result:
-        """The whole answer; parameters as in :meth:`fuse`."""
+        """Return the whole answer; parameters as in :meth:`fuse`."""
         return self._fuser.decide(lists, query)[0]
 
     def _postprocess_nodes(

@@ -1,4 +1,4 @@
-"""A LlamaIndex retriever as a source of the core."""
+"""Use a LlamaIndex retriever as a source of the core."""
 
 from __future__ import annotations
 
@@ -90,10 +90,10 @@ _INSERT = "_insert_fetched_nodes_into_query_result"
 
 @dataclass(slots=True)
 class Exchange:
-    """What one search asks of a retriever of ours, and what it hands back besides nodes.
+    """The request of one search to a phasegraph retriever, and its results besides the nodes.
 
-    That is the core's own ranking, background included, where a source of the core found the nodes; else why each was
-    found, by node id. `dropped` counts hits that did not match the filters.
+    If a source of the core found the nodes, the result is the core's ranking with its background. Otherwise, the result
+    is the evidence by node id. `dropped` counts hits that did not match the filters.
     """
 
     limit: int | None
@@ -104,11 +104,11 @@ class Exchange:
 
 
 class OwnRetriever(BaseRetriever):
-    """A retriever of ours: a source asks a shallow copy of it, which carries the :class:`Exchange`.
+    """Base class of phasegraph retrievers: each search uses a shallow copy that carries an :class:`Exchange`.
 
-    Pickled, or copied deeply, it leaves its callback manager behind: that belongs to the process. One that is given
-    none takes that of the settings, as the framework's indexes do: a manager keeps the events of all calls that are
-    within a trace of another manager, for good.
+    A pickled or deeply copied retriever has no callback manager, because a manager belongs to its process. A retriever
+    without a manager uses the manager of the settings, as the framework's indexes do. Otherwise, a manager would
+    permanently store the events of all calls inside another manager's trace.
     """
 
     exchange: Exchange | None = None
@@ -117,11 +117,11 @@ class OwnRetriever(BaseRetriever):
         super().__init__(Settings.callback_manager if callback_manager is None else callback_manager, *more)
 
     def whole_filters(self) -> MetadataFilters | None:
-        """What every node must match."""
+        """Return the filters that every node must match."""
         return None
 
     def _retrieve_from_object(self, obj: Any, query_bundle: QueryBundle, score: float) -> list[NodeWithScore]:
-        """What an index node stands for, as far as the filters let it through."""
+        """Retrieve the object behind an index node, and drop nodes that do not match the filters."""
         found = super()._retrieve_from_object(self._within(obj), query_bundle, score)
         return only_matching(found, self.whole_filters())
 
@@ -130,13 +130,13 @@ class OwnRetriever(BaseRetriever):
         return only_matching(found, self.whole_filters())
 
     def _within(self, obj: Any) -> Any:
-        """The object of an index node, asked within the filters; an error where it cannot be."""
+        """Restrict the object of an index node to the filters; an error if it cannot apply them."""
         filters = self.whole_filters()
         asked = filters is not None and not isinstance(obj, BaseNode | NodeWithScore)
         return narrowed("index node", obj, filters) if filters is not None and asked else obj
 
     def for_call(self, limit: int | None, upstream: Upstream) -> Self:
-        """The copy for one search of a source."""
+        """Copy the retriever for one search of a source."""
         made = copy.copy(self)
         made.exchange = Exchange(limit, upstream)
         return made
@@ -146,7 +146,7 @@ class OwnRetriever(BaseRetriever):
         return f"{type(self).__name__}({said})"
 
     def _told(self) -> Mapping[str, object]:
-        """What its ``repr`` tells, which never holds the corpus."""
+        """Return the fields for ``repr``, which never contain the corpus."""
         return {}
 
     def __copy__(self) -> Self:
@@ -163,7 +163,7 @@ class OwnRetriever(BaseRetriever):
 
 
 class FunctionRetriever(OwnRetriever):
-    """A plain function as a retriever, so that it is traced like one."""
+    """A plain function as a retriever, so that tracers record it like a retriever."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__()
@@ -177,7 +177,7 @@ class FunctionRetriever(OwnRetriever):
         return {"function": getattr(self.function, "__name__", type(self.function).__name__)}
 
     def within(self, filters: MetadataFilters) -> Self:
-        """The same function with `filters` among its arguments."""
+        """Return the same function with `filters` among its arguments."""
         made = copy.copy(self)
         made.filters = filters
         return made
@@ -204,7 +204,7 @@ class FunctionRetriever(OwnRetriever):
 
 @dataclass(frozen=True, slots=True)
 class _Answers:
-    """A query engine that cannot retrieve: what its answers stand on, or their words."""
+    """Wraps a query engine that cannot retrieve: returns the source nodes of its answer, or the answer's text."""
 
     engine: BaseQueryEngine
 
@@ -213,7 +213,7 @@ class _Answers:
 
 
 def as_retriever(given: object) -> Any:
-    """What to ask: a retriever of the framework, or anything with a `retrieve` like it."""
+    """Convert the argument to a retriever: a retriever of the framework, or an object with a `retrieve` method."""
     if isinstance(given, BaseRetriever):
         return given
     if isinstance(given, BaseIndex):
@@ -232,7 +232,7 @@ def as_retriever(given: object) -> Any:
 
 
 def prepared(retriever: Any, limit: int | None, upstream: Upstream, seen: Seen) -> Any:
-    """A copy of the retriever that returns `limit` hits, or carries the exchange, and keeps every hit."""
+    """Copy a retriever so that it returns `limit` hits or carries the exchange, and keeps repeated hits."""
     made = _prepared(retriever, limit, upstream, seen)
     if isinstance(made, BaseRetriever) and hasattr(made, "__dict__"):
         made = copy.copy(made) if made is retriever else made
@@ -242,16 +242,17 @@ def prepared(retriever: Any, limit: int | None, upstream: Upstream, seen: Seen) 
 
 
 class _EveryHit:
-    """In place of a retriever's `_handle_recursive_retrieval`, which keeps the first hit of each id.
+    """Replaces a retriever's `_handle_recursive_retrieval`, which keeps only the first hit of each id.
 
-    All are kept, so that the best is, and that others are told; and texts and rows are read as those of a function.
+    All hits are kept, so that the best hit of an id survives and duplicates are reported. Texts and rows are converted
+    as for a function.
     """
 
     def __init__(self, retriever: BaseRetriever) -> None:
         self.retriever = retriever
 
     def __call__(self, query_bundle: QueryBundle, nodes: object) -> list[NodeWithScore]:
-        """The hits, and in place of those that stand for a retriever what that finds."""
+        """Return the hits; a hit that stands for a retriever is replaced by that retriever's hits."""
         hits, handle = unpack(nodes), type(self.retriever)._handle_recursive_retrieval
         if not any(issubclass(kind, IndexNode) for kind in {type(hit.node) for hit in hits}):
             return hits
@@ -259,10 +260,10 @@ class _EveryHit:
 
 
 class _EveryHitLater(_EveryHit):
-    """The same where it is awaited."""
+    """The asynchronous variant of :class:`_EveryHit`."""
 
     async def __call__(self, query_bundle: QueryBundle, nodes: object) -> list[NodeWithScore]:  # type: ignore[override]
-        """As of the other."""
+        """Return the hits; a hit that stands for a retriever is replaced by that retriever's hits."""
         hits, handle = unpack(nodes), type(self.retriever)._ahandle_recursive_retrieval
         if not any(isinstance(hit.node, IndexNode) for hit in hits):
             return hits
@@ -293,9 +294,9 @@ def _prepared(retriever: Any, limit: int | None, upstream: Upstream, seen: Seen)
 
 
 class _HeldNodes:
-    """In place of a retriever's `_insert_fetched_nodes_into_query_result`: hits whose node is deleted are left out.
+    """Replaces a retriever's `_insert_fetched_nodes_into_query_result`: hits with a deleted node are left out.
 
-    The framework's own raises then, and the whole answer would be lost.
+    The framework's method raises an error instead, which would lose the whole answer.
     """
 
     def __init__(self, retriever: VectorIndexRetriever) -> None:
@@ -313,18 +314,18 @@ class _HeldNodes:
 
 
 class Seen(NamedTuple):
-    """What was worked out of a store in memory: its vectors as a matrix, and what the last filters let through."""
+    """Cached data of an in-memory store: its vectors as a matrix, and the nodes that match the last filters."""
 
     nearest: Nearest
     matching: Recent
 
 
 class InTurn:
-    """A store in the interpreter's own memory, which one search at a time goes through.
+    """An in-memory store that one search at a time uses.
 
-    Many at once would take the interpreter from one another and from the event loop, and all would be late. What a
-    retriever does before and after, such as asking a service for an embedding, is done at once. The store itself looks
-    only at the nodes that can be among the nearest, which gives the answer that it would give by itself, sooner.
+    Parallel searches would compete for the interpreter with each other and with the event loop, so all would be late.
+    Work before and after the search, such as a call to an embedding service, still runs in parallel. The store compares
+    only nodes that can be among the nearest. The answer is the same, but faster.
     """
 
     def __init__(self, store: SimpleVectorStore, seen: Seen) -> None:
@@ -335,12 +336,12 @@ class InTurn:
         return getattr(self._store, name)
 
     def query(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
-        """The store's answer."""
+        """Return the store's answer to the query."""
         with turn():
             return self._store.query(self._narrowed(query), **kwargs)
 
     def _narrowed(self, query: VectorStoreQuery) -> VectorStoreQuery:
-        """The query, for the nodes that can be among the nearest; itself where it asks for more than nearness."""
+        """Restrict the query to nodes that can be among the nearest; return it unchanged if its mode needs more."""
         plain = query.mode == VectorStoreQueryMode.DEFAULT
         if not plain or query.query_embedding is None or not query.similarity_top_k:
             return query
@@ -359,7 +360,7 @@ class InTurn:
         return query if rows is None else replace(query, node_ids=[ids[row] for row in rows.tolist()])
 
     def _matching(self, ids: Sequence[str], filters: MetadataFilters) -> Any:
-        """Which of the nodes the filters let through, worked out once while their metadata are the same objects."""
+        """Return which nodes match the filters; the result is cached while the metadata objects are the same."""
         metadata, let_through = self._store.data.metadata_dict, getattr(simple, "build_metadata_filter_fn", None)
         if let_through is None or not all(one in metadata for one in ids):
             return None
@@ -382,12 +383,12 @@ def _is_count(retriever: object, name: str) -> bool:
 
 
 def decides_membership(retriever: object) -> bool:
-    """Whether its mode picks the hits by more than their score, so that its number is part of the choice."""
+    """Whether the query mode chooses hits by more than their score, so that the number of hits affects the choice."""
     return getattr(retriever, "_vector_store_query_mode", None) == VectorStoreQueryMode.MMR
 
 
 def is_asynchronous(retriever: Any) -> bool:
-    """Whether the class itself has an asynchronous search, rather than one that blocks the event loop."""
+    """Whether the class has a native asynchronous search that does not block the event loop."""
     if isinstance(retriever, FunctionRetriever):
         return retriever.asynchronous
     if getattr(retriever, "walks", False) is True:
@@ -409,19 +410,19 @@ def is_asynchronous(retriever: Any) -> bool:
 
 
 def awaits(instance: object, sync: str, native: str) -> bool:
-    """Whether the class that last defined the asynchronous method also stands behind the synchronous one."""
+    """Whether the class that overrides the asynchronous method last also provides the synchronous method."""
     order = type(instance).__mro__
     defined = {name: next((i for i, kind in enumerate(order) if name in vars(kind)), -1) for name in (sync, native)}
     return 0 <= defined[native] <= defined[sync]
 
 
 def _storeawaits(store: object) -> bool:
-    """Whether a vector store's own coroutine can run: Qdrant has one, but often no client for it."""
+    """Whether the vector store's coroutine can run; Qdrant has a coroutine, but often no asynchronous client."""
     return awaits(store, "query", "aquery") and getattr(store, "_aclient", store) is not None
 
 
 def _known(retriever: Any) -> bool | None:
-    """Whether higher is better, where its class or its vector store tells."""
+    """Return whether a higher score is better, if the class or the vector store is known; otherwise None."""
     if is_knowledge(retriever) or isinstance(retriever, Calibrating) or type(retriever).__name__ == "BM25Retriever":
         return True
     if not isinstance(retriever, VectorIndexRetriever):
@@ -431,16 +432,16 @@ def _known(retriever: Any) -> bool | None:
 
 
 def is_unordered(retriever: Any) -> bool:
-    """Whether it returns whatever it holds, as it is stored, without a score; by itself or behind a query engine."""
+    """Whether the retriever returns all its nodes in storage order, without a score."""
     inner = getattr(retriever, "retriever", retriever) if isinstance(retriever, BaseQueryEngine) else retriever
     return isinstance(inner, SummaryIndexRetriever | TreeAllLeafRetriever | TreeRootRetriever)
 
 
 @dataclass
 class _WatchedBundle(QueryBundle):
-    """A bundle that notes in `readers` that a retriever asked for its texts to embed.
+    """A bundle that records in `readers` that a retriever read its texts to embed.
 
-    A retriever asks for ``embedding_strs``; what only writes a bundle down reads the fields.
+    A retriever reads ``embedding_strs``; code that only serializes a bundle reads the fields.
     """
 
     readers: list[str] = field(default_factory=list, repr=False, compare=False)
@@ -452,18 +453,18 @@ class _WatchedBundle(QueryBundle):
         return super().embedding_strs
 
     def is_read(self) -> bool:
-        """Whether a retriever asked for its texts to embed."""
+        """Whether a retriever read the texts to embed."""
         return bool(self.readers)
 
 
 def rewritten_query(bundle: QueryBundle) -> RewrittenQuery:
-    """A bundle with texts to embed, as the core hands it from a rewriter to the sources."""
+    """Convert a bundle with texts to embed to the form in which a rewriter passes it to the sources."""
     watched = _WatchedBundle(bundle.query_str, bundle.image_path, bundle.custom_embedding_strs, bundle.embedding)
     return RewrittenQuery(watched.query_str, tuple(watched.custom_embedding_strs or ()), watched, watched.is_read)
 
 
 def own_bundle(bundle: QueryBundle, query: str) -> QueryBundle:
-    """A copy: retrievers write their embedding into the bundle they are given, which belongs to one query."""
+    """Copy the bundle, because retrievers write their embedding into it."""
     if query != bundle.query_str:
         return QueryBundle(query)
     texts = bundle.custom_embedding_strs
@@ -471,7 +472,7 @@ def own_bundle(bundle: QueryBundle, query: str) -> QueryBundle:
 
 
 class RetrieverSource(WrappedSource):
-    """One source between calls: what to ask, how to ask it, how to read it."""
+    """A source that lives as long as its retriever: what to call, how to call it, and how to read its answer."""
 
     def __init__(self, name: str, spec: SourceSpec) -> None:
         given = adapted(spec.retriever)
@@ -510,7 +511,7 @@ class RetrieverSource(WrappedSource):
             prepare(self.whole)
 
     def within(self, filters: MetadataFilters) -> RetrieverSource:
-        """The same source for hits that match; what it learnt is shared."""
+        """Restrict the source to hits that match; the copy shares learned state."""
         if self.core or (isinstance(self.whole, FunctionRetriever) and "filters" not in self.whole.accepts):
             kind = type(self.whole if self.core else self.whole.function).__name__
             raise InvalidInputError(f"source {self.name!r} does not support filters= ({kind})")
@@ -520,14 +521,14 @@ class RetrieverSource(WrappedSource):
         return made
 
     def own_filters(self) -> MetadataFilters | None:
-        """What it lets through by itself."""
+        """Return the source's own filters."""
         if isinstance(self.whole, OwnRetriever):
             return self.whole.whole_filters()
         held = getattr(self.whole, "_filters", None)
         return held if isinstance(held, MetadataFilters) and held.filters else None
 
     def look_up(self) -> Lookup | None:
-        """Nodes by id, of the store behind it; None where there is none, or it shows a part of it only."""
+        """Return the function that finds nodes by id in the store; None without a store, or if it shows only a part."""
         whole = self.whole
         if not self.has_own_ids:
             return None
@@ -544,7 +545,7 @@ class RetrieverSource(WrappedSource):
         return None if narrow else self.live()
 
     def live(self) -> Lookup | None:
-        """The store behind it, to be asked what it holds now, whatever part of it is shown; None for what is copied."""
+        """Return the store, to ask which passages still exist; None for copied data."""
         if not self.has_own_ids:
             return None
         if self.has_texts:
@@ -554,7 +555,7 @@ class RetrieverSource(WrappedSource):
         return Lookup.of(self.whole._index)
 
     def bind(self, bundle: QueryBundle) -> AnySource:
-        """The source of one call, which gets a copy of `bundle`."""
+        """Create the source of one call, with a copy of `bundle`."""
         return self.bound(_Call(self, bundle))
 
 
@@ -568,15 +569,15 @@ class _Call(SourceCall):
         self.bundle = bundle
 
     def passes(self, hit: BaseNode) -> bool:
-        """Whether the filters let a node through."""
+        """Whether a node matches the filters."""
         return bool(matching_rows([hit], self.source.filters))
 
     def for_query(self, query: RewrittenQuery) -> Self:
-        """The same call with a rewritten query; notes are shared."""
+        """Return the same call for a rewritten query; both share their notes."""
         return type(self)(self.source, query.native, self.notes)
 
     def ask(self, query: str, limit: int | None, upstream: Upstream) -> object:
-        """The retriever that was asked, and its answer."""
+        """Search, and return the retriever together with its answer."""
         source = self.source
         if source.core:
             return None, source.retriever.search(query, limit, upstream)
@@ -587,7 +588,7 @@ class _Call(SourceCall):
             return asked, asked.retrieve(bundle)
 
     async def aask(self, query: str, limit: int | None, upstream: Upstream) -> object:
-        """As :meth:`ask`, awaited."""
+        """Search asynchronously, and return the retriever together with its answer."""
         source = self.source
         if source.core:
             return None, await source.retriever.asearch(query, limit, upstream)
@@ -598,11 +599,11 @@ class _Call(SourceCall):
             return asked, await asked.aretrieve(bundle)
 
     def _tags(self) -> dict[str, Any]:
-        """Tags of the events and spans inside: the source's name among them."""
+        """Return the tags of events and spans inside the call, including the source's name."""
         return {**active_instrument_tags.get(), TAG: self.source.name}
 
     def read(self, answer: Any, limit: int | None) -> Ranking:
-        """The hits that the filters let through, as a ranking: the retriever's own, where it handed one over."""
+        """Convert the hits that match the filters to a ranking, or use the ranking that the retriever handed over."""
         (asked, hits), source, notes = answer, self.source, self.notes
         if source.core:
             found = hits if isinstance(hits, Ranking) else as_ranking(source.name, hits)
@@ -641,7 +642,7 @@ class _Call(SourceCall):
         return ranking_of(source.reader, found, limit, notes, evidence=evidence)
 
     def _checked(self, ranking: Ranking) -> Ranking:
-        """The ranking, or an error where a passage of it does not match."""
+        """Return the ranking; an error if a passage does not match the filters."""
         filters = self.source.filters
         if filters is not None:
             nodes: list[Any] = list(ranking.payloads.values())
@@ -650,22 +651,22 @@ class _Call(SourceCall):
         return ranking
 
     def unpack(self, answer: object) -> list[NodeWithScore]:
-        """Nodes in whatever form ``resolve`` gave them."""
+        """Convert the nodes that ``resolve`` returned, in any accepted form."""
         return unpack(answer)
 
     def passage(self, identifier: str, value: Any) -> BaseNode:
-        """What ``resolve`` gave of a passage, as a node."""
+        """Convert a passage that ``resolve`` returned to a node."""
         return as_node(identifier, value)
 
     def with_own_texts(self, ranking: Ranking) -> Ranking:
-        """The ranking with the nodes of passages of which only a triple is at hand."""
+        """Fetch the nodes of passages for which only a triple is known."""
         for store in self._stores:
             wanted = _without_text(ranking)
             ranking = self._with_nodes(ranking, store.get_llama_nodes(wanted)) if wanted else ranking
         return ranking
 
     async def awith_own_texts(self, ranking: Ranking) -> Ranking:
-        """As :meth:`with_own_texts`, awaited."""
+        """Run :meth:`with_own_texts` asynchronously."""
         for store in self._stores:
             wanted = _without_text(ranking)
             ranking = self._with_nodes(ranking, await store.aget_llama_nodes(wanted)) if wanted else ranking
@@ -680,7 +681,7 @@ class _Call(SourceCall):
 
 
 def _without_text(ranking: Ranking) -> list[str]:
-    """Ids of passages of which only a triple is at hand."""
+    """Return the ids of passages for which only a triple is known."""
     return [one for one in ranking.ids if isinstance(ranking.payloads.get(one), TripleNode)]
 
 
@@ -689,7 +690,7 @@ _NULL = {NullEventHandler, NullSpanHandler}
 
 @cache
 def _only_searches(kind: Any) -> bool:
-    """Whether its ``retrieve`` and ``aretrieve`` are the framework's own: a search that listeners hear of."""
+    """Whether ``retrieve`` and ``aretrieve`` are the framework's own methods, which search and notify listeners."""
     found = [next((vars(one)[name] for one in kind.__mro__ if name in vars(one)), None) for name in _ASKING]
     return found == [vars(BaseRetriever)[name] for name in _ASKING]
 
@@ -698,9 +699,9 @@ _ASKING = ("retrieve", "aretrieve")
 
 
 def is_unheard(retriever: Any) -> bool:
-    """Whether nobody would hear of a call of its ``retrieve``, by events, spans or callbacks.
+    """Whether no event handler, span or callback observes a call of ``retrieve``.
 
-    Then it is searched without what the call prepares for them, which is most of what a quick search costs.
+    Then the search skips the setup for observers, which takes most of the time of a fast search.
     """
     if not _only_searches(retriever.__class__) or not vars(retriever).keys().isdisjoint(_ASKING):
         return False

@@ -1,4 +1,4 @@
-"""What of LlamaIndex can rewrite, route, rerank, grade and correct."""
+"""Adapt LlamaIndex models, transforms, postprocessors and selectors to the stages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from phasegraph.retrieval import ModelFunction, Passage, RewrittenQuery, StageAd
 
 
 class TransformStep:
-    """A query transform as a function; texts to embed that it gives go to the source as they are."""
+    """A query transform as a function; its texts to embed are passed to the source unchanged."""
 
     reads_queries = True
 
@@ -27,7 +27,7 @@ class TransformStep:
         self.transform = transform
 
     def __call__(self, query: str | RewrittenQuery) -> str | RewrittenQuery:
-        """The transformed query."""
+        """Return the transformed query."""
         given = query.native if isinstance(query, RewrittenQuery) else QueryBundle(query)
         bundle = self.transform.run(given)
         if not isinstance(bundle, QueryBundle):
@@ -36,7 +36,7 @@ class TransformStep:
 
 
 class PostprocessorModel(ModelFunction):
-    """A node postprocessor as a reranker: the scores that it gives, or the order of what it keeps."""
+    """A node postprocessor as a reranker: it ranks by new scores, or by the order of the nodes that it keeps."""
 
     reads_hits = True
 
@@ -44,7 +44,7 @@ class PostprocessorModel(ModelFunction):
         super().__init__(model, awaits=awaits(model, "_postprocess_nodes", "_apostprocess_nodes"))
 
     def __call__(self, query: str, passages: Sequence[Passage]) -> Ranking:
-        """The ranking of what it keeps."""
+        """Return the ranking of the nodes that the postprocessor keeps."""
         return _ranked(passages, self.model.postprocess_nodes(_nodes(passages), QueryBundle(query)))
 
     async def _acall(self, query: str, passages: Sequence[Passage]) -> Ranking:
@@ -52,7 +52,7 @@ class PostprocessorModel(ModelFunction):
 
 
 def _nodes(passages: Sequence[Passage]) -> list[NodeWithScore]:
-    """Copies under the ids of the candidates, without scores of ours."""
+    """Copy the nodes under the ids of the candidates, without phasegraph's scores."""
     held = [one.hit.node if isinstance(one.hit, NodeWithScore) else one.hit for one in passages]
     return [
         NodeWithScore(node=_copy(one, node if isinstance(node, BaseNode) else None))
@@ -81,22 +81,22 @@ def _ranked(passages: Sequence[Passage], kept: Any) -> Ranking:
 
 
 class SelectorRouter:
-    """What :func:`selector_router` makes."""
+    """The router that :func:`selector_router` creates."""
 
     def __init__(self, selector: BaseSelector, descriptions: Mapping[str, str]) -> None:
         if not isinstance(selector, BaseSelector):
             raise InvalidTypeError(f"selector must be a selector of LlamaIndex; got {type(selector).__name__}")
         if not isinstance(descriptions, Mapping) or not descriptions:
-            raise InvalidInputError("descriptions must say of at least one source what it holds; got none")
+            raise InvalidInputError("descriptions is empty: describe at least one source")
         self.selector, self.descriptions = selector, dict(descriptions)
         self._choices = [ToolMetadata(description=said, name=name) for name, said in descriptions.items()]
 
     def __call__(self, query: str) -> list[str]:
-        """The sources that the selector chose."""
+        """Return the sources that the selector chose."""
         return self._named(self.selector.select(self._choices, str(query)))
 
     async def acall(self, query: str) -> list[str]:
-        """As calling it, awaited."""
+        """Choose the sources asynchronously."""
         return self._named(await self.selector.aselect(self._choices, str(query)))
 
     def _named(self, chosen: SelectorResult) -> list[str]:
@@ -108,44 +108,44 @@ class SelectorRouter:
 
 
 def selector_router(selector: BaseSelector, descriptions: Mapping[str, str]) -> Callable[[str], list[str]]:
-    """Route as a selector of LlamaIndex says; as many calls to a model as that makes, one as a rule.
+    """Create a router that lets a LlamaIndex selector choose the sources; usually one model call per query.
 
     Parameters
     ----------
     selector : BaseSelector
         ``LLMSingleSelector``, ``LLMMultiSelector``, ``EmbeddingSingleSelector``, ...
     descriptions : mapping of str to str
-        Per source, what it holds.
+        A description of the contents of each source, by source name.
 
     Raises
     ------
     InvalidInputError, InvalidTypeError
-        If an argument is none of those.
+        If an argument has another type or is empty.
     """
     return SelectorRouter(selector, descriptions)
 
 
 class LlamaIndexStages(StageAdapter):
-    """What of LlamaIndex a stage may be given: language models, query transforms, postprocessors and selectors."""
+    """The LlamaIndex objects that a stage accepts: language models, query transforms, postprocessors and selectors."""
 
     def is_model(self, given: Any) -> bool:
-        """Whether it is a language model, or None, which stands for one in an offline cache."""
+        """Whether the argument is a language model; None stands for a model in an offline cache."""
         return given is None or isinstance(given, BaseLLM)
 
     def text_model(self, given: Any) -> Any:
-        """A function from prompt to text."""
+        """Turn a language model into a function from prompt to text."""
         return text_model(given)
 
     def other(self, given: Any, names: tuple[str, ...]) -> Any:
-        """A query transform as a function."""
+        """Turn a query transform into a function."""
         return TransformStep(given) if isinstance(given, BaseQueryTransform) else given
 
     def reranker(self, given: Any) -> Any:
-        """A node postprocessor besides."""
+        """Convert a node postprocessor, and anything that the base class accepts, to a reranker."""
         return PostprocessorModel(given) if isinstance(given, BaseNodePostprocessor) else super().reranker(given)
 
     def router(self, given: Any) -> Any:
-        """A selector besides, which chooses among the names of the sources."""
+        """Convert a selector, and anything that the base class accepts, to a router over the names of the sources."""
         if isinstance(given, BaseSelector):
             return SelectorRouter(given, {name: name for name in self.names})
         return super().router(given)

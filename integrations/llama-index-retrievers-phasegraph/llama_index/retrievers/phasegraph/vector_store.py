@@ -1,4 +1,4 @@
-"""A retriever as a vector store of LlamaIndex: what an ingestion pipeline writes to."""
+"""Use a retriever as a vector store of LlamaIndex, which an ingestion pipeline can write to."""
 
 from __future__ import annotations
 
@@ -19,15 +19,14 @@ from phasegraph import InvalidInputError
 
 
 class RetrieverStore(BasePydanticVectorStore):
-    """A retriever over nodes of its own, as a vector store.
+    """A retriever that owns its nodes, presented as a vector store of LlamaIndex.
 
-    A document that is deleted while it is the last one leaves when the next nodes come: a corpus keeps at least one
-    passage.
+    A corpus must have at least one passage. If the last document is deleted, its nodes leave when new nodes are added.
 
     Parameters
     ----------
     retriever : CalibratedFusionRetriever or EntityGraphRetriever
-        Made of nodes, over an index, or by ``load``.
+        A retriever from ``from_nodes``, ``from_index`` or ``load``.
     """
 
     stores_text: bool = True
@@ -37,11 +36,11 @@ class RetrieverStore(BasePydanticVectorStore):
 
     @property
     def client(self) -> Any:
-        """The retriever."""
+        """The retriever, as the client that the framework asks for."""
         return self.retriever
 
     def add(self, nodes: Sequence[BaseNode], **add_kwargs: Any) -> list[str]:
-        """Add nodes, in place of any with their ids; their ids."""
+        """Add nodes, replace nodes that have the same ids, and return the ids."""
         corpus = self.retriever._changing()
         leaving = [one for one in self._leaving if one in corpus]
         self.retriever._replace(corpus, leaving, self.retriever._passages(nodes), nodes, progress=False)
@@ -49,7 +48,7 @@ class RetrieverStore(BasePydanticVectorStore):
         return [one.node_id for one in nodes]
 
     def delete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
-        """Delete the nodes of a document; one that is not there is passed over."""
+        """Delete the nodes of a document; an unknown document is ignored."""
         records = self.retriever._changing().index.records.values()
         self.delete_nodes([one.id for one in records if one.metadata.get("ref_doc_id") == ref_doc_id])
 
@@ -69,7 +68,7 @@ class RetrieverStore(BasePydanticVectorStore):
             self.retriever.delete(ids)
 
     def get_nodes(self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None) -> list[BaseNode]:
-        """The nodes that there are, of these ids and within these filters."""
+        """Return the nodes that have these ids and match these filters."""
         ids = self.retriever.ids(filters)
         wanted = set(ids if node_ids is None else node_ids)
         return [
@@ -77,9 +76,9 @@ class RetrieverStore(BasePydanticVectorStore):
         ]
 
     def query(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
-        """What the retriever answers to the text of a query."""
+        """Return the retriever's answer to the text of a query."""
         if not query.query_str:
-            raise InvalidInputError("a retriever answers texts: the query must have query_str")
+            raise InvalidInputError("a retriever searches by text: the query must have query_str")
         asked = self.retriever if query.filters is None else self.retriever.within(query.filters)
         hits = asked.retrieve(query.query_str)[: query.similarity_top_k]
         return VectorStoreQueryResult(

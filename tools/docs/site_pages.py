@@ -28,7 +28,7 @@ OUTSIDE = {
     "security.md": "SECURITY.md",
 }
 """Pages of the site that are files elsewhere in the repository."""
-LEFT_OUT = ("figures", "reproduction/figures.json")
+LEFT_OUT = ("figures", "reproduction/figures.json", "reproduction/.lock")
 """Below ``docs``, what tools read and no page shows."""
 SEARCH = {
     "guide/": 2.0, "learn/": 2.0, "understand/": 1.5, "packages/": 1.5, "guide/filters.md": 8.0,

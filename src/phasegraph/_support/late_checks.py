@@ -1,0 +1,116 @@
+"""Checksums of large files, compared on a thread while the files are in use; damage ends their use."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from phasegraph._support.background import Background
+from phasegraph.errors import IntegrityError
+
+_logger = logging.getLogger("phasegraph")
+LATER = hasattr(os, "pread")
+"""Whether this system reads a file at a place without moving the place of others."""
+_PIECE = 4 * 1024**2
+"""Bytes that are read at once."""
+
+CheckBytes = Callable[[bytes], str]
+"""Says what is wrong with a run of whole rows of an array; "" where nothing is."""
+
+
+@dataclass(frozen=True, slots=True)
+class LateFile:
+    """A file to check: its open descriptor, its name and checksum, where its rows start, and the bytes of a row."""
+
+    descriptor: int
+    name: str
+    sha256: object
+    first: int
+    row: int
+
+
+class LateCheck:
+    """A check of files by their checksums, on a thread of low priority that reads a few megabytes at a time.
+
+    The files stay open until the check ends, so that a writer may replace them. The files are read, never mapped: a
+    file that another program cuts off is damage, and ends no process. A forked child checks anew what its parent had
+    not finished.
+    """
+
+    def __init__(self) -> None:
+        self._files: dict[str, LateFile] = {}
+        self._checks: dict[str, CheckBytes] = {}
+        self._done: Callable[[str], object] = str
+        self._damage, self._finished, self._process = "", False, os.getpid()
+        self._thread = Background("late-check")
+        self._open: list[int] = []
+        weakref.finalize(self, _close, self._open)
+
+    def add(self, array: str, descriptor: int, name: str, sha256: object, first: int, row: int) -> None:
+        """Have a file checked; its descriptor may be closed afterwards."""
+        kept = os.dup(descriptor)
+        self._open.append(kept)
+        self._files[array] = LateFile(kept, name, sha256, first, row)
+
+    def begin(self, done: Callable[[str], object], checks: dict[str, CheckBytes]) -> None:
+        """Start. At the end, `done` is called with the damage found, or with "".
+
+        `checks` also check the rows of some arrays.
+        """
+        self._done, self._checks, self._process = done, checks, os.getpid()
+        self._thread.start(self._run)
+
+    def refuse_damaged(self, *, settled: bool = False) -> None:
+        """Raise IntegrityError if damage was found; with `settled`, wait for the end of the check first."""
+        if not self._finished:
+            if self._process != os.getpid():  # a forked child has no thread of its parent
+                self._thread = Background("late-check")
+                self.begin(self._done, self._checks)
+            if settled:
+                self._thread.wait()
+        if self._damage:
+            raise IntegrityError(self._damage)
+
+    def _run(self) -> None:
+        if sys.platform == "linux":  # where a thread has a priority of its own
+            with suppress(OSError):
+                os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
+        for array, file in self._files.items():
+            self._damage = self._damage_of(file, self._checks.get(array))
+            if self._damage:
+                _logger.error("%s; what was read of it is refused from now on", self._damage)
+                break
+        try:
+            self._done(self._damage)
+        finally:
+            self._finished = True
+            _close(self._open)
+
+    def _damage_of(self, file: LateFile, check: CheckBytes | None) -> str:
+        digest, place, piece, fault = hashlib.sha256(), 0, file.first, ""
+        try:
+            while read := os.pread(file.descriptor, piece, place):
+                digest.update(read)
+                if check is not None and place and not fault:
+                    fault = check(read[: len(read) // file.row * file.row])
+                place += len(read)
+                piece = max(_PIECE // max(file.row, 1), 1) * file.row
+        except OSError as error:
+            fault = f"the file cannot be read: {error}"
+        else:
+            if digest.hexdigest() != file.sha256:
+                fault = "the checksum does not match; the file is damaged"
+        return f"{file.name}: {fault}" if fault else ""
+
+
+def _close(descriptors: list[int]) -> None:
+    while descriptors:
+        with suppress(OSError):
+            os.close(descriptors.pop())

@@ -1,0 +1,33 @@
+"""``phasegraph delete``: delete passages of a folder."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from phasegraph.apps.cli.documents import opened_folder
+from phasegraph.apps.cli.output import IndexFolder, console, only_with
+
+
+def delete(
+    folder: IndexFolder,
+    where: Annotated[
+        list[str],
+        typer.Option(metavar="KEY=VALUE", help="Delete only passages with this metadata (repeatable: with all of it)."),
+    ],
+    yes: Annotated[bool, typer.Option("--yes", help="Delete without asking.")] = False,
+) -> None:
+    """Delete the passages with some metadata from a folder: --where source=notes/old.md deletes a document."""
+    only = only_with(where, "--where")
+    found = opened_folder(folder)
+    ids = found.ids(where=only)
+    to = console()
+    if not ids:
+        to.print("0 passages have this metadata; nothing is deleted")
+        return
+    if not yes and sys.stdin.isatty():
+        typer.confirm(f"Delete {len(ids)} of {len(found.corpus)} passages?", abort=True, err=True)
+    to.print(f"{found.delete(ids)} passages deleted, {len(found.corpus)} left: {folder}")
+    found.corpus.settle()

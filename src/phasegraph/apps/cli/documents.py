@@ -1,0 +1,56 @@
+"""``phasegraph documents``: list the documents of a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from phasegraph._support.text import legible
+from phasegraph.apps.cli.output import IndexFolder, JsonTo, check_outputs, write_json
+from phasegraph.errors import InvalidInputError
+from phasegraph.graph.corpus.corpus import STATE
+from phasegraph.retrieval.passage_folder import PassageFolder
+
+
+def documents(
+    folder: IndexFolder,
+    near_duplicates: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SHARE",
+            min=0.01,
+            max=1.0,
+            help="List pairs of documents that share so many runs of four words, for example 0.8.",
+        ),
+    ] = None,
+    json_to: JsonTo = None,
+) -> None:
+    """List the documents of a folder, each with the number of its passages, or pairs that say nearly the same."""
+    check_outputs(json=json_to)
+    opened = opened_folder(folder)
+    if near_duplicates is not None:
+        pairs = opened.near_duplicates(near_duplicates)
+        to = write_json([pair._asdict() for pair in pairs], json_to)
+        for pair in pairs:
+            to.print(legible(f"{pair.similarity:.3f}  {pair.first}  {pair.second}"))
+        to.print(f"{len(pairs)} pairs share at least {near_duplicates:g} of their runs of words")
+        return
+    found = opened.documents()
+    to = write_json(found, json_to)
+    unnamed = found.pop("", 0)
+    for name in sorted(found):
+        to.print(f"{found[name]:>6}  {name}")
+    to.print(f"{sum(found.values())} passages of {len(found)} documents")
+    if unnamed:
+        to.print(f"{unnamed} passages name no document")
+
+
+def opened_folder(folder: Path) -> PassageFolder:
+    """The folder of a retriever, or of ``phasegraph index --sync``; InvalidInputError for any other."""
+    if not (folder / STATE).is_file():
+        raise InvalidInputError(
+            f"{folder}: it is no folder of a retriever or of phasegraph index --sync: it has no {STATE}"
+        )
+    return PassageFolder.open(folder)

@@ -1,0 +1,60 @@
+"""Whether an index is built in shards without being asked to: where memory for the whole would not do."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from phasegraph._support.memory import free_memory
+from phasegraph._support.typing import Float32Array
+from phasegraph.apps.cli.output import console
+from phasegraph.evaluation.datasets import Passage
+
+BYTES_OF_TEXT, SHARE = 13, 0.8
+"""Memory that building takes for each byte of text (measured: docs/research/scale.md), and the share of the free memory
+that it may take."""
+WORKER = 1024**3
+"""Free memory for each process that builds shards."""
+
+
+def workers_that_fit(passages: Sequence[Passage], vectors: Float32Array | None) -> int | None:
+    """How many processes build an index of these passages in shards; None if the index is built in memory.
+
+    Says so, with both sizes.
+    """
+    free = free_memory()
+    if free is None:
+        return None
+    text = sum(len(one.title) + len(one.text) for one in passages)
+    needed = BYTES_OF_TEXT * text + (0 if vectors is None else vectors.nbytes)
+    if needed <= SHARE * free:
+        return None
+    sizes = f"building takes about {needed / 1e9:.1f} GB of memory, and {free / 1e9:.1f} GB are free"
+    if find_spec("pyarrow") is None:
+        console().print(f"{sizes}: pip install 'phasegraph[distributed]' lets the index be built in shards")
+        return None
+    console().print(f"{sizes}: the index is built in shards")
+    return max(1, min(os.cpu_count() or 1, free // WORKER))
+
+
+@contextmanager
+def written(passages: Sequence[Passage], vectors: Float32Array | None, out: Path) -> Iterator[tuple[Path, Path | None]]:
+    """Files of the passages and of their vectors, beside the index, for the time of building."""
+    with TemporaryDirectory(prefix=f".{out.name}-", dir=out.absolute().parent) as folder:
+        corpus, rows = Path(folder) / "corpus.jsonl", Path(folder) / "embeddings.npy"
+        with corpus.open("w", encoding="ascii") as lines:
+            for one in passages:
+                row = {"id": one.id, "title": one.title, "text": one.text, "metadata": one.metadata}
+                lines.write(json.dumps(row) + "\n")
+        if vectors is not None:
+            np.save(rows, vectors)
+        embedded = None if vectors is None else rows
+        del passages, vectors  # their memory is needed
+        yield corpus, embedded

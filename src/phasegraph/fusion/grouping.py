@@ -1,0 +1,120 @@
+"""Chunks of one document count once in an answer: as the best of them, or as their sum."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+
+from phasegraph._support.ordering import top_order
+from phasegraph._support.typing import FloatArray, IntArray
+from phasegraph._support.validation import KnownFields, check_choice, check_keys
+from phasegraph.fusion.context import Context
+from phasegraph.fusion.fields import check_field_name
+
+GroupScore: TypeAlias = Literal["best", "sum"]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupBy(KnownFields):
+    """Let the passages of one document count once in an answer.
+
+    The best passage of a document stands for the document. Thus `k` counts documents. A passage that names no document
+    counts by itself.
+
+    Parameters
+    ----------
+    key : str
+        Metadata key that names a passage's document.
+    score : {"best", "sum"}, default "best"
+        The value of a document: the value of its best passage, or that value plus the positive values of the
+        document's other accepted candidates. Under a rule whose values are never negative, this is their sum.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> from phasegraph import FusionPipeline, Ranking
+    >>> hits = {name: {"metadata": {"source": name[0]}} for name in ("a1", "a2", "b1")}
+    >>> ranking = Ranking("vector", ["b1", "a1", "a2"], [0.9, 0.8, 0.7], payloads=hits)
+    >>> plain = FusionPipeline.reciprocal_rank()
+    >>> [replace(plain, group_by=GroupBy("source", score)).decide([ranking]).ids for score in ("best", "sum")]
+    [('b1', 'a1'), ('a1', 'b1')]
+    """
+
+    key: str
+    score: GroupScore = "best"
+
+    def __post_init__(self) -> None:
+        check_field_name("GroupBy.key", self.key)
+        check_choice("GroupBy.score", self.score, get_args(GroupScore))
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain JSON types."""
+        return {"key": self.key, "score": self.score}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, object], /) -> GroupBy:
+        """Rebuild from :meth:`to_dict`."""
+        return cls(**check_keys("GroupBy", data, [item.name for item in fields(cls)]))
+
+    def group(self, ids: Sequence[str], rows: IntArray, final: FloatArray, context: Context) -> Groups:
+        """Group candidates, given as `rows` of `ids` and of their values, best first."""
+        members: dict[object, list[int]] = {}
+        named = 0
+        for row in rows.tolist():
+            name = next(iter(context.values(ids[row], self.key)), None)
+            named += name is not None
+            members.setdefault(row if name is None else str(name), []).append(row)
+        groups = {each[0]: each for each in members.values()}
+        more = np.zeros(len(final))
+        if self.score == "sum":
+            for first, each in groups.items():
+                more[first] = np.maximum(final[each[1:]], 0.0).sum()
+        firsts = np.array(list(groups), dtype=np.intp)
+        order = top_order((final + more)[firsts], [ids[row] for row in groups], len(groups))
+        warning = "" if named or not len(rows) else _warning(self.key, ids, rows, context)
+        return Groups(firsts[order], more, {first: tuple(ids[row] for row in each) for first, each in groups.items()},
+                      warning)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Groups:
+    """The groups of one answer.
+
+    Parameters
+    ----------
+    rows : (g,) array of int
+        The passages that stand for their documents, best first.
+    more : (n,) array of float
+        What each candidate gains from the other passages of its document.
+    members : mapping of int to tuple of str
+        Ids of the passages of a document, by the row of the passage that stands for the document.
+    warning : str
+        A line where no candidate names a document; else empty.
+    """
+
+    rows: IntArray
+    more: FloatArray
+    members: Mapping[int, tuple[str, ...]]
+    warning: str
+
+    def of(self, ids: Sequence[str], rows: IntArray) -> dict[str, tuple[str, ...]]:
+        """The ids of each group in an answer, by the id that stands for the group."""
+        return {ids[row]: self.members[row] for row in rows.tolist()}
+
+
+def _warning(key: str, ids: Sequence[str], rows: IntArray, context: Context) -> str:
+    keys = sorted({str(one) for row in rows.tolist() for one in _keys(ids[row], context)})
+    return (
+        f"group_by: none of {len(rows)} candidates has the metadata key {key!r}, so that each counts by itself; their "
+        f"keys are {', '.join(map(repr, keys[:10])) or 'none'}"
+    )
+
+
+def _keys(identifier: str, context: Context) -> Iterator[str]:
+    for ranking in context.rankings:
+        hit = ranking.payloads.get(identifier)
+        if hit is not None:
+            yield from context.metadata_of(hit)

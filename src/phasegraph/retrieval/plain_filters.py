@@ -1,0 +1,65 @@
+"""Filters of the core, by equality: metadata keys, each with the value that a passage must have, or with several."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from phasegraph.errors import InvalidInputError
+
+Filter = Mapping[str, Any]
+
+
+def check_filter(name: str, value: object) -> Filter:
+    """Check a filter, which maps a metadata key to the required value or to a list of allowed values."""
+    if not isinstance(value, Mapping) or not value:
+        raise InvalidInputError(f"{name} must map at least one metadata key to a value; got {value!r:.80}")
+    for key, wanted in value.items():
+        options = wanted if isinstance(wanted, list) else [wanted]
+        plain = all(isinstance(one, str | int | float) and one == one for one in options)
+        if not isinstance(key, str) or not options or not plain:
+            raise InvalidInputError(
+                f"{name}[{key!r}] must be a text, a number, true or false, or a list of these; got {wanted!r:.80}"
+            )
+    return value
+
+
+def lets_through(only: Filter, metadata: Mapping[str, Any]) -> bool:
+    """Whether a filter accepts a passage; a passage that lacks a key is refused.
+
+    >>> lets_through({"team": ["red", "blue"]}, {"team": "red"}), lets_through({"team": "red"}, {})
+    (True, False)
+    >>> lets_through({"level": 1}, {"level": True})
+    False
+    """
+
+    def same(one: object, other: object) -> bool:
+        return one == other and isinstance(one, bool) == isinstance(other, bool)
+
+    return all(
+        key in metadata and any(same(metadata[key], one) for one in (wanted if isinstance(wanted, list) else [wanted]))
+        for key, wanted in only.items()
+    )
+
+
+@dataclass(frozen=True)
+class PlainFilter:
+    """A checked filter, as the core asks it."""
+
+    only: Filter
+
+    @property
+    def key(self) -> str:
+        """What tells filters apart."""
+        return json.dumps(dict(self.only), sort_keys=True)
+
+    @property
+    def names(self) -> list[str]:
+        """The metadata keys that it asks for."""
+        return list(self.only)
+
+    def rows(self, hits: Sequence[Any]) -> list[int]:
+        """The places of the records that it lets through."""
+        return [row for row, one in enumerate(hits) if lets_through(self.only, one.metadata)]

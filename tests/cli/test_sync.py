@@ -1,0 +1,283 @@
+"""``phasegraph index --sync`` and ``--watch``, ``documents``, ``delete``, ``reembed``: a folder that follows files."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
+
+from langchain_phasegraph import PhaseGraphRetriever
+from phasegraph import InvalidInputError
+from phasegraph.apps.cli import main
+from phasegraph.apps.cli.syncing import FileSync
+from phasegraph.graph import GraphIndex
+from phasegraph.graph.corpus.corpus import opened
+from phasegraph.retrieval.passage_folder import PassageFolder
+
+MODELS = """
+import numpy as np
+
+class Counting:
+    model_name, texts, factor = "one", [], 1
+    def embed_query(self, text):
+        return (np.bincount([ord(c) % 16 for c in text] or [0], minlength=16) ** self.factor + 1.0).tolist()
+    def embed_documents(self, texts):
+        self.texts += texts
+        return [self.embed_query(text) for text in texts]
+
+class Other(Counting):
+    model_name, factor = "two", 2
+
+one, two = Counting(), Other()
+"""
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of the user's."""
+    root = tmp_path / "notes"
+    (root / "deep").mkdir(parents=True)
+    (root / "a.md").write_text("# Ada\n\nAda Lovelace met Charles Babbage in London.")
+    (root / "b.txt").write_text("Cy sang in Turin.")
+    (root / "deep" / "c.jsonl").write_text(json.dumps({"id": "q", "text": "Bo danced.", "metadata": {"team": "red"}}))
+    (tmp_path / "sync_models.py").write_text(MODELS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    sys.modules.pop("sync_models", None)
+    return root
+
+
+def sync(files: Path, *more: str, code: int = 0) -> dict[str, int]:
+    """Sync, and list the documents."""
+    assert main(["index", str(files), "--out", "out", "--sync", *more]) == code
+    return PassageFolder.open("out").documents() if Path("out/folder.json").is_file() else {}
+
+
+def test_a_folder_follows_the_files(files: Path, capsys: Any) -> None:
+    assert sync(files) == {"a.md": 1, "b.txt": 1, "deep/c.jsonl": 1}
+    assert "3 passages of 3 documents added" in capsys.readouterr().out
+    before = PassageFolder.open("out").ids()
+    (files / "b.txt").unlink()
+    (files / "new.md").write_text("# New\n\nDi wrote to Ed.")
+    (files / "a.md").write_text("# Ada\n\nAda Lovelace met Bo in London.")
+    assert sync(files) == {"deep/c.jsonl": 1, "a.md": 1, "new.md": 1}
+    assert "1 documents added, 1 changed, 1 deleted, 1 as they were" in capsys.readouterr().out
+    sync(files)
+    assert "0 documents added, 0 changed, 0 deleted, 3 as they were" in capsys.readouterr().out
+    assert before[2] in PassageFolder.open("out").ids()
+    whole = GraphIndex.build([(one.id, one.title, one.text) and one for one in opened(Path("out")).records.values()])
+    assert whole.graph.entities == opened(Path("out")).graph.entities
+    assert main(["search", "out", "Who met Bo?"]) == 0
+    assert "Ada" in capsys.readouterr().out
+
+
+def test_a_title_that_alone_changes_is_a_change(files: Path) -> None:
+    sync(files)
+    passages = [
+        {"id": one.id, "title": one.title, "text": one.text, "metadata": dict(one.metadata)}
+        for one in opened(Path("out")).records.values()
+    ]
+    passages[0] |= {"title": "Countess", "metadata": {"source": "a.md"}}
+    counts = PassageFolder.open("out").sync(passages)
+    assert (counts.changed, counts.unchanged) == (1, 2)
+
+
+def test_ignored_files_and_the_folder_itself_are_left_out(files: Path) -> None:
+    (files / ".phasegraphignore").write_text("*.txt\n!keep.txt\n/deep/\n")
+    (files / "keep.txt").write_text("Kept by a pattern.")
+    (files / "more").mkdir()
+    (files / "more" / ".phasegraphignore").write_text("x.md\n")
+    (files / "more" / "x.md").write_text("Left out.")
+    (files / "more" / "y.md").write_text("Taken.")
+    out = files / "index"
+    for _ in range(2):
+        assert main(["index", str(files), "--out", str(out), "--sync"]) == 0
+        assert PassageFolder.open(out).documents() == {"a.md": 1, "keep.txt": 1, "more/y.md": 1}
+    (files / ".phasegraphignore").write_text("")
+    assert main(["index", str(files), "--out", str(out), "--sync"]) == 0
+    assert set(PassageFolder.open(out).documents()) == {
+        "a.md", "b.txt", "deep/c.jsonl", "keep.txt", "more/y.md"
+    }  # fmt: skip
+
+
+def test_ignoring_without_pathspec_says_what_to_install(files: Path, monkeypatch: Any, capsys: Any) -> None:
+    (files / ".phasegraphignore").write_text("*.txt\n")
+    monkeypatch.setitem(sys.modules, "pathspec", None)
+    assert sync(files, code=1) == {}
+    assert "pip install 'phasegraph[files]'" in capsys.readouterr().err
+
+
+def test_a_file_that_cannot_be_read_now_stays_and_no_files_at_all_change_nothing(files: Path, capsys: Any) -> None:
+    (files / "t.csv").write_text("name,text\nx,Ed wrote to Flo.\ny,Flo sang.\n")
+    assert sync(files)["t.csv:1"] == 1
+    (files / "t.csv").write_text("name,text\n" + '"' + "x" * 200_000)
+    (files / "a.md").write_text("")
+    documents = sync(files)
+    assert capsys.readouterr().out.count("skipped 1 file") == 2
+    assert {"t.csv:1", "t.csv:2"} <= documents.keys()
+    assert "a.md" in documents
+    for one in ("a.md", "b.txt", "t.csv", "deep/c.jsonl"):
+        (files / one).unlink()
+    assert sync(files, code=1) == documents
+    assert "holds no files" in capsys.readouterr().err
+
+
+def test_only_what_changed_is_parsed_and_embedded(files: Path, monkeypatch: Any) -> None:
+    assert len(sync(files, "--embedder", "sync_models:one")) == 3
+    from sync_models import one  # type: ignore[import-not-found]
+
+    made = FileSync(files, Path("out"), "sync_models:one", None)
+    one.texts[:] = []
+    made.sync()
+    assert one.texts == []
+    parsed: list[str] = []
+    from phasegraph.reading import files as reading
+
+    plain = reading._read_place
+    monkeypatch.setattr(reading, "_read_place", lambda *given: parsed.append(given[1]) or plain(*given))
+    (files / "b.txt").write_text("Cy sang in Rome.")
+    assert "1 changed" in made.sync()
+    assert (parsed, one.texts) == (["b.txt"], ["b\nCy sang in Rome."])
+
+
+@pytest.mark.parametrize(
+    ("made", "given", "message"),
+    [
+        ([], ["--embedder", "sync_models:one"], "made without vectors: leave --embedder out"),
+        (["--embedder", "sync_models:one"], [], "made with vectors: add --embedder"),
+        (["--embedder", "sync_models:one"], ["--embedder", "sync_models:two"], "was embedded with Counting one"),
+        (["--tokenizer", "german"], ["--tokenizer", "english"], "must be that of the folder, german"),
+        ([], ["--triples", "notes/b.txt"], "--triples must be left out with --sync"),
+        ([], ["--force"], "--force must be left out with --sync"),
+    ],
+)
+def test_what_does_not_fit_the_folder_is_refused(files, capsys, made, given, message) -> None:
+    documents = sync(files, *made)
+    assert sync(files, *given, code=1) == documents
+    assert message in capsys.readouterr().err
+
+
+def test_an_index_without_a_log_is_not_synced(files: Path, capsys: Any) -> None:
+    assert main(["index", str(files), "--out", "out"]) == 0
+    assert sync(files, code=1) == {}
+    assert "holds an index without a log of changes" in capsys.readouterr().err
+    Path("mine").mkdir()
+    Path("mine/x").touch()
+    assert main(["index", str(files), "--out", "mine", "--sync"]) == 1
+    assert "new or empty" in capsys.readouterr().err
+
+
+def test_documents_are_listed_and_deleted(files: Path, capsys: Any) -> None:
+    sync(files)
+    capsys.readouterr()
+    assert main(["documents", "out", "--json", "-"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"a.md": 1, "b.txt": 1, "deep/c.jsonl": 1}
+    assert main(["documents", "out"]) == 0
+    assert "3 passages of 3 documents" in capsys.readouterr().out
+    assert main(["delete", "out", "--where", 'source=["a.md", "b.txt"]', "--where", "title=Ada"]) == 0
+    assert "1 passages deleted, 2 left" in capsys.readouterr().out
+    assert main(["delete", "out", "--where", "team=red"]) == 0
+    assert main(["delete", "out", "--where", "source=zz"]) == 0
+    assert "0 passages have this metadata" in capsys.readouterr().out
+    assert main(["documents", "out"]) == 0
+    assert "1 passages of 1 documents" in capsys.readouterr().out
+    for given, message in [
+        (["delete", "out", "--where", "source=b.txt"], "at least one passage"),
+        (["delete", "out", "--where", "b.txt"], "--where must be KEY=VALUE"),
+        (["documents", "notes"], "it is no folder of a retriever"),
+        (["reembed", "out", "--embedder", "sync_models:one"], "have no vectors"),
+    ]:
+        assert main(given) in (1, 2)
+        assert message in " ".join(capsys.readouterr().err.replace("│", " ").split())
+
+
+@pytest.mark.parametrize("vector_store", ["flat", "chroma"])
+def test_a_retrievers_folder_is_listed_and_deleted_from_and_not_embedded(files, capsys, vector_store) -> None:
+    model = DeterministicFakeEmbedding(size=8)
+    pages = [Document(f"Ada met Bo {n}.", id=f"p{n}", metadata={"source": f"{n % 2}.md"}) for n in range(4)]
+    PhaseGraphRetriever.from_documents(pages, model, path="made", vector_store=vector_store)
+    assert main(["documents", "made", "--json", "-"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"0.md": 2, "1.md": 2}
+    assert main(["delete", "made", "--where", "source=1.md"]) == 0
+    assert PhaseGraphRetriever.load("made", model).ids() == ["p0", "p2"]
+    assert main(["reembed", "made", "--embedder", "sync_models:one"]) == 1
+    assert "made for langchain" in capsys.readouterr().err
+    with pytest.raises(InvalidInputError, match="made for langchain"):
+        PassageFolder.open("made").sync_files([])
+
+
+def test_passages_are_embedded_anew(files: Path, capsys: Any) -> None:
+    sync(files, "--embedder", "sync_models:one")
+    assert main(["reembed", "out", "--embedder", "sync_models:two"]) == 0
+    assert "3 passages embedded with Other two" in capsys.readouterr().out
+    from sync_models import two  # type: ignore[import-not-found]
+
+    held = opened(Path("out")).graph
+    wanted = np.array(two.embed_query("b\nCy sang in Turin."), dtype=np.float32)
+    assert np.allclose(held.embeddings[held.passage_rows["b.txt#1"]], wanted / np.linalg.norm(wanted), atol=1e-6)
+    assert len(sync(files, "--embedder", "sync_models:two")) == 3
+    sync(files, "--embedder", "sync_models:one", code=1)
+
+
+def test_a_watch_tries_again_after_an_error_and_follows(files: Path, monkeypatch: Any) -> None:
+    steps: list[Any] = [False, True, False, *[False] * 12]
+    made = FileSync(files, Path("out"), None, None)
+    said: list[str] = []
+
+    def changes() -> Any:
+        for number, changed in enumerate(steps):
+            if number == 1:
+                (files / "b.txt").unlink()
+                monkeypatch.setattr(PassageFolder, "sync_files", refused)
+            if number == 5:
+                monkeypatch.undo()
+            yield changed
+
+    def refused(*given: Any, **more: Any) -> None:
+        raise OSError("no space left")
+
+    made._changes = changes  # type: ignore[method-assign]
+    os.chdir(files.parent)
+    made.watch(said.append, lambda error: said.append(f"failed: {error}"))
+    assert said[:2] == ["3 passages of 3 documents added", "failed: no space left"]
+    assert said[2:] == ["0 documents added, 0 changed, 1 deleted, 2 as they were; 0 passages embedded"]
+
+
+@pytest.mark.tools
+def test_a_watching_process_follows_files_until_it_is_interrupted(files: Path) -> None:
+    command = [sys.executable, "-c", "import sys; from phasegraph.apps.cli import main; sys.exit(main())"]
+    process = subprocess.Popen(
+        [*command, "index", "notes", "--out", "notes/out", "--watch"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+
+    def until(wanted: set[str]) -> None:
+        end = time.monotonic() + 90
+        while True:
+            found = Path("notes/out/folder.json").is_file() and set(PassageFolder.open("notes/out").documents())
+            if found == wanted:
+                return
+            assert process.poll() is None, process.stderr.read() if process.stderr else ""
+            assert time.monotonic() < end, (found, wanted)
+            time.sleep(0.1)
+
+    try:
+        until({"a.md", "b.txt", "deep/c.jsonl"})
+        (files / "b.txt").unlink()
+        (files / "deep" / "d.md").write_text("Di met Ed.")
+        until({"a.md", "deep/c.jsonl", "deep/d.md"})
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert (process.returncode, err) == (0, b"")
+    assert b"1 documents added, 0 changed, 1 deleted, 2 as they were" in out

@@ -1,0 +1,46 @@
+"""The short form of tools/reliability/kills.py: a folder is old or new after a kill, or a full disk, at any write."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TOOL = Path(__file__).parents[2] / "tools" / "reliability" / "kills.py"
+COMMANDS = ["sync", "watch", "merge", "delete", "reembed", "documents"]
+
+
+@pytest.fixture
+def tool(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(TOOL.parent))
+    spec = importlib.util.spec_from_file_location("kills", TOOL)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(module.serialization, "MAPPED_BYTES", 0)
+    assert list(module.COMMANDS) == COMMANDS
+    return module
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="a process is killed in a fork")
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_process_that_is_killed_leaves_the_old_folder_or_the_new(command: str, tool: Any, tmp_path: Path) -> None:
+    outcomes = list(tool.kills(command, 6, tmp_path))
+    assert len(outcomes) == 6
+    assert set(outcomes) == ({"old"} if command in tool.UNCHANGED else {"old", "new"})
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the calls of POSIX are watched")
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_disk_that_is_full_at_any_write_leaves_the_old_folder_or_the_new(
+    command: str, tool: Any, tmp_path: Path
+) -> None:
+    outcomes = list(tool.full_disks(command, tmp_path))
+    assert len(outcomes) > 2
+    assert set(outcomes) <= {"old", "new"}
+    assert "old" in outcomes

@@ -1,0 +1,169 @@
+"""From a result to the text that a page of the guide, or the start of the README, quotes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from tables import Found, p_text, standing, table
+
+ORDER = ("bm25", "rrf", "ensemble", "fusion-relative", "rrf-three", "default")
+"""Systems of the protocol's table, the better known ones; Holm's correction covers all that were run."""
+
+
+def ordinal(number: float) -> str:
+    """A place in words and digits.
+
+    >>> [ordinal(place) for place in (1, 2, 3, 11, 16, 22)]
+    ['1st', '2nd', '3rd', '11th', '16th', '22nd']
+    """
+    ends = {1: "st", 2: "nd", 3: "rd"}
+    return f"{number:g}{'th' if 10 < number % 100 < 14 else ends.get(int(number % 10), 'th')}"
+
+
+def example(found: Found) -> str:
+    """A question, the places of the judged passage that vectors rank lowest, and the path of the walk to it."""
+    passages = found["passages"]
+    titles = {one["id"]: one["title"] for one in passages}
+    ranks = {one["id"]: {of["source"]: of["rank"] for of in one["sources"]} for one in passages}
+    judged = [one for one in passages if one["judged"]]
+    far = max(judged, key=lambda one: ranks[one["id"]]["vector"] or float("inf"))
+    place = ranks[far["id"]]["vector"]
+    by_vectors = f"rank **{far['title']}** {ordinal(place)}" if place else f"do not find **{far['title']}**"
+    before = [f"**{one['title']}**" for one in passages if one["position"] < far["position"]]
+    after = f", after {' and '.join(before)}," if 0 < len(before) < 3 else ""
+    steps = re.split(r" > ", far["paths"][0].partition(": ")[2])
+    named = [titles.get(step.strip("[]"), step.title()) for step in steps]
+    path = [step for row, step in enumerate(named) if row == 0 or step.casefold() != named[row - 1].casefold()]
+    return (
+        f"> *{found['question']}*\n>\n"
+        f"> Vectors {by_vectors}. phasegraph ranks it {ordinal(far['position'])}{after} and shows the path:\n"
+        f"> `{' → '.join(path)}`"
+    )
+
+
+def when(found: Found) -> str:
+    """What the default gives on ordinary documents, against the best way without a walk, chosen afterwards."""
+    without = ("vector", "bm25", "rrf-words", "relative-words")
+    gaps = {}
+    for name, one in found.items():
+        systems = one["systems"]
+        gaps[name] = systems["default"]["Recall@5"] - max(systems[way]["Recall@5"] for way in without)
+    least, most = min(gaps, key=gaps.__getitem__), max(gaps, key=gaps.__getitem__)
+    return (
+        f"**You may not need it.** On {len(gaps)} collections of ordinary documents (manuals, FAQs, code, abstracts), "
+        f"phasegraph's Recall@5 is between {standing(gaps[least])} ({least}) and {standing(gaps[most])} ({most}) the "
+        "best of vectors, BM25 and their fusions. `phasegraph evaluate` on your own questions ends with a "
+        'recommendation, which can be "plain vectors are enough".'
+    )
+
+
+def of_protocol(found: Found) -> dict[str, Any]:
+    """The verdicts of a protocol, and what each system reaches in its first measure."""
+    rules = found["protocol"]
+    return {"protocol": rules, "reached": {name: one[rules["measure"]] for name, one in found["systems"].items()}}
+
+
+def protocol(found: Found) -> str:
+    """HetDocQA's verdicts: against vectors by system, and how many hold against a fusion of three."""
+    rules, reached = found["vector"]["protocol"], found["vector"]["reached"]
+    rows = []
+    for name in ORDER:
+        of = rules["systems"][name]
+        change = f"{of['difference']:+.1f} [{of['low']:+.1f}, {of['high']:+.1f}]"
+        cells = [f"`{name}`", f"{reached[name]:.1f}", change, p_text(of["p_holm"]), p_text(of["p_groups"])]
+        rows.append([*cells, f"{of['other_difference']:+.1f}", "yes" if of["reliable"] else "no"])
+    columns = ["", rules["measure"], "difference [95 %]", "p (Holm)", "p of collections"]
+    tested, signs = rules["queries"]
+    return (
+        f"The table shows {rules['tested']} ({tested} questions) of the open half of HetDocQA, with signs from "
+        f"{rules['signs_from']} ({signs}). The {rules['measure']} of `{rules['baseline']}` is "
+        f"{reached[rules['baseline']]:.1f}, and Holm covers {len(rules['systems'])} systems.\n\n"
+        + table([*columns, f"on {rules['signs_from']}", "reliable"], rows)
+        + f"\n\n{_reliable(rules)} With `--baseline rrf-three`: {_reliable(found['rrf-three']['protocol'])} "
+        + _default(found["rrf-three"]["protocol"])
+    )
+
+
+def _reliable(rules: Found) -> str:
+    """How many systems differ reliably from the baseline."""
+    total = len(rules["systems"])
+    count = sum(of["reliable"] for of in rules["systems"].values())
+    if count == total:
+        return (
+            f"All {total} systems differ reliably from `{rules['baseline']}`, so this test does not say which system "
+            "is best."
+        )
+    return f"{count or 'None'} of {total} systems differ{'s' * (count == 1)} reliably from `{rules['baseline']}`."
+
+
+def _default(rules: Found) -> str:
+    of = rules["systems"]["default"]
+    change = f"{of['difference']:+.1f} [{of['low']:+.1f}, {of['high']:+.1f}]"
+    return f"The difference of `default` to `{rules['baseline']}` is {change}, p (Holm) {p_text(of['p_holm'])}."
+
+
+SINGLE = ("vector", "graph", "bm25", "bayesian-bm25")
+ERRORS = {"plain": "confidence as it is", "platt": "fitted (Platt)", "isotonic": "isotonic regression instead"}
+
+
+def confidence(found: Found) -> str:
+    """Who tells questions that have an answer from those that have none."""
+    systems = next(iter(found.values()))["un"]
+    pairs = {
+        name: {(at, of): row[name] for at, one in found.items() for of, row in one["off"].items()} for name in systems
+    }
+    rows = []
+    for name in systems:
+        by_score = name in (*SINGLE, "rrf")
+        of_pairs = pairs[name].values()
+        cells = [f"{min(of_pairs):.1f} / {sum(of_pairs) / len(of_pairs):.1f}"]
+        cells += [f"{one['un'][name]:.1f} ({one['intact'][name]:.1f})" for one in found.values()]
+        rows.append([f"best score of `{name}`" if by_score else f"`{name}`", *cells])
+    lowest = min(pairs["default"], key=pairs["default"].__getitem__)
+    single = [name for name in SINGLE if name in systems]
+    gaps = {
+        at: min(one[of]["default"] - max(one[of][name] for name in single) for of in ("un", "intact"))
+        for at, one in found.items()
+    }
+    worst = min(gaps, key=gaps.__getitem__)
+    return (
+        table(["", f"off-topic, lowest / mean of {len(pairs['default'])} pairs", *found], rows)
+        + f"\n\nOn unanswerable questions, the default is {standing(gaps[worst])} the best single source on {worst}, "
+        "the set and the reading with the least difference. Off-topic, its lowest pair is "
+        f"{pairs['default'][lowest]:.1f}: questions of {lowest[1]}, asked of {lowest[0]}."
+    )
+
+
+def probabilities(found: Found) -> str:
+    """How far the confidence, as it is and fitted, is a probability."""
+    columns = list(found)
+    rows = [
+        [said, *("{:.3f} / {:.3f}".format(*one["errors"][name]) for one in found.values())]
+        for name, said in ERRORS.items()
+    ]
+    better = [at for at in columns if found[at]["errors"]["platt"][0] < found[at]["errors"]["plain"][0]]
+    named = f" ({', '.join(better)})" if better else ""
+    return (
+        table(["ECE / Brier", *columns], rows)
+        + f"\n\nThe fitted probability has a lower calibration error than the plain confidence on {len(better)} of "
+        f"{len(columns)} sets{named}."
+    )
+
+
+STAGES: Mapping[str, str] = {
+    "rerank": "reranker",
+    "HyDE": "HyDE",
+    "SSCC": "SSCC in place of grading by a language model",
+}
+
+
+def effects(found: Found) -> str:
+    """What stages add to the F1 of the published system, on HetDocQA's test split."""
+    rows = []
+    for removed, stage in STAGES.items():
+        of = found["ablation"][removed]
+        mean, low, high = (-of["difference"][place] for place in (0, 2, 1))
+        rows.append([stage, f"{mean:+.3f} [{low:+.3f}, {high:+.3f}]", p_text(of["p_holm"])])
+    return table(["stage", "effect on F1 [95 %]", "p (Holm)"], rows)
