@@ -25,6 +25,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "research" / "mutation.md"
 FAST = "-x -q -p no:cacheprovider -p pytest_asyncio.plugin -p pytest_timeout -p _hypothesis_pytestplugin"
 TARGETS = {
     "significance": (
@@ -130,6 +131,19 @@ def _run(program: str, *arguments: object, tree: Path) -> None:
     subprocess.run([path, *map(str, arguments)], cwd=tree, env=env, check=True, stdout=subprocess.DEVNULL)
 
 
+def write_page() -> None:
+    """Write the table of rooms into docs/research/mutation.md, from docs/research/mutation.json."""
+    rooms = json.loads((PAGE.with_suffix(".json")).read_text(encoding="utf-8"))
+    lines = ["| room | mutants | sampled | noticed at first | noticed now |", "|---|---|---|---|---|"]
+    for name, one in sorted(rooms.items()):
+        shares = [f"{one[when]} ({100 * one[when] / one['sampled']:.0f} %)" for when in ("first", "now")]
+        lines.append(f"| {name} | {one['mutants']:,} | {one['sampled']} | {shares[0]} | {shares[1]} |")
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition("<!-- rooms -->")
+    after = rest.partition("<!-- /rooms -->")[2]
+    table = "\n".join(lines)
+    PAGE.write_text(f"{before}<!-- rooms -->\n{table}\n<!-- /rooms -->{after}", encoding="utf-8")
+
+
 def main() -> None:
     """Run, print the score of each target and its survivors."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -137,7 +151,11 @@ def main() -> None:
     parser.add_argument("--sample", type=int, default=60, help="mutants of each target")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--page", action="store_true", help="write the table of docs/research/mutation.md, run nothing")
     chosen = parser.parse_args()
+    if chosen.page:
+        write_page()
+        return
     with TemporaryDirectory() as folder:
         tree = Path(folder)
         packed = subprocess.run(["git", "-C", ROOT, "archive", "HEAD"], check=True, capture_output=True).stdout

@@ -70,7 +70,7 @@ def records(folder: Path) -> str:
     from phasegraph.graph.corpus.corpus import Folder
 
     if (folder / "folder.json").is_file():
-        names = list(Folder(folder).load()[0].passages)
+        names = list(Folder(folder).load()[0].records)
     elif (folder / "manifest.json").is_file():
         names = list(load_graph(folder).passages)
     else:

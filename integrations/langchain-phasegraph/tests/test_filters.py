@@ -269,6 +269,8 @@ def test_a_store_in_memory_keeps_several_values_and_none_that_is_greater(made):
         retriever = PhaseGraphRetriever(vector=made["InMemory"](), fetch_k=30, k=30)
         return rows(retriever.invoke(QUERY, filter=wanted))
 
+    passes = store_settings(made["InMemory"](), {"row": 7})["filter"]
+    assert [row for row in range(10) if passes(Document("", metadata={"row": row}))] == [7]
     assert found(row=7) == [7]
     assert found(lang="de", good=True) == [4, 10, 16, 22, 28]
 
