@@ -276,7 +276,7 @@ def test_the_signature_names_every_argument():
     both = "vector graph retrievers k weights accept selection fetch_k timeout strict pipeline on_result evidence_key"
     both += " route rerank corrective"
     own = "max_query_length similarity_top_k filters required_filter_key callback_manager object_map objects verbose"
-    own += " unknown"
+    own += " group_by parents unknown"
     assert sorted(named) == sorted([*both.split(), *own.split()])
     assert PhaseGraphRetriever is CalibratedFusionRetriever
 
