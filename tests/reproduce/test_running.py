@@ -53,7 +53,7 @@ def test_every_study_gets_its_page_and_its_figures(reproduced):
     assert set(figures) == {study.name for study in ALL_STUDIES}
     assert set(figures["table-1"]["many"]) == {"tune", "confirm"}
     text = (out / "table-1.md").read_text(encoding="utf-8")
-    assert "| phasegraph |" in text
+    assert "| paper |" in text
     assert any("left out" in line for line in said)
 
 
