@@ -230,14 +230,17 @@ def test_strict_raises_with_what_the_sources_raised(ask, source):
 
 
 def test_a_source_too_busy_to_be_asked_is_told_once_and_so_is_its_return(held, takes, logged, until, clock):
-    settings = {"held": SourceSettings(max_in_flight=1, circuit_breaker=None), "t": SourceSettings(timeout=2.0)}
+    settings = {
+        "held": SourceSettings(max_in_flight=1, circuit_breaker=None),
+        "t": SourceSettings(timeout=2.0, circuit_breaker=None),  # it moves the clock in every call, late or not
+    }
     gatherer = Gatherer(settings, timeout=30.0, clock=clock)
     sources = {"held": held, "t": takes("t", 0.5)}
 
     def ask_often():
         with ThreadPoolExecutor(1) as threads:
             first = threads.submit(gatherer.gather, sources, "who?")
-            until(lambda: held.entered)
+            until(lambda: held.entered and clock.now() == 0.5)
             found = [gatherer.gather(sources, "who?", seconds=0.5).reports[0] for _ in range(3)]
             held.released.set()
             return [*found, first.result().reports[0]]
