@@ -23,7 +23,9 @@ from phasegraph import FusionPipeline, IntegrityError, PhasegraphError, StoreErr
 from phasegraph._support.files import LOCK, one_writer, replace_file
 from phasegraph._support.serialization import encode_document, read_bundle, read_document, write_bundle
 from phasegraph.graph import ChunkGraph, EntityGraph, GraphIndex, build_chunk_graph, build_graph, load_graph, save_graph
-from phasegraph.graph.corpus.corpus import Change, Corpus, Folder
+from phasegraph.graph.corpus.change import Change
+from phasegraph.graph.corpus.corpus import Corpus
+from phasegraph.graph.corpus.folder import Folder
 
 SPAWN = multiprocessing.get_context("spawn")
 SECONDS = float(os.environ.get("PHASEGRAPH_STATE_SECONDS", "0.7"))
@@ -82,8 +84,8 @@ def _write_folder(path: Path, turn: int) -> None:
     folder = Folder(path)
     corpus = Corpus(folder.load()[0], folder=folder)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("phasegraph.graph.corpus.corpus.FEWEST_CHANGED", 2)
-        patch.setattr("phasegraph.graph.corpus.corpus.MOST_CHANGED", 0.0)
+        patch.setattr("phasegraph.graph.corpus.folder.FEWEST_CHANGED", 2)
+        patch.setattr("phasegraph.graph.corpus.folder.MOST_CHANGED", 0.0)
         other = {"id": "p40", "title": "Cy", "text": "Cy sang.", "metadata": {}}
         if "p40" in corpus:
             corpus.replace(["p40"])

@@ -21,7 +21,7 @@ from phasegraph import InvalidInputError
 from phasegraph.apps.cli import main
 from phasegraph.apps.cli.syncing import FileSync
 from phasegraph.graph import GraphIndex
-from phasegraph.graph.corpus.corpus import opened
+from phasegraph.graph.corpus.opening import opened
 from phasegraph.retrieval.passage_folder import PassageFolder
 
 MODELS = """

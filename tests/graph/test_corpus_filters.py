@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from phasegraph.graph import GraphIndex
-from phasegraph.graph.corpus.corpus import Corpus, CorpusLookup
+from phasegraph.graph.corpus.corpus import Corpus
+from phasegraph.graph.corpus.lookup import CorpusLookup
 
 
 def _passage(name: str, text: str, team: str) -> dict[str, Any]:

@@ -7,14 +7,14 @@ import pytest
 from phasegraph._support.serialization import read_document, write_document
 from phasegraph.errors import IntegrityError
 from phasegraph.graph import GraphIndex
-from phasegraph.graph.corpus import corpus
-from phasegraph.graph.corpus.corpus import Folder
+from phasegraph.graph.corpus import change, folder
+from phasegraph.graph.corpus.folder import Folder
 from phasegraph.graph.model import storage
 
-KINDS = {"graph/manifest.json": (storage.KIND, storage.VERSION), corpus.STATE: (corpus.KIND, corpus.VERSION)}
+KINDS = {"graph/manifest.json": (storage.KIND, storage.VERSION), folder.STATE: (folder.KIND, change.VERSION)}
 
 
-@pytest.mark.parametrize(("file", "lost"), [("graph/manifest.json", "content"), (corpus.STATE, "settings")])
+@pytest.mark.parametrize(("file", "lost"), [("graph/manifest.json", "content"), (folder.STATE, "settings")])
 def test_a_folder_whose_documents_lack_a_part_is_refused(tmp_path, file, lost):
     folder = Folder.create(tmp_path / "folder", GraphIndex.build([{"id": "a", "text": "Ada met Bo."}]), {})
     body = read_document(folder.path / file, *KINDS[file])

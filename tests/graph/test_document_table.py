@@ -10,8 +10,9 @@ import pytest
 
 from phasegraph._support.serialization import read_bundle
 from phasegraph.graph import GraphIndex
-from phasegraph.graph.corpus.corpus import Corpus, Folder
+from phasegraph.graph.corpus.corpus import Corpus
 from phasegraph.graph.corpus.document_table import BESIDE, DocumentTable, digest_of
+from phasegraph.graph.corpus.folder import Folder
 from phasegraph.graph.index.records import PassageRecords
 
 

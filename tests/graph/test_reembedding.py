@@ -11,7 +11,8 @@ import pytest
 
 from phasegraph.embedding.identity import EmbeddingModel
 from phasegraph.graph import GraphIndex
-from phasegraph.graph.corpus.corpus import Corpus, Folder
+from phasegraph.graph.corpus.corpus import Corpus
+from phasegraph.graph.corpus.folder import Folder
 from phasegraph.graph.corpus.reembedding import FOLDER
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from phasegraph.embedding.identity import EmbeddingModel
 from phasegraph.errors import InvalidInputError, InvalidTypeError, PhasegraphWarning, StoreError
-from phasegraph.graph.corpus.corpus import Change
+from phasegraph.graph.corpus.change import Change
 from phasegraph.retrieval.passage_folder import PassageFolder
 
 FOLDERS = Path(__file__).parents[1] / "folders"

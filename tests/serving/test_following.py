@@ -17,7 +17,8 @@ from phasegraph import PhasegraphWarning
 from phasegraph.apps.server.following import Served
 from phasegraph.embedding.identity import EmbeddingModel
 from phasegraph.graph import GraphIndex
-from phasegraph.graph.corpus.corpus import Corpus, Folder
+from phasegraph.graph.corpus.corpus import Corpus
+from phasegraph.graph.corpus.folder import Folder
 
 NEW = {"id": "red-new", "title": "Red Nairobi", "text": "Nairobi is where Red Keeper met Zoe.", "metadata": {}}
 

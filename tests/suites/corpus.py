@@ -32,8 +32,10 @@ from phasegraph.errors import (
     PhasegraphWarning,
     StoreError,
 )
+from phasegraph.graph.corpus.change import Change
 from phasegraph.graph.corpus.chroma import ChromaVectors, open_folder
-from phasegraph.graph.corpus.corpus import Change, Corpus, Folder
+from phasegraph.graph.corpus.corpus import Corpus
+from phasegraph.graph.corpus.folder import Folder
 from phasegraph.graph.flat import VectorSource
 from phasegraph.graph.model.entity_graph import EntityGraph
 from phasegraph.graph.walk.clauses import clauses
@@ -311,7 +313,7 @@ class CorpusSuite:
             assert self.answers(again) == self.answers(retriever)
 
     def test_many_changes_are_taken_into_the_index(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("phasegraph.graph.corpus.corpus.FEWEST_CHANGED", 3)
+        monkeypatch.setattr("phasegraph.graph.corpus.folder.FEWEST_CHANGED", 3)
         path = tmp_path / "corpus"
         retriever = self.made(self.documents(range(8)), path)
         for number in range(8, 16):
@@ -1217,7 +1219,7 @@ class CorpusSuite:
         def full(*arguments: Any) -> None:
             raise OSError("no space left")
 
-        monkeypatch.setattr("phasegraph.graph.corpus.corpus.write_document", full)
+        monkeypatch.setattr("phasegraph.graph.corpus.folder.write_document", full)
         with pytest.warns(PhasegraphWarning, match=r"is made and kept.*no space left"):
             self.add(retriever, self.documents([9]))
         monkeypatch.undo()
@@ -1255,7 +1257,7 @@ class CorpusSuite:
 
         def meanwhile(directory: Path) -> Change:
             monkeypatch.undo()
-            monkeypatch.setattr("phasegraph.graph.corpus.corpus.FEWEST_CHANGED", 0)
+            monkeypatch.setattr("phasegraph.graph.corpus.folder.FEWEST_CHANGED", 0)
             self.add(first, self.documents([8]))
             first._corpus.settle()
             return read(directory)

@@ -102,7 +102,7 @@ def beside_a_process(folder: Path, rows_file: Path, number: int) -> Callable[[],
 
 def sync_and_merge(folder: str, rows_file: str, number: str) -> None:
     """Sync 100 changed documents into a folder, and merge it: for a process of its own."""
-    from phasegraph.graph.corpus.corpus import Folder
+    from phasegraph.graph.corpus.folder import Folder
 
     rows = json.loads(Path(rows_file).read_text())[: TOGETHER * CHANGED]
     retriever = PhaseGraphRetriever.load(folder, Free())

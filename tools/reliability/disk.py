@@ -67,7 +67,7 @@ def command(*given: object) -> int:
 def records(folder: Path) -> str:
     """The passages of an index or a folder, as a digest; "" where there is none."""
     from phasegraph.graph import load_graph
-    from phasegraph.graph.corpus.corpus import Folder
+    from phasegraph.graph.corpus.folder import Folder
 
     if (folder / "folder.json").is_file():
         names = list(Folder(folder).load()[0].records)
@@ -102,7 +102,8 @@ def restored(root: Path, folder: Path, given: Path) -> int:
     """A corpus of a folder: made, changed, and put back as a bundle was."""
     from phasegraph.errors import PhasegraphError
     from phasegraph.graph import GraphIndex
-    from phasegraph.graph.corpus.corpus import Corpus, Folder
+    from phasegraph.graph.corpus.corpus import Corpus
+    from phasegraph.graph.corpus.folder import Folder
 
     rows = [json.loads(line) | {"metadata": {}} for line in given.read_text(encoding="utf-8").splitlines()]
     try:

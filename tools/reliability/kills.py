@@ -29,8 +29,8 @@ from runs import arguments, bar, finish, quiet
 from phasegraph._support import serialization
 from phasegraph.embedding.identity import EmbeddingModel
 from phasegraph.errors import StoreError
-from phasegraph.graph.corpus.corpus import INSIDE, Folder
 from phasegraph.graph.corpus.document_table import BESIDE
+from phasegraph.graph.corpus.folder import INSIDE, Folder
 from phasegraph.retrieval.passage_folder import PassageFolder
 
 CALLS = ("replace", "rename", "unlink", "rmdir", "mkdir", "open", "chmod", "fsync")

@@ -56,7 +56,7 @@ def clocked(call: Callable[[], Any], clock: Callable[[], float] = time.process_t
 
 def build(made: ZipfCorpus, size: int, folder: Path, options: argparse.Namespace) -> dict[str, object]:
     """Build an index and keep it in a folder."""
-    from phasegraph.graph.corpus.corpus import Folder
+    from phasegraph.graph.corpus.folder import Folder
     from phasegraph.graph.index.graph_index import GraphIndex
 
     rows, vectors = list(made.rows(size)), made.vectors(size)
@@ -186,7 +186,8 @@ def nearest(held: Any, vectors: Any, count: int) -> list[tuple[list[int], Any]]:
 
 def update(made: ZipfCorpus, size: int, folder: Path, options: argparse.Namespace) -> dict[str, object]:
     """Add a batch, another, and remove the first, as a retriever of the folder does it; then merge all of it."""
-    from phasegraph.graph.corpus.corpus import Corpus, Folder
+    from phasegraph.graph.corpus.corpus import Corpus
+    from phasegraph.graph.corpus.folder import Folder
 
     rows = [{**row, "metadata": {}} for row in made.rows(size + 2 * BATCH, size)]
     vectors = made.vectors(size + 2 * BATCH, size)

@@ -28,7 +28,7 @@ from phasegraph.evaluation.runs import check_columns
 from phasegraph.fusion.context import Context
 from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.graph.chunk_graph import ChunkGraph
-from phasegraph.graph.corpus.corpus import opened
+from phasegraph.graph.corpus.opening import opened
 from phasegraph.graph.index.graph_index import GraphIndex
 from phasegraph.graph.walk.source import GraphSource
 from phasegraph.lexical import CountedTexts, LexicalIndex, read_hits

@@ -8,16 +8,16 @@ from phasegraph.graph.corpus.chroma import ChromaVectors as ChromaVectors
 from phasegraph.graph.corpus.chroma import check_store as check_store
 from phasegraph.graph.corpus.chroma import open_folder as open_folder
 from phasegraph.graph.corpus.corpus import Corpus as Corpus
-from phasegraph.graph.corpus.corpus import CorpusLookup as CorpusLookup
-from phasegraph.graph.corpus.corpus import Keys as Keys
-from phasegraph.graph.corpus.corpus import check_new as check_new
-from phasegraph.graph.corpus.corpus import check_passages as check_passages
-from phasegraph.graph.corpus.corpus import check_source_key as check_source_key
-from phasegraph.graph.corpus.corpus import fields_of as fields_of
 from phasegraph.graph.corpus.corpus import sample_corpus as sample_corpus
 from phasegraph.graph.corpus.document_table import DocumentTable as DocumentTable
+from phasegraph.graph.corpus.folder import check_new as check_new
+from phasegraph.graph.corpus.lookup import CorpusLookup as CorpusLookup
 from phasegraph.graph.corpus.near_duplicates import NearDuplicates as NearDuplicates
 from phasegraph.graph.corpus.near_duplicates import near_duplicates as near_duplicates
+from phasegraph.graph.corpus.passage_input import Keys as Keys
+from phasegraph.graph.corpus.passage_input import check_passages as check_passages
+from phasegraph.graph.corpus.passage_input import check_source_key as check_source_key
+from phasegraph.graph.corpus.passage_input import fields_of as fields_of
 from phasegraph.graph.experimental.llm_extraction import ModelSettings, extract_with_model
 from phasegraph.graph.experimental.semflow import FlowParameters, SemFlowSource
 from phasegraph.graph.flat import LexicalSource, VectorSource

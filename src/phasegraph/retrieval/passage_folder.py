@@ -14,7 +14,9 @@ from phasegraph._support.validation import check_rows
 from phasegraph.embedding.identity import EmbeddingModel
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.corpus.chroma import open_folder
-from phasegraph.graph.corpus.corpus import Corpus, Keys, check_new, check_passages, check_source_key
+from phasegraph.graph.corpus.corpus import Corpus
+from phasegraph.graph.corpus.folder import check_new
+from phasegraph.graph.corpus.passage_input import Keys, check_passages, check_source_key
 from phasegraph.graph.index.graph_index import GraphIndex
 from phasegraph.graph.index.records import PassageRecord
 from phasegraph.graph.model.building import passage_field

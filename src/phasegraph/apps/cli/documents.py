@@ -10,7 +10,7 @@ import typer
 from phasegraph._support.text import legible
 from phasegraph.apps.cli.output import IndexFolder, JsonTo, check_outputs, write_json
 from phasegraph.errors import InvalidInputError
-from phasegraph.graph.corpus.corpus import STATE
+from phasegraph.graph.corpus.folder import STATE
 from phasegraph.retrieval.passage_folder import PassageFolder
 
 

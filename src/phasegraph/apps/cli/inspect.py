@@ -32,7 +32,7 @@ from phasegraph.evaluation.retrievers import read_judged
 from phasegraph.evaluation.runs import write_text
 from phasegraph.fusion.pipeline import PIPELINE_NAMES, FusionPipeline
 from phasegraph.graph.chunk_graph import ChunkGraph
-from phasegraph.graph.corpus.corpus import opened
+from phasegraph.graph.corpus.opening import opened
 from phasegraph.graph.index.graph_index import GraphIndex
 from phasegraph.retrieval import PIPELINE
 

@@ -31,7 +31,7 @@ from phasegraph.fusion.context import Context
 from phasegraph.fusion.grouping import GroupBy
 from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.graph import ChunkGraph, ChunkGraphSource, EntityGraph, GraphIndex, GraphSource
-from phasegraph.graph.corpus.corpus import opened
+from phasegraph.graph.corpus.opening import opened
 from phasegraph.graph.index.records import PassageRecord
 from phasegraph.graph.walk.relevance import unit_vector
 from phasegraph.lexical import Tokenizer, places_of, read_hits, tokenizer_of

@@ -14,7 +14,7 @@ from phasegraph.apps.cli.output import console, embed_with, load_model, progress
 from phasegraph.apps.cli.reading import embedded
 from phasegraph.embedding.identity import EmbeddingModel
 from phasegraph.errors import InvalidInputError, PhasegraphError, needed
-from phasegraph.graph.corpus.corpus import STATE, check_new
+from phasegraph.graph.corpus.folder import STATE, check_new
 from phasegraph.graph.index.records import PassageRecord
 from phasegraph.lexical import tokenizer_of
 from phasegraph.reading.files import FilesRead, FolderReader

@@ -10,7 +10,8 @@ from typing import Any
 from phasegraph.apps.server.view import PassingIds, View
 from phasegraph.errors import InvalidInputError, PhasegraphError, warn
 from phasegraph.fusion.pipeline import FusionPipeline
-from phasegraph.graph.corpus.corpus import LOOKING, FollowedIndex
+from phasegraph.graph.corpus.corpus import LOOKING
+from phasegraph.graph.corpus.opening import FollowedIndex
 from phasegraph.graph.index.graph_index import GraphIndex
 from phasegraph.retrieval.plain_filters import Filter
 

@@ -11,7 +11,9 @@ from typing import Any
 from phasegraph._support.progress import with_progress
 from phasegraph._support.typing import Float32Array
 from phasegraph.errors import InvalidInputError, MissingDependencyError, StoreError, warn
-from phasegraph.graph.corpus.corpus import CHROMA, FLAT, OPENING, STORE_KEY, STORES, VECTORS, Corpus, Folder
+from phasegraph.graph.corpus.corpus import Corpus
+from phasegraph.graph.corpus.folder import OPENING, VECTORS, Folder
+from phasegraph.graph.corpus.vector_stores import CHROMA, FLAT, STORE_KEY, STORES
 from phasegraph.graph.index.records import PassageRecord
 from phasegraph.graph.walk.walker import Embedder
 

@@ -1,0 +1,63 @@
+"""Open the index of a folder, and read it again when another process changes it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from phasegraph._support.serialization import MANIFEST, bundle_kind
+from phasegraph.errors import InvalidInputError
+from phasegraph.graph.chunk_graph import KIND as CHUNKS
+from phasegraph.graph.chunk_graph import ChunkGraph
+from phasegraph.graph.corpus.folder import INSIDE, STATE, Folder
+from phasegraph.graph.index.graph_index import GraphIndex
+from phasegraph.graph.model.storage import KIND as INDEX
+
+
+class FollowedIndex:
+    """The index in a folder (see :func:`opened`), which is read again when another process has changed it.
+
+    `embedder` is the model of the queries, if there is one. An index with vectors of another model is not loaded.
+    """
+
+    def __init__(self, folder: Path, embedder: object = None) -> None:
+        self._embedder = embedder
+        self._folder = Folder(folder) if (folder / STATE).is_file() else None
+        self._places = (folder, folder / INSIDE)
+        self._stamp = self._stamp_now()
+        self.index = opened(folder) if self._folder is None else self._folder.load()[0]
+
+    def _stamp_now(self) -> list[object]:
+        found = [one / MANIFEST for one in self._places]
+        return [(about.st_ino, about.st_mtime_ns) for about in (one.stat() for one in found if one.is_file())]
+
+    def refresh(self) -> bool:
+        """Read changes of other processes, and return whether there were any; on an error, the old index stays."""
+        before = self.index
+        if self._folder is None:
+            stamp = self._stamp_now()
+            if stamp == self._stamp:
+                return False
+            self.index, self._stamp = opened(self._places[0]), stamp
+        elif self._folder.moved() and isinstance(before, GraphIndex):
+            self._folder, self.index, _ = self._folder.reread(before, self._embedder)
+        return self.index is not before
+
+
+def opened(folder: Path) -> GraphIndex | ChunkGraph:
+    """Read the index in a folder, or in the folder of a saved retriever, with all changes.
+
+    InvalidInputError if the folder has no index, or the index is damaged or was saved without its passages.
+    """
+    if (folder / STATE).is_file():
+        return Folder(folder).load()[0]
+    places = (folder, folder / INSIDE)
+    for place in places:
+        if (kind := bundle_kind(place)) in (INDEX, CHUNKS):
+            return GraphIndex.load(place) if kind == INDEX else ChunkGraph.load(place)
+    for place in places:
+        if (place / MANIFEST).is_file():
+            return GraphIndex.load(place)  # which says what is wrong with it
+    raise InvalidInputError(
+        f"{folder}: no index here, nor in its folder {INSIDE!r}; phasegraph index CORPUS.jsonl --out FOLDER "
+        "makes an index"
+    )

@@ -1,0 +1,79 @@
+"""Check the passages, triples and metadata keys that a user gives to a corpus."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from phasegraph.errors import InvalidInputError, InvalidTypeError, warn
+from phasegraph.graph.index.records import check_plain
+from phasegraph.graph.model.building import Triples, by_passage, nearest_key, read_passages
+
+
+def fields_of(given: Triples | None, known: Mapping[str, object]) -> dict[str, list[list[Any]]]:
+    """Convert extractions to lists of fields by passage: entities, triples, titles, lead.
+
+    `known` contains the existing ids; InvalidInputError for an unknown id.
+
+    >>> fields_of({"a": [("Ada", "met", "Bo")]}, {"a": None})
+    {'a': [[[], [['Ada', 'met', 'Bo']], [], '']]}
+    """
+    return {
+        name: [
+            [list(one.entities), [list(triple) for triple in one.triples], list(one.titles), one.lead] for one in each
+        ]
+        for name, each in by_passage(given, known).items()
+    }
+
+
+def check_passages(passages: Sequence[Mapping[str, Any]], *, kept: bool, tokenizer: object = "") -> None:
+    """Raise an error for passages that a corpus cannot contain, or that a folder cannot store if it is `kept` there.
+
+    The error names the passage. Passages must have a text and a unique id, and JSON must be able to represent their
+    metadata.
+    """
+    for one in passages:
+        if not one["text"].strip() and not one["title"].strip():
+            raise InvalidInputError(
+                f"passage {one['id']!r} must have text; leave it out if its page is blank (metadata: "
+                f"{dict(one['metadata'])!r:.200})"
+            )
+    read_passages(passages)
+    if kept and not isinstance(tokenizer, str):
+        raise InvalidInputError(f"a folder needs a tokenizer that has a name; got {tokenizer!r:.80}")
+    for one in passages if kept else ():
+        check_plain(one["id"], one["metadata"])
+        if any("\ud800" <= letter <= "\udfff" for letter in one["id"]):
+            raise InvalidInputError(f"passage {one['id']!r} must have an id of whole characters to be kept in a folder")
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The metadata keys of a corpus: for the title of a passage, and for its document (None: the first usual key)."""
+
+    title: str = "title"
+    source: str | None = None
+
+    @classmethod
+    def of(cls, settings: Mapping[str, object]) -> Keys:
+        """Read the keys from the settings of a folder."""
+        source = settings.get("source_key")
+        return cls(str(settings.get("title_key", "title")), None if source is None else str(source))
+
+    def to_json(self) -> dict[str, object]:
+        """Convert the keys to settings of a folder."""
+        told: dict[str, object] = {"title_key": self.title}
+        return told if self.source is None else {**told, "source_key": self.source}
+
+
+def check_source_key(source_key: str | None, metadata: Collection[Mapping[str, Any]]) -> None:
+    """Warn if no passage names its document under the chosen key; an error if the key is not a text."""
+    if source_key is not None and (not isinstance(source_key, str) or not source_key):
+        raise InvalidTypeError(f"source_key must be the name of a metadata key; got {source_key!r:.80}")
+    if source_key is None or any(source_key in one for one in metadata):
+        return
+    hint = nearest_key(source_key, metadata)
+    warn(
+        f"source_key {source_key!r} is in no passage's metadata, so no passage names its document; {hint}", stacklevel=3
+    )
