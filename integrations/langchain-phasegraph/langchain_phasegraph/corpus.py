@@ -144,18 +144,18 @@ class Documents(Framework):
             raise InvalidTypeError(f"embeddings must be a LangChain embedding model; got {type(model).__name__}")
 
     def model_of(self, model: Embeddings | None) -> EmbeddingModel | None:
-        """Wrap an embedding model as a model of the core; None for None."""
+        """Wrap an embedding model as a model of the core; return None if `model` is None."""
         if model is None:
             return None
         self.check_model(model)
         return EmbeddingModel(model, model.embed_query, partial(_embedded_again, model))
 
     def embeds_texts(self, model: Embeddings | None) -> Callable[[list[str]], Any] | None:
-        """Return the model's function from a list of texts to vectors; None for None."""
+        """Return the model's function from a list of texts to vectors, or None if `model` is None."""
         return None if model is None else model.embed_documents
 
     def embedded(self, model: Embeddings | None, hits: Sequence[Document], progress: bool | None) -> Any:
-        """Return the vectors of the documents, and show a progress bar if there are many; None without a model."""
+        """Return the vectors of the documents, and show a progress bar if there are many; None if `model` is None."""
         if model is None:
             return None
         starts = range(0, len(hits), _BATCH)

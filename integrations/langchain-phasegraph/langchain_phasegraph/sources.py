@@ -488,7 +488,7 @@ def _only_searches(kind: Any) -> bool:
 
 
 class _Call(SourceCall):
-    """One call of a source.
+    """The search of a source for a single call of the fused retriever.
 
     If no callback handler is registered (`quiet`), a plain retriever is searched directly. This skips the callback
     setup of ``invoke``, which takes most of the time of a fast search.
