@@ -126,7 +126,7 @@ for line in sys.stdin:
 
 
 class CorpusSuite:
-    """Tests of retrievers that own their documents; derive a class ``Test…`` and override the hooks before the tests."""
+    """Tests of retrievers that own their documents; derive a class ``Test…`` and override the hooks."""
 
     copiers: Sequence[Callable[[Any], Any]] = (copy.deepcopy,)
     """Functions that copy a retriever."""

@@ -186,7 +186,7 @@ class FrameworkSuite(ManualTime):
         raise NotImplementedError
 
     def listed(self, answer: Any) -> Any:
-        """Create a retriever that returns `answer`: functions are called, scores by id become hits, errors are raised."""
+        """Create a retriever that returns `answer`: functions are called, scores become hits, errors are raised."""
         raise NotImplementedError
 
     def ask(self, retriever: Any, query: Any = "q", **call: Any) -> list[Hit]:
