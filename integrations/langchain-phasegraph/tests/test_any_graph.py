@@ -84,7 +84,7 @@ def test_what_the_others_found_is_not_looked_up_again(store):
 
 
 def test_a_store_whose_retriever_shows_a_part_of_it_gives_no_texts(store):
-    """Better a blank and a warning than the text of another tenant."""
+    """An empty text with a warning is better than the text of another tenant."""
     part = store.as_retriever(search_kwargs={"filter": lambda document: document.metadata["tenant"] == "red"})
     with pytest.raises(InvalidInputError, match="source 'vector' has its own filter, which source 'graph' cannot"):
         PhaseGraphRetriever(vector=part, graph=named("4"))

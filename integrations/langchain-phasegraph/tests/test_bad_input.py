@@ -1,4 +1,4 @@
-"""Bad arguments of what only LangChain has."""
+"""Invalid values of the arguments that only the LangChain package has."""
 
 import uuid
 
@@ -28,7 +28,7 @@ def test_a_bad_k_at_the_call_is_an_error(k):
 
 
 class Pairs:
-    """A source of the core that returns pairs, or whatever it is given."""
+    """A source of the core that returns pairs, or the value that its constructor received."""
 
     def __init__(self, answer):
         self.answer = answer

@@ -14,7 +14,7 @@ TEXTS = ["red apple", "red apple pie", "green pear", "blue plum", "white fig", "
 
 
 class Letters(Embeddings):
-    """Counts of letters: nearly equal texts have nearly equal vectors."""
+    """An embedding model that counts letters, so that similar texts have similar vectors."""
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         return [[float(text.count(letter)) for letter in "abcdefghijklmnopqrstuvwxyz"] for text in texts]

@@ -1,4 +1,4 @@
-"""Abstaining by confidence, through the retriever, over a real store and our own graph."""
+"""The retriever returns nothing if the confidence is too low, with a real store and an entity graph."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ QUESTIONS = {ask.format(one.metadata["title"]): {one.id} for one in PASSAGES for
 
 
 class Words(Embeddings):
-    """How often each word stands in a text, in 512 places."""
+    """An embedding model that counts the words of a text, in 512 dimensions."""
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         return [self.embed_query(text) for text in texts]

@@ -1,4 +1,4 @@
-"""Retrievers over documents of one's own, in LangChain."""
+"""The shared tests of retrievers that own their documents, for LangChain."""
 
 import asyncio
 import copy
@@ -20,7 +20,7 @@ from phasegraph import IntegrityError, InvalidInputError, InvalidTypeError, Phas
 
 
 class Hashed(Embeddings):
-    """A vector of its own for every word; a text's is their sum."""
+    """An embedding model with a vector for every word; the vector of a text is the sum of its words' vectors."""
 
     def __init__(self, name="plain", size=16):
         self.model_name, self.size = name, size
@@ -38,7 +38,7 @@ class Hashed(Embeddings):
 
 
 class Counting(Hashed):
-    """Keeps the texts that it embedded."""
+    """An embedding model that records the embedded texts."""
 
     def __init__(self):
         super().__init__()

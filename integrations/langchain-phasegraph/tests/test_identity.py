@@ -1,4 +1,4 @@
-"""Which document is which: the splitter's output without ids, ids that repeat, stores that make up their own."""
+"""Ids of documents: splitter output without ids, repeated ids, and stores that generate ids."""
 
 import copy
 import warnings
@@ -30,7 +30,7 @@ STORES = {
 
 
 def chunks(**metadata):
-    """What a splitter makes of six pages; `metadata` by key, a function of the page."""
+    """Split six pages into chunks; `metadata` maps keys to functions of the page."""
     pages = [
         Document(
             ". ".join(

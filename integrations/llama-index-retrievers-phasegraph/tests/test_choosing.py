@@ -13,7 +13,7 @@ TEXTS = ["red apple", "red apple pie", "green pear", "blue plum", "white fig", "
 
 
 class Letters(BaseEmbedding):
-    """Counts of letters: nearly equal texts have nearly equal vectors."""
+    """An embedding model that counts letters, so that similar texts have similar vectors."""
 
     def _get_text_embedding(self, text: str) -> list[float]:
         return [float(text.count(letter)) for letter in "abcdefghijklmnopqrstuvwxyz"]

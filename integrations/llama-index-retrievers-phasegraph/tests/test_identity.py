@@ -1,4 +1,4 @@
-"""Which node is which: a corpus split twice, and ids that repeat."""
+"""Ids of nodes: a corpus that was split twice, and repeated ids."""
 
 import pytest
 from llama_index.core import Document, VectorStoreIndex
