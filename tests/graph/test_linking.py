@@ -182,7 +182,7 @@ def test_nearest_names_and_facts_are_found_in_one_index():
     assert nearest_entities(GOLDEN, both, [1.0, 0.0, 0.0], 2).nodes.tolist() == [5 + 1, 5 + 2, 5 + 3]
     seeds = reset_by_name("semflowrag", GOLDEN, both, [1.0, 0.0, 0.0], np.zeros(5) + 0.1)
     assert {5 + 1, 5 + 2, 5 + 3} <= set(seeds.nodes.tolist())
-    with pytest.raises(InvalidInputError, match="embeddings must have one length; got 3 and 1"):
+    with pytest.raises(InvalidInputError, match="embeddings must have the same length; got lengths 3 and 1"):
         both.plus(FactIndex.of_names(GOLDEN, ["a"], [[1.0]]))
 
 

@@ -648,7 +648,7 @@ class CorpusSuite:
     def test_the_graph_of_a_folder_with_vectors_in_chroma_is_not_changed_alone(self, tmp_path: Path) -> None:
         self.in_chroma(self.documents(range(4)), tmp_path / "corpus")
         graph = self.opened_graph(tmp_path / "corpus")
-        with pytest.raises(InvalidInputError, match="keeps vectors in Chroma"):
+        with pytest.raises(InvalidInputError, match="stores its vectors in Chroma"):
             graph.delete(["d1"])
 
     def test_the_graph_of_a_folder_with_flat_vectors_deletes_passages_of_both(self, tmp_path: Path) -> None:
@@ -1128,7 +1128,7 @@ class CorpusSuite:
             (self.document("w", " "), {}, "'w' must have text"),
             (self.document("w", "Ada met Bo."), {"tokenizer": str.split}, "tokenizer that has a name"),
             (self.document("w", "Ada met Bo."), {"kk": 3}, "kk"),
-            (self.document("\ud800", "Ada met Bo."), {}, "whole characters"),
+            (self.document("\ud800", "Ada met Bo."), {}, "lone surrogates"),
         ]
         for document, fields, message in wrong:
             with pytest.raises((InvalidInputError, InvalidTypeError), match=message):
@@ -1220,7 +1220,7 @@ class CorpusSuite:
             raise OSError("no space left")
 
         monkeypatch.setattr("phasegraph.graph.corpus.folder.write_document", full)
-        with pytest.warns(PhasegraphWarning, match=r"is made and kept.*no space left"):
+        with pytest.warns(PhasegraphWarning, match=r"is complete and stored.*no space left"):
             self.add(retriever, self.documents([9]))
         monkeypatch.undo()
         for again in (retriever, self.opened(path)):
