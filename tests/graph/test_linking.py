@@ -210,7 +210,7 @@ def test_facts_of_another_graph_and_vectors_that_do_not_fit_are_refused():
         nearest_entities(small, FactIndex.of_names(GOLDEN, ["d"], [[1.0]]), [1.0], 5)
     with pytest.raises(InvalidInputError, match="query's embedding must have shape"):
         nearest_entities(GOLDEN, FactIndex.of_names(GOLDEN, ["d"], [[1.0]]), [1.0, 2.0], 5)
-    with pytest.raises(InvalidInputError, match="row 1 holds NaN"):
+    with pytest.raises(InvalidInputError, match="row 1 contains NaN"):
         FactIndex.of_names(GOLDEN, ["a", "d"], [[1.0], [np.nan]])
 
 

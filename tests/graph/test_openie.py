@@ -58,7 +58,7 @@ def test_entities_can_be_left_out_so_that_only_facts_count(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ('{"id": "a"}\n{"id": "b", "triples"\n', r":2: must be JSON"),
+        ('{"id": "a"}\n{"id": "b", "triples"\n', r":2: the content must be JSON"),
         ('{"id": "a"}\n{"id": "zz"}\n', r":2: .*'zz' is not"),
         ('{"id": "a"}\n\n{"id": "a"}\n', r":3: id 'a' is already on line 1"),
         ('{"id": "a"}\n["a"]\n', r":2: the line must be one JSON object; got list"),
@@ -80,7 +80,7 @@ def test_a_file_that_is_wrong_names_file_and_place(tmp_path: Path, content: obje
 def test_a_line_that_is_not_utf8_names_its_number(tmp_path: Path) -> None:
     file = tmp_path / "t.jsonl"
     file.write_bytes(b'{"id": "a"}\n{"id": "b\xff"}\n')
-    with pytest.raises(InvalidInputError, match=r"t\.jsonl:2: must be JSON in UTF-8"):
+    with pytest.raises(InvalidInputError, match=r"t\.jsonl:2: the content must be JSON in UTF-8"):
         read_openie(file, PASSAGES)
     with pytest.raises(InvalidInputError, match="does not exist"):
         read_openie(tmp_path / "none.jsonl", PASSAGES)

@@ -632,6 +632,6 @@ class LiveSource:
         return self._now.within(allowed)
 
     def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
-        """Rank passages for `query`; as in :meth:`phasegraph.sources.Source.search`."""
+        """Rank passages for `query`; parameters and result as in :meth:`phasegraph.sources.Source.search`."""
         ranking: Ranking = self._now.search(query, limit, upstream)
         return ranking

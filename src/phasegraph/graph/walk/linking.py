@@ -80,7 +80,7 @@ def link(
     """
     chosen = settings if settings is not None else LinkSettings()
     passages = Seeding(*_passage_seeds(graph, ranking, chosen))
-    handed = "no ranking was handed over" if ranking is None else "the ranking holds no passage of the graph"
+    handed = "no ranking was handed over" if ranking is None else "the ranking contains no passage of the graph"
     return both_seeds(
         passages, named_seeds(graph, query, chosen), f"the query names no entity of the graph and {handed}"
     )

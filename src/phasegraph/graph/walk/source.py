@@ -318,7 +318,7 @@ class GraphSource(GraphWalker):
         places, masses = seeds_by_words(
             near, foremost.terms, foremost.ids, link_by.seed_passages, link_by.sharpness, settings
         )
-        handed = "no ranking was handed over" if ranking is None else "the ranking holds no passage of the graph"
+        handed = "no ranking was handed over" if ranking is None else "the ranking contains no passage of the graph"
         lost = f"the query names no entity of the graph, has no word of a passage, and {handed}"
         return both_seeds(Seeding(foremost.rows_at(places).astype(np.intp), masses), named, lost)
 
