@@ -216,8 +216,8 @@ def test_a_folder_of_other_files_is_not_written_into(folder, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("first", "then", "message"),
     [
-        ([], ["--embeddings"], "this index has no embeddings"),
-        (["--embeddings"], [], "this index has embeddings"),
+        ([], ["--embeddings"], "it has none"),
+        (["--embeddings"], [], "it has them"),
         ([], ["--known-names"], "--known-names must hold the names of the index"),
     ],
 )

@@ -183,7 +183,7 @@ def test_bad_triples_are_refused_by_passage(triples, message):
         (np.ones((3, 0)), "must have 3 rows"),
         (np.array([[1.0], [np.nan], [1.0]]), "row 1 contains NaN"),
         (np.array([[1.0], [1.0], [np.inf]]), "row 2 contains NaN or infinity"),
-        ([[1.0, 2.0], [1.0], [1.0]], "rows of one length"),
+        ([[1.0, 2.0], [1.0], [1.0]], "rows of equal length"),
         ([["a"], ["b"], ["c"]], "must be numbers"),
     ],
 )

@@ -152,8 +152,8 @@ def test_entities_without_vectors_have_no_synonyms() -> None:
     ("embeddings", "threshold", "error", "message"),
     [
         ({"a": [1.0, np.nan]}, 0.8, InvalidInputError, "row 0 contains NaN"),
-        ({"a": [1.0], "b": [1.0, 2.0]}, 0.8, InvalidTypeError, "rows of one length"),
-        ({"a": ["x"]}, 0.8, InvalidTypeError, "rows of one length"),
+        ({"a": [1.0], "b": [1.0, 2.0]}, 0.8, InvalidTypeError, "rows of equal length"),
+        ({"a": ["x"]}, 0.8, InvalidTypeError, "rows of equal length"),
         ({3: [1.0]}, 0.8, InvalidTypeError, "names must be strings; got 3"),
         (np.eye(2), 0.8, InvalidTypeError, "mapping of names to vectors or a callable; got ndarray"),
         ({}, 0.0, InvalidInputError, "threshold must lie"),

@@ -64,7 +64,7 @@ def test_entities_can_be_left_out_so_that_only_facts_count(tmp_path: Path) -> No
         ('{"id": "a"}\n["a"]\n', r":2: the line must be one JSON object; got list"),
         ('{"id": 3}\n', r":1: 'id' must be text"),
         ('{"id": "a", "triples": "x"}\n', r":1: 'triples' must be a list"),
-        ({"docs": [DOC, {"idx": "zz", "passage": "Cy."}]}, r"docs\[1\]: .*'zz' is no id"),
+        ({"docs": [DOC, {"idx": "zz", "passage": "Cy."}]}, r"docs\[1\]: .*no passage has the id 'zz'"),
         ({"docs": [DOC, {**DOC, "idx": "chunk-1"}]}, r"docs\[1\]: .*'a' is already in docs\[0\]"),
         ({"docs": [DOC, 5]}, r"docs\[1\]: an entry must be an object"),
         ({"docs": {}}, "'docs' must be a list"),

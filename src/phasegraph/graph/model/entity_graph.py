@@ -463,7 +463,7 @@ def checked_embeddings(name: str, given: Any, rows: int) -> Float32Array:
     try:
         vectors = np.asarray(given, dtype=np.float32)
     except (TypeError, ValueError) as error:
-        raise InvalidTypeError(f"{name} must be numbers in rows of one length; got {given!r:.80}") from error
+        raise InvalidTypeError(f"{name} must be numbers in rows of equal length; got {given!r:.80}") from error
     if vectors.ndim != 2 or len(vectors) != rows or not vectors.shape[1]:
         raise InvalidInputError(f"{name} must have {rows} rows, and at least one column; got shape {vectors.shape}")
     lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))

@@ -109,9 +109,9 @@ def finite_rows(given: ArrayLike, name: str) -> Any:
     try:
         rows = np.asarray(given)
     except ValueError as error:
-        raise InvalidTypeError(f"{name} must be numbers in rows of one length; got {given!r:.80}") from error
+        raise InvalidTypeError(f"{name} must be numbers in rows of equal length; got {given!r:.80}") from error
     if rows.dtype.kind not in "fiu":
-        raise InvalidTypeError(f"{name} must be numbers in rows of one length; got {rows.dtype}")
+        raise InvalidTypeError(f"{name} must be numbers in rows of equal length; got {rows.dtype}")
     if rows.ndim != 2 or not rows.shape[1]:
         raise InvalidInputError(f"{name} must be two-dimensional, with at least one column; got shape {rows.shape}")
     bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
@@ -411,7 +411,7 @@ class NameSynonyms:
         try:
             given = np.array([np.asarray(each, dtype=np.float32) for each in found.values()])
         except (TypeError, ValueError) as error:
-            raise InvalidTypeError(f"name embeddings must be numbers in rows of one length; {error}") from error
+            raise InvalidTypeError(f"name embeddings must be numbers in rows of equal length; {error}") from error
         vectors = dict(zip(found, self._checked(given, len(found)), strict=True))
         for name in vectors.keys() & self.rows.keys():
             if self.vectors is not None and not np.array_equal(vectors[name], self.vectors[self.rows[name]]):
