@@ -61,7 +61,7 @@ class ChromaVectors:
         return ChromaVectors, (self._path, self.name)
 
     def reopened(self, name: str) -> ChromaVectors:
-        """Open the collection with this name in the same folder, with its latest contents by other processes."""
+        """Open the collection with this name in the same folder, including changes by other processes."""
         return ChromaVectors(self._path, name, progress=self._progress)
 
     def beside(self, name: str) -> ChromaVectors:
@@ -160,8 +160,8 @@ def open_folder(
 ) -> Corpus:
     """Open the corpus of a folder, with its vectors if they are needed.
 
-    A folder with flat vectors is read without a lock, so it may be read-only. Because the index
-    also contains the vectors, a folder with Chroma is read in this way if Chroma is missing or the folder is read-only.
+    A folder with flat vectors is read without a lock, so it may be read-only. If Chroma is missing or the folder is
+    read-only, a folder with Chroma is read in the same way; its index also contains the vectors.
 
     Parameters
     ----------

@@ -34,7 +34,10 @@ KIND = "passage-folder"
 STATE, INSIDE, VECTORS = "folder.json", "graph", "passages"
 """The name of the state file; the subfolder of the index; the name of the first Chroma collection."""
 _FOLDER_ID, _VECTORS_ID = "folder_id", "vectors_id"
-"""Settings with random ids: of the folder, and of its set of vectors, which changes with the embedding model."""
+"""Keys of two random ids in the settings: the id of the folder, and the id of its vectors.
+
+The id of the vectors changes when all passages are embedded again.
+"""
 _DOUBTFUL, _NUMBERED = "withdrawn-", re.compile(r"[0-9]{8,18}")
 _MERGING = ".merging"
 """The lock file of a merge; only one process at a time merges the changes of a folder."""

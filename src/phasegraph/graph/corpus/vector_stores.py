@@ -37,7 +37,7 @@ class RenewableStore(VectorStore, Protocol):
     name: str
 
     def reopened(self, name: str, /) -> RenewableStore:
-        """Open the store with this name in the same place, with its latest contents by other processes."""
+        """Open the store with this name in the same place, including changes by other processes."""
         ...
 
     def beside(self, name: str, /) -> RenewableStore:

@@ -330,7 +330,10 @@ class EntityGraph:
         return least_and_greatest(owner[named], columns[named], len(rows))
 
     def cosines_to(self, unit: Float32Array) -> Float32Array:
-        """Compute (P,) products of the embeddings with a unit vector; the graph must have embeddings."""
+        """Compute the cosine of each passage's embedding to a unit vector, an array of shape (P,).
+
+        The graph must have embeddings.
+        """
         cosines: Float32Array = times_vector(self.embeddings, unit)
         return cosines
 

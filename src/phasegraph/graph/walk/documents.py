@@ -18,8 +18,7 @@ _SUPPORT = 0.2
 _FREE = 3
 """Number of chunks per document that keep their full score."""
 _STEP, _STEPS = 0.2, 3
-"""Loss, in standard deviations, that each further chunk of a document has in addition to the chunk before it; most such
-steps per chunk."""
+"""Additional loss of each further chunk of a document, in standard deviations; maximum number of losses per chunk."""
 
 
 def neighbours(graph: EntityGraph, rows: IntArray) -> IntArray:

@@ -124,9 +124,9 @@ def kept_facts(
     near: Float32Array | FloatArray,
     top: int,
 ) -> KeptFacts:
-    """Return the `top` facts and names with the highest similarity `near` that the filter accepts.
+    """Select the `top` facts and names with the highest similarities `near`, and remove facts that the filter rejects.
 
-    Ties are broken by row. The filter chooses only among facts; names are always accepted.
+    Ties are broken by row. Names are never removed.
     """
     best = nearest_facts(near, top)
     shown = [place for place, row in enumerate(best.tolist()) if facts.ends.shape[1] == 2 and facts.ends[row, 1] >= 0]

@@ -25,7 +25,7 @@ MAX_STEPS = 6
 
 @dataclass(frozen=True, slots=True)
 class PathNode:
-    """A node of a path: ``kind`` is "passage" or "entity", ``name`` is its id or normalised name."""
+    """A node of a path: `kind` is "passage" or "entity", and `name` is the passage id or the normalized entity name."""
 
     kind: str
     name: str

@@ -20,8 +20,8 @@ from phasegraph.ranking import Ranking
 
 Allowed: TypeAlias = Callable[[str], object] | Collection[str]
 MOST_PARTS, _FEW = 16, 8
-"""Maximum number of restricted graphs that are cached per graph; an eighth of the passages, up to which ids are looked
-up one by one."""
+"""Maximum number of cached restricted graphs per graph; ratio of passages to allowed ids up to which all passages are
+checked instead of looking up each id."""
 _kept: WeakKeyDictionary[EntityGraph, Recent] = WeakKeyDictionary()
 _kept_facts: WeakKeyDictionary[EntityGraph, WeakKeyDictionary[FactIndex, FactIndex]] = WeakKeyDictionary()
 

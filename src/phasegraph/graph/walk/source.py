@@ -58,7 +58,7 @@ from phasegraph.sources.protocol import Upstream
 
 @dataclass(frozen=True, eq=False)
 class GraphSource(GraphWalker):
-    """A source that ranks passages by personalised PageRank, starting from the query's seeds.
+    """A source that ranks passages by personalized PageRank, starting from the query's seeds.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ class GraphSource(GraphWalker):
     3. The log score of a passage is ``log((mass + floor) * relevance ** closeness)``.
     4. The less the walk's mass followed links between passages, the more cosine and BM25 score count beside the walk
        (:mod:`~phasegraph.graph.walk.scoring`).
-    5. Good neighbours in the same document raise the log score (:mod:`~phasegraph.graph.walk.documents`).
+    5. Good neighbors in the same document raise the log score (:mod:`~phasegraph.graph.walk.documents`).
     6. The log score rises if the passage contains query words, or answers clauses, that better passages do not.
 
     The score in the ranking is the exponential of the log score. This method is our own
