@@ -55,7 +55,7 @@ class LoggedOperator:
 
     @lazy_property
     def pool(self) -> WorkspacePool:
-        """Scratch memory for walks."""
+        """The scratch memory for walks over this graph."""
         return WorkspacePool(self.size)
 
     def _targets(self, edges: IntArray) -> Int32Array:

@@ -51,7 +51,7 @@ class ListedTransitions(RelevanceTransitions):
         self.stepwise = True
         self._gains, self.rest, self._count = gains, rest, len(weights)
         self._known: list[IntArray] = []
-        self._found = np.zeros(int(1 / MUCH) + 2, dtype=np.int32)  # a mass of 1 exceeds MUCH at few nodes
+        self._found = np.zeros(int(1 / MUCH) + 2, dtype=np.int32)  # at most 1 / MUCH nodes can get more than MUCH
 
     @property
     def size(self) -> int:
