@@ -165,9 +165,9 @@ class TestChunkGraphSource(SourceContract):
     ("change", "message"),
     [
         ({"documents": ["a"]}, "documents must have one item per passage"),
-        ({"documents": [1] * 6}, "documents must hold"),
+        ({"documents": [1] * 6}, "documents must contain only"),
         ({"positions": [0.0] * 5 + [float("nan")]}, "positions must be finite"),
-        ({"positions": ["1"] * 6}, "positions must hold"),
+        ({"positions": ["1"] * 6}, "positions must contain only"),
         ({"code": [True] * 7}, "code must have one item"),
         ({"embeddings": VECTORS[:5]}, "embeddings must have 6 rows"),
         ({"embeddings": VECTORS * np.nan}, "row 0 contains NaN"),

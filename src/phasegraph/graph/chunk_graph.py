@@ -437,7 +437,9 @@ def _fitting(name: str, given: Sequence[Any], count: int, kind: Any) -> list[Any
         raise InvalidInputError(f"{name} must have one item per passage ({count}); got {len(values)}")
     bad = next((row for row, value in enumerate(values) if not isinstance(value, kind)), None)
     if bad is not None:
-        raise InvalidTypeError(f"{name} must contain only {kind}; row {bad} is {values[bad]!r:.80}")
+        raise InvalidTypeError(
+            f"{name} must contain only {getattr(kind, '__name__', kind)}; row {bad} is {values[bad]!r:.80}"
+        )
     if name == "positions" and not np.isfinite(values).all():
         raise InvalidInputError("positions must be finite; a position is NaN or infinite")
     return values

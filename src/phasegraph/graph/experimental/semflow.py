@@ -611,7 +611,7 @@ class SemFlowSource(GraphWalker):
         check_source_name(self.name)
         object.__setattr__(self, "fact_filter", FactFilter.of(self.fact_filter))
         if self.graph.embeddings is None:
-            raise InvalidInputError("graph has no embeddings of its passages: build the graph with embeddings=")
+            raise InvalidInputError("graph must have embeddings of its passages: build the graph with embeddings=")
         check_embedder(self)
         if not isinstance(self.parameters, FlowParameters) and self.parameters not in tuple(SEMFLOW_PARAMETERS):
             known = ", ".join(SEMFLOW_PARAMETERS)
