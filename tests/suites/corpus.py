@@ -1126,7 +1126,7 @@ class CorpusSuite:
         path = tmp_path / "corpus"
         wrong: list[tuple[Any, dict[str, Any], str]] = [
             (self.document("w", " "), {}, "'w' must have text"),
-            (self.document("w", "Ada met Bo."), {"tokenizer": str.split}, "tokenizer that has a name"),
+            (self.document("w", "Ada met Bo."), {"tokenizer": str.split}, "needs the name of a tokenizer"),
             (self.document("w", "Ada met Bo."), {"kk": 3}, "kk"),
             (self.document("\ud800", "Ada met Bo."), {}, "lone surrogates"),
         ]
