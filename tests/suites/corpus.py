@@ -794,7 +794,8 @@ class CorpusSuite:
         self.made(self.documents(range(6)), path)
         for opened in (self.opened, self.opened_graph):
             with pytest.raises(
-                InvalidInputError, match=r"embedded with Hashed plain, and Hashed other.*cosine.*reembed=True"
+                InvalidInputError,
+                match=r"embedded with Hashed plain, but the given model is Hashed other.*cosine.*reembed=True",
             ):
                 opened(path, self.model("other"))
         assert len(self.opened_graph(path, self.model())._corpus) == 6
@@ -806,7 +807,9 @@ class CorpusSuite:
         assert settings.pop("model") == {"name": "Hashed plain", "settings": {}, "given": False}
         retriever._corpus._folder.applied()
         retriever._corpus._folder._write_state(0, settings)  # as an older version wrote it
-        with pytest.raises(InvalidInputError, match=r"embedded with another model, and Hashed other"):
+        with pytest.raises(
+            InvalidInputError, match=r"embedded with another model, but the given model is Hashed other"
+        ):
             self.opened(path, self.model("other"))
         self.add(self.opened(path), self.documents([4]))
         assert self.opened(path)._corpus.settings["model"] == retriever._corpus.made_by.to_json()
@@ -814,7 +817,9 @@ class CorpusSuite:
     def test_a_model_that_does_not_answer_is_known_by_its_name(self, tmp_path: Path) -> None:
         path = tmp_path / "corpus"
         self.made(self.documents(range(4)), path)
-        with pytest.raises(InvalidInputError, match=r"embedded with Hashed plain, and Hashed silent.*not answer"):
+        with pytest.raises(
+            InvalidInputError, match=r"embedded with Hashed plain, but the given model is Hashed silent.*not answer"
+        ):
             self.opened(path, self.model("silent"))
 
     def test_the_model_is_checked_at_the_first_change_where_it_was_not_before(self, tmp_path: Path) -> None:
@@ -823,7 +828,7 @@ class CorpusSuite:
         other = self.made(self.documents([1]), None, self.model("other"))._corpus.state.embedder
         one._corpus.state = replace(one._corpus.state, embedder=other)
         one._corpus._checked = False
-        with pytest.raises(InvalidInputError, match=r"embedded with Hashed plain, and Hashed other"):
+        with pytest.raises(InvalidInputError, match=r"embedded with Hashed plain, but the given model is Hashed other"):
             self.add(one, self.documents([5]))
         assert len(self.opened(path)._corpus) == 4
 
