@@ -148,7 +148,11 @@ def test_what_nothing_is_known_of_gives_no_passage_and_says_so(index, capsys):
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["tiny", "Who?"], 1, "no index here, nor in its folder 'graph'; phasegraph index CORPUS.jsonl"),
+        (
+            ["tiny", "Who?"],
+            1,
+            "no index in this folder, nor in its subfolder 'graph'; create an index with",
+        ),
         (["g", " "], 1, "query must not be empty or blank"),
         (["nowhere", "Who?"], 2, "nowhere"),
         (["g", "Who?", "--k", "0"], 2, "--k"),

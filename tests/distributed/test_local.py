@@ -93,7 +93,10 @@ def test_triples_and_synonyms_are_those_of_one_process(
         ('{"id": "none", "triples": []}', r"triples\.json:1: passage 'none' is not in the corpus"),
         ('{"id": "{a}"}\n{"id": "{b}"}\n{"id": "{a}"}', r"triples\.json:3: its passage is already on line 1"),
         ('{"id": "{a}", "triples": 3}', r":1: 'triples' must be a list"),
-        ('{"docs": [{"idx": "{a}"}, {"idx": "x", "passage": "y"}]}', r"docs\[1\]: idx 'x' is no id of the corpus"),
+        (
+            '{"docs": [{"idx": "{a}"}, {"idx": "x", "passage": "y"}]}',
+            r"docs\[1\]: the entry belongs to no passage of the corpus",
+        ),
         ("{", "must be JSON"),
     ],
 )

@@ -163,7 +163,7 @@ def test_what_is_no_retriever_of_the_framework_is_named_with_what_to_do(framewor
         fused(graph="manuals")
     with pytest.raises(InvalidTypeError, match=r"from_neo4j\); got Neo4jConnection"):
         room.EntityGraphRetriever(graph=Neo4jConnection(Unasked()))
-    with pytest.raises(InvalidTypeError, match=r"got a GraphRecords: give its graph\(\)"):
+    with pytest.raises(InvalidTypeError, match=r"got a GraphRecords: pass records.graph\(\)"):
         room.EntityGraphRetriever(graph=GraphRecords(()))
     theirs = importlib.import_module(other).EntityGraphRetriever(graph=graph)
     with pytest.raises(InvalidTypeError, match=rf"got {other.partition('.')[0]}\.EntityGraphRetriever$"):

@@ -647,7 +647,7 @@ class CorpusSuite:
     def test_the_graph_of_a_folder_with_vectors_in_chroma_is_not_changed_alone(self, tmp_path: Path) -> None:
         self.in_chroma(self.documents(range(4)), tmp_path / "corpus")
         graph = self.opened_graph(tmp_path / "corpus")
-        with pytest.raises(InvalidInputError, match="keeps vectors in Chroma"):
+        with pytest.raises(InvalidInputError, match="stores its vectors in Chroma"):
             graph.delete(["d1"])
 
     def test_the_graph_of_a_folder_with_flat_vectors_deletes_passages_of_both(self, tmp_path: Path) -> None:
@@ -793,7 +793,8 @@ class CorpusSuite:
         self.made(self.documents(range(6)), path)
         for opened in (self.opened, self.opened_graph):
             with pytest.raises(
-                InvalidInputError, match=r"embedded with Hashed plain, and Hashed other.*cosine.*reembed=True"
+                InvalidInputError,
+                match=r"embedded with Hashed plain, but the given model is Hashed other.*cosine.*reembed=True",
             ):
                 opened(path, self.model("other"))
         assert len(self.opened_graph(path, self.model())._corpus) == 6
@@ -805,7 +806,9 @@ class CorpusSuite:
         assert settings.pop("model") == {"name": "Hashed plain", "settings": {}, "given": False}
         retriever._corpus._folder.applied()
         retriever._corpus._folder._write_state(0, settings)  # as an older version wrote it
-        with pytest.raises(InvalidInputError, match=r"embedded with another model, and Hashed other"):
+        with pytest.raises(
+            InvalidInputError, match=r"embedded with another model, but the given model is Hashed other"
+        ):
             self.opened(path, self.model("other"))
         self.add(self.opened(path), self.documents([4]))
         assert self.opened(path)._corpus.settings["model"] == retriever._corpus.made_by.to_json()
@@ -813,7 +816,9 @@ class CorpusSuite:
     def test_a_model_that_does_not_answer_is_known_by_its_name(self, tmp_path: Path) -> None:
         path = tmp_path / "corpus"
         self.made(self.documents(range(4)), path)
-        with pytest.raises(InvalidInputError, match=r"embedded with Hashed plain, and Hashed silent.*not answer"):
+        with pytest.raises(
+            InvalidInputError, match=r"embedded with Hashed plain, but the given model is Hashed silent.*not answer"
+        ):
             self.opened(path, self.model("silent"))
 
     def test_the_model_is_checked_at_the_first_change_where_it_was_not_before(self, tmp_path: Path) -> None:
@@ -822,7 +827,7 @@ class CorpusSuite:
         other = self.made(self.documents([1]), None, self.model("other"))._corpus.state.embedder
         one._corpus.state = replace(one._corpus.state, embedder=other)
         one._corpus._checked = False
-        with pytest.raises(InvalidInputError, match=r"embedded with Hashed plain, and Hashed other"):
+        with pytest.raises(InvalidInputError, match=r"embedded with Hashed plain, but the given model is Hashed other"):
             self.add(one, self.documents([5]))
         assert len(self.opened(path)._corpus) == 4
 
@@ -1125,9 +1130,9 @@ class CorpusSuite:
         path = tmp_path / "corpus"
         wrong: list[tuple[Any, dict[str, Any], str]] = [
             (self.document("w", " "), {}, "'w' must have text"),
-            (self.document("w", "Ada met Bo."), {"tokenizer": str.split}, "tokenizer that has a name"),
+            (self.document("w", "Ada met Bo."), {"tokenizer": str.split}, "needs the name of a tokenizer"),
             (self.document("w", "Ada met Bo."), {"kk": 3}, "kk"),
-            (self.document("\ud800", "Ada met Bo."), {}, "whole characters"),
+            (self.document("\ud800", "Ada met Bo."), {}, "lone surrogates"),
         ]
         for document, fields, message in wrong:
             with pytest.raises((InvalidInputError, InvalidTypeError), match=message):
@@ -1219,7 +1224,7 @@ class CorpusSuite:
             raise OSError("no space left")
 
         monkeypatch.setattr("phasegraph.graph.corpus.folder.write_document", full)
-        with pytest.warns(PhasegraphWarning, match=r"is made and kept.*no space left"):
+        with pytest.warns(PhasegraphWarning, match=r"is complete and stored.*no space left"):
             self.add(retriever, self.documents([9]))
         monkeypatch.undo()
         for again in (retriever, self.opened(path)):

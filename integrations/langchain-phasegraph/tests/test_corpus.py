@@ -109,7 +109,9 @@ def test_a_store_that_another_model_filled_is_not_changed():
     store = InMemoryVectorStore.from_documents([Document(f"Ada met Bo {n}.", id=f"a{n}") for n in range(4)], Hashed())
     store.embedding = Hashed("other")
     retriever = PhaseGraphRetriever.from_vectorstore(store)
-    with pytest.raises(InvalidInputError, match="the store was embedded with another model, and Hashed other"):
+    with pytest.raises(
+        InvalidInputError, match="the store was embedded with another model, but the given model is Hashed other"
+    ):
         retriever.add_documents([Document("Cy sang.", id="c")])
     assert set(store.store) == {"a0", "a1", "a2", "a3"}
     with pytest.raises(InvalidInputError, match="your own store"):
