@@ -53,4 +53,4 @@ async def test_alone_it_says_what_to_pass(framework):
         hits = ask(ours, "who?")
     with pytest.warns(PhasegraphWarning, match=said):
         assert ids(await aask(ours, "who?")) == ids(hits) == ["p", "q", "r"]
-    assert "'one' named passages that no source holds" in ours.explain("who?").warnings[-1]
+    assert "'one' returned ids of passages that no source has" in ours.explain("who?").warnings[-1]

@@ -174,7 +174,7 @@ def test_a_search_of_another_kind_is_refused_when_built():
             return []
 
     with pytest.raises(
-        InvalidTypeError, match=r"must take \(query, limit, upstream\); that of Client takes \(\*, index"
+        InvalidTypeError, match=r"must take \(query, limit, upstream\); Client.search takes \(\*, index"
     ):
         PhaseGraphRetriever(graph=Client())
 
