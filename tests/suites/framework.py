@@ -108,7 +108,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"retrievers": {"a": None}}, "retrievers.*'a'"),
     ({"retrievers": "vector"}, "retrievers"),
     ({"retrievers": {"vector": nothing}}, "'vector'.*given twice"),
-    ({"vector": None, "retrievers": [nothing, nothing], "weights": [1]}, "weights.* got 1 for 2"),
+    ({"vector": None, "retrievers": [nothing, nothing], "weights": [1]}, "weights.* got 1 weights for 2"),
     ({"vector": None, "retrievers": {"a": nothing}, "weights": [1]}, "weights as a list"),
     *each("k", -1, True, 2.0, "3", named="k must"),
     *each("weights", {}, [1], [1, 2], *({"vector": value} for value in (float("nan"), float("inf"), -1, True, 0))),
@@ -302,7 +302,7 @@ class FrameworkSuite(ManualTime):
         assert [one for one in self.notes(score=score) if "returned" not in one] == [note]
 
     def test_an_answer_longer_than_the_limit_is_cut_and_said(self) -> None:
-        assert "returned 8 hits where 5 were asked for; the best 5 were kept" in self.notes()
+        assert "returned 8 hits instead of 5; the best 5 were used" in self.notes()
         assert not any("asked for" in note for note in self.notes(limit=8))
 
     # What `on_result` does, or fails to do, never costs the answer.
@@ -828,7 +828,7 @@ class FrameworkSuite(ManualTime):
     def test_calibrating_with_too_few_questions_says_how_many_are_needed_and_fits_nothing(self) -> None:
         retriever = self.retriever(vector=self.fruit)
         with pytest.raises(
-            InsufficientDataError, match=r"at least 20 different questions .* got 3, and nothing was fitted"
+            InsufficientDataError, match=r"at least 20 different texts, .* got 3, and nothing was fitted"
         ):
             retriever.calibrate(["fruit", "nothing", "rewritten"] * 10, progress=False)
         assert retriever.fitted_pipeline.calibrators == {}

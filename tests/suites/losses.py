@@ -66,7 +66,7 @@ class LossSuite:
 
     def test_chunks_of_one_document_from_two_sources_are_different_passages(self) -> None:
         first = [{"text": "one", "doc_id": "d"}, {"text": "two", "doc_id": "e"}]
-        with pytest.warns(PhasegraphWarning, match="other sources' ids of other texts") as told:
+        with pytest.warns(PhasegraphWarning, match="name different texts in other sources") as told:
             found = self.found(first, [{"text": "three", "doc_id": "d"}])
         assert self.texts(found) == ["one", "three", "two"]
         assert ("e", "two") in found

@@ -72,7 +72,7 @@ def without_text(result: Result, hits: Sequence[SelectedHit]) -> str:
     named = [one.source for one in result.candidates.rankings if not missing.isdisjoint(one.ids)]
     return (
         f"results without a text: {', '.join(map(repr, sorted(named)))} returned ids of passages that no source has; "
-        "wrap a core source in an EntityGraphRetriever with documents= (LangChain) or nodes= (LlamaIndex), or give "
+        "make an EntityGraphRetriever of a core source, with documents= (LangChain) or nodes= (LlamaIndex), or give "
         "SourceSpec(retriever=..., fields=HitFields(resolve=...))"
     )
 
