@@ -279,7 +279,9 @@ class CorpusSuite:
             newer = before.replace('"version": 1', '"version": 2', 1)
             assert newer != before
             (path / file).write_text(newer)
-            with pytest.raises(IntegrityError, match=r"up to version 1, and this one is newer: 2.*pip install -U"):
+            with pytest.raises(
+                IntegrityError, match=r"up to version 1, and this file is newer: version 2.*pip install -U"
+            ):
                 self.opened(path)
             (path / file).write_text(before)
         assert self.opened(path).ids() == ["d0", "d2"]
