@@ -43,10 +43,7 @@ MISFITS = (KeyError, TypeError, ValueError, IndexError, OverflowError, Recursion
 
 
 def encode_document(kind: str, version: int, body: Mapping[str, object]) -> bytes:
-    """Encode `body` as a JSON document with a checksum; `body` must consist of JSON types with finite numbers.
-
-    `version`, >= 1, is the version of the file format of this `kind`.
-    """
+    """Encode `body`, JSON types with finite numbers, as a JSON document with a checksum and a format version >= 1."""
     try:
         text = _canonical(body)
     except (TypeError, ValueError) as error:
@@ -99,10 +96,7 @@ def write_document(path: str | os.PathLike[str], kind: str, version: int, body: 
 
 
 def read_document(path: str | os.PathLike[str], kind: str, newest: int) -> dict[str, object]:
-    """Read a document from a file.
-
-    Raise IntegrityError, which names the file, if it is damaged, too large, newer, or not written by phasegraph.
-    """
+    """Read a document; raise IntegrityError, which names the file, if it is damaged, foreign, too large or newer."""
     file = Path(path)
     try:
         with file.open("rb") as handle:
@@ -621,7 +615,7 @@ def _write_array(target: Path, name: str, array: NDArray[np.generic] | StreamedA
 
 def _opened(target: Path, entry: object) -> BufferedReader:
     if not isinstance(entry, dict) or not _FILE.fullmatch(str(entry.get("file"))):
-        raise IntegrityError(f"{MANIFEST}: the file name of an array is not valid; the manifest is damaged")
+        raise IntegrityError(f"{MANIFEST}: the file name of an array must be plain; the manifest is damaged")
     file = target / str(entry["file"])
     if not file.is_file():
         raise IntegrityError(f"{file.name}: the file is missing")
@@ -640,7 +634,7 @@ def _read_array(
     name, size = entry["file"], os.fstat(handle.fileno()).st_size
     if size != entry.get("bytes") or size > MAX_ARRAY_BYTES:
         raise IntegrityError(
-            f"{name}: {entry.get('bytes')!r:.40} bytes are expected; the file has {size} and is perhaps truncated"
+            f"{name}: {entry.get('bytes')!r:.40} bytes are expected, but it has {size}: the file is damaged"
         )
     mapped = mmap and size > MAPPED_BYTES
     if verify and not (late is not None and mapped):
