@@ -142,7 +142,7 @@ def check_names(name: str, value: object) -> tuple[str, ...]:
     names = tuple(check_rows(name, value))
     for each in names:
         if not isinstance(each, str):
-            raise InvalidTypeError(f"{name} must hold strings; got {each!r:.80}")
+            raise InvalidTypeError(f"{name} must contain only strings; got {each!r:.80}")
     return names
 
 

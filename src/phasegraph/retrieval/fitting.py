@@ -1,4 +1,4 @@
-"""Fit the reference calibrators of a retriever's sources to unlabelled queries."""
+"""Fit the reference calibrators of a retriever's sources to queries without relevance labels."""
 
 from __future__ import annotations
 

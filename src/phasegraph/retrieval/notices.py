@@ -154,7 +154,10 @@ class IdOverlapWarning:
         return tuple(out), notes
 
     def see(self, rankings: Sequence[Ranking], text: Callable[[Any], str]) -> None:
-        """Check the rankings of a query, until each pair of sources has shared an id or has been warned about."""
+        """Check every pair of rankings of a query for a common id, and warn if a pair never has a common id.
+
+        A pair of sources is checked no more after its first common id, or after its warning.
+        """
         for row, one in enumerate(rankings):
             for other in rankings[:row]:
                 pair = (other.source, one.source)

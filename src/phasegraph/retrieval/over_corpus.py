@@ -211,7 +211,7 @@ class GraphPassages(KeptPassages):
 
     @property
     def corpus(self) -> phasegraph.graph.Corpus | None:
-        """The corpus that the retriever owns; None if it owns none."""
+        """The corpus that the retriever owns; None if it owns no corpus."""
         found: phasegraph.graph.Corpus | None = self._search.look_up.corpus
         return found
 

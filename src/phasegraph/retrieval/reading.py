@@ -69,7 +69,7 @@ class HitReader:
         return self.metadata(hit), self.text(hit)
 
     def scores(self, hits: Sequence[Any]) -> list[object] | None:
-        """Return the scores that :class:`HitFields` declares; None if it declares no score."""
+        """Return the scores of hits from the field that :class:`HitFields` declares; None if no field is declared."""
         where = self.fields.score
         return None if where is None else [self._field(where, hit) for hit in hits]
 

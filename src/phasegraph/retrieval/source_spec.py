@@ -17,7 +17,7 @@ FieldOf: TypeAlias = str | Callable[[Any], object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HitFields(KnownFields):
-    """Where to find the fields of a hit; a hit is the framework's own document or node.
+    """The settings for reading the id, the score and the passage of a hit, which is a framework's document or node.
 
     Parameters
     ----------

@@ -148,7 +148,7 @@ class ResultCallback:
             return
         try:
             pending = self._function(result)
-        except Exception as error:  # noqa: BLE001 - the answer stands whatever a callback raises
+        except Exception as error:  # noqa: BLE001 - an error of the callback must not lose the answer
             _warn_of_callback(error)
             return
         if inspect.isawaitable(pending):
@@ -170,7 +170,7 @@ class ResultCallback:
             pending = self._function(result)
             if inspect.isawaitable(pending):
                 await pending
-        except Exception as error:  # noqa: BLE001 - the answer stands whatever a callback raises
+        except Exception as error:  # noqa: BLE001 - an error of the callback must not lose the answer
             _warn_of_callback(error)
 
 

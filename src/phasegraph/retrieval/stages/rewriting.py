@@ -351,7 +351,7 @@ class _BlockingRewritten(_Rewritten):
                 found = one(*asked[0])
             else:
                 found = self._combined(asked, run_all([partial(one, *given) for given in asked]))
-        except Exception as error:  # noqa: BLE001 - raised again where it is not for the texts
+        except Exception as error:  # noqa: BLE001 - _contain raises every other error again
             self._contain(query, asked, error)
             return one(query, self.rewriting.limit)
         self._note_use(query, asked)
@@ -373,7 +373,7 @@ class _AwaitingRewritten(_Rewritten):
                 found = await one(*asked[0])
             else:
                 found = self._combined(asked, await await_all([one(*given) for given in asked]))
-        except Exception as error:  # noqa: BLE001 - raised again where it is not for the texts
+        except Exception as error:  # noqa: BLE001 - _contain raises every other error again
             self._contain(query, asked, error)
             return await one(query, self.rewriting.limit)
         self._note_use(query, asked)

@@ -75,7 +75,7 @@ def read_route(sources: Collection[str], answer: object) -> Routed:
 
 
 class KeywordRouter:
-    """The router that :func:`keyword_router` creates."""
+    """A router that chooses sources by words of the query; :func:`keyword_router` creates it."""
 
     def __init__(self, rules: Mapping[str, Route], default: Route) -> None:
         if not isinstance(rules, Mapping) or not rules:
@@ -230,7 +230,7 @@ def fit_entropy_gates(entropies: ArrayLike, best: ArrayLike, *, grid: int = 40) 
 
 
 class NeighbourEntropyRouter:
-    """The router that :func:`neighbour_entropy_router` creates."""
+    """A router that chooses by the entropy of the best hits; :func:`neighbour_entropy_router` creates it."""
 
     def __init__(
         self,
@@ -366,7 +366,7 @@ def query_features(query: str, ranking: Ranking | None = None) -> FloatArray:
 
 
 class CompositionalRouter:
-    """The router that :func:`compositional_router` creates."""
+    """A router that chooses the source with the best predicted measure; :func:`compositional_router` creates it."""
 
     def __init__(
         self, names: Sequence[str], coefficients: FloatArray, features: Callable[[str, Ranking | None], ArrayLike]
@@ -445,7 +445,7 @@ CHAT_ROUTE_PROMPT = (
 
 
 class ChatRouter(OverModel):
-    """The router that :func:`chat_router` creates."""
+    """A router that asks a language model to choose the sources; :func:`chat_router` creates it."""
 
     def __init__(self, model: Any, descriptions: Mapping[str, str], prompt: str = CHAT_ROUTE_PROMPT) -> None:
         super().__init__(model)
