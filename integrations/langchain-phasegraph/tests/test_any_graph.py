@@ -90,7 +90,7 @@ def test_a_store_whose_retriever_shows_a_part_of_it_gives_no_texts(store):
         PhaseGraphRetriever(vector=part, graph=named("4"))
     own_ids = SourceSpec(retriever=store, fields=HitFields(id="tenant"))
     with (
-        pytest.warns(PhasegraphWarning, match="no source holds"),
+        pytest.warns(PhasegraphWarning, match="no source has"),
         pytest.warns(PhasegraphWarning, match="different texts under one id"),
     ):
         PhaseGraphRetriever(vector=own_ids, graph=named("4")).invoke("prices?")

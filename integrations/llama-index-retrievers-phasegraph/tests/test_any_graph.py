@@ -108,7 +108,7 @@ def test_a_retriever_that_shows_a_part_of_its_index_gives_no_texts(index, part):
         assert texts_of(found)["4"] == ""
     own_ids = SourceSpec(retriever=index, fields=HitFields(id="tenant"))
     with (
-        pytest.warns(PhasegraphWarning, match="no source holds"),
+        pytest.warns(PhasegraphWarning, match="no source has"),
         pytest.warns(PhasegraphWarning, match="different texts under one id"),
     ):
         CalibratedFusionRetriever(vector=own_ids, graph=named("4")).retrieve("prices?")
