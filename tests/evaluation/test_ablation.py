@@ -188,7 +188,7 @@ def test_a_whole_experiment_is_replayed_from_the_answers_of_its_models(small: Da
     lacking = models(ModelAnswers(file, offline=True), asked)
     with (
         pytest.warns(PhasegraphWarning, match="rerank failed"),
-        pytest.raises(InsufficientDataError, match=r"rerank failed \(answers.jsonl holds no answer"),
+        pytest.raises(InsufficientDataError, match=r"rerank failed \(answers.jsonl contains no answer"),
     ):
         ablate(inputs, ["rerank"], models=lacking)
     with pytest.raises(InvalidInputError, match="models must be among rewrite"):

@@ -132,7 +132,7 @@ def test_beyond_loopback_there_is_a_token(inspector) -> None:
         (b"{", "not JSON"),
         (b"[" * 40000, "not JSON"),
         (b'{"question": "' + b"x" * 70000 + b'"}', "at most 65536 bytes"),
-        (b"[]", "read from an object"),
+        (b"[]", "read from a JSON object"),
         (b"{}", "needs the field 'question'"),
         (json.dumps(ASK | {"more": 1}).encode(), "no field 'more'"),
         (json.dumps(ASK | {"question": "  "}).encode(), "query must not be empty"),

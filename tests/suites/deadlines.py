@@ -220,7 +220,7 @@ class DeadlineSuite(ManualTime):
         )
         with pytest.warns(PhasegraphWarning, match="'many' failed"):
             assert self.found(retriever, False) == list(FIVE)
-        assert "100,001 hits, and at most 100,000 are read" in seen[0].reports[0].reason
+        assert "100,001 hits, more than the maximum 100,000" in seen[0].reports[0].reason
 
     @pytest.mark.parametrize("awaited", [False, True])
     def test_a_query_is_limited_in_length(self, awaited: bool) -> None:

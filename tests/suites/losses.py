@@ -66,7 +66,7 @@ class LossSuite:
 
     def test_chunks_of_one_document_from_two_sources_are_different_passages(self) -> None:
         first = [{"text": "one", "doc_id": "d"}, {"text": "two", "doc_id": "e"}]
-        with pytest.warns(PhasegraphWarning, match="other sources' ids of other texts") as told:
+        with pytest.warns(PhasegraphWarning, match="name different texts in other sources") as told:
             found = self.found(first, [{"text": "three", "doc_id": "d"}])
         assert self.texts(found) == ["one", "three", "two"]
         assert ("e", "two") in found
@@ -79,11 +79,11 @@ class LossSuite:
         nan = float("nan")
         hits = [("low", 0.1), ("none", nan), ("best", 0.9), ("middle", 0.5)]
         answer = [(self.document("a", text), score) for text, score in hits]
-        with pytest.warns(PhasegraphWarning, match=r"different texts under one id \('a'\), of which the best is kept"):
+        with pytest.warns(PhasegraphWarning, match=r"different texts under one id \('a'\), and only the best"):
             assert self.found([*answer, (self.document("b", "x"), 0.4)], higher_is_better=True) == [
                 ("a", "best"), ("b", "x")
             ]  # fmt: skip
-        with pytest.warns(PhasegraphWarning, match="of which the best is kept"):
+        with pytest.warns(PhasegraphWarning, match="and only the best of these hits is used"):
             assert self.found([*answer, (self.document("b", "x"), 0.4)], higher_is_better=False)[0] == ("a", "low")
 
     def test_equal_ids_of_two_tenants_in_one_answer_are_told(self) -> None:
@@ -94,7 +94,7 @@ class LossSuite:
     def test_equal_ids_of_two_tenants_in_two_sources_are_told(self) -> None:
         first, second = self.document("1", "theirs", tenant="a"), self.document("1", "ours", tenant="b")
         (said,) = self.made([first], [second]).explain("q").warnings[-1:]
-        assert said == "id '1' has another text in source 1 than in source 0, which was kept"
+        assert said == "id '1' has different texts in source 0 and in source 1: the text of source 0 is used"
 
     def notes(self, retriever: Any) -> str:
         """Return the notes in the report of the first source, joined."""
@@ -138,6 +138,6 @@ class LossSuite:
 
         retriever = self.retriever(retrievers={"vector": search})
         assert "lower is better" in self.notes(retriever)
-        with pytest.warns(PhasegraphWarning, match="source 'vector': higher is better: as its answers say by now"):
+        with pytest.warns(PhasegraphWarning, match="source 'vector': higher is better: inferred from all"):
             said = [self.notes(retriever) for _ in answers[1:]]
         assert all("higher is better" in one for one in said)

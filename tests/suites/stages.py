@@ -228,7 +228,7 @@ class StageSuite(ManualTime):
 
     def test_a_failure_is_reported_and_warned_about_once_without_the_query_or_foreign_text(self) -> None:
         retriever = self.made(rerank=FAULTS["raises"])
-        failed = r"rerank failed \(ValueError\): the order is the fused one"
+        failed = r"rerank failed \(ValueError\): the fused order is used"
         with pytest.warns(PhasegraphWarning, match=failed) as caught:
             result = [retriever.explain("a very private query") for _ in range(3)][-1]
         assert len([one for one in caught if "rerank" in str(one.message)]) == 1
@@ -289,7 +289,7 @@ class StageSuite(ManualTime):
         replay = ModelAnswers(tmp_path / "a.jsonl", offline=True)
         told = self.staged(replay, None, None).explain("another question").extras["stages"]
         assert {one.status for one in told} == {"failed"}
-        assert all("holds no answer of" in one.reason for one in told)
+        assert all("contains no answer of" in one.reason for one in told)
         assert replay.missing == len(told)
 
     # -- rewriting
@@ -408,7 +408,7 @@ class StageSuite(ManualTime):
             for _ in range(12):
                 assert self.both(retriever) == plain
             (told,) = retriever.explain("q").extras["stages"]
-            assert (told.status, told.reason) == ("ok", "it kept none of 6: the order is the fused one")
+            assert (told.status, told.reason) == ("ok", "the reranker rejected all 6 passages: the fused order is used")
             (report,) = [one for one in retriever.explain("q").reports if one.source == "rerank"]
             assert (report.status, report.reason) == ("empty", told.reason)
 

@@ -90,7 +90,7 @@ def test_a_store_whose_retriever_shows_a_part_of_it_gives_no_texts(store):
         PhaseGraphRetriever(vector=part, graph=named("4"))
     own_ids = SourceSpec(retriever=store, fields=HitFields(id="tenant"))
     with (
-        pytest.warns(PhasegraphWarning, match="no source holds"),
+        pytest.warns(PhasegraphWarning, match="no source has"),
         pytest.warns(PhasegraphWarning, match="different texts under one id"),
     ):
         PhaseGraphRetriever(vector=own_ids, graph=named("4")).invoke("prices?")
@@ -174,7 +174,7 @@ def test_a_search_of_another_kind_is_refused_when_built():
             return []
 
     with pytest.raises(
-        InvalidTypeError, match=r"must take \(query, limit, upstream\); that of Client takes \(\*, index"
+        InvalidTypeError, match=r"must take \(query, limit, upstream\); Client.search takes \(\*, index"
     ):
         PhaseGraphRetriever(graph=Client())
 

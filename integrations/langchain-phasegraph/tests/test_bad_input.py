@@ -72,7 +72,7 @@ def test_a_source_that_ignores_the_filter_is_cut_and_its_report_says_so():
 
 def test_an_evidence_key_that_the_documents_have_themselves_is_kept_and_warned_about():
     documents = [Document("a", id="a", metadata={"title": "A"})]
-    with pytest.warns(PhasegraphWarning, match="already use the metadata key 'title'; its value is kept"):
+    with pytest.warns(PhasegraphWarning, match="already use the metadata key 'title': its value is unchanged"):
         found = PhaseGraphRetriever(vector=lambda query: documents, evidence_key="title").invoke("q")
     assert found[0].metadata == {"title": "A"}
 

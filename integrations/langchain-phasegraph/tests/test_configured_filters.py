@@ -269,9 +269,9 @@ async def test_where_a_source_cannot_keep_it_the_call_fails(kind, place):
     asked = PLACES[place](retriever)
     assert asked.invoke(QUERY)
     for _ in range(4):  # a breaker that opened would leave the source out
-        with pytest.raises(InvalidInputError, match=r"does not support filter=|filter= needs the passages' metadata"):
+        with pytest.raises(InvalidInputError, match=r"does not support filter=|filter= needs the metadata"):
             asked.invoke(QUERY, RED)
-        with pytest.raises(InvalidInputError, match=r"does not support filter=|filter= needs the passages' metadata"):
+        with pytest.raises(InvalidInputError, match=r"does not support filter=|filter= needs the metadata"):
             await asked.ainvoke(QUERY, RED)
     with pytest.raises(InvalidInputError, match=r"filter="):
         retriever.invoke(QUERY, filter={"tenant": "red"})

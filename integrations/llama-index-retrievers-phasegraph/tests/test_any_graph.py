@@ -103,12 +103,12 @@ def test_a_retriever_that_shows_a_part_of_its_index_gives_no_texts(index, part):
         ):
             CalibratedFusionRetriever(vector=vector, graph=named("4"))
     else:
-        with pytest.warns(PhasegraphWarning, match="'graph' named passages that no source holds"):
+        with pytest.warns(PhasegraphWarning, match="'graph' returned ids of passages that no source has"):
             found = CalibratedFusionRetriever(vector=vector, graph=named("4")).retrieve("prices?")
         assert texts_of(found)["4"] == ""
     own_ids = SourceSpec(retriever=index, fields=HitFields(id="tenant"))
     with (
-        pytest.warns(PhasegraphWarning, match="no source holds"),
+        pytest.warns(PhasegraphWarning, match="no source has"),
         pytest.warns(PhasegraphWarning, match="different texts under one id"),
     ):
         CalibratedFusionRetriever(vector=own_ids, graph=named("4")).retrieve("prices?")
@@ -184,7 +184,7 @@ def test_a_search_of_another_kind_is_refused_when_built():
             return []
 
     with pytest.raises(
-        InvalidTypeError, match=r"must take \(query, limit, upstream\); that of Client takes \(\*, index"
+        InvalidTypeError, match=r"must take \(query, limit, upstream\); Client.search takes \(\*, index"
     ):
         CalibratedFusionRetriever(graph=Client())
 

@@ -100,7 +100,7 @@ def test_evidence_in_the_metadata_is_out_of_its_text_and_in_all_else():
 
 
 def test_an_evidence_key_that_the_nodes_have_themselves_is_kept_and_warned_about():
-    with pytest.warns(PhasegraphWarning, match="already use the metadata key 'title'; its value is kept"):
+    with pytest.warns(PhasegraphWarning, match="already use the metadata key 'title': its value is unchanged"):
         found = ours("title").retrieve("what of p2")
     assert all(hit.metadata["title"] == f"Page {hit.node_id}" for hit in found)
 

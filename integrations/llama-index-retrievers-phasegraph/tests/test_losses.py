@@ -95,6 +95,6 @@ class TestLosses(LossSuite):
     def test_texts_with_and_without_a_score_in_one_answer_are_an_error_and_not_dropped(self):
         sources = {"f": lambda q: ["one", ("two", 0.4)], "g": lambda q: [(TextNode(id_="a", text="a"), 1.0)]}
         retriever = CalibratedFusionRetriever(retrievers=sources)
-        with pytest.warns(PhasegraphWarning, match="pairs with a score, or none of them"):
+        with pytest.warns(PhasegraphWarning, match="some hits are pairs with a score"):
             found = self.asked(retriever)
         assert found == [("a", "a")]

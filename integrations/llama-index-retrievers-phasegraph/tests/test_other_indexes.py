@@ -134,7 +134,7 @@ def test_a_retriever_that_returns_all_it_holds_counts_by_membership_alone(kind):
     assert {one["rank"] for one in blocks if one["rank"] is not None} == {(len(ranking) + 1) / 2}
     assert len({one["contribution"] for one in blocks if one["rank"] is not None}) == 1
     report = next(one for one in result.reports if one.source == "all")
-    assert "membership only: its hits stand in no order" in report.notes
+    assert "membership only: its hits have no order" in report.notes
     assert [name for name in result.ids if name in ("c00", "c01", "c02")] == ["c02", "c01", "c00"]
     alone = CalibratedFusionRetriever(retrievers={"all": SourceSpec(retriever=UNORDERED[kind](found), fetch_k=2)})
     with pytest.warns(PhasegraphWarning, match="in no order"):

@@ -306,7 +306,7 @@ def test_a_source_that_cannot_keep_filters_is_named_when_they_are_given():
     with pytest.raises(InvalidInputError, match="source 'vector' does not support filters="):
         CalibratedFusionRetriever(vector=lambda query: []).explain("who?", filters=only("red"))
     graph = EntityGraphRetriever(build_graph([{"id": "a", "text": "Ada met Bo."}]))
-    with pytest.raises(InvalidInputError, match="filters= needs the passages' metadata: pass nodes="):
+    with pytest.raises(InvalidInputError, match="filters= needs the metadata of the passages: give nodes="):
         CalibratedFusionRetriever(graph=graph, filters=only("red"))
 
 
