@@ -88,4 +88,4 @@ def test_a_warning_says_where_there_is_none():
     mute = PhaseGraphRetriever(vector=lambda query: [(Document("", id="a"), 0.9)], accept=Confidence(min=0.5))
     result = mute.explain("who?")
     assert (result.ids, result.confidence) == (("a",), None)
-    assert "no confidence to accept by, and nothing was held back" in result.warnings[-1]
+    assert "acceptance by confidence has no confidence, and it rejected nothing" in result.warnings[-1]
