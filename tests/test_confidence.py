@@ -76,7 +76,7 @@ def test_words_stand_in_for_scores_that_are_no_cosines_before_they_are_fitted(ve
 
 def test_where_there_is_nothing_to_judge_by_there_is_none_and_it_says_why() -> None:
     assert judge(VECTOR, words=None).value is None
-    assert "no words to look for" in judge(VECTOR, words=HitWords()).reason
+    assert "no words to search for" in judge(VECTOR, words=HitWords()).reason
     assert "none: no source knows the words, and the texts of the hits were not read" in str(judge(VECTOR, words=None))
     assert FusionPipeline().decide([VECTOR, WALK]).confidence is None
     broken = [SourceReport("vector", "error", "it broke")]
@@ -177,7 +177,7 @@ def test_a_probability_is_given_only_where_nothing_is_missing_that_it_was_fitted
 def test_too_few_or_useless_labels_are_said() -> None:
     with pytest.raises(InsufficientDataError, match=r"at least 20 questions with and without.*got 19 and 30"):
         fit_probability(ConfidenceModel(), pieces([0.5] * 19), pieces([0.1] * 30))
-    with pytest.raises(InsufficientDataError, match="does not tell"):
+    with pytest.raises(InsufficientDataError, match="is not higher"):
         fit_probability(ConfidenceModel(), pieces([0.1] * 30), pieces([0.9] * 30))
 
 

@@ -144,9 +144,17 @@ def fit_threshold(
 
 
 def area_under_curve(judged: JudgedScores, /) -> float:
-    """Compute the probability that a random relevant hit has a higher score than a random irrelevant hit (AUC).
+    """Compute the area under the ROC curve (AUC) of judged scores.
 
-    Ties count half. The hits of all queries are compared with each other.
+    Parameters
+    ----------
+    judged : JudgedScores
+        The judged hits. Hits of all queries are compared with each other.
+
+    Returns
+    -------
+    float
+        Probability that a random relevant hit has a higher score than a random irrelevant hit; ties count half.
     """
     _, inverse, counts = np.unique(judged.scores, return_inverse=True, return_counts=True)
     ranks = (np.cumsum(counts) - (counts - 1) / 2.0)[inverse]
