@@ -139,7 +139,7 @@ def test_a_process_that_is_killed_costs_its_own_task_alone(tmp_path: Path) -> No
 
 
 def test_a_task_over_which_processes_die_again_and_again_is_given_up(tmp_path: Path) -> None:
-    with pytest.raises(PhasegraphError, match=r"3 processes died over one task .*by signal 9.*memory"):
+    with pytest.raises(PhasegraphError, match=r"3 processes died during the same task .*by signal 9.*memory"):
         Processes(2)(dies_once, [(tmp_path, number, 9) for number in range(4)], "test")
     assert not multiprocessing.active_children()
 
