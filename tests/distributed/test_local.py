@@ -223,5 +223,5 @@ def test_a_folder_of_other_files_is_left_alone(tmp_path: Path) -> None:
     corpus.write_text(json.dumps({"id": "a", "text": "Ada."}))
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine").write_text("")
-    with pytest.raises(InvalidInputError, match="holds other files"):
+    with pytest.raises(InvalidInputError, match="contains other files"):
         build_index(corpus, tmp_path / "out")

@@ -115,9 +115,7 @@ def rows_of(
     column = table.column(EMBEDDING).combine_chunks()
     column = getattr(column, "storage", column)  # Ray stores tensors as lists
     if column.null_count:
-        raise InvalidInputError(
-            f"the column {EMBEDDING!r} must have a value in every row; {column.null_count} rows lack it"
-        )
+        raise InvalidInputError(f"the column {EMBEDDING!r} must be filled in every row; {column.null_count} lack it")
     flat = column.flatten()
     if len(flat) % len(rows) or len(set(arrow().compute.list_value_length(column).unique().to_pylist())) != 1:
         raise InvalidInputError(f"the column {EMBEDDING!r} must contain lists of equal length")
@@ -296,7 +294,7 @@ def check_shards(shards: Sequence[Staged]) -> None:
 
 
 class MappedNames:
-    """The names of ``write_gazetteer`` in memory-mapped files; a worker loads only names that can occur in its texts."""
+    """The names of ``write_gazetteer`` in memory-mapped files; a worker loads names that can occur in its texts."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         _, arrays = read_bundle(folder, GAZETTEER, VERSION, verify=False)
