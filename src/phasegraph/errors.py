@@ -138,7 +138,7 @@ def _rebuilt(
 
 
 class DegradedError(PhasegraphError, RuntimeError):
-    """With `strict=True`, an answer is degraded, for example because a source failed."""
+    """An answer is degraded, for example because a source failed, but `strict=True` does not allow a degraded answer."""
 
 
 class NotConvergedError(PhasegraphError, RuntimeError):

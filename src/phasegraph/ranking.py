@@ -264,8 +264,9 @@ class Ranking:
         source, ids, background, size, payloads, reason
             As in :class:`Ranking`.
         scores : sequence of object or None
-            A number per hit. A hit is dropped if its score is NaN, infinite, a boolean or not a number, or if its id is
-            empty or not a string. ``None``, or ``None`` for every hit, makes the ranking rank-only, in the given order.
+            A number per hit. A hit is dropped if its score is NaN, infinite, a boolean or not a number. It is also
+            dropped if its id is empty or not a string. ``None``, or ``None`` for every hit, makes the ranking
+            rank-only, in the given order.
         higher_is_better : bool, default True
             False for distances: they are negated in `scores` and unchanged in `raw`.
 

@@ -132,9 +132,9 @@ class ConfidenceModel:
     Notes
     -----
     Let c be the best score of the source ``vector``. The confidence is ``sigmoid((c - bar) / width) * e`` with
-    ``e = (q_v + 2 q_g + .3 a) / 3.3``. Here, q is the share of the query's distinct words in the first 5 hits of the
-    vector source (v) or the graph walk (g), weighted by squared idf. An unknown word counts as the rarest word. The
-    degree to which the query names the subject of a passage is a. Without the vector source, e is
+    ``e = (q_v + 2 q_g + .3 a) / 3.3``. Here, q_v is the share of the query's distinct words that the first 5 hits of
+    the vector source contain, weighted by squared idf; q_g is that of the graph walk. An unknown word counts as the
+    rarest word. The degree to which the query names the subject of a passage is a. Without the vector source, e is
     ``(2 q_g + .3 a) / 2.3``. Without a graph walk that has word statistics, e is ``(q + .3) / 1.3``, where q is the
     mean over all sources and the idf comes from the hits.
 

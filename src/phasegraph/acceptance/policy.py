@@ -377,7 +377,7 @@ def _compare(values: FloatArray, threshold: Threshold | None, *, otherwise: int 
 
 def _rows_of(candidates: Candidates, ids: Sequence[str]) -> IntArray:
     where = {name: row for row, name in enumerate(candidates.ids)}
-    chosen = list(check_rows("what on_empty returns", ids))
+    chosen = list(check_rows("the output of on_empty", ids))
     for name in chosen:
         if name not in where:
             raise InvalidInputError(f"on_empty must return ids of the candidates; got {name!r}")

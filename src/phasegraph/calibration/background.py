@@ -105,7 +105,7 @@ class BackgroundCalibrator:
     -----
     *Exact calibration* uses the :class:`~phasegraph.Background` that the source states. *Estimated calibration* derives
     a background from the returned list of n hits and the collection size N. It fits a line through the scores and the
-    expected values of the n largest of N standard normal draws, and standardises the scores with this line.
+    expected values of the n largest of N standard normal draws. This line standardises the scores.
 
     A list with fewer than five hits, or with equal scores, is *uninformative*. All its hits get the same value: the
     mean expected value for ranks 1 to max(n, 20). The list then supports its hits, but does not order them. In a

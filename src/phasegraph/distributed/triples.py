@@ -69,7 +69,7 @@ class TripleFile:
     def tasks(
         self, shards: Sequence[Staged], rows: Path, folder: Path
     ) -> tuple[Callable[..., None], list[tuple[Any, ...]]]:
-        """Return the task that reads the file, and the arguments of each call, of which the last is the output folder."""
+        """Return the task that reads the file, and the arguments of each call; the last argument is the output."""
         key = digest_of(self.digest, *(one.digest for one in shards))
         if self.pieces:
             return read_lines, [

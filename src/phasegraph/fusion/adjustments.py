@@ -128,8 +128,8 @@ class Adjusted:
 class Adjustment:
     """The base class of all changes of the fused values; a subclass overrides the steps that it needs.
 
-    If the adjustment adds a ranking to the sources' rankings, `source` is the name of this ranking, and `can_be_judged`
-    says whether an acceptance threshold may apply to it.
+    If the adjustment adds a ranking to the sources' rankings, `source` is the name of this ranking. `can_be_judged`
+    says whether an acceptance threshold may apply to the ranking.
     """
 
     source = ""

@@ -250,7 +250,7 @@ def gumbel_copula(
     -----
     The paper estimates theta from the overlap of the lists. The estimator, the rank of a missing candidate and the use
     of weights are reconstructions. The rule does not have the laws "extra evidence costs no place" and "a raised score
-    never lowers its candidate", because theta is estimated from all candidates.
+    never lowers its candidate". The reason is that theta is estimated from all candidates.
 
     References
     ----------
@@ -365,7 +365,7 @@ def wasserstein_temperature(
     normalised scores of this list and of each other list. The direction of the effect and the compared values are
     reconstructions, because the paper states neither. It cannot mean percentiles: their distance is about 0 for any two
     lists. The rule does not have the laws "extra evidence costs no place" and "a raised score never lowers its
-    candidate", because the temperature of a list depends on the scores of all lists.
+    candidate". The reason is that the temperature of a list depends on the scores of all lists.
 
     Examples
     --------

@@ -127,8 +127,8 @@ def as_seconds(value: object, /, *, now: float) -> float:
         A number, a ``datetime``, a ``date``, an object with a method ``to_native`` (such as a time of the Neo4j
         driver), or a string. A string is ISO 8601, RFC 2822, a year, or a year and a month. A number counts seconds up
         to 10^11, milliseconds up to 10^14, microseconds up to 10^17, and nanoseconds above. However, a whole number
-        from 1000 to 9999 is a year, and an eight-digit number such as 20240131 is a day, unless `now` is smaller than
-        these numbers. A time without a time zone is in UTC.
+        from 1000 to 9999 is a year, and an eight-digit number such as 20240131 is a day. These two rules apply only if
+        `now` is larger than such numbers. A time without a time zone is in UTC.
     now : float
         The current time in seconds since the epoch.
 

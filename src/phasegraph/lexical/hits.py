@@ -21,10 +21,10 @@ class HitWords:
     """The query's words in the texts of the hits.
 
     `order` contains the ids of at most 20 hits, ordered by BM25 over the hits' texts. It is empty if no source states
-    :class:`~phasegraph.ranking.QueryWords`. `covers` contains, for each source, the share in [0, 1] of the query's
-    words that its first 5 hits contain, weighted by squared inverse document frequency (idf). It is empty if the query
-    has no words or no hit has a text. `together` is the best BM25 score of a hit, divided by the largest idf of a query
-    word. It therefore counts the words of the best hit in units of the rarest word.
+    :class:`~phasegraph.ranking.QueryWords`. `covers` contains, for each source, the share of the query's words that its
+    first 5 hits contain, in [0, 1]. The words are weighted by their squared inverse document frequency (idf). It is
+    empty if the query has no words or no hit has a text. `together` is the best BM25 score of a hit, divided by the
+    largest idf of a query word. It therefore counts the words of the best hit in units of the rarest word.
     """
 
     order: tuple[str, ...] = ()

@@ -24,8 +24,8 @@ _COUNTED = 1_000_000
 MOST_ENTRIES, HEAVIEST, _MOST_WEIGHED = 2048, 500, 1000
 """Limits of :meth:`LexicalIndex.look_up_listed`.
 
-The maximum number of index entries that a query reads completely, the number of passages that are read for a more
-frequent word, and the maximum number of words for which these passages are cached.
+The first constant is the maximum number of index entries that a query reads completely. The second constant is the
+number of passages that are read for a more frequent word; the third is the number of words for which they are cached.
 """
 _FEW = 16
 """The divisor for small parts: a part with at most 1/16 of the passages is not indexed, but counted for each query."""
@@ -153,8 +153,8 @@ class LexicalIndex:
         """Return the query's words and approximately the `most` best passages by BM25.
 
         The words are read from the rarest to the most frequent. All entries of a word are read as long as at most 2,048
-        entries are read in total. For a more frequent word, only the 500 passages with the highest weight of the word
-        are read, and only if fewer than `most` passages were found. The passages are then scored by all words.
+        entries are read in total. A more frequent word is read only if fewer than `most` passages were found, and only
+        from the 500 passages in which it has the highest weight. The passages are then scored by all words.
         """
         found, best = self._recent.get((most, query), lambda: self._foremost(query, most))
         return replace(self.terms(query), found=found, best=best)

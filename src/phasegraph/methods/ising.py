@@ -102,10 +102,10 @@ class IsingReranker(KnownFields):
 
     Notes
     -----
-    In this reconstruction, the relevance of a candidate decreases linearly with its fused rank, from 1 for the first
-    candidate to -1 for the last candidate. The paper blends the result with the fused score and observes a change of
-    behavior at a weight of 0.25; here, ``Rerank(blend=.15)`` sets the weight. A passage that is not in the graph ranks
-    below all other passages, in fused order.
+    In this reconstruction, the relevance of a candidate decreases linearly with its fused rank, from 1 to -1. The paper
+    blends the result with the fused score and observes a change of behavior at a weight of 0.25; here,
+    ``Rerank(blend=.15)`` sets the weight. A passage that is not in the graph ranks below all other passages, in fused
+    order.
 
     Examples
     --------

@@ -123,7 +123,7 @@ def idempotence(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
 
 
 def unanimity(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
-    """Check that a candidate ranks above another candidate if all sources score it at least as high (I7)."""
+    """Check that a candidate does not rank below another candidate if all sources score it at least as high (I7)."""
     value = _values(_all(replace(pipeline, pool_caps={}), rankings))
     shared = sorted(set.intersection(*(set(ranking.ids) for ranking in rankings)))[:8]
     for one in shared:
@@ -219,7 +219,7 @@ def constant_source(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> No
     first = rankings[0]
     flat = Ranking("zz-flat", first.ids, np.ones(len(first)))
     result = _all(replace(pipeline, pool_caps={}, weights=None, weighting="equal"), [first, flat])
-    _descend(result, first.ids, "a constant source reordered another's hits")
+    _descend(result, first.ids, "a constant source reordered the hits of another source")
 
 
 def union(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
