@@ -138,7 +138,7 @@ def _rebuilt(
 
 
 class DegradedError(PhasegraphError, RuntimeError):
-    """An answer is degraded, for example because a source failed, but `strict=True` does not allow a degraded answer."""
+    """An answer is degraded, for example because a source failed, but `strict=True` requires a complete answer."""
 
 
 class NotConvergedError(PhasegraphError, RuntimeError):
