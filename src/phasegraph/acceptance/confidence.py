@@ -244,7 +244,9 @@ class ConfidenceModel:
         return cls(**check_keys("ConfidenceModel", data, cls.__dataclass_fields__))
 
 
-_NOT_READ = "no source knows the words, and the texts of the hits were not read; explain() or accept=Confidence() reads"
+_NOT_READ = (
+    "no source knows the words, and the texts of the hits were not read; use explain() or accept=Confidence(...)"
+)
 _NO_WORDS = "the question has no words to search for, or no hit has a text"
 _NO_WALK = "without a walk that knows the words"
 _NO_VECTOR = "without a source named 'vector'"
