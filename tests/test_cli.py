@@ -346,7 +346,7 @@ def test_an_empty_explanation_says_why(folder, tmp_path, capsys):
     captured = capsys.readouterr()
     state = json.loads(captured.out)
     assert (state["passages"], state["reason"]) == ([], "all_rejected")
-    assert "no passages: acceptance rejected every one" in captured.err
+    assert "no passages: acceptance rejected every candidate" in captured.err
 
 
 def test_explain_names_a_query_that_is_not_there(folder, capsys):

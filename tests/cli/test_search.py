@@ -140,7 +140,7 @@ def test_a_graph_of_chunks_is_searched_with_a_model_only(folder, tmp_path, capsy
 
 def test_what_nothing_is_known_of_gives_no_passage_and_says_so(index, capsys):
     assert main(["search", str(index), "Xyzzy plugh?"]) == 0
-    assert "no passages: every source looked and none found anything" in capsys.readouterr().out
+    assert "no passages: every source searched and found nothing" in capsys.readouterr().out
     state = asked(capsys, index, "Xyzzy plugh?")
     assert (state["passages"], state["reason"]) == ([], "nothing_found")
 

@@ -129,7 +129,7 @@ def test_a_file_that_cannot_be_read_now_stays_and_no_files_at_all_change_nothing
     for one in ("a.md", "b.txt", "t.csv", "deep/c.jsonl"):
         (files / one).unlink()
     assert sync(files, code=1) == documents
-    assert "holds no files" in capsys.readouterr().err
+    assert "contains no files" in capsys.readouterr().err
 
 
 def test_only_what_changed_is_parsed_and_embedded(files: Path, monkeypatch: Any) -> None:

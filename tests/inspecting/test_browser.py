@@ -209,7 +209,7 @@ def test_settings_are_moved_and_nothing_is_asked_anew(watch, address, inspector)
         mark = "▲ new" if not was[first["id"]] else f"{'▲▼'[was[first['id']] < first['position']]} "
         expect(page.locator("#answers li").nth(first["position"] - 1).locator(".move")).to_contain_text(mark)
         move(page, "#final", 0.99)
-        expect(page.locator("#summary")).to_contain_text("No passage: acceptance rejected every one")
+        expect(page.locator("#summary")).to_contain_text("No passage: acceptance rejected every candidate")
         page.get_by_text("What each source returned").click()
         expect(page.locator("#weights-why")).to_contain_text("Weights: given")
         expect(page.locator("#lists tr.rejected").first).to_be_visible()

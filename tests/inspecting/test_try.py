@@ -97,7 +97,7 @@ def test_judged_questions_of_the_user_are_starred(files, opened, tmp_path) -> No
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["empty"], 1, "empty: the folder holds no files; phasegraph reads text"),
+        (["empty"], 1, "empty: the folder contains no files; phasegraph reads text"),
         (["nope"], 2, "'nope' does not exist"),
         (["notes", "--embedder", "word2vec"], 2, "--embedder must be minilm, fastembed or MODULE:OBJECT"),
         (["notes", "--out", "notes"], 1, "the folder must be new, empty, or an index"),

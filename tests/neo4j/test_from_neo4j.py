@@ -132,7 +132,7 @@ def test_a_corpus_that_is_not_there_is_refused_with_those_that_are(load, corpus)
 
 
 def test_an_empty_database_says_that_a_schema_or_a_corpus_must_be_given(connection):
-    with pytest.raises(InvalidInputError, match=r"pass corpus= or schema=: .*none of any preset"):
+    with pytest.raises(InvalidInputError, match=r"pass corpus= or schema=: .*no edges of any preset"):
         open_graph(connection)
     with pytest.raises(InvalidInputError, match="no passages under the schema 'langchain'"):
         open_graph(connection, schema="langchain")

@@ -107,7 +107,7 @@ def test_calibrating_fits_how_far_the_sources_agree():
     assert fitted.pipeline.min_agreement == {("graph", "vector"): 0.5, ("vector", "graph"): 0.5}
     assert fitted.base.min_agreement == fitted.pipeline.min_agreement
     assert engine.pipeline.calibrators == {}
-    with pytest.warns(PhasegraphWarning, match="'graph' and 'vector' agree on nothing in most of the queries"):
+    with pytest.warns(PhasegraphWarning, match="agree on nothing in most of the calibration queries"):
         engine.fit(answers_of(20, shared=0))
 
 

@@ -501,7 +501,7 @@ class FrameworkSuite(ManualTime):
         assert retriever.fitted_pipeline.min_agreement[("bm25", "vector")] == 1.0
         assert retriever.explain("who?").warnings == ()
         names[1:] = ["p8", "p7", "p6"]
-        assert "agree on less than in 95 %" in retriever.explain("who?").warnings[0]
+        assert "agree less than in 95 %" in retriever.explain("who?").warnings[0]
 
     def test_calibrators_of_another_model_are_warned_about_and_refused_when_strict(self, tmp_path: Path) -> None:
         file, same, other = tmp_path / "fitted.json", self.store(), self.store(model_name="another")

@@ -54,7 +54,7 @@ class InspectSuite:
         assert found.result.ids == ()
         assert len(found.everything.ids) == len(HOSTILE)
         assert {row["verdict"] for row in found.view()["rows"]} == {"rejected"}
-        assert "no results: acceptance rejected every one" in found._repr_html_()
+        assert "no results: acceptance rejected every candidate" in found._repr_html_()
 
     async def test_it_is_the_same_awaited(self) -> None:
         retriever = self.made(HOSTILE)

@@ -79,7 +79,7 @@ def test_without_a_graph_the_words_are_weighed_by_the_hits(sources):
     alone = PhaseGraphRetriever(vector=sources["vector"], on_result=seen.append)
     alone.invoke(ON)
     assert seen[0].confidence is None
-    assert "explain and accept=Confidence(...) do" in seen[0].confidence_evidence.reason
+    assert "use explain() or accept=Confidence(...)" in seen[0].confidence_evidence.reason
     assert alone.explain(ON).confidence > 2 * alone.explain(OFF).confidence
     assert alone.explain(ON).confidence_evidence.reason == "without a walk that knows the words"
 
@@ -88,4 +88,4 @@ def test_a_warning_says_where_there_is_none():
     mute = PhaseGraphRetriever(vector=lambda query: [(Document("", id="a"), 0.9)], accept=Confidence(min=0.5))
     result = mute.explain("who?")
     assert (result.ids, result.confidence) == (("a",), None)
-    assert "no confidence to accept by, and nothing was held back" in result.warnings[-1]
+    assert "acceptance by confidence has no confidence, and it rejected nothing" in result.warnings[-1]

@@ -103,8 +103,8 @@ def answer_html(view: Mapping[str, Any]) -> str:
 def summary(view: Mapping[str, Any]) -> str:
     """Return one line with the numbers of results and candidates, the reason for an empty answer, and the confidence.
 
-    >>> summary({"rows": [], "why_empty": "every source looked and none found anything", "confidence_said": "unknown"})
-    'no results: every source looked and none found anything; confidence unknown'
+    >>> summary({"rows": [], "why_empty": "every source searched and found nothing", "confidence_said": "unknown"})
+    'no results: every source searched and found nothing; confidence unknown'
     """
     count = sum(row["position"] is not None for row in view["rows"])
     said = f"{count} of {len(view['rows'])} candidates" if count else f"no results: {view['why_empty']}"
