@@ -318,7 +318,7 @@ def test_the_design_records_pipeline_can_be_saved_evaluated_and_explained(folder
     assert {one["source"] for one in state["passages"][0]["sources"]} == {"exact_match", "graph", "bm25", "vector"}
     assert {one["prior"] for one in state["priors"]} == {"exact_match", "unit"}
     assert all(one["prior"] == 1.0 and one["bonus"] == 0.0 for one in state["passages"])
-    assert "prior unit: 0 candidates hold the field 'importance'" in captured.err
+    assert "prior unit: 0 candidates have the field 'importance'" in captured.err
 
 
 def test_explain_shows_what_priors_multiply_by_and_takes_a_saved_graph(folder, tmp_path, capsys):

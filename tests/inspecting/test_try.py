@@ -53,7 +53,7 @@ def test_a_folder_is_read_counted_and_opened_on_questions(files, opened, capsys)
     said = capsys.readouterr().out
     assert "read 7 files (1 JSONL, 6 Markdown), 12 passages" in said
     assert "built 12 passages, " in said
-    assert "without --embedder, answers come from words and the graph" in said
+    assert "without --embedder, passages are found by words and the graph" in said
     ((inspector, ask),) = opened
     assert ask is None
     assert set(inspector.sources) == {"graph", "bm25"}
@@ -136,7 +136,7 @@ def test_the_documentation_is_tried_up_to_an_explained_answer(watch, tried, widt
 
     watched = watch(width)
     page = watched.open(tried[1])
-    expect(page.locator("#starters")).to_contain_text("Made from the passages")
+    expect(page.locator("#starters")).to_contain_text("Generated from the passages")
     first = page.locator("#starters button").first
     question = first.inner_text()
     assert not question.startswith("What is A ")

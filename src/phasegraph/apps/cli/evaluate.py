@@ -1,4 +1,4 @@
-"""``phasegraph evaluate``: compare systems on the same rankings in one table, with protocols and answers."""
+"""The command ``phasegraph evaluate``: compare systems on the same rankings, optionally by a protocol."""
 
 from __future__ import annotations
 
@@ -125,7 +125,13 @@ def calibrated(folder: Path, dataset: Dataset, fetch_k: int) -> System:
     gives the reason.
     """
     if dataset.path is not None and folder.resolve() == dataset.path.resolve():
-        return System("calibrated", TWO, _crosswise, "default, each half fitted on the other", _half_fitted(dataset))
+        return System(
+            "calibrated",
+            TWO,
+            _crosswise,
+            "default, with each half of the queries answered by a pipeline fitted on the other half",
+            _half_fitted(dataset),
+        )
     other = load_dataset(folder)
     check_disjoint(other, dataset)
     runs = search_sources(ExperimentInput(other, fetch_k, progress=progress), TWO)
@@ -138,7 +144,7 @@ def calibrated(folder: Path, dataset: Dataset, fetch_k: int) -> System:
 
 
 def _half_fitted(dataset: Dataset) -> Confidences:
-    """Confidence by a pipeline that is fitted on the tuning half of the same questions, without their labels."""
+    """Return a confidence function whose pipeline is fitted on half of the questions, without their labels."""
 
     def confidence(asked: Dataset, batch: Batch) -> Sequence[float | None]:
         half = dataset.subset(split_rows(dataset)[0])
@@ -192,7 +198,7 @@ JudgedFile = Annotated[
 BESIDE_RETRIEVERS = ("folder", "retriever", "corpus", "id_key", "measures", "json_to", "rows_to")
 MRR = Measure("MRR", 10)
 OURS = ("default", "default-three")
-"""Rows that tables print in bold."""
+"""The names of the rows that tables print in bold."""
 KNOWN = {**OWN_SYSTEMS, **PEERS, **NAMED_SYSTEMS}
 ADDED_BY = {"tuned": "--pipeline", "calibrated": "--calibrate-on"}
 ON_REQUEST = ("ranx-rrf", "ranx-min-max-sum", "bayesian-bm25", *NAMED_SYSTEMS)
@@ -213,10 +219,11 @@ Systems = Annotated[
     ),
 ]
 CorpusFile = Annotated[
-    Path | None, file_option("With --retriever: the passages, to count returned ids that are not among them.")
+    Path | None, file_option("With --retriever: the corpus (JSONL), to count returned ids that are not in it.")
 ]
 IdKey = Annotated[
-    str | None, typer.Option(help="With --retriever: the metadata key or attribute of a hit that has the judged id.")
+    str | None,
+    typer.Option(help="With --retriever: the metadata key, or attribute of a hit, that contains the judged id."),
 ]
 CalibrateOn = Annotated[
     Path | None, folder_option("Add a row 'calibrated', fitted on this folder's queries without their labels.")
@@ -264,7 +271,7 @@ PANELS = {
     "Questions without an answer": ("off_topic", "unanswerable"),
     "Output": ("json_to", "rows_to", "report_to"),
 }  # fmt: skip
-"""The options by their heading in the help."""
+"""The options of the command by their heading in the help."""
 
 
 def _check_together(
@@ -275,16 +282,16 @@ def _check_together(
     off_topic: Path | None,
     unanswerable: bool,
 ) -> None:
-    """Refuse options that contradict each other about the searched passages."""
+    """Raise BadParameter if options contradict each other about the searched passages."""
     if not folder.is_dir():
-        raise typer.BadParameter(f"DATASET_DIR must be a folder unless there is a --retriever; got the file {folder}")
+        raise typer.BadParameter(f"DATASET_DIR must be a folder unless --retriever is given; got the file {folder}")
     if within is not None and (graph is not None or report_to is not None):
         raise typer.BadParameter("--within builds a graph for each value of the field: leave out --graph and --report")
     if off_topic is not None and unanswerable:
         raise typer.BadParameter("--off-topic and --unanswerable exclude each other: give one of them")
     if within is not None and (off_topic is not None or unanswerable):
         raise typer.BadParameter(
-            "--within searches a part of the corpus at a time: leave out --off-topic and --unanswerable"
+            "--within searches one part of the corpus at a time: leave out --off-topic and --unanswerable"
         )
 
 
@@ -320,17 +327,17 @@ def evaluate(
     report_to: ReportTo = None,
     stages: Ablated = None,
 ) -> None:
-    """Measure systems on a folder of queries, passages and embeddings: one table, exact tests, no network.
+    """Measure systems on a folder of queries, passages and embeddings, and print one table with exact tests.
 
     The row best-simple has, for each measure, the best of vectors, BM25 and the frameworks' fusions of vectors, BM25
     and the walk. The last line recommends plain vectors, a fusion or the default, from the figures and their intervals.
-    If questions name the pages that answer (pages, and source of a passage), PageRecall, Pages and MRR are measured.
+    PageRecall, Pages and MRR are measured if questions name their pages (pages) and passages name theirs (source).
 
     With --embedder, the walk also compares each clause of a question with the passages: one embedding per clause.
 
     A saved pipeline adds the row 'tuned'. The baseline is always a row. With --protocol, the tables show the part that
     the protocol tests. With --retriever, your own retrievers are measured instead of the systems. With --ablate, one
-    pipeline is measured with and without its stages, with stand-ins for the models.
+    pipeline is measured with and without its stages; simple functions replace the models.
     """
     if stages is not None:
         check_heeded(context, "--ablate", {"folder", "stages", "fetch_k", "graph", "json_to"})
@@ -368,7 +375,7 @@ def evaluate(
     )
     others = None if off_topic is None else load_dataset(off_topic)
     if others is not None and kept is None:
-        inputs = replace(inputs, graph=graph_of(whole, tokenizer))  # build the graph once for both sets of questions
+        inputs = replace(inputs, graph=graph_of(whole, tokenizer))  # build the graph once for both question sets
     known = KNOWN | added_systems(pipeline, calibrate_on, whole, fetch_k)
     wanted = [known[name] for name in names]
     answers, left_out = _answers(inputs, wanted, goals, within)
@@ -376,7 +383,7 @@ def evaluate(
     columns, cells = as_text(table, tuple(printed))
     notes = [*(f"left out: {line}" for line in table.left_out), *table.notes]
     if within is not None:
-        notes.append(f"each query is answered from the passages of its own {within} alone")
+        notes.append(f"each query is answered only from the passages with its own {within}")
     if len(table.rows) > 1:
         notes.append(f"in brackets, and under W/L: p of the paired test against {baseline}, corrected by Holm")
     sheets, state = [Sheet(title_of(table), columns, cells, notes)], table.to_dict() | {"within": within}
@@ -437,7 +444,7 @@ def added_systems(
     if pipeline is not None:
         tuned = with_new_source_names(FusionPipeline.load(pipeline), THREE)
         named = TWO if tuned.weights is None else tuple(tuned.weights)
-        found["tuned"] = pipeline_system("tuned", tuned, named, "from a file", ours=True)
+        found["tuned"] = pipeline_system("tuned", tuned, named, "the pipeline of --pipeline", ours=True)
     if calibrate_on is not None:
         found["calibrated"] = calibrated(calibrate_on, dataset, fetch_k)
     return found
@@ -500,7 +507,7 @@ def show_ablation(folder: Path, stages: Sequence[str], fetch_k: int, graph: Path
                 cells += ["", "", ""]
         rows.append(cells)
     to = write_json(table.to_dict(), json_to)
-    show_table(to, f"{table.name}: {table.queries} queries, all stages on, then one off at a time", columns, rows)
+    show_table(to, f"{table.name}: {table.queries} queries, all stages on, then each stage off", columns, rows)
     for line in table.notes:
         to.print(line)
 
@@ -540,12 +547,12 @@ def title_of(table: Table) -> str:
 def meanings(
     table: Table,
     systems: Sequence[System],
-    ms: str = "per question: the searches of its sources one after another, and fusing",
+    ms: str = "milliseconds per question, for searching the sources one after another and fusing",
 ) -> dict[str, str]:
     """Explain the names in a table: measures, columns and systems; `ms` explains the column of times."""
     terms = {measure.name: measure.about for measure in table.measures if measure.about}
-    terms["@k"] = "the first k passages are looked at"
-    terms["(p)"] = f"of the paired test against {table.baseline}, corrected by Holm"
+    terms["@k"] = "the measure counts the first k passages"
+    terms["(p)"] = f"p-value of the paired test against {table.baseline}, corrected by Holm"
     if any(measure.name == "LastHop" for measure in table.tests):
         terms["W/L"] = f"questions won and lost against {table.baseline}"
     terms["ms"] = ms
@@ -553,7 +560,7 @@ def meanings(
 
 
 def as_text(table: Table, printed: Collection[Measure] | None = None) -> tuple[list[str], list[list[str]]]:
-    """Format the columns and rows of the printed measures (default all); best-simple is the last row."""
+    """Format the table's columns and rows for the measures in `printed` (default all); best-simple is the last row."""
     kept = [measure for measure in table.tests if printed is None or measure in printed]
     hops = [measure for measure in kept if measure.name == "LastHop"]
     columns = ["system", *(f"{measure}" if measure in hops else f"{measure} (p)" for measure in kept)]
@@ -584,7 +591,7 @@ def shown(measure: Measure, value: float) -> str:
 def against_simple(
     table: Table, simple: Mapping[Measure, str], printed: Collection[Measure]
 ) -> tuple[dict[str, object], Sheet]:
-    """The best simple system of each measure, and the default's gain over it if the default is in the table."""
+    """Return the best simple system of each measure, and the default's gain over it if the default is in the table."""
     names = {row.name for row in table.rows}
     found: dict[str, object] = {}
     rows = []
@@ -601,7 +608,7 @@ def against_simple(
             rows.append([str(measure), best, shown(measure, mean), *own])
     state: dict[str, object] = {"of": [name for name in SIMPLE if name in names], "measures": found}
     columns = ["measure", "best simple way", "its mean", "default", "difference [95 %]"]
-    note = "the best simple way is chosen after it was measured: the difference leans against the default"
+    note = "the best simple way is chosen on these queries, so the difference favors it over the default"
     return state, Sheet("default against the best simple way of each measure", columns, rows, [note])
 
 
@@ -643,7 +650,7 @@ def _compared(
 
 def _unjudged(dataset: Dataset) -> list[str]:
     lost = dataset.unjudged
-    return [f"{len(lost)} queries whose spans no passage holds: {', '.join(lost)}"] if lost else []
+    return [f"{len(lost)} queries whose spans no passage covers: {', '.join(lost)}"] if lost else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -701,7 +708,7 @@ def judge(
     )
     rule = (
         f"reliable: paired bootstrap, Holm over the {len(found)} systems rejects at {protocol.level:g}, and the "
-        f"difference on {parts[1]} has the same sign; p of collections is no part of the rule"
+        f"difference on {parts[1]} has the same sign; p of collections is not used by the rule"
     )
     return state, Sheet(title, columns, rows, [rule])
 
@@ -727,14 +734,20 @@ ANSWER_GOALS = (Measure("EM", 1), Measure("F1", 1))
 
 
 def predicted(files: Sequence[Path], *datasets: Dataset) -> dict[str, dict[str, tuple[str, ...]]]:
-    """Read the predicted answers of all files by system, without queries that no passage answers."""
+    """Read the predicted answers of all files, by system.
+
+    Answers to queries that no passage can answer are dropped. InvalidInputError for a query outside the data sets, or a
+    system in two files.
+    """
     found: dict[str, dict[str, tuple[str, ...]]] = {}
     known = {query.id for dataset in datasets for query in dataset.queries}
     dropped = {name for dataset in datasets for name in dataset.unjudged}
     for file in files:
         for system, answers in read_predictions(file).items():
             if system in found:
-                raise InvalidInputError(f"{file}: the answers of system {system!r} are in another file already")
+                raise InvalidInputError(
+                    f"{file}: the answers of system {system!r} are also in another file; keep one of them"
+                )
             unknown = next((query for query in answers if query not in known | dropped), None)
             if unknown is not None:
                 raise InvalidInputError(f"{file}: query {unknown!r}, answered by {system!r}, is not in the data set")
@@ -743,12 +756,12 @@ def predicted(files: Sequence[Path], *datasets: Dataset) -> dict[str, dict[str, 
 
 
 def answer_table(said: Mapping[str, Mapping[str, tuple[str, ...]]], dataset: Dataset, baseline: str) -> Table:
-    """EM and F1 of predicted answers; if the baseline gives no answers, the first system is the baseline."""
+    """Score predicted answers by EM and F1; without answers of `baseline`, the first system is the baseline."""
     wanted = {query.id for query in dataset.queries}
     answers = [
         Answers(name, {query: given for query, given in of.items() if query in wanted}) for name, of in said.items()
     ]
-    lost = [f"{one.name}: {len(wanted) - len(one.found)} queries without an answer count 0" for one in answers]
+    lost = [f"{one.name}: {len(wanted) - len(one.found)} queries without an answer score 0" for one in answers]
     return compare(
         answers,
         dataset.judgements,
@@ -785,7 +798,7 @@ def labels_of(dataset: Dataset, field: str) -> list[str]:
 
 
 def abstention_sheet(found: Abstention, table: Table) -> Sheet:
-    """Format how well each system's confidence separates questions with and without an answer."""
+    """Format the figures of how well confidence separates questions with and without an answer, by system."""
     rows = [
         [row.name, *("–" if one is None else f"{one:.1f}" for one in found.of(row.name).values())] for row in table.rows
     ]
