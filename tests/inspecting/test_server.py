@@ -250,7 +250,7 @@ def test_a_graph_of_chunks_is_shown_with_and_without_its_texts() -> None:
     assert "stands next to" in walked["relations"][0]
     with pytest.raises(InvalidInputError, match="needs --embedder or --corpus"):
         Inspector(chunks, "chunks")
-    with pytest.raises(InvalidInputError, match="must contain every chunk of the graph; 'p11' is not in it"):
+    with pytest.raises(InvalidInputError, match="must contain every chunk of the graph; 'p11' is missing"):
         Inspector(chunks, "chunks", passages=rows[:-1])
 
 

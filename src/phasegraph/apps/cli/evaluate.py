@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from phasegraph._support.renamed import new_system
 from phasegraph.apps.cli.output import (
@@ -66,6 +67,7 @@ from phasegraph.evaluation.recommendation import (
     RECOMMENDED_BY,
     SIMPLE,
     WEIGHED,
+    Recommendation,
     best_simple,
     gain_of,
     recommendation_of,
@@ -83,15 +85,9 @@ from phasegraph.sources.protocol import one_line
 
 
 def write_pictures(
-    target: Path,
-    inputs: ExperimentInput,
-    table: Table,
-    title: str,
-    columns: Sequence[str],
-    cells: Sequence[Sequence[str]],
-    terms: Mapping[str, str],
+    target: Path, inputs: ExperimentInput, table: Table, sheet: Sheet, systems: Sequence[System]
 ) -> Path:
-    """Write the report page and its pictures into a folder; `columns` and `cells` are the table as text."""
+    """Write the report page and its pictures into a folder; `sheet` is the table as text."""
     data, pipeline = inputs.dataset, FusionPipeline()
     runs = search_sources(inputs, TWO)
     rankings = {name: runs[name].rankings for name in TWO}
@@ -105,14 +101,14 @@ def write_pictures(
     lead = "Percentages; in brackets, and under W/L, the p of the paired test against the baseline, corrected by Holm."
     return write_report(
         target,
-        title=title,
+        title=sheet.title,
         lead=f"{conclusion(table)} {lead}".strip(),
-        columns=columns,
-        rows=cells,
+        columns=sheet.columns,
+        rows=sheet.rows,
         marked=OURS,
         pictures=pictures,
         notes=[*(f"left out: {line}" for line in table.left_out), *table.notes],
-        terms=terms,
+        terms=meanings(table, systems),
         sort_by=str(measure_to_show(table)),
     )
 
@@ -351,7 +347,7 @@ def evaluate(
     if corpus is not None or id_key is not None:
         raise typer.BadParameter("--corpus and --id-key need a --retriever")
     _check_together(folder, within, graph, report_to, off_topic, unanswerable)
-    rules, abstaining = protocol_of(protocol, dev_set), off_topic is not None or unanswerable
+    rules = protocol_of(protocol, dev_set)
     added = ["tuned"] * (pipeline is not None) + ["calibrated"] * (calibrate_on is not None)
     baseline = new_system(baseline, say_old_name)
     names = chosen_systems(systems, baseline, added)
@@ -362,9 +358,6 @@ def evaluate(
     kept = kept_graph(graph)
     share = DEFAULT_OVERLAP if rules is None else rules.span_overlap
     whole = open_dataset(folder, span_overlap, default=share)
-    of_pages = (MRR, *PAGE_MEASURES) if any(judgement.pages for judgement in whole.judgements) else ()
-    printed = dict.fromkeys([*DEFAULT_MEASURES, *of_pages, *further])
-    goals = tuple({**printed, MRR: None})
     second = None if dev_set is None else open_dataset(dev_set, span_overlap, default=share)
     parts = None if rules is None else parts_of(whole, rules, second)
     tested = whole if parts is None else parts[0]
@@ -376,64 +369,116 @@ def evaluate(
     others = None if off_topic is None else load_dataset(off_topic)
     if others is not None and kept is None:
         inputs = replace(inputs, graph=graph_of(whole, tokenizer))  # build the graph once for both question sets
+    of_pages = (MRR, *PAGE_MEASURES) if any(judgement.pages for judgement in whole.judgements) else ()
+    printed = tuple(dict.fromkeys([*DEFAULT_MEASURES, *of_pages, *further]))
     known = KNOWN | added_systems(pipeline, calibrate_on, whole, fetch_k)
-    wanted = [known[name] for name in names]
-    answers, left_out = _answers(inputs, wanted, goals, within)
-    table = _compared(answers, tested, goals, baseline, fetch_k, [*lacking, *left_out])
-    columns, cells = as_text(table, tuple(printed))
+    trial = Trial([known[name] for name in names], tuple(dict.fromkeys([*printed, MRR])), baseline, within)
+    answers, left_out = trial.answers(inputs)
+    table = trial.table(answers, tested, fetch_k, [*lacking, *left_out])
+    output = Output(table.to_dict() | {"within": within}, [main_sheet(table, printed, within)])
+    if best_simple(table):
+        output.add("best_simple", against_simple(table, best_simple(table), printed))
+    answered = answer_table(said, tested, baseline) if said else None
+    if answered is not None:
+        output.add("answers", (answered.to_dict(), answer_sheet(answered)))
+    if rules is not None and parts is not None:
+        other = parts[1]
+        if second is not None:
+            answers, _ = trial.answers(replace(inputs, dataset=other, graph=None))
+        signs = trial.table(answers, other, fetch_k)
+        output.add("protocol", judge(table, signs, rules.measures[0], rules, parts[2:]))
+        if answered is not None:
+            signs = answer_table(said, other, baseline)
+            output.add("protocol_answers", judge(answered, signs, rules.answer_measure, rules, parts[2:]))
+    if by is not None:
+        output.add("by", means_by(table, labels, by, further[0] if further else Measure("Recall", 10)))
+    if off_topic is not None or unanswerable:
+        found = (
+            ask_unanswerable(inputs, trial.systems) if others is None else ask_off_topic(inputs, trial.systems, others)
+        )
+        output.state["systems"] = {row.name: {**row.to_dict(), **found.of(row.name)} for row in table.rows}
+        output.add("abstain", (found.asked, abstention_sheet(found, table)))
+    to = output.show(recommendation_of(table), table, json_to)
+    if rows_to is not None:
+        table.write_rows(rows_to)
+    if report_to is not None:
+        page = write_pictures(report_to, replace(inputs, dataset=tested), table, output.sheets[0], trial.systems)
+        to.print(f"report: {page}")
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """The systems to compare, with the measures, the baseline, and the field of ``--within``."""
+
+    systems: Sequence[System]
+    measures: tuple[Measure, ...]
+    baseline: str
+    within: str | None
+
+    def answers(self, inputs: ExperimentInput) -> tuple[list[Answers], tuple[str, ...]]:
+        """Answer every query with every system; the second value has a line for each system that could not run."""
+        depth = max(measure.k for measure in self.measures)
+        if self.within is not None:
+            return run_within(inputs, self.systems, depth, self.within)
+        needed = dict.fromkeys(source for system in self.systems for source in system.sources if source in TWO)
+        return run_systems(inputs, self.systems, depth, search_sources(inputs, needed))
+
+    def table(self, answers: Sequence[Answers], dataset: Dataset, fetch_k: int, left_out: Sequence[str] = ()) -> Table:
+        """Compare the answers to a data set's queries; answers to other queries are ignored."""
+        queries = {query.id for query in dataset.queries}
+        return compare(
+            [replace(one, found={name: ids for name, ids in one.found.items() if name in queries}) for one in answers],
+            dataset.judgements,
+            baseline=self.baseline,
+            measures=self.measures,
+            dataset=dataset.name,
+            limit=fetch_k,
+            left_out=[*left_out, *_unjudged(dataset)],
+            groups=dataset.groups,
+            corpus=dataset.contents,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """The output of the command: the state for JSON, and the printed tables."""
+
+    state: dict[str, object]
+    sheets: list[Sheet]
+
+    def add(self, key: str, part: tuple[object, Sheet]) -> None:
+        """Add a part of the output: its JSON value under a key, and its table."""
+        self.state[key] = part[0]
+        self.sheets.append(part[1])
+
+    def show(self, advice: Recommendation | None, table: Table, json_to: str | None) -> Console:
+        """Write the JSON, print the tables and the recommendation, and return the console."""
+        if advice is not None:
+            said = {"choice": advice.choice, "measure": str(RECOMMENDED_BY), "sentence": advice.sentence}
+            self.state["recommendation"] = said
+        to = write_json(self.state, json_to)
+        for sheet in self.sheets:
+            show_table(to, sheet.title, sheet.columns, sheet.rows, OURS)
+            for line in sheet.notes:
+                to.print(line)
+        missing = [name for name in WEIGHED if not any(row.name == name for row in table.rows)]
+        to.print(
+            f"recommendation: {advice.sentence}"
+            if advice is not None
+            else f"no recommendation: it needs the rows {', '.join(missing)}"
+        )
+        return to
+
+
+def main_sheet(table: Table, printed: Collection[Measure], within: str | None) -> Sheet:
+    """Format the table of all systems with its notes."""
+    columns, cells = as_text(table, printed)
     notes = [*(f"left out: {line}" for line in table.left_out), *table.notes]
     if within is not None:
         notes.append(f"each query is answered only from the passages with its own {within}")
     if len(table.rows) > 1:
-        notes.append(f"in brackets, and under W/L: p of the paired test against {baseline}, corrected by Holm")
-    sheets, state = [Sheet(title_of(table), columns, cells, notes)], table.to_dict() | {"within": within}
-    simple = best_simple(table)
-    if simple:
-        state["best_simple"], sheet = against_simple(table, simple, tuple(printed))
-        sheets.append(sheet)
-    advice = recommendation_of(table)
-    if advice is not None:
-        state["recommendation"] = {"choice": advice.choice, "measure": str(RECOMMENDED_BY), "sentence": advice.sentence}
-    answered = answer_table(said, tested, baseline) if said else None
-    if answered is not None:
-        state["answers"] = answered.to_dict()
-        sheets.append(answer_sheet(answered))
-    if rules is not None and parts is not None:
-        other = parts[1]
-        if second is not None:
-            answers, _ = _answers(replace(inputs, dataset=other, graph=None), wanted, goals, within)
-        signs = _compared(answers, other, goals, baseline, fetch_k, ())
-        state["protocol"], sheet = judge(table, signs, rules.measures[0], rules, parts[2:])
-        sheets.append(sheet)
-        if answered is not None:
-            signs = answer_table(said, other, baseline)
-            state["protocol_answers"], sheet = judge(answered, signs, rules.answer_measure, rules, parts[2:])
-            sheets.append(sheet)
-    if by is not None:
-        state["by"], sheet = means_by(table, labels, by, further[0] if further else Measure("Recall", 10))
-        sheets.append(sheet)
-    if abstaining:
-        found = ask_unanswerable(inputs, wanted) if others is None else ask_off_topic(inputs, wanted, others)
-        state["systems"] = {row.name: {**row.to_dict(), **found.of(row.name)} for row in table.rows}
-        state["abstain"] = found.asked
-        sheets.append(abstention_sheet(found, table))
-    to = write_json(state, json_to)
-    if rows_to is not None:
-        table.write_rows(rows_to)
-    for sheet in sheets:
-        show_table(to, sheet.title, sheet.columns, sheet.rows, OURS)
-        for line in sheet.notes:
-            to.print(line)
-    missing = [name for name in WEIGHED if not any(row.name == name for row in table.rows)]
-    to.print(
-        f"recommendation: {advice.sentence}"
-        if advice is not None
-        else f"no recommendation: it needs the rows {', '.join(missing)}"
-    )
-    if report_to is not None:
-        terms = meanings(table, wanted)
-        page = write_pictures(report_to, replace(inputs, dataset=tested), table, title_of(table), columns, cells, terms)
-        to.print(f"report: {page}")
+        notes.append(f"in brackets, and under W/L: p of the paired test against {table.baseline}, corrected by Holm")
+    return Sheet(title_of(table), columns, cells, notes)
 
 
 def added_systems(
@@ -610,42 +655,6 @@ def against_simple(
     columns = ["measure", "best simple way", "its mean", "default", "difference [95 %]"]
     note = "the best simple way is chosen on these queries, so the difference favors it over the default"
     return state, Sheet("default against the best simple way of each measure", columns, rows, [note])
-
-
-def _answers(
-    inputs: ExperimentInput, wanted: list[System], goals: tuple[Measure, ...], within: str | None
-) -> tuple[list[Answers], tuple[str, ...]]:
-    depth = max(measure.k for measure in goals)
-    if within is not None:
-        return run_within(inputs, wanted, depth, within)
-    runs = search_sources(
-        inputs, dict.fromkeys(source for system in wanted for source in system.sources if source in TWO)
-    )
-    return run_systems(inputs, wanted, depth, runs)
-
-
-def _compared(
-    answers: Sequence[Answers],
-    dataset: Dataset,
-    goals: tuple[Measure, ...],
-    baseline: str,
-    fetch_k: int,
-    left_out: Sequence[str],
-) -> Table:
-    """Compare the answers to a data set's queries; answers to other queries are ignored."""
-    queries = {query.id for query in dataset.queries}
-    own = [replace(one, found={name: ids for name, ids in one.found.items() if name in queries}) for one in answers]
-    return compare(
-        own,
-        dataset.judgements,
-        baseline=baseline,
-        measures=goals,
-        dataset=dataset.name,
-        limit=fetch_k,
-        left_out=[*left_out, *_unjudged(dataset)],
-        groups=dataset.groups,
-        corpus=dataset.contents,
-    )
 
 
 def _unjudged(dataset: Dataset) -> list[str]:

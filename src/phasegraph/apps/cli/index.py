@@ -22,7 +22,7 @@ from phasegraph.apps.cli.output import Embedder, check_outputs, console, file_op
 from phasegraph.apps.cli.reading import ReadableFiles, embedded, read_and_tell
 from phasegraph.apps.cli.syncing import run_sync
 from phasegraph.distributed import EmbeddedNames, local
-from phasegraph.distributed.building import BuildReport, Run
+from phasegraph.distributed.building import Run
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.datasets import Passage, lines_of, read_vectors
 from phasegraph.graph.chunk_graph import ChunkGraph, build_chunk_graph
@@ -342,94 +342,113 @@ def index(
     """
     started = perf_counter()
     check_outputs(**{"entities-to": entities_to})
+    given = {
+        "--embeddings": embeddings, "--embedder": embedder, "--triples": triples, "--known-names": known_names,
+        "--names": names, "--name-embeddings": name_embeddings, "--synonym-threshold": synonym_threshold,
+        "--tokenizer": tokenizer, "--entities-to": entities_to, "--update": update or None, "--force": force or None,
+        "--chunks": chunks or None, "--document": document, "--position": position, "--engine": engine,
+        "--shards": shards, "--workers": workers, "--work": work,
+    }  # fmt: skip
     if sync or watch:
-        _leave_out(
-            {
-                "--embeddings": embeddings, "--triples": triples, "--known-names": known_names, "--names": names,
-                "--name-embeddings": name_embeddings, "--synonym-threshold": synonym_threshold,
-                "--entities-to": entities_to, "--update": update or None, "--force": force or None,
-                "--chunks": chunks or None, "--document": document, "--position": position, "--engine": engine,
-                "--shards": shards, "--workers": workers, "--work": work,
-            },
-            "with --watch" if watch else "with --sync",
-        )  # fmt: skip
+        _leave_out(given, [name for name in given if name not in _OF_SYNC], f"with {'--watch' if watch else '--sync'}")
         run_sync(corpus, out, embedder, tokenizer, watch=watch)
         return
-    of_engine = {"--shards": shards, "--workers": workers, "--work": work}
-    of_chunks = {"--document": document, "--position": position}
-    of_entities = {
-        "--triples": triples, "--known-names": known_names, "--names": names, "--name-embeddings": name_embeddings,
-        "--synonym-threshold": synonym_threshold, "--tokenizer": tokenizer, "--entities-to": entities_to,
-        "--update": update or None,
-    }  # fmt: skip
-    if engine is not None:
-        without = {"--chunks": chunks or None, "--update": update or None, "--embedder": embedder}
-        _leave_out({**without, **of_chunks}, "with --engine")
-        if corpus.is_dir():
-            raise InvalidInputError(f"--engine reads one JSONL or Parquet file; {corpus} is a folder")
-    else:
-        _leave_out(of_engine, "without --engine")
-        _leave_out(of_entities if chunks else of_chunks, f"{'with' if chunks else 'without'} --chunks")
-    if embeddings is not None:
-        _leave_out({"--embedder": embedder}, "with --embeddings")
+    _check_options(given, corpus)
     check_folder(out, may_replace=update or force)
     if tokenizer is not None:
         tokenizer_of(tokenizer)
-    said, malformed = "", 0
-    built_so: BuildReport | None = None
     nothing: tuple[tuple[Passage, ...], Float32Array | None] = ((), None)
     found = passages_and_vectors(corpus, embeddings, embedder) if engine is None else nothing
     several = None if engine is not None or chunks or update else workers_that_fit(*found)
 
-    def in_shards(corpus: Path, embeddings: Path | None, run: Run) -> BuildReport:
+    def in_shards(corpus: Path, embeddings: Path | None, run: Run) -> Outcome:
         files = _name_files(names, name_embeddings, synonym_threshold)
         listed = () if known_names is None else [text for _, text in lines_of(known_names)]
-        return local.build_index(
+        report = local.build_index(
             corpus, out, embeddings=embeddings, triples=triples, tokenizer=tokenizer or "english", known_names=listed,
             names=None if files is None else EmbeddedNames(*files, synonym_threshold or DEFAULT_THRESHOLD),
             shards=shards, work=work, engine=run,
         )  # fmt: skip
-
-    if engine is not None:
-        with engines.started(engine, workers) as run:
-            built_so = in_shards(corpus, embeddings, run)
-    elif several is not None:
-        with written(*found, out) as files:
-            found = nothing  # free the memory for building
-            built_so = in_shards(*files, local.engine_of(several))
-    if built_so is not None:
         if entities_to is not None:
             _write_entities(entities_to, GraphIndex.load(out).graph.entities)
         counted = ["passages", "entities", "mentions", "facts", *(["synonyms"] if names is not None else [])]
-        sizes = ", ".join(f"{getattr(built_so, one)} {one}" for one in counted)
-        said, malformed = str(built_so), built_so.malformed
+        return Outcome(", ".join(f"{getattr(report, one)} {one}" for one in counted), str(report), report.malformed)
+
+    if engine is not None:
+        with engines.started(engine, workers) as run:
+            outcome = in_shards(corpus, embeddings, run)
+    elif several is not None:
+        with written(*found, out) as files:
+            found = nothing  # free the memory for building
+            outcome = in_shards(*files, local.engine_of(several))
     elif chunks:
-        graph = stage("building", lambda: chunks_of(*found, corpus.name, document, position))
-        stage("saving", lambda: graph.save(out))
-        counts = [f"{len(graph.passages)} passages", *(f"{count} {kind}" for kind, count in graph.counts().items())]
-        sizes = f"{', '.join(counts)} edges"
+        outcome = _saved_chunks(out, stage("building", lambda: chunks_of(*found, corpus.name, document, position)))
     else:
-        old = stage("loading", lambda: GraphIndex.load(out)) if update and (out / MANIFEST).is_file() else None
         synonyms = (names, name_embeddings, synonym_threshold)
         read, malformed = stage("reading", lambda: read_beside(*found, triples, known_names, synonyms))
-        given, label = replace(read, tokenizer=tokenizer), "building" if old is None else "updating"
-        fresh, said = stage(label, lambda: (built(given), "") if old is None else updated(old, given))
-        if fresh is not old:
-            stage("saving", lambda: fresh.save(out))
-        if entities_to is not None:
-            _write_entities(entities_to, fresh.graph.entities)
-        sizes = sizes_of(fresh)
+        outcome = _saved_entities(out, replace(read, tokenizer=tokenizer), malformed, update, entities_to)
     to = console()
-    to.print(f"{sizes} in {perf_counter() - started:.1f} s: {out}")
-    if said:
-        to.print(said)
-    if malformed:
-        to.print(f"{malformed} malformed triples left out of {triples}")
+    to.print(f"{outcome.sizes} in {perf_counter() - started:.1f} s: {out}")
+    if outcome.changes:
+        to.print(outcome.changes)
+    if outcome.malformed:
+        to.print(f"{outcome.malformed} malformed triples left out of {triples}")
 
 
-def _leave_out(options: Mapping[str, object], when: str) -> None:
-    """Raise InvalidInputError for the first given option; `when` names the option with which it conflicts."""
-    named = next((name for name, value in options.items() if value is not None), None)
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The sizes of a saved index and a sentence on its changes, as text, and the number of malformed triples."""
+
+    sizes: str
+    changes: str = ""
+    malformed: int = 0
+
+
+def _saved_chunks(out: Path, graph: ChunkGraph) -> Outcome:
+    """Save a chunk graph."""
+    stage("saving", lambda: graph.save(out))
+    counts = [f"{len(graph.passages)} passages", *(f"{count} {kind}" for kind, count in graph.counts().items())]
+    return Outcome(f"{', '.join(counts)} edges")
+
+
+def _saved_entities(out: Path, given: IndexFiles, malformed: int, update: bool, entities_to: Path | None) -> Outcome:
+    """Build or update an index of entities, and save it if it changed."""
+    old = stage("loading", lambda: GraphIndex.load(out)) if update and (out / MANIFEST).is_file() else None
+    label = "building" if old is None else "updating"
+    fresh, changes = stage(label, lambda: (built(given), "") if old is None else updated(old, given))
+    if fresh is not old:
+        stage("saving", lambda: fresh.save(out))
+    if entities_to is not None:
+        _write_entities(entities_to, fresh.graph.entities)
+    return Outcome(sizes_of(fresh), changes, malformed)
+
+
+_OF_SYNC = ("--embedder", "--tokenizer")
+_OF_ENGINE = ("--shards", "--workers", "--work")
+_OF_CHUNKS = ("--document", "--position")
+_OF_ENTITIES = (
+    "--triples", "--known-names", "--names", "--name-embeddings", "--synonym-threshold", "--tokenizer",
+    "--entities-to", "--update",
+)  # fmt: skip
+
+
+def _check_options(given: Mapping[str, object], corpus: Path) -> None:
+    """Raise InvalidInputError for options that contradict each other; a value of None means not given."""
+    if given["--engine"] is not None:
+        _leave_out(given, ("--chunks", "--update", "--embedder", *_OF_CHUNKS), "with --engine")
+        if corpus.is_dir():
+            raise InvalidInputError(f"--engine reads one JSONL or Parquet file; {corpus} is a folder")
+    else:
+        chunks = given["--chunks"] is not None
+        _leave_out(given, _OF_ENGINE, "without --engine")
+        _leave_out(given, _OF_ENTITIES if chunks else _OF_CHUNKS, f"{'with' if chunks else 'without'} --chunks")
+    if given["--embeddings"] is not None:
+        _leave_out(given, ("--embedder",), "with --embeddings")
+
+
+def _leave_out(given: Mapping[str, object], names: Iterable[str], when: str) -> None:
+    """Raise InvalidInputError for the first given option of `names`; `when` names the conflicting option."""
+    named = next((name for name in names if given[name] is not None), None)
     if named is not None:
         raise InvalidInputError(f"{named} must be left out {when}")
 

@@ -114,7 +114,7 @@ class Served:
         return True
 
     def follow(self, seconds: float = LOOKING) -> Callable[[], None]:
-        """Check for changes every `seconds` seconds in a background thread; return the function that stops the thread."""
+        """Check for changes every `seconds` seconds in a background thread; return the function that stops it."""
         done = threading.Event()
 
         def looking() -> None:

@@ -64,7 +64,7 @@ def read_tenants(path: Path) -> dict[str, tuple[str, Filter]]:
 
 
 def _once(path: Path, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Convert key-value pairs to a mapping; raise InvalidInputError for a repeated key, which plain JSON would accept."""
+    """Convert key-value pairs to a mapping; raise InvalidInputError for a repeated key, which plain JSON accepts."""
     found = dict(pairs)
     if len(found) < len(pairs):
         twice = next(key for key in found if sum(key == one for one, _ in pairs) > 1)
