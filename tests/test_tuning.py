@@ -340,7 +340,7 @@ def test_a_collection_in_both_parts_is_warned_about_and_counted():
     with pytest.warns(PhasegraphWarning, match=r"50 groups are in both parts \(c0, c10, c12, …\)"):
         found = tune(rankings, judged, texts, groups=groups, confirmation=range(0, 200, 4), space=SPACE)
     assert found.shared_groups == 50
-    with pytest.raises(InvalidInputError, match=r"groups must hold one per judged query \(200\); got 199"):
+    with pytest.raises(InvalidInputError, match=r"groups must have one entry per judged query \(200\); got 199"):
         tune(rankings, judged, texts, groups=groups[1:], space=SPACE)
 
 

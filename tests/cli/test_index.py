@@ -306,7 +306,7 @@ def test_synonyms_that_do_not_fit_are_named(folder, tmp_path, capsys):
     assert "cannot be added to an index without synonyms" in capsys.readouterr().err
     assert _run(folder, tmp_path / "g", *given) == 0
     assert _run(folder, tmp_path / "g", *given, "--synonym-threshold", "0.9", "--update") != 0
-    assert "must be that of the index to update it, 0.8; got 0.9" in capsys.readouterr().err
+    assert "must be the threshold of the index, 0.8; got 0.9" in capsys.readouterr().err
     assert _run(folder, tmp_path / "g", "--entities-to", tmp_path / "nowhere" / "names.txt") != 0
     assert "--entities-to: the folder of" in capsys.readouterr().err
 

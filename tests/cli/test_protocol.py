@@ -221,7 +221,7 @@ def test_a_query_may_be_answered_from_its_own_collection_alone(collections, tmp_
     state, printed = table_of(capsys, *command)
     assert state["within"] == "collection_id"
     assert state["left_out"] == ["passages of another collection_id: 1 queries are judged by them"]
-    assert "from the passages of its own collection_id alone" in printed
+    assert "only from the passages with its own collection_id" in printed
     found = {(row["system"], row["query"]): row["ids"] for row in lines_of(rows)}
     assert len(found) == 3 * 36
     for (_, query), ids in found.items():
@@ -273,7 +273,7 @@ def test_the_share_of_a_span_is_an_option_of_folders_with_spans(collections, cap
         captured = capsys.readouterr()
         recalls.append(json.loads(captured.out)["systems"]["vector"]["Recall@10"] if code == 0 else captured.err)
     assert recalls[0] > recalls[1] > 0
-    assert "no passage holds any of the spans of any query" in recalls[2]
+    assert "no passage covers any gold span of any query" in recalls[2]
 
 
 def test_a_protocol_reads_spans_by_three_tenths_unless_told_otherwise(collections, capsys):

@@ -162,7 +162,7 @@ def test_a_run_none_of_whose_ids_is_known_is_no_array_of_zeros(name):
         InvalidInputError, match=r"none of the 1 ids of the run is judged.*returned id is 'zzz', a known id is 'a'"
     ):
         score_run({"q1": ["zzz"]}, paged, measure)
-    with pytest.raises(InvalidInputError, match=r"is in the corpus or judged for any question; it gives 'zzz'"):
+    with pytest.raises(InvalidInputError, match=r"is in the corpus or judged for any question; a returned id is 'zzz'"):
         score_run({"q1": ["zzz"]}, paged, measure, corpus=["a", "x"])
     assert score_run({"q1": ["x", "zzz"]}, paged, measure, corpus=["a", "x"])[0] == 0
     assert score_run({}, paged, measure)[0] == 0

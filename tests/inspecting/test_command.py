@@ -119,7 +119,7 @@ def test_what_cannot_be_is_said(index, capsys, arguments, said) -> None:
 
 
 def test_weights_must_name_a_source_that_there_is() -> None:
-    with pytest.raises(InvalidInputError, match=r"must name one of \['bm25', 'graph'\].*--embedder"):
+    with pytest.raises(InvalidInputError, match=r"must name at least one of \['bm25', 'graph'\].*--embedder"):
         Inspector(indexed(), "x", pipeline=FusionPipeline(weights={"vector": 1.0}))
 
 
