@@ -56,7 +56,7 @@ def test_questions_of_the_set_itself_or_of_another_model_are_refused(asked):
     with pytest.raises(InvalidInputError, match="must not occur in many; 36 questions of many do"):
         ask_off_topic(inputs, OWN, asked)
     narrow = replace(elsewhere(asked), query_vectors=np.ones((2, 3), dtype=np.float32))
-    with pytest.raises(InvalidInputError, match="embeddings of the same model; other has 3 numbers"):
+    with pytest.raises(InvalidInputError, match="embeddings of the same model as the corpus; other has 3 dimensions"):
         ask_off_topic(inputs, OWN, narrow)
 
 
