@@ -112,7 +112,9 @@ def test_a_query_without_a_split_and_splits_of_unknown_names_are_named(folder):
         match=r"queries.jsonl:2: either every query or no query must have a 'split'; 'q1' has no split",
     ):
         split_rows(give(folder, split=["dev", None, "test", "test"]))
-    with pytest.raises(InvalidInputError, match=r"name the split that confirms \(confirm=\); the order of odd is unknown"):
+    with pytest.raises(
+        InvalidInputError, match=r"name the split that confirms \(confirm=\); the order of odd is unknown"
+    ):
         split_rows(give(folder, split=["dev", "odd", "test", "test"]))
     assert split_rows(load_dataset(folder), "odd")[1].tolist() == [1]
 

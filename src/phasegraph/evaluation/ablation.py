@@ -208,11 +208,11 @@ def ablate(
         Keys of ``STAGES``, at least one, or ``all``. Stages that are not named are off in every configuration, except
         the graph.
     models : mapping of str to callable, optional
-        Functions that replace the stand-ins, by the keys of ``MODELS``: ``rewrite(query)`` returns one text or several,
-        ``rerank(query, texts)`` a score per text, ``grade(query, texts)`` a grade, ``facts(query, facts)`` the facts to
-        keep, ``embed(text)`` the vector of a text that a model wrote. Wrap each function in
-        :class:`~phasegraph.retrieval.ModelAnswers` to record its replies; ``offline=True`` then replays the experiment
-        from the file without a model.
+        Functions that replace the stand-ins, by the keys of ``MODELS``. ``rewrite(query)`` returns one text or several.
+        ``rerank(query, texts)`` returns a score per text, and ``grade(query, texts)`` a grade. ``facts(query, facts)``
+        returns the facts to keep. ``embed(text)`` returns the vector of a text that a model wrote. Wrap each function
+        in :class:`~phasegraph.retrieval.ModelAnswers` to record its replies; ``offline=True`` then replays the
+        experiment from the file without a model.
     resamples : int, default 10000
         Number of bootstrap resamples.
 

@@ -88,11 +88,11 @@ def _split(dataset: Dataset, name: str, *, or_all: bool = False) -> Dataset:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The decision if one system differs reliably from the baseline, with its figures.
+    """The verdict on the difference between a system and the baseline, with its figures.
 
     `difference` is the difference on the tested part; its bootstrap draws single queries, as the protocol demands.
     `p_holm` is its p-value corrected over all systems except the baseline. `other` is the mean difference on the second
-    part, of which only the sign counts. `changed` is the number of queries of the tested part whose values differ.
+    part, of which only the sign counts. `changed` is the number of queries of the tested part with different values.
     `p_groups` is the sign-flip p-value over whole collections, or None without collections. The protocol draws queries,
     so `p_groups` does not affect `reliable`.
     """
@@ -121,7 +121,7 @@ class Verdict:
 
 
 def verdicts(tested: Table, signs: Table, measure: Measure, protocol: Protocol = HETDOCQA) -> dict[str, Verdict]:
-    """Decide for each system except the baseline if it differs reliably from the baseline in `measure`.
+    """Return for each system except the baseline the verdict on its difference to the baseline in `measure`.
 
     Both tables contain `measure`. A difference is reliable if two conditions hold. Holm's correction over the systems
     rejects the paired bootstrap's p-value at the protocol's level on the tested part. The mean difference has the same

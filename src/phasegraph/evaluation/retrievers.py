@@ -136,7 +136,7 @@ def evaluate(
         :class:`~phasegraph.evaluation.datasets.Query`, and a mapping from question to ids or to gains by id.
     corpus : path or sequence of Passage, optional
         The passages of the corpus (JSONL: ``id``, ``title``, ``text``). With a corpus, a judgement of an unknown id is
-        an error, returned ids that are not in the corpus are counted, and hits without an id are matched by their text.
+        an error. Returned ids that are not in the corpus are counted. Hits without an id are matched by their text.
     measures : sequence of str or Measure, optional
         Additional measures. The default measures are Recall at 5 and 10, nDCG@10 and MRR@10. LastHop at 5 and 10 is
         added if the order of ``hops`` is known. PageRecall and Pages at 5 and 10 are added if questions have ``pages``

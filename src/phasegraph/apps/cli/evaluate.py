@@ -568,7 +568,7 @@ def ranked_measure(text: str) -> Measure:
 def chosen_systems(text: str, baseline: str, added: Sequence[str]) -> list[str]:
     """The systems of a comma-separated list, the systems that other options add, and the baseline.
 
-    ``usual`` and ``all`` each stand for a group of systems.
+    ``usual`` and ``all`` are names of groups of systems.
     """
     groups = {"usual": USUAL, "all": tuple(KNOWN)}
     given = [new_system(part, say_old_name) for part in names_in(text)]
