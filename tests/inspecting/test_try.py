@@ -76,7 +76,7 @@ def test_a_model_of_the_user_adds_vectors_and_the_index_can_be_kept(files, opene
     assert set(inspector.sources) == {"vector", "graph", "bm25"}
     kept = GraphIndex.load("kept")
     assert np.linalg.norm(kept.graph.embeddings, axis=1) == pytest.approx(1.0, abs=1e-3)
-    assert "kept the index: kept" in capsys.readouterr().out
+    assert "saved the index: kept" in capsys.readouterr().out
     assert main(["index", str(files), "--out", "again", "--embedder", "my_model:embed"]) == 0
     assert list(GraphIndex.load("again").records) == list(kept.records)
     assert main(["search", "again", "Who is Ada Lovelace?", "--embedder", "my_model:embed"]) == 0
