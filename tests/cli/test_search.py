@@ -101,7 +101,7 @@ def test_with_the_model_the_nearest_passages_are_fused_too(with_vectors, capsys,
     state = asked(capsys, with_vectors, QUESTION, "--embedder", f"my_model:{model}")
     assert {one["source"] for passage in state["passages"] for one in passage["sources"]} == {"graph", "vector"}
     assert main(["search", str(with_vectors), QUESTION]) == 0
-    assert "answered by names and words only: --embedder" in capsys.readouterr().out
+    assert "searched by names and words only: --embedder" in capsys.readouterr().out
 
 
 def test_it_answers_as_explain_does_with_the_same_lists(with_vectors, folder, capsys):
@@ -135,7 +135,7 @@ def test_a_graph_of_chunks_is_searched_with_a_model_only(folder, tmp_path, capsy
     assert (state["passages"][0]["title"], state["passages"][0]["snippet"]) == ("", "")
     assert any(one["paths"] for one in state["passages"])
     assert main(["search", "chunks", QUESTION]) == 1
-    assert "a graph of chunks needs --embedder" in capsys.readouterr().err
+    assert "a chunk graph needs --embedder" in capsys.readouterr().err
 
 
 def test_what_nothing_is_known_of_gives_no_passage_and_says_so(index, capsys):
