@@ -81,7 +81,7 @@ class Unreadable:
     def _raises(self, *arguments: object) -> Any:
         raise RuntimeError("secret")
 
-    __iter__ = __len__ = __getitem__ = __bool__ = __float__ = __str__ = __repr__ = __eq__ = __hash__ = _raises  # type: ignore[assignment]
+    __iter__ = __len__ = __getitem__ = __bool__ = __float__ = __str__ = __repr__ = __eq__ = __hash__ = _raises
 
 
 class MiscountedList(list[float]):

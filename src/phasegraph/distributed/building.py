@@ -19,6 +19,7 @@ from phasegraph.distributed.merging import merge, write_gazetteer
 from phasegraph.distributed.names import NameBlocks
 from phasegraph.distributed.shards import (
     READ,
+    STAGED,
     BuildSettings,
     Staged,
     arrow,
@@ -111,7 +112,8 @@ def spent(task: Callable[..., None], arguments: Sequence[Any]) -> Spent:
 class Work:
     """The folder beside an index (`out`: new, empty, or replaced) in which its shards are kept until it is complete.
 
-    One process at a time has it; every process that works on the shards sees it under the same path.
+    One process at a time has it, and holds a lock file beside it. Every process that works on the shards sees it under
+    the same path.
     """
 
     out: Path
@@ -137,11 +139,11 @@ class Work:
     ) -> BuildReport:
         """Stage the shards, as `stage_all` does in a folder and says where and what it took, and build."""
         started = time.process_time()
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with one_writer(self.folder):
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        with one_writer(self.folder.parent, name=f".{self.folder.name}.lock"):  # not in a folder that is removed
+            self.folder.mkdir(exist_ok=True)
             folders, took = stage_all(self.folder)
-            if not all((one / MANIFEST).is_file() for one in folders):
-                raise StoreError(f"{self.folder}: what workers wrote is not there; all nodes must see that folder")
+            self._check(folders, STAGED, "stage")
             shards = [Staged.read(folder) for folder in folders]
             check_shards(shards)
             whole = [one for one in shards if one.passages]
@@ -149,6 +151,7 @@ class Work:
             def mapped(task: Callable[..., None], arguments: Sequence[tuple[Any, ...]], kind: str, label: str) -> int:
                 lacking = [one for one in arguments if not is_whole(one[-1], kind)]
                 took.extend(run(task, lacking, label))
+                self._check([one[-1] for one in lacking], kind, label)
                 return len(arguments) - len(lacking)
 
             malformed = 0
@@ -171,11 +174,21 @@ class Work:
             link = None if names is None else partial(names.link, folder=self.folder / "synonyms", run=mapped)
             counts = merge(parts, settings, self.out, self.folder / "scratch", link)
             cpu = time.process_time() - started + sum(one.cpu for one in took)
-        shutil.rmtree(self.folder)
+            shutil.rmtree(self.folder)
         most = max((one.peak for one in took), default=0)
         return BuildReport(
             **counts, shards=len(shards), kept=kept, cpu=cpu, worker_peak=most, driver_peak=peak(), malformed=malformed
         )
+
+    def _check(self, folders: Sequence[Path], kind: str, label: str) -> None:
+        """Check what workers say that they have written: a worker, a node or a shared file system may be wrong."""
+        wrong = next((number for number, one in enumerate(folders) if not is_whole(one, kind)), None)
+        if wrong is not None:
+            raise StoreError(
+                f"{self.folder}: what a worker wrote is missing, damaged, or of another shard (task {wrong + 1} of "
+                f"{len(folders)}, {label!r}); make sure that all nodes see that folder, and build again: what is "
+                "whole is kept"
+            )
 
 
 def cuts(rows: int, shards: int | None, workers: int, each: int) -> list[int]:
