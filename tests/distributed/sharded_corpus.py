@@ -178,12 +178,12 @@ def answers(index: Path, asked: list[dict[str, Any]], k: int = 5) -> list[tuple[
 
 
 def hostile(kind: str, row: dict[str, Any], number: int) -> dict[str, Any]:
-    """A row of a shard that goes wrong at number 30: it raises, is rubbish, or has the id of another shard's passage."""
+    """A row of a shard that goes wrong at number 30: it raises, is rubbish, or has another shard's id."""
     if number != 30:
         return row
     if kind == "raises":
         raise ZeroDivisionError("the shard is broken")
-    return row | ({"id": "mqt-00000"} if kind == "repeats an id" else {"text": " "})
+    return row | ({"id": "mqt-00000"} if kind == "repeats an id" else {"text": ""})
 
 
 HOSTILE = {

@@ -121,8 +121,9 @@ def disk(found: dict[str, Any]) -> list[str]:
     ]
     return [
         "A preloaded library makes the n-th write, sync, rename or lock of a command fail, for every n or every so "
-        "many (`--step`). The command must end with 0 or 1, leave the old target or the new whole, and succeed when "
-        "run again.",
+        "many (`--step`). Or every write from the n-th takes half of what it is given; that is no error, and the "
+        "command must be done. Otherwise the command must end with 0 or 1, leave the old target or the new whole, and "
+        "succeed when run again.",
         table(["command", "fault", "calls struck", "ended with an error", "done", "old target stays"], rows),
     ]
 
