@@ -190,6 +190,7 @@ engine.build_index(session.read.parquet(sys.argv[1]), sys.argv[2], order_by="row
 """
 
 
+@pytest.mark.timeout(600)
 def test_a_driver_that_is_killed_leaves_no_index_and_another_driver_builds_it(
     session: SparkSession, tmp_path: Path
 ) -> None:

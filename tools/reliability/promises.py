@@ -10,7 +10,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 FIGURES, PAGE = ROOT / "docs" / "reliability", ROOT / "docs" / "reliability.md"
-RUNS = ("chaos", "kills", "soak", "siege", "disk", "fuzz", "determinism", "compare")
+RUNS = ("chaos", "kills", "soak", "siege", "connections", "disk", "clocks", "fuzz", "determinism", "compare")
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
@@ -106,9 +106,52 @@ def siege(found: dict[str, Any]) -> list[str]:
     return [
         f"Promise: beside hostile clients, honest p99 is at most {found['most_ratio']:g} times that of the quiet "
         "windows between, every honest request is answered in whole, and no answer holds a passage of another tenant. "
-        f"Found: {found['ratio']} times; the server had {memory['start']} MB and at most {memory['most']} MB.",
+        f"Found: {found['ratio']} times; the server had {memory['start']} MB and at most {memory['most']} MB. Load of "
+        f"the machine over 15 minutes, with whatever else it did: {found['load']}.",
         table(["honest answers", "counted", "p50 ms", "p99 ms", "most ms"], rows),
         table(["what a hostile client does", "what it got"], statuses),
+    ]
+
+
+def connections(found: dict[str, Any]) -> list[str]:
+    """What connections.py found."""
+    columns = ["server", "connections at once, at most", "what became of them", "honest answers quiet", "p50 ms",
+               "honest answers beside", "p50 ms", "most ms", "the server's MB before", "at most"]  # fmt: skip
+    rows = []
+    for name, one in found["servers"].items():
+        said = ", ".join(f"{count:,} {what}" for what, count in one["outcomes"].items())
+        quiet, beside = (one["ms"][kind] for kind in ("quiet", "hostile"))
+        memory = [one["resident_kb"][kind] // 1024 for kind in ("before", "most")]
+        rows.append([name, f"{one['most']:,}", said, one["answers"]["quiet"], quiet["p50"], one["answers"]["hostile"],
+                     beside["p50"], beside["max"], *memory])  # fmt: skip
+    return [
+        "A process keeps opening connections that send nothing or half a head; the server closes each within five "
+        "seconds (408), or at once if there is no room. Promise: each honest request from the same address is answered "
+        "in whole, and the server lives. How many connections are open at once depends on how fast this machine, with "
+        f"a load of {found['load']} and {found['open_files']:,} open files for a process, opens them anew.",
+        table(columns, rows),
+    ]
+
+
+def clocks(found: dict[str, Any]) -> list[str]:
+    """What clocks.py found."""
+    columns = ["wall clock", "years", "searches", "left out by the breaker", "changes", "SHA-256"]
+    rows = [
+        [
+            name,
+            one["years"],
+            one["searches"],
+            one["left out by the breaker"],
+            one["changes"],
+            f"`{one['digest'][:16]}…`",
+        ]
+        for name, one in found["clocks"].items()
+    ]
+    return [
+        "Each look of a process at the wall clock is up to ten years off, and the files of a folder get times of the "
+        "past or the future after each change. Promise: deadlines and the circuit breaker go on, a reader that follows "
+        "the folder misses no change, the log is merged, and the folder holds the same to the bit.",
+        table(columns, rows),
     ]
 
 
@@ -209,6 +252,8 @@ TITLES = {
     "kills": ("A folder is the old one or the new, whenever a process dies or a disk fills up", kills),
     "soak": ("Nothing stays of a call", soak),
     "siege": ("Hostile clients cost honest clients little", siege),
+    "connections": ("Ten thousand connections lock nobody out", connections),
+    "clocks": ("The clock may be set back and forth", clocks),
     "disk": ("A full or failing disk loses nothing", disk),
     "fuzz": ("Damaged state and hostile words are refused", fuzz),
     "determinism": ("The same answer, to the bit", determinism),
@@ -216,14 +261,28 @@ TITLES = {
 }
 
 
+ATTACKS = {
+    "tests/suites/stages.py": "24 hostile behaviours of each stage's model, in LangChain and in LlamaIndex",
+    "tests/distributed/test_hostile_workers.py": "workers that say that they are done and are not; two builds of one "
+    "index at once",
+    "tests/distributed/test_ray.py": "shards that raise, are rubbish or repeat the ids of another shard; an actor, a "
+    "node and a driver that are killed (`make test-distributed`)",
+    "tests/distributed/test_spark.py": "the same shards; a worker and a driver that are killed (`make "
+    "test-distributed`)",
+    "tests/neo4j/test_outages_in_writes.py": "a real Neo4j that is killed or frozen while a corpus is written, "
+    "changed, and dropped, over `bolt://` and `neo4j://` (`make test-servers`)",
+}
+"""Attacks that are tests, which either hold or fail, by file."""
+
+
 def page(folder: Path = FIGURES) -> str:
     """The page as Markdown."""
     parts = [
         "# Reliability: what is promised, and the last figures",
         "Written by `python tools/reliability/promises.py` from `docs/reliability/*.json`, which the runs leave: "
-        "`make chaos`, `make kills`, `make soak`, `make siege`, `make disk`, `make fuzz`, `make determinism`, `make "
-        "compare`. Each says its verdict in its last line and ends with 1 where a promise is broken. The figures here "
-        "are those of the command that is named, which may be a smaller run than the target makes.",
+        f"{', '.join(f'`make {name}`' for name in RUNS)}. Each says its verdict in its last line and ends with 1 where "
+        "a promise is broken. The figures here are those of the command that is named, which may be a smaller run than "
+        "the target makes.",
     ]
     for name in RUNS:
         title, told = TITLES[name]
@@ -238,6 +297,8 @@ def page(folder: Path = FIGURES) -> str:
         broken = found["broken"]
         said = "\n".join(f"- {one}" for one in broken)
         parts.append(f"Broken:\n\n{said}" if broken else "Every promise held.")
+    parts.append("## Attacks that are tests")
+    parts.append(table(["tests", "what they do"], [[f"`{file}`", what] for file, what in ATTACKS.items()]))
     return "\n\n".join(parts) + "\n"
 
 
