@@ -68,6 +68,45 @@ def _giver(answer: Any) -> Callable[..., Any]:
     return lambda *arguments: answer
 
 
+class UnreadableError(ValueError):
+    """An error whose text cannot be read."""
+
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+class Unreadable:
+    """An answer that raises wherever it is read."""
+
+    def _raises(self, *arguments: object) -> Any:
+        raise RuntimeError("secret")
+
+    __iter__ = __len__ = __getitem__ = __bool__ = __float__ = __str__ = __repr__ = __eq__ = __hash__ = _raises
+
+
+class MiscountedList(list[float]):
+    """A list that says another length than it has."""
+
+    def __len__(self) -> int:
+        return 6
+
+
+def _broken_off() -> Iterator[float]:
+    yield 1.0
+    raise ValueError("secret")
+
+
+def _endless(*arguments: Any) -> Any:
+    return _endless(*arguments)
+
+
+def _emptied(*arguments: Any) -> None:
+    """Empty every list that the stage was given."""
+    for one in arguments:
+        if isinstance(one, list):
+            one.clear()
+
+
 FAULTS: dict[str, Callable[..., Any]] = {
     "raises": _raiser(ValueError("secret")),
     "raises StopIteration": _raiser(StopIteration()),
@@ -84,6 +123,15 @@ FAULTS: dict[str, Callable[..., Any]] = {
     "gives None many times": _giver([None] * 50),
     "gives without end": lambda *arguments: itertools.repeat(1.0),
     "gives itself": lambda *arguments: FAULTS,
+    "raises a group of errors": _raiser(ExceptionGroup("secret", [ValueError("secret")])),
+    "raises an error without a readable text": _raiser(UnreadableError()),
+    "recurses without end": _endless,
+    "gives an answer that cannot be read": lambda *arguments: Unreadable(),
+    "gives infinity": _giver([float("inf")] * 50),
+    "gives numbers beyond any float": _giver([10**400] * 50),
+    "gives a list of a false length": lambda *arguments: MiscountedList(),
+    "breaks off midway": lambda *arguments: _broken_off(),
+    "empties its input": _emptied,
 }
 
 

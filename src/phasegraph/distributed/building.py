@@ -19,6 +19,7 @@ from phasegraph.distributed.merging import merge, write_gazetteer
 from phasegraph.distributed.names import NameBlocks
 from phasegraph.distributed.shards import (
     READ,
+    STAGED,
     BuildSettings,
     Staged,
     arrow,
@@ -116,7 +117,8 @@ def spent(task: Callable[..., None], arguments: Sequence[Any]) -> Spent:
 class Work:
     """The folder for the intermediate files of a build, next to the index `out`, which is a new, empty or old index.
 
-    Only one build can use the folder at a time. All worker processes must have access to it under the same path.
+    One process at a time has it, and holds a lock file beside it. Every process that works on the shards sees it under
+    the same path.
     """
 
     out: Path
@@ -145,11 +147,11 @@ class Work:
         ``stage_all(folder)`` stages the shards in a folder, and returns their folders and resources.
         """
         started = time.process_time()
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with one_writer(self.folder):
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        with one_writer(self.folder.parent, name=f".{self.folder.name}.lock"):  # not in a folder that is removed
+            self.folder.mkdir(exist_ok=True)
             folders, took = stage_all(self.folder)
-            if not all((one / MANIFEST).is_file() for one in folders):
-                raise StoreError(f"{self.folder}: the workers' output is missing; all nodes need access to this folder")
+            self._check(folders, STAGED, "stage")
             shards = [Staged.read(folder) for folder in folders]
             check_shards(shards)
             whole = [one for one in shards if one.passages]
@@ -157,6 +159,7 @@ class Work:
             def mapped(task: Callable[..., None], arguments: Sequence[tuple[Any, ...]], kind: str, label: str) -> int:
                 lacking = [one for one in arguments if not is_whole(one[-1], kind)]
                 took.extend(run(task, lacking, label))
+                self._check([one[-1] for one in lacking], kind, label)
                 return len(arguments) - len(lacking)
 
             malformed = 0
@@ -179,11 +182,21 @@ class Work:
             link = None if names is None else partial(names.link, folder=self.folder / "synonyms", run=mapped)
             counts = merge(parts, settings, self.out, self.folder / "scratch", link)
             cpu = time.process_time() - started + sum(one.cpu for one in took)
-        shutil.rmtree(self.folder)
+            shutil.rmtree(self.folder)
         most = max((one.peak for one in took), default=0)
         return BuildReport(
             **counts, shards=len(shards), kept=kept, cpu=cpu, worker_peak=most, driver_peak=peak(), malformed=malformed
         )
+
+    def _check(self, folders: Sequence[Path], kind: str, label: str) -> None:
+        """Check that the output of each task exists and is undamaged; a worker or a shared file system may fail."""
+        wrong = next((number for number, one in enumerate(folders) if not is_whole(one, kind)), None)
+        if wrong is not None:
+            raise StoreError(
+                f"{self.folder}: what a worker wrote is missing, damaged, or of another shard (task {wrong + 1} of "
+                f"{len(folders)}, {label!r}); make sure that all nodes see that folder, and build again: what is "
+                "whole is kept"
+            )
 
 
 def cuts(rows: int, shards: int | None, workers: int, each: int) -> list[int]:

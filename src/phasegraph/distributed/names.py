@@ -14,7 +14,7 @@ import numpy as np
 from phasegraph._support.serialization import StreamedArray, read_bundle, write_bundle
 from phasegraph._support.validation import check_range
 from phasegraph.distributed.merging import Part, Spool, as_pointer, merged
-from phasegraph.distributed.shards import digest_of
+from phasegraph.distributed.shards import OF, digest_of
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.datasets import read_vectors
 from phasegraph.graph.model.entity_graph import checked_embeddings
@@ -174,7 +174,7 @@ def sort_names(piece: Any, embeddings: Path, span: tuple[int, int], total: int, 
     first.pop("", None)
     names = sorted(first)
     rows = np.array([first[name] for name in names], dtype=np.int64)
-    write_bundle(to, NAMES, VERSION, {}, packed("names", names) | {"vectors": vectors[rows]})
+    write_bundle(to, NAMES, VERSION, {OF: to.name}, packed("names", names) | {"vectors": vectors[rows]})
 
 
 def compare(
@@ -194,7 +194,7 @@ def compare(
         "left": found.left.astype(np.int64) + one[0], "right": found.right.astype(np.int64) + turn,
         "cosine": found.cosine.astype(np.float32),
     }  # fmt: skip
-    write_bundle(to, PAIRS, VERSION, {}, arrays)
+    write_bundle(to, PAIRS, VERSION, {OF: to.name}, arrays)
 
 
 def _whole(part: Part, name: str) -> StreamedArray:

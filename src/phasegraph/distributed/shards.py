@@ -39,6 +39,8 @@ from phasegraph.lexical import LexicalIndex, tokenizer_of
 from phasegraph.pagerank.push import ranges
 
 STAGED, GAZETTEER, READ = "staged-shard", "gazetteer", "shard"
+OF = "of"
+"""The content that says for which folder a worker wrote a bundle; a bundle in another folder is not finished work."""
 ROWS = "rows.arrow"
 EMBEDDING = "embedding"
 """The name of the column with the embeddings of passages."""
@@ -182,7 +184,8 @@ def stage(rows: Sequence[Mapping[str, Any]], embeddings: Any, to: Path) -> None:
     arrays["ids"] = np.array([id_hash(name) for name, _, _ in read], dtype=np.uint64)
     if embeddings is not None and len(read):
         arrays["embeddings"] = checked_embeddings("embeddings", embeddings, len(read))
-    write_bundle(to, STAGED, VERSION, {"passages": len(read), "rows": file_digest(to / ROWS)}, arrays)
+    content = {OF: to.name, "passages": len(read), "rows": file_digest(to / ROWS)}
+    write_bundle(to, STAGED, VERSION, content, arrays)
 
 
 def _parsed(name: str, column: str, value: Any) -> Any:
@@ -370,7 +373,7 @@ def extract(
     arrays |= packed_words("name_words", "name_word", counted) | PassageRecords(graph.passage_rows, held).packed()
     if graph.embeddings is not None:
         arrays["embeddings"] = graph.embeddings
-    write_bundle(to, READ, VERSION, {"passages": len(held)}, arrays)
+    write_bundle(to, READ, VERSION, {OF: to.name, "passages": len(held)}, arrays)
 
 
 def _as_split(words: str) -> Sequence[str]:
@@ -379,12 +382,11 @@ def _as_split(words: str) -> Sequence[str]:
 
 
 def is_whole(folder: Path, kind: str = READ) -> bool:
-    """Return True if a folder contains the complete, undamaged output of a task."""
+    """Return True if a folder contains the complete, undamaged output of a task that wrote to this folder."""
     try:
-        read_bundle(folder, kind, VERSION)
-        if kind != STAGED:
-            return True
-        content: Any = read_document(folder / MANIFEST, kind, VERSION)["content"]
-        return bool(content["rows"] == file_digest(folder / ROWS))
+        content, _ = read_bundle(folder, kind, VERSION)
+        if content[OF] != folder.name:
+            return False
+        return kind != STAGED or content["rows"] == file_digest(folder / ROWS)
     except (OSError, ValueError, KeyError):
         return False

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from phasegraph._support.serialization import read_bundle, write_bundle
-from phasegraph.distributed.shards import STAGED, Staged, digest_of, id_hash
+from phasegraph.distributed.shards import OF, STAGED, Staged, digest_of, id_hash
 from phasegraph.errors import InvalidInputError
 from phasegraph.graph.model.building import (
     EXTRACTED,
@@ -134,7 +134,7 @@ def _write(entries: Iterator[OpenieEntry], prefix: str, known: MappedRows, to: P
     rows, numbers, names, texts = zip(*found, strict=True) if found else ((), (), (), ())
     arrays = packed("names", names) | packed("texts", texts)
     arrays |= {"rows": np.array(rows, dtype=np.int64), "numbers": np.array(numbers, dtype=np.int64)}
-    write_bundle(to, TRIPLES, VERSION, {"malformed": malformed}, arrays)
+    write_bundle(to, TRIPLES, VERSION, {OF: to.name, "malformed": malformed}, arrays)
 
 
 @dataclass(frozen=True, slots=True)

@@ -179,7 +179,7 @@ class PassageRecords(Mapping[str, PassageRecord]):
         sources = list(self._sources())
         lengths = [one.stop - one.start if isinstance(one, slice) else len(one) for one in sources]
         ends = np.cumsum(lengths, dtype=np.int64)
-        size = int(ends[-1]) if len(ends) else 0
+        size = sum(lengths)
         return {
             "records_text": StreamedArray(np.dtype(np.uint8), (size,), lambda: self._runs(sources)),
             "records_ends": ends,
