@@ -131,7 +131,7 @@ class FusedPassages(KeptPassages):
         corpus = build_corpus(framework, held, model, how, kept=path is not None)
         if path is None:
             return cls._over(corpus, model, fields)
-        corpus.save(path, cls._folder_settings(vectors=True))
+        corpus.save(path, cls._folder_settings(vectors=True), cls._uncounted)
         checks = framework.carries_vectors(held.values())
         return cls._opened(path, model, fields, how.progress, checks=checks, vector_store=vector_store)
 
@@ -212,7 +212,7 @@ class GraphPassages(KeptPassages):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write graph and passages to a new or empty folder; the tokenizer must have a name."""
-        self._changing().save(path, self._folder_settings(vectors=False))
+        self._changing().save(path, self._folder_settings(vectors=False), self._uncounted)
 
     @classmethod
     @known_arguments

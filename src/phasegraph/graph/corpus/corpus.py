@@ -521,10 +521,16 @@ class Corpus:
         self._looking.wait(timeout)
         self._merging.wait(timeout)
 
-    def save(self, path: str | os.PathLike[str], settings: Mapping[str, object]) -> Folder:
-        """Write the corpus to a new or empty folder."""
+    def save(
+        self, path: str | os.PathLike[str], settings: Mapping[str, object], uncounted: Collection[str] = ()
+    ) -> Folder:
+        """Write the corpus to a new or empty folder.
+
+        `uncounted` are the metadata keys that are no part of a passage's content.
+        """
         known: dict[str, object] = {} if self.made_by is None else {"model": self.made_by.to_json()}
-        return Folder.create(path, self.index, {**known, **self.keys.to_json(), **settings})
+        table = DocumentTable(self.keys.source, uncounted)
+        return Folder.create(path, self.index, {**known, **self.keys.to_json(), **settings}, table)
 
     def _check_vectors(self) -> None:
         if self._folder is not None and self._store is None and self._folder.vector_store == CHROMA:
