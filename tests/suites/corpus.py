@@ -945,6 +945,12 @@ class CorpusSuite:
             assert sorted(map(len, groups.values())) == [1, 1, 2]
         with pytest.raises(InvalidTypeError, match="group_by"):
             self.made(pages, group_by=3)
+        wrong = self.made(pages, group_by="sorce")  # codespell:ignore sorce
+        with pytest.warns(PhasegraphWarning, match="'sorce'.*; did you mean 'source'?"):  # codespell:ignore sorce
+            assert len(self.ask(wrong, "Who met Bo?")) == 4
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert len(self.ask(wrong, "Who met Ada?")) == 4
         with pytest.raises(InvalidInputError, match=r"parents= needs group_by="):
             self.made(pages, parents=True)
 
