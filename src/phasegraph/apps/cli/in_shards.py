@@ -12,14 +12,11 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from phasegraph._support.memory import free_memory
+from phasegraph._support import memory
 from phasegraph._support.typing import Float32Array
 from phasegraph.apps.cli.output import console
 from phasegraph.evaluation.datasets import Passage
 
-BYTES_OF_TEXT, SHARE = 13, 0.8
-"""Memory that building takes for each byte of text (measured: docs/research/scale.md), and the share of the free memory
-that it may take."""
 WORKER = 1024**3
 """Free memory for each process that builds shards."""
 
@@ -29,19 +26,15 @@ def workers_that_fit(passages: Sequence[Passage], vectors: Float32Array | None) 
 
     Says so, with both sizes.
     """
-    free = free_memory()
-    if free is None:
-        return None
     text = sum(len(one.title) + len(one.text) for one in passages)
-    needed = BYTES_OF_TEXT * text + (0 if vectors is None else vectors.nbytes)
-    if needed <= SHARE * free:
+    sizes = memory.too_large(text, 0 if vectors is None else vectors.nbytes)
+    if not sizes:
         return None
-    sizes = f"building takes about {needed / 1e9:.1f} GB of memory, and {free / 1e9:.1f} GB are free"
     if find_spec("pyarrow") is None:
         console().print(f"{sizes}: pip install 'phasegraph[distributed]' lets the index be built in shards")
         return None
     console().print(f"{sizes}: the index is built in shards")
-    return max(1, min(os.cpu_count() or 1, free // WORKER))
+    return max(1, min(os.cpu_count() or 1, (memory.free_memory() or 0) // WORKER))
 
 
 @contextmanager
