@@ -2,6 +2,8 @@
 VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
+# Tests start many processes: without cached bytecode, each of them compiles the packages again.
+export PYTHONDONTWRITEBYTECODE :=
 DRIVER6 := .venv-driver6
 DOCS := .venv-docs
 COMPARE := .venv-compare
@@ -70,7 +72,7 @@ test: $(VENV)/.ready-test  ## Every test that needs no server, no wheels and no 
 test-servers: $(VENV)/.ready-test  ## Neo4j, PostgreSQL, MCP and HTTP servers, and the browser; says what it skipped
 	$(BIN)/python -m pytest $(PARALLEL) -m servers
 
-test-tools: $(VENV)/.ready-test  ## The programs of tools/, the examples, the notebooks, the pages and several processes
+test-tools: $(VENV)/.ready-test  ## The programs of tools/, the examples, the notebooks, the pages, the tests' own rules, several processes, full caches
 	$(BIN)/python -m pytest $(PARALLEL) -m tools
 
 test-wheels: $(VENV)/.ready-test  ## The packages as a user gets them, in an empty environment for every Python there is

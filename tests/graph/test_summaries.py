@@ -123,7 +123,7 @@ def test_hash_seeds_do_not_matter() -> None:
     said = {
         subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True,
                        env={"PYTHONHASHSEED": seed, "PATH": ""}).stdout
-        for seed in ("0", "1", "77")
+        for seed in ("0", "77")
     }  # fmt: skip
     assert len(said) == 1
     assert next(iter(said)).count("summary:") > 1

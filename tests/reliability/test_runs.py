@@ -33,7 +33,7 @@ def test_the_page_says_what_the_figures_say(tool):
 
 
 def test_the_page_says_of_a_run_that_it_left_no_figures(tool, tmp_path):
-    assert tool("promises").page(tmp_path).count("has left no figures yet") == 8
+    assert tool("promises").page(tmp_path).count("There is no result of `make ") == 8
 
 
 @pytest.mark.slow

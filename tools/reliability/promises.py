@@ -21,11 +21,10 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 def chaos(found: dict[str, Any]) -> list[str]:
     """What chaos.py found."""
-    columns = ["", "queries", "faults", "kinds", "answered", "of these degraded", "every source failed", "exits",
-               "held up by the machine", "leaked", "unlike the oracle", "unreported", "reported falsely",
-                "hits miscounted",
-               "p50 ms", "p99 ms", "p99 over the deadline, ms", "beyond the stalls as well, ms",
-               "longest stall beside, ms"]  # fmt: skip
+    columns = ["", "queries", "faults", "kinds", "answered", "degraded answers", "every source failed", "exits",
+               "delayed by stalls", "leaked errors", "unlike the oracle", "failures not reported",
+               "failures reported falsely", "hits miscounted", "p50 ms", "p99 ms", "p99 above the deadline, ms",
+               "p99 above deadline and stalls, ms", "longest stall, ms"]  # fmt: skip
     rows = [
         [name, one["queries"], one["faults"], one["kinds"], one["answered"], one["degraded"], one["all_failed"],
          one["exits"], one["held_up"], one["leaked"], one["different"], one["unreported"], one["falsely_reported"],
@@ -35,14 +34,15 @@ def chaos(found: dict[str, Any]) -> list[str]:
         for name, one in sorted(found["modes"].items())
     ]  # fmt: skip
     return [
-        "Three sources, a fifth of all (source, query) pairs struck: "
-        + ", ".join(found["kinds"])
-        + ". *Oracle*: the answer, passages and bits, of a retriever built without the sources that failed. Where "
-        "every source failed, AllSourcesFailed is raised with every cause; where one asks for SystemExit, that passes. "
-        f"Deadline {found['deadline_ms']:g} ms; a hang lasts longer, and there p99 is at most 50 ms beyond the "
-        "deadline and the stalls within the call. *Stall*: a plain timer in the process was late by 20 ms or more. "
-        "*Held up*: by 200 ms or more in all within the call; which source was late is taken as reported there, and "
-        "all else must hold.",
+        "The run asks a retriever with three sources. For a fifth of all pairs of source and query, the source has a "
+        "fault of one of these kinds: " + ", ".join(found["kinds"]) + ".",
+        "Each answer must equal, to the bit, the answer of a retriever that was built without the failed sources (the "
+        "*oracle*). If every source fails, the retriever must raise AllSourcesFailed with every cause. If a source "
+        "raises SystemExit, the call must raise it too.",
+        f"The deadline of a call is {found['deadline_ms']:g} ms, and a hanging source takes longer. p99 of these calls "
+        "must be at most 50 ms above the deadline plus the stalls. A *stall* is a time in which a plain timer of the "
+        "process was late by 20 ms or more. If stalls *delayed* a call by 200 ms or more, the run believes the reports "
+        "about which source was late, and checks everything else.",
         table(columns, rows),
     ]
 
@@ -56,9 +56,10 @@ def kills(found: dict[str, Any]) -> list[str]:
         for name in found["kills"]
     ]
     return [
-        f"{found['kills_made']} processes were killed, each before another call that changes the disk. The disk was "
-        "full from each call on that needs room. The folder opened as it was before the command or after it, and the "
-        "same command completed it. After a full disk, the error names the disk, or the command made its change.",
+        f"The run killed {found['kills_made']} processes, each before a different system call that changes the disk. "
+        "It also repeated each command with a disk that becomes full at a different system call. Afterwards, the "
+        "folder must open in the old state or in the new state, and the same command must complete the change. If the "
+        "disk is full, the error must name the disk, or the command must succeed.",
         table(columns, rows),
     ]
 
@@ -83,11 +84,12 @@ def soak(found: dict[str, Any]) -> list[str]:
         rows.append(row(f"{name}, questions", one["queries"], one))
         rows.append(row(f"{name}, lists of up to {longest:,} hits", one["long_lists"]["lists"], one["long_lists"]))
     return [
-        f"Promise: resident memory at the end at most {found['most_growth']} times that after a tenth, both after the "
-        "C library has given back the freed memory that it kept. It keeps some megabytes more or less by chance. "
-        "Earlier runs over long lists, without this step and without a count of objects, grew 1.0297 and 1.0261 times; "
-        "that kept memory is their likely reason. Threads, file descriptors and tasks as many, and at most 16 workers "
-        "of sources, which come and go. Questions all differ, every fourth is awaited, every twentieth has a filter.",
+        f"Promise: the resident memory at the end is at most {found['most_growth']} times the memory after a tenth of "
+        "the calls. The numbers of threads, file descriptors and tasks do not grow, and there are at most 16 workers "
+        "of sources. All questions differ; every fourth question is async, and every twentieth has a filter.",
+        "Before each measurement, the C library returns freed memory to the system, because it otherwise keeps a "
+        "random number of megabytes. Earlier runs over long lists did not do this; their memory grew 1.0297 and 1.0261 "
+        "times, probably for this reason.",
         table(columns, rows),
     ]
 
@@ -104,11 +106,12 @@ def siege(found: dict[str, Any]) -> list[str]:
     ]
     memory = found["resident_mb"]
     return [
-        f"Promise: beside hostile clients, honest p99 is at most {found['most_ratio']:g} times that of the quiet "
-        "windows between, every honest request is answered in whole, and no answer holds a passage of another tenant. "
-        f"Found: {found['ratio']} times; the server had {memory['start']} MB and at most {memory['most']} MB.",
-        table(["honest answers", "counted", "p50 ms", "p99 ms", "most ms"], rows),
-        table(["what a hostile client does", "what it got"], statuses),
+        f"Promise: while hostile clients attack, p99 of honest clients is at most {found['most_ratio']:g} times their "
+        "p99 in quiet periods. Every honest request gets a complete answer, and no answer contains a passage of "
+        f"another tenant. Measured: {found['ratio']} times. The memory of the server was {memory['start']} MB at the "
+        f"start and at most {memory['most']} MB.",
+        table(["honest clients", "answers", "p50 ms", "p99 ms", "longest ms"], rows),
+        table(["what a hostile client does", "how the server answers"], statuses),
     ]
 
 
@@ -120,10 +123,10 @@ def disk(found: dict[str, Any]) -> list[str]:
         for fault, one in faults.items()
     ]
     return [
-        "A preloaded library makes the n-th write, sync, rename or lock of a command fail, for every n or every so "
-        "many (`--step`). The command must end with 0 or 1, leave the old target or the new whole, and succeed when "
-        "run again.",
-        table(["command", "fault", "calls struck", "ended with an error", "done", "old target stays"], rows),
+        "A preloaded library makes the n-th write, sync, rename or lock of a command fail. The run repeats the command "
+        "for different n (`--step`). The command must exit with 0 or 1, and must leave a complete target, old or new. "
+        "It must succeed when it is run again without the fault.",
+        table(["command", "fault", "failing calls", "exit 1", "exit 0", "old target kept"], rows),
     ]
 
 
@@ -134,8 +137,9 @@ def fuzz(found: dict[str, Any]) -> list[str]:
         wrong = sum(count for outcome, count in one.items() if outcome not in ("success", "refused"))
         rows.append([name, sum(one.values()), one.get("success", 0), one.get("refused", 0), wrong])
     return [
-        f"{found['cases_run']:,} cases; code that ran: {found['code_run']}. *Refused*: an error of the library's own. "
-        "*Wrong*: any other error, the end of the process, or 20 seconds.",
+        f"The run loads {found['cases_run']:,} damaged or hostile inputs. Inputs whose code was executed: "
+        f"{found['code_run']}. *Refused* means that phasegraph raised an error of its own. *Wrong* means any other "
+        "error, the end of the process, or a time above 20 seconds.",
         table(["", "cases", "loaded and used", "refused", "wrong"], rows),
     ]
 
@@ -144,8 +148,9 @@ def determinism(found: dict[str, Any]) -> list[str]:
     """What determinism.py found."""
     rows = [[name, len(said), f"`{said[0][:16]}…`"] for name, said in sorted(found["digests"].items())]
     return [
-        "Processes with other hash seeds, all six orders of the sources, asked and awaited, in both frameworks: ids, "
-        "texts, scores, fused values and contributions have one SHA-256.",
+        "The run asks the same questions in processes with different hash seeds, with all six orders of the sources, "
+        "sync and async, in both frameworks. Ids, texts, scores, fused values and contributions must always have the "
+        "same SHA-256.",
         table(["", "different digests", "SHA-256"], rows),
     ]
 
@@ -173,70 +178,75 @@ def compare(found: dict[str, Any]) -> list[str]:
             if why:
                 reasons.setdefault(f"{law}, {why}", []).append(one)
     missing = [f"- {why}: {', '.join(those)}." for why, those in reasons.items()]
-    conditional = [f"- {law} of ours {said}." for law, said in found["conditional"].items()]
+    conditional = [f"- {law} {said}." for law, said in found["conditional"].items()]
     told = {"phasegraph, LangChain", "phasegraph, LlamaIndex"}
     columns = ["", "queries", "kinds", "answerable", "lost to a leaked error", "unlike the oracle",
-               "said to be degraded", "unreported"]  # fmt: skip
+               "reported as degraded", "failures not reported"]  # fmt: skip
     faults = [
         [name, one["queries"], one["kinds"], one["queries"] - one["all_failed"] - one["exits"], one["leaked"],
-         one["different"], one["degraded"] if name in told else "it cannot say",
+         one["different"], one["degraded"] if name in told else "no report",
          one["unreported"] if name in told else "–"]
         for name, one in sorted(found["chaos"].items(), reverse=True)
     ]  # fmt: skip
     versions = ", ".join(f"{name} {version}" for name, version in sorted(found["versions"].items()))
     return [
-        f"{found['cases']} random cases with a fixed seed: two or three lists of 5 to 12 hits, half of them with many "
-        "ties. A number says in how many cases the law is broken; raising an error on valid input breaks it. "
-        f"{versions}.",
+        f"The run fuses {found['cases']} random cases with a fixed seed: two or three lists of 5 to 12 hits, half of "
+        "them with many ties. It checks a list of laws for phasegraph and for other packages. A number in the table "
+        "is the number of cases in which the package breaks the law. An error on valid input counts as a break. "
+        f"The versions are {versions}.",
         table(["", "law", *fusers], [*laws, *sums]),
-        "How each is asked:",
+        "How the run calls each package:",
         "\n".join(adapters),
-        "What does not apply, and why:",
+        "Laws that do not apply to a package, with the reason:",
         "\n".join(missing),
-        "What ours promises on conditions only, measured here without them:",
+        "Laws that phasegraph promises only under a condition; the run measures them without the condition:",
         "\n".join(conditional),
-        "### Chaos over those that ask sources",
-        "The same faults, one query after another, as far as a source of the framework can have them. Two sources that "
-        "answer are lost to a caller where the third one's error leaks; *unlike the oracle*: an answer came, and not "
-        "that of a retriever of the same class built without the sources that failed.",
+        "### Failing sources in other retrievers",
+        "The run gives other retrievers the same faults, as far as their sources can have them, one query after "
+        "another. If the error of one source leaks, the caller also loses the answers of the two other sources. "
+        "*Unlike the oracle* means that the answer differs from the answer of a retriever of the same class that was "
+        "built without the failed sources.",
         table(columns, faults),
     ]
 
 
 TITLES = {
-    "chaos": ("A source that fails costs nothing but itself", chaos),
-    "kills": ("A folder is the old one or the new, whenever a process dies or a disk fills up", kills),
-    "soak": ("Nothing stays of a call", soak),
+    "chaos": ("A failing source does not change the other sources' answer", chaos),
+    "kills": ("A folder stays complete when a process dies or the disk is full", kills),
+    "soak": ("A call leaves no memory, thread or file behind", soak),
     "siege": ("Hostile clients cost honest clients little", siege),
     "disk": ("A full or failing disk loses nothing", disk),
-    "fuzz": ("Damaged state and hostile words are refused", fuzz),
+    "fuzz": ("Damaged files and hostile input are refused", fuzz),
     "determinism": ("The same answer, to the bit", determinism),
-    "compare": ("The laws, over others too", compare),
+    "compare": ("The laws of fusion, in phasegraph and other packages", compare),
 }
 
 
 def page(folder: Path = FIGURES) -> str:
     """The page as Markdown."""
     parts = [
-        "# Reliability: what is promised, and the last figures",
-        "Written by `python tools/reliability/promises.py` from `docs/reliability/*.json`, which the runs leave: "
-        "`make chaos`, `make kills`, `make soak`, `make siege`, `make disk`, `make fuzz`, `make determinism`, `make "
-        "compare`. Each says its verdict in its last line and ends with 1 where a promise is broken. The figures here "
-        "are those of the command that is named, which may be a smaller run than the target makes.",
+        "# Reliability: our promises, and the last measurements",
+        "You want to know what phasegraph promises, and whether it keeps its promises. Each section has one promise, "
+        "the command that checked it last, and the result.",
+        "`python tools/reliability/promises.py` writes this page from `docs/reliability/*.json`. These files are the "
+        "results of `make chaos`, `make kills`, `make soak`, `make siege`, `make disk`, `make fuzz`, "
+        "`make determinism` and `make compare`. Each command prints its verdict in its last line, and exits with 1 if "
+        "a promise is broken. A section may show a smaller run than the `make` target; its first line is the exact "
+        "command.",
     ]
     for name in RUNS:
         title, told = TITLES[name]
         parts.append(f"## {title}")
         file = folder / f"{name}.json"
         if not file.is_file():
-            parts.append(f"`make {name}` has left no figures yet.")
+            parts.append(f"There is no result of `make {name}` yet.")
             continue
         found = json.loads(file.read_text(encoding="utf-8"))
         parts.append(f"`{found['command']}`")
         parts += told(found)
         broken = found["broken"]
         said = "\n".join(f"- {one}" for one in broken)
-        parts.append(f"Broken:\n\n{said}" if broken else "Every promise held.")
+        parts.append(f"These promises were broken:\n\n{said}" if broken else "All promises of this section were kept.")
     return "\n\n".join(parts) + "\n"
 
 

@@ -166,7 +166,7 @@ def test_nodes_that_carry_vectors_of_another_model_are_refused_at_the_first_chan
 
 
 def test_an_empty_index_and_other_things_are_refused():
-    with pytest.raises(InvalidInputError, match="must hold nodes"):
+    with pytest.raises(InvalidInputError, match="the index has no nodes"):
         CalibratedFusionRetriever.from_index(
             VectorStoreIndex([], embed_model=Hashed(), storage_context=StorageContext.from_defaults())
         )
@@ -177,7 +177,7 @@ def test_an_empty_index_and_other_things_are_refused():
     for wrong in (TextNode(text="Ada met Bo."), "Ada", None):
         with pytest.raises(InvalidTypeError, match="nodes must be a list of nodes"):
             CalibratedFusionRetriever.from_nodes(wrong, Hashed())
-    with pytest.raises(InvalidTypeError, match="nodes must hold nodes; got str"):
+    with pytest.raises(InvalidTypeError, match="nodes must be a list of nodes; it contains a str"):
         CalibratedFusionRetriever.from_nodes(["Ada"], Hashed())
 
 

@@ -131,7 +131,7 @@ def test_a_property_graph_is_read_with_the_passage_of_each_relation(graph):
 def test_an_empty_or_foreign_store_is_an_error():
     from llama_index.core.graph_stores import SimplePropertyGraphStore
 
-    with pytest.raises(InvalidInputError, match="store must hold"):
+    with pytest.raises(InvalidInputError, match="the store has no passage"):
         read_property_graph(SimplePropertyGraphStore())
     with pytest.raises(InvalidTypeError, match="store must be"):
         read_property_graph({})

@@ -93,7 +93,7 @@ def test_a_graph_that_finds_nothing_is_empty_and_no_passage():
     graph = CalibratedFusionRetriever(graph=source)
     assert graph.retrieve("Who?") == []
     (report,) = graph.explain("Who?").reports
-    assert (report.status, report.notes) == ("empty", ("its graph found no relationships",))
+    assert (report.status, report.notes) == ("empty", ("the source's graph found no relationships",))
     own = hits(a=1.0)
     own[0].node.text = "No relationships found."
     own[0].node.metadata["page"] = 3
