@@ -951,6 +951,12 @@ class CorpusSuite:
             assert sorted(map(len, groups.values())) == [1, 1, 2]
         with pytest.raises(InvalidTypeError, match="group_by"):
             self.made(pages, group_by=3)
+        wrong = self.made(pages, group_by="sorce")  # codespell:ignore sorce
+        with pytest.warns(PhasegraphWarning, match="'sorce'.*; did you mean 'source'?"):  # codespell:ignore sorce
+            assert len(self.ask(wrong, "Who met Bo?")) == 4
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert len(self.ask(wrong, "Who met Ada?")) == 4
         with pytest.raises(InvalidInputError, match=r"parents= needs group_by="):
             self.made(pages, parents=True)
 
@@ -993,6 +999,16 @@ class CorpusSuite:
         assert not retriever.near_duplicates(1.0)
         with pytest.raises(InvalidInputError, match="least"):
             retriever.near_duplicates(0.0)
+
+    def test_an_index_that_memory_cannot_hold_names_the_command_that_builds_in_shards(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("phasegraph._support.memory.free_memory", lambda: 1000)
+        pages = self.pages(a=["Ada met Bo in Oslo. " * 20])
+        with pytest.warns(PhasegraphWarning, match=r"GB are free: .* phasegraph index PASSAGES\.jsonl"):
+            self.made(pages)
+        with pytest.warns(PhasegraphWarning, match="phasegraph index"):
+            self.graph_of(pages)
 
     def test_a_source_key_of_ones_own_names_documents_and_is_kept(self, tmp_path: Path) -> None:
         pages = [self.document(None, f"Ada met Bo {n}.", book=f"b{n % 2}", source="x") for n in range(4)]

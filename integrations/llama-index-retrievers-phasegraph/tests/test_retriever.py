@@ -38,7 +38,7 @@ from llama_index.retrievers.phasegraph.retriever_sources import Seen as Known
 from llama_index.retrievers.phasegraph.retriever_sources import is_unheard, prepared
 from phasegraph import AllSourcesFailed, InvalidInputError, InvalidTypeError, PhasegraphWarning
 from phasegraph.graph import build_graph
-from phasegraph.retrieval import Nearest, Recent
+from phasegraph.retrieval import Nearest, Recent, nearest
 
 EIGHT = {f"p{i}": 1.0 - i / 10 for i in range(8)}
 BACK = {f"p{i}": float(i) for i in range(7, -1, -1)}
@@ -116,6 +116,16 @@ def test_who_listens_hears_of_every_child_and_changes_no_answer():
     assert spans.names.count("VectorIndexRetriever.retrieve") == 1
     assert len(debug.get_event_pairs(CBEventType.RETRIEVE)) == 3  # all three use the manager of the settings
     assert is_unheard(asked)
+
+
+def test_the_first_search_finds_the_vectors_of_an_in_memory_store_converted(monkeypatch):
+    ours = CalibratedFusionRetriever(
+        retrievers={"vector": simple().as_retriever(), "other": listed(**EIGHT)}, fetch_k=5
+    )
+    converted, unit = [], nearest._unit
+    monkeypatch.setattr(nearest, "_unit", lambda vectors: (converted.append(len(vectors)), unit(vectors))[1])
+    assert ours.retrieve("who?")
+    assert set(converted) == {1}  # the question's
 
 
 @pytest.mark.parametrize("awaited", [False, True])

@@ -24,6 +24,20 @@ def free_memory() -> int | None:
     return min(found, default=None)
 
 
+BYTES_OF_TEXT, SHARE = 13, 0.8
+"""Memory that building an index takes for each byte of text (measured: docs/research/scale.md), and the share of the
+free memory that it may take."""
+
+
+def too_large(text: int, more: int = 0) -> str:
+    """Say how far an index of `text` bytes, with `more` bytes beside it, exceeds the free memory; "" if it fits."""
+    free = free_memory()
+    needed = BYTES_OF_TEXT * text + more
+    if free is None or needed <= SHARE * free:
+        return ""
+    return f"building takes about {needed / 1e9:.1f} GB of memory, and {free / 1e9:.1f} GB are free"
+
+
 def _text(file: Path) -> str:
     try:
         return file.read_text(encoding="ascii")

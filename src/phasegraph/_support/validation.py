@@ -202,6 +202,17 @@ def unexpected_argument(name: str, known: Collection[str]) -> InvalidTypeError:
     return InvalidTypeError(f"unexpected argument {name!r}; {said}")
 
 
+def nearest_key(wanted: str, metadata: Iterable[Mapping[str, Any]], /) -> str:
+    """Describe a missing key: suggest the nearest existing key, or list the existing keys.
+
+    >>> nearest_key("sectoin", [{"section": 1}])
+    "did you mean 'section'?"
+    """
+    keys = sorted({str(key) for one in metadata for key in one if not str(key).startswith("_")})
+    near = difflib.get_close_matches(wanted, keys, 1)
+    return f"did you mean {near[0]!r}?" if near else f"their keys are {', '.join(map(repr, keys[:10])) or 'none'}"
+
+
 Made = TypeVar("Made", bound=Callable[..., Any])
 
 

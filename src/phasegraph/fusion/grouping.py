@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
 from phasegraph._support.ordering import top_order
 from phasegraph._support.typing import FloatArray, IntArray
-from phasegraph._support.validation import KnownFields, check_choice, check_keys
+from phasegraph._support.validation import KnownFields, check_choice, check_keys, nearest_key
 from phasegraph.fusion.context import Context
 from phasegraph.fusion.fields import check_field_name
 
@@ -109,15 +109,12 @@ class Groups:
 
 
 def _warning(key: str, ids: Sequence[str], rows: IntArray, context: Context) -> str:
-    keys = sorted({str(one) for row in rows.tolist() for one in _keys(ids[row], context)})
-    return (
-        f"group_by: none of {len(rows)} candidates has the metadata key {key!r}, so they are not grouped; their keys "
-        f"are: {', '.join(map(repr, keys[:10])) or 'none'}"
-    )
+    hint = nearest_key(key, (one for row in rows.tolist() for one in _metadata(ids[row], context)))
+    return f"group_by: none of {len(rows)} candidates has the metadata key {key!r}, so they are not grouped; {hint}"
 
 
-def _keys(identifier: str, context: Context) -> Iterator[str]:
+def _metadata(identifier: str, context: Context) -> Iterator[Mapping[str, Any]]:
     for ranking in context.rankings:
         hit = ranking.payloads.get(identifier)
         if hit is not None:
-            yield from context.metadata_of(hit)
+            yield context.metadata_of(hit)

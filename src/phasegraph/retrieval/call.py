@@ -175,6 +175,7 @@ class Call:
             draft = self._hasty_draft(gathered)
         if self.pipeline.weights is None:
             self.notices.shared_ids.see(draft.shortlist)
+        self.notices.group_key.see(draft.shortlist)
         return draft
 
     def _may_be_late(self, gathered: Gathered) -> bool:

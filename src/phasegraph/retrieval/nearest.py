@@ -29,6 +29,13 @@ class Nearest:
     def __reduce__(self) -> tuple[object, ...]:
         return Nearest, ()
 
+    def hold(self, vectors: Iterable[Sequence[float]]) -> Sequence[object]:
+        """Convert the vectors now, so that the next search does not wait, unless they are held already; list them."""
+        listed = list(vectors)
+        if len(listed) != len(self._held) or not all(map(is_, listed, self._held)):
+            self._held, self._unit = listed, _unit(listed)
+        return listed
+
     def rows(
         self, vectors: Iterable[Sequence[float]], query: ArrayLike, count: int, allowed: BoolArray | None = None
     ) -> IntArray | None:
@@ -37,9 +44,7 @@ class Nearest:
         The rows include a margin for ties and rounding. If `allowed` is given, only rows where it is True are
         considered. Return None if the vectors have different dimensions, zero norm or values that are not finite.
         """
-        listed = list(vectors)
-        if len(listed) != len(self._held) or not all(map(is_, listed, self._held)):
-            self._held, self._unit = listed, _unit(listed)
+        listed = self.hold(vectors)
         asked = _unit([query])
         if self._unit is None or asked is None or asked.shape[1] != self._unit.shape[1]:
             return None

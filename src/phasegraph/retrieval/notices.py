@@ -197,6 +197,29 @@ def _one_text(one: Ranking, other: Ranking, text: Callable[[Any], str]) -> tuple
     return next(((first, second) for first, second in found if first is not None), None)
 
 
+class GroupKeyWarning:
+    """Warns if no candidate of an answer has the key by which passages are grouped; once for each key.
+
+    Examples
+    --------
+    >>> from phasegraph.fusion.decide import make_shortlist
+    >>> from phasegraph import FusionPipeline
+    >>> GroupKeyWarning().see(make_shortlist(FusionPipeline(), [Ranking("v", ["a"], [0.1])]))
+    """
+
+    __slots__ = ("_said",)
+
+    def __init__(self) -> None:
+        self._said: set[str] = set()
+
+    def see(self, shortlist: Shortlist) -> None:
+        """Check the candidates of a query."""
+        group_by, lines = shortlist.pipeline.group_by, shortlist.adjusted.warnings
+        if group_by is not None and lines and group_by.key not in self._said:
+            self._said.add(group_by.key)
+            warn("; ".join(lines), stacklevel=5)
+
+
 _MOST_STEPS = 256
 
 HASTY_HITS = 1_000
@@ -257,4 +280,5 @@ class Notices:
     answers: FirstAnswers = field(default_factory=FirstAnswers)
     meetings: IdOverlapWarning = field(default_factory=IdOverlapWarning)
     shared_ids: SharedIdWarning = field(default_factory=SharedIdWarning)
+    group_key: GroupKeyWarning = field(default_factory=GroupKeyWarning)
     guard: DeadlineGuard = field(default_factory=DeadlineGuard)

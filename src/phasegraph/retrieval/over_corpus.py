@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import phasegraph  # phasegraph.graph and .neo4j are imported at their first use: they import scipy.sparse
+from phasegraph._support.memory import too_large
 from phasegraph._support.progress import with_progress
 from phasegraph._support.renamed import renamed_sources
 from phasegraph._support.validation import check_flag, known_arguments
-from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph.errors import InvalidInputError, InvalidTypeError, warn
 from phasegraph.fusion.grouping import GroupBy
 from phasegraph.retrieval.answer import SelectedHit
 from phasegraph.retrieval.framework import Framework, HitLookup
@@ -67,6 +68,7 @@ def build_corpus(
     check_title_key(how.title_key, metadata)
     check_source_key(how.source_key, metadata)
     check_passages(passages, kept=kept, tokenizer=how.tokenizer)  # before anything is embedded
+    _warn_of_size(passages)
     given = vectors is not None and len(vectors) > 0
     if vectors is None:
         vectors = framework.embedded(model, list(held.values()), how.progress)
@@ -84,6 +86,19 @@ def build_corpus(
     return Corpus(
         index, embedder, store=store, made_by=made_by, checked=checked, keys=Keys(how.title_key, how.source_key)
     )
+
+
+def _warn_of_size(passages: Sequence[Mapping[str, Any]]) -> None:
+    """Warn if the index would not fit in the free memory, and name the command that builds it in shards."""
+    sizes = too_large(sum(len(one["title"]) + len(one["text"]) for one in passages))
+    if sizes:
+        warn(
+            f"{sizes}: this index is built in one process. To build it in shards, write the passages to a file of JSON "
+            "lines (id, title, text, metadata) and run: phasegraph index PASSAGES.jsonl --out FOLDER --engine local "
+            "(pip install 'phasegraph[distributed,cli]'; --embeddings VECTORS.npy adds their vectors). Give the "
+            "result to a retriever as graph=phasegraph.graph.load_graph(FOLDER)",
+            stacklevel=4,
+        )
 
 
 class FusedPassages(KeptPassages):
@@ -137,7 +152,7 @@ class FusedPassages(KeptPassages):
         corpus = build_corpus(framework, held, model, how, kept=path is not None)
         if path is None:
             return cls._over(corpus, model, fields)
-        corpus.save(path, cls._folder_settings(vectors=True))
+        corpus.save(path, cls._folder_settings(vectors=True), cls._uncounted)
         checks = framework.carries_vectors(held.values())
         return cls._opened(path, model, fields, how.progress, checks=checks, vector_store=vector_store)
 
@@ -221,7 +236,7 @@ class GraphPassages(KeptPassages):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the graph and the passages to a new or empty folder; the tokenizer must be a named one."""
-        self._changing().save(path, self._folder_settings(vectors=False))
+        self._changing().save(path, self._folder_settings(vectors=False), self._uncounted)
 
     @classmethod
     @known_arguments

@@ -148,7 +148,7 @@ class PassageFolder(KeptPassages):
         )  # fmt: skip
         made_by = None if model is None else model.identity
         made = Corpus(index, model, made_by=made_by, keys=Keys("title", source_key))
-        made.save(path, cls._folder_settings(vectors=model is not None))
+        made.save(path, cls._folder_settings(vectors=model is not None), cls._uncounted)
         return cls.open(path, model, checks=False)
 
     @classmethod

@@ -12,14 +12,11 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from phasegraph._support.memory import free_memory
+from phasegraph._support import memory
 from phasegraph._support.typing import Float32Array
 from phasegraph.apps.cli.output import console
 from phasegraph.evaluation.datasets import Passage
 
-BYTES_OF_TEXT, SHARE = 13, 0.8
-"""Bytes of memory that building needs per character of text (measured: docs/research/scale.md), and the maximum share
-of free memory for building."""
 WORKER = 1024**3
 """Free memory required per process that builds shards, in bytes."""
 
@@ -29,19 +26,15 @@ def workers_that_fit(passages: Sequence[Passage], vectors: Float32Array | None) 
 
     If memory is too small, a message with both sizes is printed.
     """
-    free = free_memory()
-    if free is None:
-        return None
     text = sum(len(one.title) + len(one.text) for one in passages)
-    needed = BYTES_OF_TEXT * text + (0 if vectors is None else vectors.nbytes)
-    if needed <= SHARE * free:
+    sizes = memory.too_large(text, 0 if vectors is None else vectors.nbytes)
+    if not sizes:
         return None
-    sizes = f"building takes about {needed / 1e9:.1f} GB of memory, and {free / 1e9:.1f} GB are free"
     if find_spec("pyarrow") is None:
         console().print(f"{sizes}: to build the index in shards, pip install 'phasegraph[distributed]'")
         return None
     console().print(f"{sizes}: the index is built in shards")
-    return max(1, min(os.cpu_count() or 1, free // WORKER))
+    return max(1, min(os.cpu_count() or 1, (memory.free_memory() or 0) // WORKER))
 
 
 @contextmanager

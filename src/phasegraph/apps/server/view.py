@@ -62,7 +62,7 @@ class PassingIds:
         """Return the ids of the passages in `records` that match each filter."""
         held = records.held
         if records.base is not self._base or not self._packed:
-            packed = ((name, records.content(name)[1]) for name in records.base)
+            packed = ((name, metadata) for name, _, metadata in records.contents())
             self._base, self._packed = records.base, self._passing(packed)
         changed = self._passing((name, one.metadata) for name, one in held.items())
         return [

@@ -16,7 +16,7 @@ import numpy as np
 from phasegraph._support.background import Background
 from phasegraph._support.renamed import renamed_sources, warn_of_old_name
 from phasegraph._support.shared import fork_safe_lock, of_call
-from phasegraph._support.validation import check_choice, check_names
+from phasegraph._support.validation import check_choice, check_names, nearest_key
 from phasegraph.embedding.identity import EmbeddingModel, ModelIdentity
 from phasegraph.errors import InvalidInputError, PhasegraphError, StoreError, warn
 from phasegraph.graph.corpus.change import Change, joined
@@ -39,7 +39,6 @@ from phasegraph.graph.corpus.vector_stores import CHROMA, RenewableStore, Vector
 from phasegraph.graph.flat import LexicalSource, VectorSource
 from phasegraph.graph.index.graph_index import GraphIndex
 from phasegraph.graph.index.records import PassageRecord
-from phasegraph.graph.model.building import nearest_key
 from phasegraph.graph.model.entity_graph import EntityGraph
 from phasegraph.graph.walk.source import GraphSource
 from phasegraph.graph.walk.walker import Embedder
@@ -542,10 +541,16 @@ class Corpus:
         self._looking.wait(timeout)
         self._merging.wait(timeout)
 
-    def save(self, path: str | os.PathLike[str], settings: Mapping[str, object]) -> Folder:
-        """Write the corpus to a new or empty folder."""
+    def save(
+        self, path: str | os.PathLike[str], settings: Mapping[str, object], uncounted: Collection[str] = ()
+    ) -> Folder:
+        """Write the corpus to a new or empty folder.
+
+        `uncounted` are the metadata keys that are no part of a passage's content.
+        """
         known: dict[str, object] = {} if self.made_by is None else {"model": self.made_by.to_json()}
-        return Folder.create(path, self.index, {**known, **self.keys.to_json(), **settings})
+        table = DocumentTable(self.keys.source, uncounted)
+        return Folder.create(path, self.index, {**known, **self.keys.to_json(), **settings}, table)
 
     def _check_vectors(self) -> None:
         if self._folder is not None and self._store is None and self._folder.vector_store == CHROMA:

@@ -26,6 +26,7 @@ KIND, VERSION, BESIDE = "document-table", 1, "documents"
 The version must change if the digest of a passage is computed in another way.
 """
 _WIDTH = 16
+_JSON = json.JSONEncoder(sort_keys=True, default=repr)
 
 Entry: TypeAlias = tuple[str, bytes]
 
@@ -43,7 +44,7 @@ def document_of(metadata: Mapping[str, Any], key: str | None = None) -> str:
 def digest_of(text: str, metadata: Mapping[str, Any], without: Collection[str] = ()) -> bytes:
     """Return a digest of a passage's text and metadata; the keys in `without` are left out."""
     told = {key: value for key, value in metadata.items() if key not in without}
-    said = json.dumps([text, told], sort_keys=True, default=repr)
+    said = _JSON.encode([text, told])
     return blake2b(said.encode("utf-8", "surrogatepass"), digest_size=_WIDTH).digest()
 
 
@@ -121,7 +122,7 @@ class DocumentTable:
         kept = None if file is None else self._read(file, records.base)
         if kept is not None:
             return kept
-        made = {name: self._entry(*records.content(name)) for name in records.base}
+        made = {name: self._entry(text, metadata) for name, text, metadata in records.contents()}
         if file is not None and file.is_file():  # otherwise, the folder was moved
             self.keep(file, made.values())
         return made

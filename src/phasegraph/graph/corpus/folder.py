@@ -79,8 +79,14 @@ class Folder:
         self._settings: dict[str, object] | None = None
 
     @classmethod
-    def create(cls, path: str | os.PathLike[str], index: GraphIndex, settings: Mapping[str, object]) -> Folder:
-        """Write the index to a new or empty folder."""
+    def create(
+        cls,
+        path: str | os.PathLike[str],
+        index: GraphIndex,
+        settings: Mapping[str, object],
+        table: DocumentTable | None = None,
+    ) -> Folder:
+        """Write the index to a new or empty folder; with a `table`, the documents of the passages too."""
         folder = cls(path)
         check_new(folder.path)
         try:
@@ -91,6 +97,7 @@ class Folder:
             check_new(folder.path)  # another process may have written to the folder before this lock
             try:
                 index.save(folder.path / INSIDE)
+                folder._keep_table(table, index)
                 folder._version = Version(folder._digest(INSIDE), 0, "", None)
                 folder._stamps = folder._stamps_now()
                 folder._write_state(0, {_FOLDER_ID: uuid.uuid4().hex, **settings})
@@ -324,12 +331,16 @@ class Folder:
             if self.last > self._base():
                 table = DocumentTable.beside(self.path / INSIDE)
                 index.save(self.path / INSIDE, change=self.last, committing=self._as_read())
-                file = GraphIndex.load(self.path / INSIDE).records.file
-                if table is not None and file is not None:
-                    table.keep(file, table.of(index).values())
+                self._keep_table(table, index)
             for number, directory in self._numbered():  # including changes that were never completed
                 if number <= self.last:
                     _forget(directory)
+
+    def _keep_table(self, table: DocumentTable | None, index: GraphIndex) -> None:
+        """Store the documents of the passages next to the index that was just written, if the index is large."""
+        file = None if table is None else GraphIndex.load(self.path / INSIDE).records.file
+        if table is not None and file is not None:
+            table.keep(file, table.of(index).values())
 
     @contextmanager
     def _as_read(self) -> Iterator[None]:

@@ -6,9 +6,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from phasegraph._support.validation import nearest_key
 from phasegraph.errors import InvalidInputError, InvalidTypeError, warn
 from phasegraph.graph.index.records import check_plain
-from phasegraph.graph.model.building import Triples, by_passage, nearest_key, read_passages
+from phasegraph.graph.model.building import Triples, by_passage, read_passages
 
 
 def fields_of(given: Triples | None, known: Mapping[str, object]) -> dict[str, list[list[Any]]]:

@@ -159,8 +159,23 @@ class PassageRecords(Mapping[str, PassageRecord]):
 
     def content(self, name: str) -> tuple[str, dict[str, Any]]:
         """Return text and metadata of a packed passage, without creating its extractions and without caching."""
+        return self._content(name, self._packed_line(name))
+
+    def contents(self) -> Iterator[tuple[str, str, dict[str, Any]]]:
+        """Return id, text and metadata of all packed passages in the order of their lines."""
+        if self._packed is None:
+            return
+        text, ends, rows = self._packed
+        start = 0
+        for name, end in zip(rows, ends.tolist(), strict=True):
+            check_mapped(self._mapped)
+            yield name, *self._content(name, text[start:end].tobytes())
+            start = end
+
+    @staticmethod
+    def _content(name: str, line: bytes) -> tuple[str, dict[str, Any]]:
         try:
-            state = json.loads(self._packed_line(name))
+            state = json.loads(line)
             return state["text"], state.get("metadata", {})
         except MISFITS as error:
             raise IntegrityError(f"the record of passage {name!r} in the saved index is damaged: {error}") from error

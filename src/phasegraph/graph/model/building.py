@@ -7,12 +7,11 @@ import os
 from codecs import BOM_UTF8
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from phasegraph._support.renamed import accepts_old_names
-from phasegraph._support.validation import check_names, check_rows
+from phasegraph._support.validation import check_names, check_rows, nearest_key
 from phasegraph.errors import InvalidInputError, InvalidTypeError, warn
 from phasegraph.graph.model.entity_graph import (
     EdgeWeights,
@@ -399,17 +398,6 @@ def check_title_key(title_key: str, metadata: Collection[Mapping[str, Any]], /) 
         return
     hint = nearest_key(title_key, metadata)
     warn(f"title_key {title_key!r} is in no passage's metadata, so no passage has a title; {hint}", stacklevel=3)
-
-
-def nearest_key(wanted: str, metadata: Iterable[Mapping[str, Any]], /) -> str:
-    """Return a hint for a missing metadata key: the nearest existing key, or a list of the existing keys.
-
-    >>> nearest_key("sectoin", [{"section": 1}])
-    "did you mean 'section'?"
-    """
-    keys = sorted({str(key) for one in metadata for key in one if not str(key).startswith("_")})
-    near = get_close_matches(wanted, keys, 1)
-    return f"did you mean {near[0]!r}?" if near else f"their keys are {', '.join(map(repr, keys[:10])) or 'none'}"
 
 
 def graph_of_documents(

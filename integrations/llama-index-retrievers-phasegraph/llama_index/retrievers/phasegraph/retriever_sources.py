@@ -484,6 +484,9 @@ class RetrieverSource(WrappedSource):
         self.filters: MetadataFilters | None = None
         super().__init__(name, spec.fields, reader_of(name, spec.fields, _known(self.retriever)))
         self.seen = Seen(Nearest(), Recent())
+        store = getattr(self.whole, "_vector_store", None)
+        if isinstance(store, SimpleVectorStore):
+            self.seen.nearest.hold(store.data.embedding_dict.values())
         walks = getattr(self.whole, "walks", False) is True
         look_up: Lookup | None = cast("Any", self.whole).look_up if walks else None
         named = self.core or isinstance(self.whole, FunctionRetriever) or walks
