@@ -2,6 +2,8 @@
 VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
+# Tests start many processes: without cached bytecode, each of them compiles the packages again.
+export PYTHONDONTWRITEBYTECODE :=
 DRIVER6 := .venv-driver6
 DOCS := .venv-docs
 COMPARE := .venv-compare
@@ -17,7 +19,7 @@ PACKAGES := -e . -e integrations/langchain-phasegraph -e integrations/llama-inde
 SOURCES := pyproject.toml constraints.txt Makefile integrations/langchain-phasegraph/pyproject.toml \
 	integrations/llama-index-retrievers-phasegraph/pyproject.toml
 
-.PHONY: demo test test-servers test-tools test-wheels test-all coverage test-newest test-lowest test-driver6 test-distributed test-graphrag lint format types bench neo4j docs site clean help chaos kills soak siege disk fuzz determinism compare figures figures-check
+.PHONY: demo test test-servers test-tools test-wheels test-all coverage test-newest test-lowest test-driver6 test-distributed test-graphrag lint format types bench neo4j docs site clean help chaos kills soak siege connections disk clocks fuzz determinism compare figures figures-check
 
 help:  ## What there is
 	@grep -E '^[a-z0-9-]+:.*##' Makefile | sed 's/:.*## /\t/'
@@ -70,7 +72,7 @@ test: $(VENV)/.ready-test  ## Every test that needs no server, no wheels and no 
 test-servers: $(VENV)/.ready-test  ## Neo4j, PostgreSQL, MCP and HTTP servers, and the browser; says what it skipped
 	$(BIN)/python -m pytest $(PARALLEL) -m servers
 
-test-tools: $(VENV)/.ready-test  ## The programs of tools/, the examples, the notebooks, the pages and several processes
+test-tools: $(VENV)/.ready-test  ## The programs of tools/, the examples, the notebooks, the pages, the tests' own rules, several processes, full caches
 	$(BIN)/python -m pytest $(PARALLEL) -m tools
 
 test-wheels: $(VENV)/.ready-test  ## The packages as a user gets them, in an empty environment for every Python there is
@@ -198,6 +200,12 @@ soak: $(VENV)/.ready-test  ## What stays of 100,000 questions in each framework
 
 siege: $(VENV)/.ready-test  ## Honest clients of serve beside 200 hostile clients, ten minutes
 	$(call reliability,$(VENV),siege)
+
+connections: $(VENV)/.ready-test  ## Honest clients of serve beside 10,000 connections that ask nothing
+	$(call reliability,$(VENV),connections)
+
+clocks: $(VENV)/.ready-test  ## Searches, changes and a follower while the clock is set back and forth; needs cc
+	$(call reliability,$(VENV),clocks)
 
 disk: $(VENV)/.ready-test  ## A full or failing disk at every write, sync, rename and lock of every command; needs cc
 	$(call reliability,$(VENV),disk)

@@ -35,7 +35,8 @@ TARGETS = {
     "servers": ["inspecting", "matrix", "neo4j", "report/test_browser.py", "serving"],
     "tools": [
         "collections", "distributed", "examples", "figures", "reliability", "reproduce",
-        "test_demo.py", "test_docs.py", "test_release.py",
+        "cli/test_hostile.py", "sources/test_forking.py", "test_bounded_caches.py", "test_demo.py", "test_docs.py",
+        "test_regexes.py", "test_release.py", "test_state.py", "test_targets.py",
     ],
     "wheels": ["wheels"],
 }  # fmt: skip
@@ -66,9 +67,20 @@ def target_of(path: Path, server: str) -> str:
     """The marker of the target that runs a test; empty for ``make test``."""
     if server:
         return "servers"
-    places = (path, *path.parents)
+    return _target_of_file(path)
+
+
+@cache
+def _target_of_file(path: Path) -> str:
+    places = {path, *path.parents}
     here = Path(__file__).parent
     return next((target for target, names in TARGETS.items() if any(here / name in places for name in names)), "")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out the files of targets that ``-m`` excludes, so that their imports cost nothing."""
+    target = _target_of_file(collection_path)
+    return True if target and f"not {target}" in config.option.markexpr else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

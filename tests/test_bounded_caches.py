@@ -71,7 +71,7 @@ def test_threads_that_ask_for_more_than_is_kept_fail_in_nothing(kind):
         else:
             assert chunks.within({f"c{number}"}).passages == (f"c{number}",)
 
-    switched, failed, end = sys.getswitchinterval(), [], time.monotonic() + 1.5
+    switched, failed, end = sys.getswitchinterval(), [], time.monotonic() + 0.5
 
     def work(seed):
         rng = random.Random(seed)

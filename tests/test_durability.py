@@ -279,7 +279,7 @@ def test_a_merge_of_a_folder_that_was_restored_meanwhile_is_given_up(
         save(index, *given, **options)
 
     monkeypatch.setattr(GraphIndex, "save", slowly)
-    with pytest.raises(StoreError, match="restored or made anew while it was merged"):
+    with pytest.raises(StoreError, match="restored or created again during the merge"):
         Folder(folder).merge(3)
     assert set(_open(folder).index.records) == {"b", "c"}
 
@@ -513,12 +513,14 @@ def test_a_folder_of_an_older_version_has_no_identity_and_works(folder: Path) ->
 # A note that the files were checked
 
 _FORGED = """
-import hashlib, json, os, sys, time
+import hashlib, json, os, sys
 from pathlib import Path
 import numpy as np
 from phasegraph.graph import GraphIndex, GraphSource
+from phasegraph._support import serialization
 from phasegraph._support.serialization import MANIFEST, _opened, _state, read_bundle, write_bundle
 
+serialization._SETTLED = 0.0  # the times of files tell every change
 where, notes = Path(sys.argv[1]), Path(os.environ["XDG_CACHE_HOME"]) / "phasegraph" / "checked"
 rows = [{"id": f"p{i}", "title": f"Ada {i}", "text": f"Ada {i} met Bo {i % 7}."} for i in range(300)]
 GraphIndex.build(rows).save(where)
@@ -537,7 +539,6 @@ for file in ("checked.json", hashlib.sha256(manifest).hexdigest() + ".json", ".p
 if sys.argv[2] == "shared":  # where every user may write notes
     (notes / (hashlib.sha256(manifest).hexdigest() + ".json")).write_text(note)
     notes.chmod(0o777)
-time.sleep(2.2)  # from then on times tell a change
 GraphSource(GraphIndex.load(where).graph).search("Ada 3 met Bo", 5, {})
 """
 

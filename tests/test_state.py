@@ -486,7 +486,7 @@ def test_damaged_arrays_never_end_the_process(tmp_path: Path, kind: str) -> None
         save_graph(build_graph(passages, triples=triples, embeddings=vectors), tmp_path / "sound")
     else:
         build_chunk_graph(passages, documents=["one"] * 30, embeddings=vectors).save(tmp_path / "sound")
-    count = int(os.environ.get("PHASEGRAPH_DAMAGED", "150"))
+    count = int(os.environ.get("PHASEGRAPH_DAMAGED", "80"))
     command = [sys.executable, "-X", "faulthandler", "-c", _PROBE, str(tmp_path), kind, "0", str(count)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -538,7 +538,7 @@ for number, use in enumerate(uses):
     try:
         use()
     except IntegrityError as error:
-        assert "cut off" in str(error), error
+        assert "was truncated" in str(error), error
     else:
         assert what == "removed", number
 print("alive")

@@ -65,7 +65,7 @@ def test_shards_are_built_unasked_where_memory_would_not_do(
     source = str(corpus.parent if given == "folder" else corpus)
     said = []
     for name, free in (("whole", 10**12), ("several", 1000)):
-        monkeypatch.setattr("phasegraph.apps.cli.in_shards.free_memory", lambda free=free: free)
+        monkeypatch.setattr("phasegraph._support.memory.free_memory", lambda free=free: free)
         assert main(["index", source, "--out", str(tmp_path / name), *options]) == 0
         said.append(capsys.readouterr().out)
     assert digests(tmp_path / "whole") == digests(tmp_path / "several")
@@ -79,10 +79,10 @@ def test_memory_is_where_an_index_is_built_when_pyarrow_is_missing_or_the_system
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     corpus = corpus_in(tmp_path)
-    monkeypatch.setattr("phasegraph.apps.cli.in_shards.free_memory", lambda: None)
+    monkeypatch.setattr("phasegraph._support.memory.free_memory", lambda: None)
     assert main(["index", str(corpus), "--out", str(tmp_path / "one")]) == 0
     assert "GB are free" not in capsys.readouterr().out
-    monkeypatch.setattr("phasegraph.apps.cli.in_shards.free_memory", lambda: 1000)
+    monkeypatch.setattr("phasegraph._support.memory.free_memory", lambda: 1000)
     monkeypatch.setattr("phasegraph.apps.cli.in_shards.find_spec", lambda name: None)
     assert main(["index", str(corpus), "--out", str(tmp_path / "two")]) == 0
     assert "pip install 'phasegraph[distributed]'" in capsys.readouterr().out

@@ -82,7 +82,7 @@ def test_a_passage_that_names_no_document_counts_by_itself_and_a_wrong_key_is_sa
     assert len(wrong) == 6
     (said,) = wrong.warnings
     assert "none of 6 candidates has the metadata key 'sorce'" in said
-    assert "'source'" in said
+    assert "did you mean 'source'?" in said
 
 
 def test_a_selection_chooses_among_documents() -> None:

@@ -14,6 +14,7 @@ from phasegraph.graph.corpus.corpus import Corpus
 from phasegraph.graph.corpus.document_table import BESIDE, DocumentTable, digest_of
 from phasegraph.graph.corpus.folder import Folder
 from phasegraph.graph.index.records import PassageRecords
+from phasegraph.retrieval.passage_folder import PassageFolder
 
 
 @pytest.fixture(autouse=True)
@@ -40,10 +41,17 @@ def test_a_table_is_kept_and_read_without_reading_records(tmp_path: Path, monkey
     GraphIndex.build(rows(9)).save(tmp_path)
     index = GraphIndex.load(tmp_path)
     assert DocumentTable(None).of(index) == wanted(index)
-    monkeypatch.setattr(PassageRecords, "content", lambda *given: 1 / 0)
+    monkeypatch.setattr(PassageRecords, "contents", lambda *given: 1 / 0)
     again = GraphIndex.load(tmp_path)
     assert DocumentTable(None).of(again) == wanted(index)
     monkeypatch.undo()
+
+
+def test_a_folder_is_written_with_the_table_of_its_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = PassageFolder.create(tmp_path / "folder", rows(9))
+    monkeypatch.setattr(PassageRecords, "contents", lambda *given: 1 / 0)
+    assert folder.sync_files(rows(9)).unchanged == 3
+    assert folder.documents() == {"0.md": 3, "1.md": 3, "2.md": 3}
 
 
 @pytest.mark.parametrize("other", [DocumentTable("own"), DocumentTable(None, ["own"])])

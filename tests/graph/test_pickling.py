@@ -22,6 +22,7 @@ from phasegraph.graph import (
     GraphIndex,
     GraphSource,
     LinkSettings,
+    ModelSettings,
     NameSynonyms,
     RuleExtractor,
     SemFlowSource,
@@ -196,7 +197,9 @@ def test_settings_walks_and_reports_are_copied(copied: Callable[[Any], Any]) -> 
     assert one.mass.tobytes() == other.mass.tobytes() == copied(one).mass.tobytes()
     assert not twin.weights.flags.writeable
     with pytest.warns(PhasegraphWarning, match="3 of 3 passages have no extraction"):
-        run = extract_with_model(PASSAGES, lambda prompt: "no", model_name="none")
+        run = extract_with_model(
+            PASSAGES, lambda prompt: "no", model_name="none", settings=ModelSettings(sleep=lambda seconds: None)
+        )
     assert copied(run) == run
     assert len(copied(run).report.failed) == 3
 

@@ -137,10 +137,10 @@ def test_a_value_is_never_read_as_a_query(data, servers, row):
 def test_what_lancedb_cannot_keep_is_refused(data, servers, monkeypatch):
     opened = opened_or_skipped(next(row for row in LANGCHAIN if row.store == "LanceDB, l2"), data, servers)
     mmr = PhaseGraphRetriever(vector=opened.given.as_retriever(search_type="mmr"), timeout=None)
-    with pytest.raises(InvalidInputError, match="this store cannot filter under search_type='mmr'"):
+    with pytest.raises(InvalidInputError, match="this store cannot apply filter= with search_type='mmr'"):
         mmr.invoke(data.questions[0], filter={"tenant": "red"})
     monkeypatch.setattr("langchain_phasegraph.filters._MOST_ROWS", 99)
-    with pytest.raises(InvalidInputError, match="LanceDB can be filtered up to 99 rows, and this table has more"):
+    with pytest.raises(InvalidInputError, match="filter= supports LanceDB tables of up to 99 rows"):
         PhaseGraphRetriever(vector=opened.given, timeout=None).invoke(data.questions[0], filter={"tenant": "red"})
     opened.close()
 
@@ -171,7 +171,7 @@ def test_a_bm25_under_a_filter_is_left_as_it_was_and_built_once(data):
 
 def test_a_graph_without_its_documents_cannot_tell_whose_they_are(data):
     graph = EntityGraphRetriever(graph=GraphSource(walk("LangChain", data).graph))
-    with pytest.raises(InvalidInputError, match="filter= needs the passages' metadata: pass documents="):
+    with pytest.raises(InvalidInputError, match="filter= needs the metadata of the passages: give documents="):
         graph.invoke(data.questions[0], filter={"tenant": "red"})
 
 

@@ -60,7 +60,7 @@ def test_a_bm25_within_filters_scores_as_one_that_never_held_the_others(data, mo
 def test_a_bm25_whose_index_is_not_of_its_nodes_is_refused(data):
     whole = BM25Retriever.from_defaults(nodes=data.nodes())
     whole.corpus = whole.corpus[:-1]
-    with pytest.raises(InvalidInputError, match="filters= needs the nodes of a BM25 index as they were indexed"):
+    with pytest.raises(InvalidInputError, match="needs a BM25 index that stores the nodes as they were indexed"):
         CalibratedFusionRetriever(vector=whole).within(only("red"))
 
 

@@ -11,7 +11,8 @@ with other names and with noise in the vectors, up to the number of passages. Em
 Every system runs in a process of its own, since the BLAS threads of a library spin on after a call and would charge the
 next. Processor time is that of the whole process, its threads included, over blocks of 20 questions with pauses of
 100 ms between them: the median block, and the quickest. The machine's load stands in the table: read processor time and
-ratios of it, and wall time on a quiet machine only.
+ratios of it, and wall time on a quiet machine only. That holds for the throughput of eight asynchronous callers over
+that of one, too, which is a ratio of wall times.
 """
 
 from __future__ import annotations
@@ -274,13 +275,23 @@ def line(row: dict[str, Any], peer: dict[str, Any] | None, callers: Sequence[int
             own = row[f"{kind}_{count}"]
             ratio = "" if peer is None else f" ({own['cpu_ms'] / peer[f'{kind}_{count}']['cpu_ms']:.2f})"
             texts.append(f"{own['cpu_ms']:>8.2f}{ratio:<8}{own['wall_ms']:>8.2f}")
-    return " |".join([*texts, f"{row['memory_mb']:>6} MB, load {row['load']}"])
+    gain = throughput(row)
+    more = "" if gain is None else f" eight async: x {gain:.2f} |"
+    return " |".join([*texts, f"{more}{row['memory_mb']:>6} MB, load {row['load']}"])
+
+
+def throughput(row: dict[str, Any]) -> float | None:
+    """How many times as many questions eight asynchronous callers get answered in a second as one."""
+    if not {"async_1", "async_8"} <= row.keys():
+        return None
+    return float(row["async_1"]["wall_ms"] / row["async_8"]["wall_ms"])
 
 
 def page(rows: Sequence[dict[str, Any]]) -> str:
     """The table of a page: processor time, the ratio to the first peer of the same store and size, and wall time."""
     asked = ("sync_1", "async_1", "sync_8", "async_8")
-    heads = ["store", "passages", "system", "first call", *(one.replace("_", ", ") for one in asked), "MB", "load"]
+    heads = ["store", "passages", "system", "first call", *(one.replace("_", ", ") for one in asked)]
+    heads += ["eight async callers over one", "MB", "load"]
     lines = [heads, ["---"] * len(heads)]
     peers: dict[tuple[str, int], dict[str, Any]] = {}
     for row in rows:
@@ -290,7 +301,7 @@ def page(rows: Sequence[dict[str, Any]]) -> str:
             for one in asked
         ]
         named = [row["store"], f"{row['passages']:,}", f"`{row['system']}`", f"{row['first_ms']:.0f}"]
-        lines.append([*named, *cells, f"{row['memory_mb']:,}", str(row["load"])])
+        lines.append([*named, *cells, f"× {throughput(row):.2f}", f"{row['memory_mb']:,}", str(row["load"])])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 

@@ -1,4 +1,4 @@
-"""Calibrated fusion of any LangChain retrievers: the public names and nothing else."""
+"""Calibrated fusion of any LangChain retrievers; this module defines the public names."""
 
 import typing
 
@@ -30,7 +30,7 @@ from phasegraph.retrieval import (
 from phasegraph.retrieval import version_attribute as _version_attribute
 
 CalibratedFusionRetriever = PhaseGraphRetriever
-"""The name of the same retriever in LlamaIndex."""
+"""An alias of :class:`PhaseGraphRetriever`: the name that the LlamaIndex package uses for the same retriever."""
 
 __all__ = [
     "CalibratedFusionRetriever",
@@ -61,5 +61,5 @@ __all__ = [
 
 __version__: str
 
-if not typing.TYPE_CHECKING:  # where any name would be right
+if not typing.TYPE_CHECKING:  # a type checker that sees __getattr__ accepts every misspelled name
     __getattr__ = _version_attribute(__name__, "langchain-phasegraph")

@@ -1,4 +1,4 @@
-"""Base class of the LangChain retrievers: it maps errors and reads the configuration of the current call."""
+"""The base class of the LangChain retrievers, which maps errors and reads the configuration of the current call."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Count = Annotated[int, BeforeValidator(lambda value: check_count("k", value))]
 
 def _check_key(value: object) -> object:
     if isinstance(value, str) and not value.isidentifier():
-        raise InvalidInputError(f"required_filter_key must be a metadata key, which is a plain name; got {value!r}")
+        raise InvalidInputError(f"required_filter_key must be a metadata key of letters, digits and _; got {value!r}")
     return value
 
 
@@ -41,7 +41,7 @@ Key = Annotated[str, BeforeValidator(_check_key)]
 
 
 class CheckedRetriever(BaseRetriever):
-    """A retriever that refuses arguments it does not know, in its constructor and in assignments."""
+    """A retriever that raises an error for unknown arguments and unknown fields."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
@@ -59,7 +59,7 @@ class CheckedRetriever(BaseRetriever):
                 super().__setattr__(name, value)
                 return
             given = {field: getattr(self, field) for field in self.model_fields_set}
-            checked = type(self)(**{**given, name: value})  # an error leaves this retriever as it was
+            checked = type(self)(**{**given, name: value})  # if this raises an error, this retriever is unchanged
             self._follow(checked, name)
             super().__setattr__(name, getattr(checked, name))
 
@@ -68,24 +68,24 @@ class CheckedRetriever(BaseRetriever):
             return super().__getattr__(name) if new == name else getattr(self, new)
 
     def _take(self, name: str, value: Any) -> None:
-        """Set a field without validation and without updating dependent state."""
+        """Set a field without validating it and without updating the state that depends on it."""
         super().__setattr__(name, value)
 
     def __repr_args__(self) -> Any:
-        """Shorten the constructor's arguments, so that ``repr``, ``dumpd`` and tracers never contain a corpus."""
+        """Return shortened constructor arguments, so that ``repr``, ``dumpd`` and traces never contain a corpus."""
         return shown({name: getattr(self, name) for name in type(self).model_fields if name in self.model_fields_set})
 
     def _follow(self, checked: Self, name: str) -> None:
-        """Copy the derived state of `checked`, a new retriever that has another value of the field `name`."""
+        """Copy the derived state of `checked`, which differs from this retriever only in the field `name`."""
         raise NotImplementedError
 
     def whole_filter(self) -> Mapping[str, Any] | None:
-        """Return the filter that every document must match, whatever filter a call adds."""
+        """Return the filter that every document must match, in addition to the filter of a call."""
         own = getattr(self, "filter", None)
         return None if own is None else check_filter(own)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Copy the retriever with some changed fields, which are validated as in an assignment."""
+        """Return a copy of the retriever with the fields in `update`, which are validated as in an assignment."""
         made = super().model_copy(deep=deep)
         for name, value in renamed_arguments(update or {}, type(self).model_fields).items():
             if name not in type(self).model_fields:
@@ -94,7 +94,7 @@ class CheckedRetriever(BaseRetriever):
         return made
 
     def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:  # noqa: A002
-        """Return the documents for a query, best first; `k` and `filter` are additional keyword arguments."""
+        """Return the documents for a query, best first; `k` and `filter` are optional keyword arguments."""
         self._check_keywords(kwargs)
         token = _CONFIG.set(_in_force(config))
         try:
@@ -127,22 +127,22 @@ def _keywords(kind: type[BaseRetriever]) -> frozenset[str]:
 
 
 def _in_force(config: RunnableConfig | None) -> RunnableConfig:
-    """Return the effective configuration of a call: its own, merged with the configuration of the surrounding run."""
+    """Return the effective configuration of a call: `config`, merged with the configuration of the surrounding run."""
     merged = ensure_config(config)
-    if config is not None and ("configurable" in config or FILTER in config):  # which takes the place of the run's
+    if config is not None and ("configurable" in config or FILTER in config):  # config replaced the run's filter
         merged = with_filter(merged, filter_of(ensure_config()))
     found = merged.get("configurable")
     return {"configurable": found} if found else {}
 
 
 def configured() -> RunnableConfig:
-    """Return the ``configurable`` values of the current call, or of the surrounding run."""
+    """Return the ``configurable`` part of the configuration of the current call, or of the surrounding run."""
     found = _CONFIG.get()
     return _in_force(None) if found is None else found
 
 
 def told_within(callback: ResultCallback, result: Result, run_manager: CallbackManagerForRetrieverRun) -> None:
-    """Call ``on_result`` as a child of the current run, so that tracing attributes its model calls to the run."""
+    """Call ``on_result`` as a child of the current run, so that traces show its model calls under the run."""
     if callback.is_set:
         with set_config_context(patch_config(configured(), callbacks=run_manager.get_child())) as context:
             context.run(callback.notify, result)
@@ -158,12 +158,12 @@ async def atold_within(
 
 
 def config_of(run_manager: Any) -> RunnableConfig:
-    """Return the configuration that child runs inherit: callbacks and ``configurable`` values."""
+    """Return the configuration that child runs inherit: the callbacks and the ``configurable`` values."""
     return {**configured(), "callbacks": run_manager}
 
 
 def own_error(error: ValidationError, kind: type[BaseRetriever]) -> PhasegraphError:
-    """Convert a validation error of pydantic to an error of this library that names the first invalid field."""
+    """Convert a validation error of pydantic to an error of phasegraph that names the invalid fields."""
     for found in error.errors():
         cause = found.get("ctx", {}).get("error")
         if isinstance(cause, PhasegraphError):

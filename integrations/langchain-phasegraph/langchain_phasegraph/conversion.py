@@ -32,16 +32,16 @@ _HITS = "documents"
 
 
 class NamedDocument(Document):
-    """A placeholder for a passage of which only the id is known."""
+    """A placeholder for a passage whose id is known, but not its text."""
 
 
 def text_of(document: Document) -> str:
-    """A document's text."""
+    """Return a document's text."""
     return document.page_content
 
 
 def metadata_of(document: Document) -> Mapping[str, Any]:
-    """A document's metadata."""
+    """Return a document's metadata."""
     return document.metadata
 
 
@@ -54,16 +54,16 @@ class ScoredDocuments(list[Document]):
     Attributes
     ----------
     scores : list of object or None
-        One per document, in the source's own unit.
+        The score of each document, in the source's own unit; None if the source gave no scores.
     searched : list of (Document, object) or None
-        The hits of a separate score search. Scores are joined to the documents by id. Used if another search chose the
-        documents.
+        Documents and scores from a second search that only supplies scores, if the first search returns no scores.
+        The scores are assigned to the documents by id.
     told : (bool, str) or None
-        Whether a higher score is better, and a note; None if the direction is unknown.
+        Whether a higher score is better, and a note for the report; None if the direction is unknown.
     evidence : mapping of str to object or None
-        Evidence by document id: how the source found the document.
+        Evidence by document id, which says how the source found the document.
     ranking : Ranking or None
-        The ranking of the core, if a source of the core found the documents.
+        The core's ranking, if a source of the core found the documents.
     dropped : int
         Number of hits that were dropped because they did not match the filter.
     """
@@ -77,23 +77,23 @@ class ScoredDocuments(list[Document]):
 
 
 def unpack(answer: object) -> ScoredDocuments:
-    """Convert an answer of any accepted type to documents, with scores if the answer has scores.
+    """Convert the return value of a retriever to documents, with scores if the value contains scores.
 
     Raises
     ------
     MalformedAnswerError
-        If the answer has neither documents, nor hits that :func:`phasegraph.retrieval.plain_hit` reads, nor a chain's
-        output.
+        If the value contains neither documents, nor hits that :func:`phasegraph.retrieval.plain_hit` can read, nor the
+        output of a chain.
     """
     if isinstance(answer, ScoredDocuments):
         return answer
     if type(answer) is not list and isinstance(answer, Mapping) and "result" in answer:
-        answer = answer["result"]  # a question-answering chain's: its words, or the rows of a database
+        answer = answer["result"]  # the output of a question-answering chain: a text, or the rows of a database
     items = answer_items(answer, _HITS)
     kinds = set(map(type, items))
     if kinds == {Document}:
         return ScoredDocuments(cast("list[Document]", items))
-    if kinds == {tuple} and set(map(len, items)) == {2}:  # what nearly every store returns, read at once
+    if kinds == {tuple} and set(map(len, items)) == {2}:  # a fast path for (Document, score) pairs
         heads, scores = zip(*items, strict=True)
         if set(map(type, heads)) == {Document}:
             found = ScoredDocuments(heads)
@@ -107,7 +107,7 @@ def unpack(answer: object) -> ScoredDocuments:
 
 
 def _document(item: object, row: int) -> Document:
-    """Convert one hit to a document; the columns of a row become metadata."""
+    """Convert a hit to a document; the columns of a database row become metadata."""
     if isinstance(item, Document):
         return item
     hit = plain_hit(item, _HITS, row)
@@ -117,12 +117,12 @@ def _document(item: object, row: int) -> Document:
 
 
 def reader_of(name: str, fields: HitFields, known: bool | None = None) -> HitReader:
-    """Create the reader of one source's documents."""
+    """Create the reader of a source's documents."""
     return HitReader(name, fields, known, metadata_of, text_of)
 
 
 def ranking_of(reader: HitReader, answer: object, limit: int | None, notes: list[str]) -> Ranking:
-    """Convert a retriever's answer to a ranking, and add a note to `notes` for each repaired problem."""
+    """Convert the return value of a retriever to a ranking, and add a note to `notes` for each repaired problem."""
     documents = unpack(answer)
     if documents.ranking is not None:
         return limited(replace(documents.ranking, source=reader.name), limit, notes)
@@ -148,16 +148,16 @@ def ranking_of(reader: HitReader, answer: object, limit: int | None, notes: list
 def documents_of(
     result: Result, hits: Sequence[SelectedHit], *, score_key: str | None, evidence_key: str | None
 ) -> list[Document]:
-    """Return copies of the resulting documents, best first; the wrapped retrievers' documents stay unchanged.
+    """Return copies of the result's documents, best first; the wrapped retrievers' documents stay unchanged.
 
     Parameters
     ----------
     result : Result
     hits : sequence of SelectedHit
     score_key : str or None
-        Metadata key for the published score; an existing value under this key is kept.
+        Metadata key for the published score; None: add no score. A value that a document already has stays.
     evidence_key : str or None
-        Metadata key for the evidence.
+        Metadata key for the evidence; None: add no evidence.
     """
     warn_without_text(result, hits)
     blocks = [] if evidence_key is None else evidence_blocks(result, hits)
@@ -172,7 +172,7 @@ def documents_of(
 
 
 def copy_of(document: Document, identifier: str, extra: Mapping[str, Any]) -> Document:
-    """Copy a document with the given id and additional metadata; the copy is shallow."""
+    """Return a shallow copy of a document with the given id and additional metadata."""
     own = document.metadata
     added = {key: value for key, value in extra.items() if not is_taken(key, own)} if extra else extra
     return document.model_copy(update={"metadata": {**own, **added}, "id": identifier})

@@ -1,4 +1,4 @@
-"""Convert the user's documents or a store's documents to passages, and define the methods that change a corpus."""
+"""Convert documents of the user or of a store to passages, and define the methods that change a corpus."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.indexing.base import DocumentIndex
 from langchain_core.vectorstores import VectorStore
 
-import phasegraph  # its room graph is loaded when it is first named: it brings scipy.sparse
+import phasegraph  # the subpackage phasegraph.graph imports scipy.sparse, so it is imported only at its first use
 from langchain_phasegraph.conversion import document_of
 from langchain_phasegraph.filters import DocumentFilter, Wanted, check_filter
 from phasegraph import InvalidInputError, InvalidTypeError
@@ -37,7 +37,7 @@ _BATCH = 256
 
 
 def held_by_id(documents: Iterable[Document]) -> dict[str, Document]:
-    """Index documents by id; of documents without an id that have the same text, only the first is kept."""
+    """Return the documents by id; if documents without an id repeat a text, only the first document is included."""
     listed, held = checked_documents(documents), dict[str, Document]()
     ids = corpus_ids(((one.id, one.metadata, one.page_content) for one in listed), "documents")
     for name, document in zip(ids, listed, strict=True):
@@ -46,23 +46,23 @@ def held_by_id(documents: Iterable[Document]) -> dict[str, Document]:
 
 
 def checked_documents(documents: Iterable[Document]) -> list[Document]:
-    """A list of documents; InvalidTypeError for anything else."""
+    """Return the documents as a list; InvalidTypeError if the argument is not an iterable of documents."""
     if isinstance(documents, Document | str) or not isinstance(documents, Iterable):
         raise InvalidTypeError(f"documents must be a list of documents; got {type(documents).__name__}")
     listed = list(documents)
     wrong = next((one for one in listed if not isinstance(one, Document)), None)
     if wrong is not None:
-        raise InvalidTypeError(f"documents must hold documents; got {type(wrong).__name__}")
+        raise InvalidTypeError(f"documents must be a list of documents; it contains a {type(wrong).__name__}")
     return listed
 
 
 def passage_of(name: str, document: Document, title_key: str, given: Sequence[Any] = ()) -> dict[str, Any]:
-    """Convert a document to a passage of the core, together with its extractions."""
+    """Convert a document to a passage of the core, and add the passage's extractions."""
     return {
         "id": name,
         "title": str(document.metadata.get(title_key) or ""),
         "text": document.page_content,
-        "metadata": dict(document.metadata),  # the caller's may change
+        "metadata": dict(document.metadata),  # a copy, because the caller may change the original
         "given": given,
     }
 
@@ -73,18 +73,18 @@ def extractions_of(graph_documents: Iterable[Any]) -> list[phasegraph.graph.Extr
     Parameters
     ----------
     graph_documents : iterable of GraphDocument
-        With ``nodes``, ``relationships`` and the ``source`` document they were found in, as ``LLMGraphTransformer``
-        gives them; several graph documents of the same source are combined.
+        The output of ``LLMGraphTransformer``: objects with ``nodes``, ``relationships`` and their ``source`` document.
+        Several graph documents of the same source are combined.
 
     Returns
     -------
     list of Extraction
-        One per graph document; the passage id is the source document's, as the retriever resolves it.
+        An extraction for each graph document. Its passage id is the id that the retriever uses for the source document.
 
     Raises
     ------
     InvalidTypeError
-        If a graph document lacks nodes, relationships or the source.
+        If a graph document has no nodes, relationships or source.
     """
     from phasegraph.graph import Extraction, normalise_name
 
@@ -93,7 +93,7 @@ def extractions_of(graph_documents: Iterable[Any]) -> list[phasegraph.graph.Extr
         nodes, edges, source = (getattr(one, name, None) for name in ("nodes", "relationships", "source"))
         if nodes is None or edges is None or source is None:
             raise InvalidTypeError(
-                f"graph_documents must have nodes, relationships and a source; got {type(one).__name__} at {row}"
+                f"graph_documents[{row}] must have nodes, relationships and a source; got {type(one).__name__}"
             )
         names = [normalise_name(str(node.id)) for node in nodes]
         triples = [(str(edge.source.id), str(edge.type), str(edge.target.id)) for edge in edges]
@@ -103,12 +103,12 @@ def extractions_of(graph_documents: Iterable[Any]) -> list[phasegraph.graph.Extr
 
 
 class Documents(Framework):
-    """The operations of the core on LangChain documents."""
+    """The operations on LangChain documents that the core needs."""
 
     name, hit, filters, model = "langchain", "document", "filter", "embeddings"
 
     def held_by_id(self, hits: Iterable[Document]) -> dict[str, Document]:
-        """Index documents by id; of documents without an id that have the same text, only the first is kept."""
+        """Return the documents by id; if documents without an id repeat a text, only the first document is included."""
         return held_by_id(hits)
 
     def of_record(self, record: phasegraph.graph.PassageRecord) -> Document:
@@ -120,22 +120,22 @@ class Documents(Framework):
         return Document(text, id=identifier, metadata=dict(metadata))
 
     def text_of(self, hit: Document) -> str:
-        """A document's text."""
+        """Return a document's text."""
         return hit.page_content
 
     def with_text(self, hit: Document, text: str) -> Document:
-        """A copy of a document with another text."""
+        """Return a copy of a document with another text."""
         return hit.model_copy(update={"page_content": text})
 
     def passages_of(
         self, held: Mapping[str, Document], title_key: str, given: Mapping[str, Sequence[Any]] | None = None
     ) -> list[dict[str, Any]]:
-        """Convert documents to passages of the core, together with their extractions."""
+        """Convert documents to passages of the core, and add the extractions in `given`."""
         given = given or {}
         return [passage_of(name, one, title_key, given.get(name, ())) for name, one in held.items()]
 
     def filter_of(self, where: Any) -> DocumentFilter:
-        """Convert a caller's filter to a filter that the core can apply."""
+        """Convert the argument `where` of a method to a filter that the core can apply."""
         return DocumentFilter(check_filter(where) or Wanted())
 
     def check_model(self, model: object) -> None:
@@ -144,18 +144,18 @@ class Documents(Framework):
             raise InvalidTypeError(f"embeddings must be a LangChain embedding model; got {type(model).__name__}")
 
     def model_of(self, model: Embeddings | None) -> EmbeddingModel | None:
-        """Wrap an embedding model for use in a corpus."""
+        """Wrap an embedding model as a model of the core; return None if `model` is None."""
         if model is None:
             return None
         self.check_model(model)
         return EmbeddingModel(model, model.embed_query, partial(_embedded_again, model))
 
     def embeds_texts(self, model: Embeddings | None) -> Callable[[list[str]], Any] | None:
-        """Return the model's function from texts to vectors."""
+        """Return the model's function from a list of texts to vectors, or None if `model` is None."""
         return None if model is None else model.embed_documents
 
     def embedded(self, model: Embeddings | None, hits: Sequence[Document], progress: bool | None) -> Any:
-        """Embed the documents, and show a progress bar if there are many."""
+        """Return the vectors of the documents, and show a progress bar if there are many; None if `model` is None."""
         if model is None:
             return None
         starts = range(0, len(hits), _BATCH)
@@ -176,20 +176,20 @@ _PAGE = 1000
 
 
 def contents_of(store: VectorStore) -> tuple[dict[str, Document], Any]:
-    """Read all documents of a store, in the store's order and by id, together with their vectors.
+    """Read all documents of a store by id, in the store's order, and their vectors.
 
-    InvalidInputError if the store's class is unknown or the store is empty.
+    Raises InvalidInputError if the store's class is unknown or the store is empty.
     """
     kinds = _kinds(store)
     read = next((_READERS[kind] for kind in kinds if kind in _READERS), None)
     if read is None:
         raise InvalidInputError(
             f"the contents of a {kinds[0]} cannot be read (known: {', '.join(_READERS)}); give its documents to "
-            "EntityGraphRetriever.from_documents, and pass that retriever as graph= with the store as vector="
+            "EntityGraphRetriever.from_documents, and pass the new retriever as graph= and the store as vector="
         )
     documents, vectors = read(store)
     if not documents:
-        raise InvalidInputError(f"the {kinds[0]} must hold documents; it is empty")
+        raise InvalidInputError(f"the {kinds[0]} is empty: add documents before you build a retriever from it")
     held = held_by_id(documents)
     if len(held) == len(documents):
         return held, vectors
@@ -198,7 +198,7 @@ def contents_of(store: VectorStore) -> tuple[dict[str, Document], Any]:
 
 
 class StoreVectors:
-    """The user's own vector store, which follows the changes of the corpus and embeds new documents itself."""
+    """The user's vector store, which receives the changes of the corpus and embeds new documents."""
 
     def __init__(self, store: VectorStore) -> None:
         self.store: Any = store
@@ -222,7 +222,7 @@ class StoreVectors:
     def _held(self, ids: Sequence[str]) -> list[str]:
         if not ids:
             return []
-        if "LanceDB" in _kinds(self.store):  # its hits are told apart by metadata or text, its rows by another id
+        if "LanceDB" in _kinds(self.store):  # its documents have no id: compare metadata or texts
             wanted = frozenset(ids)
             rows = self.store.get_table().to_arrow().to_pylist()
             return [
@@ -233,7 +233,7 @@ class StoreVectors:
         try:
             found = self.store.get_by_ids(list(ids))
             there = frozenset(resolve_id(one.id, one.metadata, one.page_content)[0] for one in found)
-        except Exception:  # noqa: BLE001 - it has no such method, or an id is none of its kind
+        except Exception:  # noqa: BLE001 - the store has no get_by_ids, or rejects an id of another type
             there = self.ids()
         if not there <= set(ids):
             there = self.ids()
@@ -314,12 +314,12 @@ _READERS: Mapping[str, Callable[[Any], Held]] = MappingProxyType(
 
 
 class KeptDocuments(KeptPassages):
-    """Methods of a retriever that owns its documents: add, replace and delete them."""
+    """Base class of a retriever that owns its documents, with the methods that add, replace and delete documents."""
 
     _framework = DOCUMENTS
     _text_alone = True
 
-    if TYPE_CHECKING:  # of the model; a value here would hide it
+    if TYPE_CHECKING:  # annotations only, because the pydantic model defines the private attributes
         _corpus: phasegraph.graph.Corpus | None
         _embeds: Embeddings | None
 
@@ -331,16 +331,16 @@ class KeptDocuments(KeptPassages):
         triples: phasegraph.graph.Triples | None = None,
         progress: bool | None = True,
     ) -> list[str]:
-        """Add documents to every source in one step; a document replaces a stored document with the same id.
+        """Add documents to every source in one step, and replace stored documents that have the same ids.
 
         Parameters
         ----------
         documents : iterable of Document
-            Their ids are read as by ``from_documents``.
+            The documents; ids are read as in ``from_documents``.
         triples : optional
-            As for ``from_documents``.
+            Triples of the new documents, as for ``from_documents``.
         progress : bool, default True
-            Show a bar for many documents, where standard error is a terminal and tqdm is installed.
+            Show a progress bar for many documents, if standard error is a terminal and tqdm is installed.
 
         Returns
         -------
@@ -353,12 +353,12 @@ class KeptDocuments(KeptPassages):
             If the retriever wraps other retrievers, an id is repeated, a document has no text, or a document whose id
             comes from its metadata would replace a different text.
         StoreError
-            If the folder or its vectors cannot be changed. Nothing is changed then.
+            If the folder or its vectors cannot be written. In this case, nothing is changed.
         """
         return self._add(documents, triples, progress)
 
     def _check_added(self, corpus: phasegraph.graph.Corpus, held: Mapping[str, Document]) -> None:
-        """Refuse to replace a different text under an id from metadata, which may name a file with several chunks."""
+        """Raise InvalidInputError if an id from metadata, such as a file name, would replace a different text."""
         there = corpus.records(held)
         for name, record in there.items():
             one = held[name]
@@ -366,12 +366,12 @@ class KeptDocuments(KeptPassages):
             if origin not in ("own", "text") and record.text != one.page_content:
                 raise InvalidInputError(
                     f"documents: metadata {origin!r} gives the id {name!r}, which belongs to another text: set "
-                    f"Document.id to this id to replace that document, else to another id"
+                    f"Document.id to this id to replace the stored document, or to another id to add a document"
                 )
 
     def _contents(self, documents: Iterable[Document]) -> list[Content]:
         listed = checked_documents(documents)
-        corpus_ids(((one.id, {}, "") for one in listed if one.id), "documents")  # refuses repeated ids
+        corpus_ids(((one.id, {}, "") for one in listed if one.id), "documents")  # raises an error for repeated ids
         return [Content(one.id or None, one.page_content, one.metadata, one.metadata, one) for one in listed]
 
     def _passages(self, items: Sequence[Document]) -> list[dict[str, Any]]:
@@ -385,7 +385,7 @@ class KeptDocuments(KeptPassages):
         return [passage_of(name, one, title_key) for name, one in zip(ids, items, strict=True)]
 
     def as_document_index(self) -> DocumentIndex:
-        """Return the retriever as a document index, for LangChain's ``index()`` with a record manager.
+        """Return a document index that changes this retriever, for LangChain's ``index()`` with a record manager.
 
         >>> from langchain_core.embeddings import DeterministicFakeEmbedding
         >>> from langchain_core.indexing import InMemoryRecordManager, index
@@ -413,20 +413,21 @@ class KeptDocuments(KeptPassages):
     def reembed(self, embeddings: Embeddings, *, progress: bool | None = True) -> None:
         """Embed every document again with another model; the new vectors may have another length.
 
-        In a folder, a call that was cut short goes on where it stopped.
+        If the retriever is in a folder, you can repeat an interrupted call; it continues with the remaining documents.
 
         Parameters
         ----------
         embeddings : Embeddings
+            The new model.
         progress : bool, default True
-            Show a bar for many documents, where standard error is a terminal and tqdm is installed.
+            Show a progress bar for many documents, if standard error is a terminal and tqdm is installed.
 
         Raises
         ------
         InvalidInputError
             If the vectors are in your own store, or the retriever wraps other retrievers.
         StoreError
-            If the folder refuses the new vectors. Then the old vectors and the old model stay.
+            If the new vectors cannot be written to the folder. In this case, the old vectors and the old model stay.
         """
         self._reembed(embeddings, progress)
 

@@ -1,4 +1,4 @@
-"""Use a retriever as a document index of LangChain, which ``index()`` and a record manager can write to."""
+"""Use a retriever as a LangChain document index, so that ``index()`` with a record manager can write to it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from phasegraph import InvalidInputError
 
 
 class RetrieverIndex(DocumentIndex):
-    """A retriever that owns its documents, presented as a document index of LangChain.
+    """A LangChain document index that reads and changes the documents of a retriever.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class RetrieverIndex(DocumentIndex):
     def delete(self, ids: list[str] | None = None, **kwargs: Any) -> DeleteResponse:
         """Delete documents by id; unknown ids are ignored."""
         if ids is None:
-            raise InvalidInputError("delete() needs ids; got none")
+            raise InvalidInputError("delete() needs ids; got None: pass the ids of the documents to delete")
         there = [one for one in ids if one in self.retriever._changing()]
         count = self.retriever.delete(there) if there else 0
         return {"num_deleted": count, "succeeded": there, "num_failed": 0, "failed": []}

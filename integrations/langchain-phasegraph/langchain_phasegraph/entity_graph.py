@@ -1,4 +1,4 @@
-"""A LangChain retriever that walks an entity graph."""
+"""A LangChain retriever that ranks passages by a walk over an entity graph."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from pydantic import Field, PrivateAttr
 
-import phasegraph  # its rooms graph and neo4j are loaded when they are first named: they bring scipy.sparse
+import phasegraph  # its subpackages graph and neo4j import scipy.sparse, so they are imported only at their first use
 from langchain_phasegraph.base import CheckedRetriever, Count, Key, configured
 from langchain_phasegraph.conversion import NamedDocument, ScoredDocuments, copy_of, text_of
 from langchain_phasegraph.corpus import (
@@ -59,49 +59,50 @@ if TYPE_CHECKING:
 
 
 _SECONDS = 60.0
-"""How long it is remembered which documents of a store a filter lets through."""
+"""Number of seconds for which the documents of a store that match a filter are cached."""
 Documents: TypeAlias = Mapping[str, Document] | Callable[[Sequence[str]], Mapping[str, Document]]
 
 
 class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
-    """Rank passages by personalised PageRank over an entity graph, and report the path to each passage.
+    """A retriever that ranks passages by personalised PageRank over an entity graph and reports the path to each one.
 
     Parameters
     ----------
     graph : EntityGraph or core source
-        The graph, or any source of the core, such as a configured ``GraphSource``.
+        The graph, or a source of the core, such as a ``GraphSource`` with your own settings.
     documents : sequence or mapping of documents, store or callable, optional
         The documents of the passages: a list of documents, a mapping by id, a vector store (``get_by_ids``), a
-        key-value store (``mget``), or ``documents(ids)``. If omitted, documents have no text, and a warning says so.
-        Within a :class:`~langchain_phasegraph.PhaseGraphRetriever`, the other sources supply the documents: first their
-        hits, then their stores.
+        key-value store (``mget``), or a function ``documents(ids)``. Without `documents`, the returned documents have
+        no text, and a warning says so. Within a :class:`~langchain_phasegraph.PhaseGraphRetriever`, the other sources
+        supply missing documents: first from their hits, then from their stores.
     k : int, default 10
-        Documents returned, >= 0; also a keyword of ``invoke``.
+        Number of documents to return, >= 0; also a keyword argument of ``invoke``.
     embeddings : Embeddings, optional
-        Embeds the query, so that passages nearer to it are entered more readily; for a graph with embeddings.
+        The model that embeds the query. The walk then prefers passages that are similar to the query. This needs a
+        graph with embeddings.
     embed_clauses : bool, default False
-        Also compare the passages with each clause of a question that has two clauses or more; the model embeds each
-        clause. A configured ``GraphSource`` has this option itself.
+        If a question has two or more clauses, also embed each clause and compare it with the passages. If `graph` is a
+        ``GraphSource``, set this option there.
     score_key : str, optional
-        Metadata key for the score: positive, higher is better, of no fixed range.
+        Metadata key for the score. Scores are positive, higher is better, and they have no fixed range.
     evidence_key : str, optional
-        Metadata key for the evidence: score, rank, and the path on which most of the mass came.
+        Metadata key for the evidence: the score, the rank, and the path that contributes most to the score.
     filter : mapping of str to value, optional
-        Metadata that a document must have to be walked through or returned, as for
-        :class:`~langchain_phasegraph.PhaseGraphRetriever`; also a keyword of ``invoke``, and ``phasegraph_filter``
-        under ``configurable``, which narrow it further.
-        Which documents of a store it lets through is remembered for a minute: one that is changed or deleted meanwhile
-        is never returned, one that is added comes after it.
+        Metadata that a document must have, as for :class:`~langchain_phasegraph.PhaseGraphRetriever`. The walk does not
+        pass through other documents. A call can narrow the filter: by the keyword argument ``filter`` of ``invoke``, or
+        by ``phasegraph_filter`` under ``configurable``. The matching documents of a store are cached for a minute.
+        A document that is deleted or no longer matches is never returned; a new document appears within a minute.
     required_filter_key : str, optional
         As for :class:`~langchain_phasegraph.PhaseGraphRetriever`.
     max_query_length : int or None, default 20000
-        Characters of the longest query, >= 1; a longer one is an InvalidInputError. None: of any length.
+        Maximum length of a query in characters, >= 1. A longer query raises InvalidInputError. None: no limit.
 
     Notes
     -----
-    The graph is made ready at construction (edges weighed, the walk compiled): no search waits for it.
-    Within a ``PhaseGraphRetriever`` it declares that it depends on ``vector`` (the names in ``graph.depends_on``): the
-    dense ranking seeds the walk. Asked alone, what the query names and the passages with its words do.
+    The constructor computes the edge weights and compiles the walk, so that the first search is not slower than others.
+    Within a ``PhaseGraphRetriever``, the walk starts at the hits of ``vector`` (the sources in ``depends_on``).
+    In a direct call, the walk starts at the entities that the query names and at passages that contain the query's
+    words.
 
     Examples
     --------
@@ -133,7 +134,7 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
     _without_id: frozenset[str] = PrivateAttr()
 
     def model_post_init(self, context: Any, /) -> None:
-        """Prepare the graph and check the argument `documents`."""
+        """Prepare the graph and validate the argument `documents`."""
         from phasegraph.graph import EntityGraph, GraphSource, not_a_graph, prepare
 
         source = self.graph
@@ -149,7 +150,7 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
 
     @property
     def lookup(self) -> Lookup:
-        """Return the function that finds documents by id."""
+        """The lookup of documents by id."""
         return cast("Lookup", self._search.look_up)
 
     def _find_missing_ids(self) -> None:
@@ -179,29 +180,29 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
         progress: bool | None = True,
         **fields: Any,
     ) -> Self:
-        """Build the graph from documents; later calls can add and delete documents.
+        """Build the graph from documents; you can add and delete documents later.
 
         Parameters
         ----------
         documents : iterable of Document
         embeddings : Embeddings, optional
-            Embeds every passage (unless `vectors` are given) and each query.
+            The model that embeds each query, and every passage unless you pass `vectors`.
         vectors : (P, d) array_like, optional
             The passages' embeddings.
         triples, extractor, known_names
-            As for :func:`phasegraph.graph.build_graph`; for graph documents of LangChain see
+            As for :func:`phasegraph.graph.build_graph`. To use graph documents of LangChain, see
             :func:`~langchain_phasegraph.extractions_of`. A graph from your own `extractor` cannot be changed later.
         tokenizer : {"english", "german", "plain", "snowball:LANGUAGE"} or callable, default "english"
-            Splits passages and queries into words, as for :func:`phasegraph.graph.build_graph`.
+            The tokenizer that splits passages and queries into words, as for :func:`phasegraph.graph.build_graph`.
         title_key : str, default "title"
             Metadata key of a passage's title.
         source_key : str, optional
-            Metadata key that names a passage's document; unless given the first of ``source``, ``doc_id``,
-            ``ref_doc_id`` and ``file_path`` that is there.
+            Metadata key that names the file or page of a passage. By default, the first of the keys ``source``,
+            ``doc_id``, ``ref_doc_id`` and ``file_path`` that a passage has.
         progress : bool, default True
-            Show bars for many documents, where standard error is a terminal and tqdm is installed.
+            Show progress bars for many documents, if standard error is a terminal and tqdm is installed.
         **fields
-            The other fields of the retriever.
+            Other fields of the retriever.
         """
         how = Indexing(triples, known_names, tokenizer, title_key, source_key, progress)
         return cls._of_passages(documents, embeddings, how, vectors, extractor, fields)
@@ -217,15 +218,15 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
         embeddings : Embeddings, optional
             The model that embedded the passages.
         **fields
-            The other fields of the retriever.
+            Other fields of the retriever.
 
         Raises
         ------
         IntegrityError
-            If the folder is damaged, foreign or newer.
+            If the folder is damaged, was not written by phasegraph, or was written by a newer version.
         InvalidInputError
-            If the folder was made for another framework or with another model. To check the model, `embeddings` embeds
-            three documents again.
+            If the folder was written for another framework or with another model. To check the model, `embeddings`
+            embeds three documents again.
         """
         return cls._loaded(path, embeddings, fields)
 
@@ -238,7 +239,7 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
 
     @property
     def depends_on(self) -> tuple[str, ...]:
-        """Names of the sources whose rankings seed the walk."""
+        """The names of the sources at whose hits the walk starts."""
         return tuple(getattr(self._source, "depends_on", ()))
 
     def _get_relevant_documents(
@@ -264,7 +265,7 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
         return list(await in_thread(lambda given: self._find(given, k, upstream, filter), query))
 
     def _find(self, query: str, k: int | None, upstream: Upstream | None, narrower: Any) -> list[Document]:
-        """Search, and return documents with the requested metadata; a fusion retriever gets documents and ranking."""
+        """Search, and return copies of the documents; a fusion retriever gets the originals and the ranking."""
         wanted = self.k if k is None else check_count("k", k)
         if upstream is None:
             check_query(query, self.max_query_length)
@@ -309,7 +310,7 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
 
 @dataclass(frozen=True, slots=True)
 class Lookup(HitLookup):
-    """Finds documents by passage id, in memory or in a store."""
+    """A lookup of documents by passage id, in memory or in a store."""
 
     @classmethod
     def of(cls, documents: Any) -> Lookup:
@@ -325,16 +326,16 @@ class Lookup(HitLookup):
             return cls("callable", documents)
         if isinstance(documents, str | bytes) or not isinstance(documents, Iterable):
             raise InvalidTypeError(
-                f"documents must be documents, a store or a function; got {type(documents).__name__}"
+                f"documents must be a list of documents, a store or a function; got {type(documents).__name__}"
             )
         return cls("mapping", held_by_id(documents))
 
     def __call__(self, ids: Sequence[str]) -> dict[str, Document]:
-        """Return the documents that exist for these ids; a plain text becomes a document."""
+        """Return the existing documents by id; a plain text is converted to a document."""
         if self.kind == "none":
             return {}
         if self.kind == "get_by_ids":
-            held = self.held.get_by_ids(list(ids))  # Qdrant's carry theirs in the metadata
+            held = self.held.get_by_ids(list(ids))  # Qdrant's documents have the id in the metadata
             return {resolve_id(one.id, one.metadata, one.page_content)[0]: one for one in held}
         found: Any = self.held
         if self.kind != "mapping":

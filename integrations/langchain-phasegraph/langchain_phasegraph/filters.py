@@ -1,4 +1,4 @@
-"""One filter for every source: how it matches a document, and how it is written for each store."""
+"""The metadata filter that applies to every source: matching documents, and conversion to the filter of each store."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from phasegraph import InvalidInputError, InvalidTypeError
 from phasegraph.retrieval import FilterRefusedError, MalformedAnswerError, Recent, SelectedIndex
 
 FILTER = "phasegraph_filter"
-"""Key of the filter under ``configurable``."""
+"""Key of the filter among the ``configurable`` values of a configuration."""
 _MOST_ROWS = 10_000
 _PLAIN = (str, int, float, bool)
 _TESTS: Mapping[str, Callable[[Any, Any], bool]] = {
@@ -35,10 +35,10 @@ _LISTS, _ALSO = ("$in", "$nin"), "$where"
 
 
 class Wanted(dict[str, Any]):
-    """A filter that was validated.
+    """A validated filter.
 
-    Keys are metadata keys with a value or a mapping of operators, ``$and`` and ``$or`` with lists of filters, and
-    ``$where`` with functions of a document: the filters that a store states in its own form.
+    A metadata key maps to a value or to a mapping of operators. ``$and`` and ``$or`` map to lists of filters.
+    ``$where`` maps to functions of a document, which are the own filters of stores that accept Python functions.
     """
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -46,17 +46,17 @@ class Wanted(dict[str, Any]):
 
 
 def check_filter(given: Any) -> Wanted | None:
-    """Validate a filter that every source can be asked to apply.
+    """Validate a filter, so that it can be applied to every source.
 
-    It maps metadata keys to the plain values they must have, or to operators: ``$eq``, ``$ne``, ``$gt``, ``$gte``,
-    ``$lt``, ``$lte`` with a plain value, ``$in`` and ``$nin`` with a list of them; ``$and`` and ``$or`` to a list of
-    filters. A document without the key never matches.
+    A filter maps metadata keys to required values (string, number or bool) or to operators. ``$eq``, ``$ne``, ``$gt``,
+    ``$gte``, ``$lt`` and ``$lte`` take a value. ``$in`` and ``$nin`` take a list of values. ``$and`` and ``$or`` take a
+    list of filters. A document without the metadata key never matches.
     """
     if given is None or isinstance(given, Wanted):
         return given
     if not _is_filter(given):
         raise InvalidTypeError(
-            "filter must map metadata keys, which are plain names, to a text, number or bool each, or to operators "
+            "filter must map metadata keys (letters, digits and _) to a string, number, bool or mapping of operators "
             f"({', '.join(_TESTS)}), or $and and $or to a list of filters; got {given!r:.200}"
         )
     return Wanted(copy.deepcopy(dict(given)))
@@ -85,7 +85,7 @@ def _is_part(key: object, value: object) -> bool:
 
 
 def joined(*filters: Mapping[str, Any] | None) -> Wanted | None:
-    """Combine filters into a filter that requires all of them."""
+    """Combine filters into a filter that a document matches only if it matches every given filter."""
     plain, parts = dict[str, Any](), list[dict[str, Any]]()
     also: list[Callable[[Document], object]] = []
 
@@ -120,25 +120,25 @@ def check_required(key: str, wanted: Mapping[str, Any] | None) -> None:
         if not isinstance(said, Mapping) or said.keys() & {"$eq", "$in"}:
             return
     raise FilterRefusedError(
-        f"required_filter_key={key!r}: a call needs a filter on that key, such as filter={{{key!r}: ...}} or "
-        f"{FILTER} under configurable; got none"
+        f"required_filter_key={key!r}: the call has no filter with a value of that key; pass "
+        f"filter={{{key!r}: ...}}, or {FILTER} under configurable"
     )
 
 
 def key_of(wanted: Mapping[str, Any]) -> tuple[object, ...]:
-    """Return a key that identifies a filter in a cache; the key keeps the filter's functions alive."""
+    """Return a cache key for a filter; the key keeps references to the filter's functions."""
     told = {key: value for key, value in wanted.items() if key != _ALSO}
     return json.dumps(told, sort_keys=True), *wanted.get(_ALSO, ())
 
 
 def filter_of(config: RunnableConfig) -> Wanted | None:
-    """Return the filter of the current call."""
+    """Return the filter in a configuration; None if the configuration has no filter."""
     configurable = config.get("configurable")
     return check_filter(configurable.get(FILTER)) if configurable else None
 
 
 def with_filter(config: RunnableConfig, *filters: Any) -> RunnableConfig:
-    """Return the configuration with additional filters, which every source must apply."""
+    """Return a copy of the configuration whose filter is combined with further filters."""
     wanted = joined(filter_of(config), *map(check_filter, filters))
     if wanted is None:
         return config
@@ -161,7 +161,7 @@ def names_of(wanted: Mapping[str, Any]) -> frozenset[str]:
 
 
 def matches(document: Any, wanted: Mapping[str, Any]) -> bool:
-    """Whether a document matches a filter; a document without the key does not match."""
+    """Return whether a document matches a filter; a document without a key of the filter does not match."""
     metadata = document.metadata
     for key, value in wanted.items():
         if key == _ALSO:
@@ -183,13 +183,13 @@ def matches(document: Any, wanted: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class DocumentFilter:
-    """A validated filter, in the form that the core reads."""
+    """A validated filter with the attributes that the core requires."""
 
     wanted: Wanted
 
     @property
     def key(self) -> tuple[object, ...]:
-        """A key that identifies the filter in a cache."""
+        """The cache key of the filter."""
         return key_of(self.wanted)
 
     @property
@@ -205,12 +205,12 @@ class DocumentFilter:
 def _passes(held: Any, name: str, operand: Any) -> bool:
     try:
         return bool(_TESTS[name](held, operand))
-    except TypeError:  # a text and a number have no order
+    except TypeError:  # a string and a number cannot be compared
         return False
 
 
 def only_matching(answer: object, wanted: Mapping[str, Any], source: str = "") -> ScoredDocuments:
-    """Drop hits that do not match, in case a store ignored the filter."""
+    """Return only the hits that match the filter, because a store may have ignored the filter."""
     found = unpack(answer)
     kept = [row for row, document in enumerate(found) if matches(document, wanted)]
     if len(kept) == len(found):
@@ -225,10 +225,10 @@ def only_matching(answer: object, wanted: Mapping[str, Any], source: str = "") -
 
 
 def store_settings(store: object, wanted: Mapping[str, Any], own: Any = None) -> dict[str, Any]:
-    """Return search arguments that make a store apply the filter together with the caller's `own` filter.
+    """Return search arguments that make a store apply the filter together with the store's own filter `own`.
 
-    If the arguments contain ``k``, the store only searches deeper, and the caller must drop hits that do not match. It
-    is an error if `own` has a form that cannot be combined with the filter.
+    If the returned arguments contain ``k``, the store cannot apply the filter: it returns more hits instead, and the
+    caller must drop the hits that do not match. FilterRefusedError if `own` cannot be combined with the filter.
     """
     kind = _kind(store)
     if isinstance(own, Mapping) and not _is_plain(own) and kind not in _JOINS:
@@ -251,7 +251,7 @@ def _is_plain(own: Mapping[str, Any]) -> bool:
 
 
 def _mapping(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any]:
-    """Write the filter for a store that takes a mapping of values; search deeper if equality is not enough."""
+    """Convert the filter for a store that accepts a mapping of values; for operators, request more hits instead."""
     if own is not None and not isinstance(own, Mapping):
         raise FilterRefusedError(f"filter= cannot be combined with the store's own filter; got {type(own).__name__}")
     if not _is_plain(wanted):
@@ -260,7 +260,7 @@ def _mapping(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any]:
 
 
 def _operators(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any]:
-    """Write the filter for a store that supports the operators under these names."""
+    """Convert the filter for a store that accepts the same operators."""
     if own is not None and not isinstance(own, Mapping):
         raise FilterRefusedError(f"filter= cannot be combined with the store's own filter; got {type(own).__name__}")
     if _is_plain(wanted) and _is_plain(own or {}):
@@ -269,7 +269,7 @@ def _operators(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any
 
 
 def _parts(wanted: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Split the filter into mappings of one key with one operator."""
+    """Split the filter into mappings that each have one key and one operator."""
     found: list[dict[str, Any]] = []
     for key, value in wanted.items():
         if key in ("$and", "$or"):
@@ -289,14 +289,14 @@ def _in_memory(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any
     if isinstance(own, Mapping):
         raise FilterRefusedError("filter= cannot be combined with the store's own filter, which must be a function")
     plain = [(key, value) for key, value in wanted.items() if isinstance(value, str | int | float)]
-    if own is None and len(wanted) == len(plain) == 1:  # it is asked of every document: no step too many
+    if own is None and len(wanted) == len(plain) == 1:  # called for every document, so a short function saves time
         ((key, value),) = plain
         return {"filter": lambda document: document.metadata.get(key) == value}
     return {"filter": lambda document: matches(document, wanted) and (own is None or own(document))}
 
 
 def _faiss(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any]:
-    depth = {"fetch_k": int(store.index.ntotal)}  # FAISS filters what it has fetched
+    depth = {"fetch_k": int(store.index.ntotal)}  # FAISS first fetches fetch_k rows and then filters them
     of_own = (lambda metadata: True) if own is None else own if callable(own) else store._create_filter_func(own)
     return {"filter": lambda metadata: matches(Document("", metadata=metadata), wanted) and of_own(metadata), **depth}
 
@@ -342,11 +342,12 @@ def _qdrant(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any]:
 
 
 def _lance(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any]:
-    """Request every row and filter afterwards, because LanceDB would write a filter into the text of its query."""
+    """Request every row, to filter afterwards: LanceDB would insert the filter's values into a query string."""
     rows = int(store.get_table().count_rows())
     if rows > _MOST_ROWS:
         raise FilterRefusedError(
-            f"LanceDB can be filtered up to {_MOST_ROWS} rows, and this table has more; give each tenant its own table"
+            f"filter= supports LanceDB tables of up to {_MOST_ROWS} rows; this table has {rows}: give each tenant its "
+            "own table"
         )
     return {"k": rows + 1} if own is None else {"k": rows + 1, "filter": own}
 
@@ -363,27 +364,27 @@ _WORDS: Mapping[str, Callable[[Any, Mapping[str, Any], Any], dict[str, Any]]] = 
 }
 _JOINS = ("FAISS", "Chroma", "LanceDB", "PGVector", "PGVectorStore", "Neo4jVector")
 _EVERY = ("InMemoryVectorStore", "FAISS", "LanceDB")
-"""Stores of which every document is looked at."""
+"""Names of the stores that apply the filter to every document, so that functions of a document are possible."""
 
 
 def check_depth(found: ScoredDocuments, kept: ScoredDocuments, depth: int, limit: int) -> None:
-    """Refuse the answer of a deep search from which too many hits were dropped, because matching hits may follow."""
+    """Raise FilterRefusedError if a search with more hits still has too few matches, because further hits may match."""
     if len(found) >= depth and len(kept) < limit:
         raise FilterRefusedError(
-            f"this store cannot apply the filter itself, and of the {depth} passages nearest to the query only "
+            f"this store cannot apply the filter, and of the {depth} passages nearest to the query only "
             f"{len(kept)} match; filter by plain values, or give each tenant its own store"
         )
 
 
 def selects_rows(store: Any) -> bool:
-    """Whether the store is a FAISS store whose index can search a subset of its rows."""
+    """Return whether the store is a FAISS store whose index can search a subset of its rows."""
     return _kind(store) == "FAISS" and type(store.index).__name__.startswith(("IndexFlat", "IndexHNSW", "IndexIVF"))
 
 
 def faiss_within(store: Any, wanted: Mapping[str, Any]) -> Any:
-    """Return a FAISS store of the matching documents only; it is made once per filter.
+    """Return a FAISS store that searches only the matching documents; the store is cached for each filter.
 
-    The framework itself fetches twenty hits and then filters them.
+    LangChain's own filter applies only to the first 20 hits, so it can miss matching documents.
     """
     names, recent = store.index_to_docstore_id, _selected.setdefault(store, Recent())
     key = key_of(wanted)
@@ -407,11 +408,11 @@ _SHOWS_A_PART = ("where_document", "where", "expr", "pre_filter", "filters")
 
 
 NARROWS = frozenset({"filter", *_SHOWS_A_PART})
-"""Settings of a store's retriever that show a part of it."""
+"""Search arguments that restrict a retriever to a part of its store."""
 
 
 def own_filter(store: object, settings: Mapping[str, Any]) -> Wanted | None:
-    """Convert the filter in the settings of a store's retriever to our form; an error if that is impossible."""
+    """Convert the filter in a retriever's search arguments to a validated filter; InvalidInputError if impossible."""
     other = next((name for name in _SHOWS_A_PART if settings.get(name) is not None), None)
     if other is not None:
         raise InvalidInputError(f"{other!r} is specific to that store")
@@ -431,17 +432,17 @@ def own_filter(store: object, settings: Mapping[str, Any]) -> Wanted | None:
 
 @dataclass(frozen=True, slots=True)
 class OfMetadata:
-    """Adapts a function of metadata to a function of a document."""
+    """A function of a document that passes the document's metadata to another function."""
 
     test: Callable[[Mapping[str, Any]], object]
 
     def __call__(self, document: Document) -> object:
-        """Whether the document's metadata pass the function."""
+        """Return the function's value for the document's metadata."""
         return self.test(document.metadata)
 
 
 def _of_qdrant(given: Any, prefix: str) -> dict[str, Any] | None:
-    """Convert Qdrant's conditions on metadata to our filter; None if they cannot be converted."""
+    """Convert a Qdrant filter on metadata to a phasegraph filter; None if the conversion is impossible."""
     said = {name: value for name, value in dict(given).items() if value is not None}
     if not said or set(said) - {"must", "should", "must_not", "key", "match", "range"}:
         return None
@@ -479,11 +480,11 @@ _kept: WeakKeyDictionary[Any, Recent] = WeakKeyDictionary()
 
 
 def bm25_within(runnable: Runnable[str, Any], wanted: Mapping[str, Any]) -> Runnable[str, Any] | None:
-    """Return a BM25 retriever over the matching documents only; None if it cannot be built again.
+    """Return a BM25 retriever over the matching documents only; None if `runnable` is not a BM25 retriever.
 
     A BM25 score depends on the word counts of all documents. Filtering afterwards would return fewer than `k` hits, and
-    other tenants' documents would influence the scores. Therefore the index is built again from the matching documents,
-    once per filter. If no document matches, the retriever returns no hit.
+    other tenants' documents would influence the scores. Therefore a new index is built from the matching documents, and
+    cached for each filter. If no document matches, the retriever returns no hit.
     """
     if isinstance(runnable, RunnableBindingBase):
         inner = bm25_within(runnable.bound, wanted)
@@ -497,7 +498,7 @@ def bm25_within(runnable: Runnable[str, Any], wanted: Mapping[str, Any]) -> Runn
 
 
 def _part(retriever: Any, wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a BM25 retriever over the matching documents."""
+    """Return the changed fields of a BM25 retriever that contains only the matching documents."""
     documents = [document for document in retriever.docs if matches(document, wanted)]
     words = [retriever.preprocess_func(document.page_content) for document in documents]
     whole = retriever.vectorizer
@@ -507,15 +508,15 @@ def _part(retriever: Any, wanted: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Nothing:
-    """A replacement for an index without a word, which the library cannot build."""
+    """A replacement for a BM25 index without words, which rank_bm25 cannot build."""
 
     def get_top_n(self, query: object, documents: object, n: int) -> list[Any]:
-        """Return no document."""
+        """Return an empty list."""
         return []
 
 
 def is_bm25(runnable: object) -> bool:
-    """Whether the runnable is exactly the framework's BM25 retriever, whose documents and words can be read."""
+    """Return whether the runnable is LangChain's BM25 retriever and not a subclass, so that its index can be read."""
     kind = type(runnable)
     index = type(getattr(runnable, "vectorizer", None))
     return (kind.__module__.partition(".")[0], kind.__name__, index.__module__, index.__name__) == (

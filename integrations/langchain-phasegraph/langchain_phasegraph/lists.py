@@ -1,4 +1,4 @@
-"""Fuse lists that were retrieved before."""
+"""Fuse lists of documents from searches that have already run."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ class ListFusion(RunnableLambda[Mapping[str, Any], list[Document]]):
         return documents_of(*self._fuser.decide(lists), score_key=self._score_key, evidence_key=self._evidence_key)
 
     def explain(self, lists: Mapping[str, Any], query: str | None = None) -> Result:
-        """Return the whole answer for the lists: scores, contributions, candidates, warnings and a report per list.
+        """Return the complete result for the lists: scores, contributions, candidates, warnings and a report per list.
 
         Parameters
         ----------
         lists : mapping of str to list
-            As for ``invoke``.
+            The lists of documents by name, as for ``invoke``.
         query : str, optional
-            The query, for priors that read it.
+            The query, for priors that read the query.
         """
         return self._fuser.decide(lists, query)[0]
 
 
 def _filtered_ranking(reader: HitReader, documents: ScoredDocuments, notes: list[str]) -> Ranking:
-    """Convert the documents of a list that match the call's filter to a ranking."""
+    """Drop documents that do not match the call's filter, and convert the others to a ranking."""
     wanted = filter_of(configured())
     return ranking_of(reader, documents if wanted is None else only_matching(documents, wanted), None, notes)
 
@@ -72,11 +72,12 @@ def fuse_lists(
     k : int, optional
         Number of documents to return, >= 0. By default, the pipeline's `k`.
     weights : mapping of str to float, optional
-        By list name; every list must be named. Cannot be combined with `pipeline`, which has its own weights.
+        Weight of each list by its name; every list must have a weight. Cannot be combined with `pipeline`, which has
+        its own weights.
     pipeline : FusionPipeline, optional
         The pipeline that fuses the lists.
     fields : mapping of str to HitFields, optional
-        How the ids and scores of a list are read, and its direction.
+        How to read the ids and scores of each list, and whether a higher score is better.
     score_key, evidence_key
         As for :class:`~langchain_phasegraph.PhaseGraphRetriever`.
 
@@ -84,12 +85,12 @@ def fuse_lists(
     -------
     ListFusion
         A runnable from a mapping of name to list of documents (or of (document, score) pairs) to the fused documents;
-        its ``explain`` gives the whole answer.
+        its ``explain`` returns the complete result.
 
     Raises
     ------
     InvalidInputError, InvalidTypeError
-        If an argument is outside what is said above.
+        If an argument has another type or is out of range.
 
     Examples
     --------

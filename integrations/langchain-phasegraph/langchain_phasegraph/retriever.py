@@ -1,4 +1,4 @@
-"""The LangChain retriever: it searches every source, fuses the rankings, and returns the sources' own documents."""
+"""The LangChain retriever that searches every source, fuses the rankings, and returns the sources' own documents."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.vectorstores import VectorStore
 from pydantic import Field, PrivateAttr
 
-import phasegraph  # its room graph is loaded when it is first named: it brings scipy.sparse
+import phasegraph  # the subpackage phasegraph.graph imports scipy.sparse, so it is imported only at its first use
 from langchain_phasegraph.base import (
     CheckedRetriever,
     Count,
@@ -64,7 +64,7 @@ _DEEPEST = 8
 _SHOWN = frozenset(
     {"k", "score_key", "evidence_key", "on_result", "filter", "required_filter_key", "name", "tags", "metadata"}
 )
-"""Fields whose change leaves the engine and the sources as they are."""
+"""Names of the fields that can change without a new engine and new sources."""
 
 
 class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetriever):
@@ -73,72 +73,84 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
     Parameters
     ----------
     vector, graph : retriever, vector store, runnable, callable or SourceSpec, optional
-        The sources with these names.
-    retrievers : mapping of str to the same, or a list of them, optional
-        Further sources, by name or as ``source_1``, ``source_2`` and so on; each source is a retriever or a
-        :class:`SourceSpec` with its own weight, fetch_k, timeout, fields and execution.
+        The sources with the names ``vector`` and ``graph``.
+    retrievers : mapping of str to source, or list of sources, optional
+        Further sources of the same types. A mapping gives their names; the sources of a list are named ``source_1``,
+        ``source_2`` and so on. A :class:`SourceSpec` adds a weight, fetch_k, timeout, fields and execution of the
+        source.
     k : int, optional
-        Number of documents to return, >= 0; also a keyword argument of ``invoke``. The number changes neither scores
-        nor order. Default: the pipeline's, 10.
-    weights : mapping of str to float, or a list beside a list of retrievers, optional
-        >= 0, not all 0; in place of ``SourceSpec.weight``. Default: per query, by agreement and by how sharply the
-        graph points, where it states its background; else equal.
+        Number of documents to return, >= 0; also a keyword argument of ``invoke``. `k` affects neither the scores nor
+        the order. Default: the pipeline's `k`, which is 10 unless you change it.
+    weights : mapping of str to float, or list of float, optional
+        Weight of each source, >= 0, not all 0; a list has the order of the list `retrievers`. `weights` replaces
+        ``SourceSpec.weight``. By default, each query gets its own weights, based on how well the sources agree and how
+        clearly the graph separates its hits. This needs an :class:`EntityGraphRetriever` as ``graph``, or a ``graph``
+        with score statistics and a ``vector``; otherwise, the default weights are equal.
     accept : mapping of str to threshold, AcceptancePolicy or Confidence, optional
-        By source, on its own scores; documents below are not returned. ``Confidence(min=.2)``: no document where it is
-        too doubtful that the corpus holds an answer. Default: all are accepted.
+        Thresholds by source name, in the unit of the source's scores; the answer leaves out documents below them.
+        ``Confidence(min=.2)`` returns no document if the confidence that the corpus has an answer is below 0.2.
+        Default: no threshold.
     selection : SelectionPolicy or str, optional
-        Which k go together, for example ``"mmr"``; default the k best. Redundancy is weighed by embeddings of the
-        model that the vector store embeds with.
+        The method that chooses which documents to return together, for example ``"mmr"``. By default, the `k` best
+        documents. To measure redundancy, the method uses the embedding model of the vector store.
     group_by : str or GroupBy, optional
-        Metadata key of a document's name, for example ``"source"``: the passages of one document count once, and `k`
-        counts documents. ``GroupBy("source", "sum")`` adds their values. Default: every passage counts.
+        Metadata key that names the file or page of a passage, for example ``"source"``. The passages of the same file
+        then count once, and `k` counts files. ``GroupBy("source", "sum")`` adds up the values of the passages. By
+        default, every passage counts.
     parents : True, mapping, docstore or callable, optional
-        With `group_by`: return the text of the whole document in place of its best passage. True joins the passages of
-        a retriever that was made of documents; a mapping by name, a docstore (``mget``) or ``parents(names)`` gives the
-        documents. A filter also holds for them.
+        With `group_by`: return the text of the whole file instead of its best passage. True joins the passages of a
+        retriever from :meth:`from_documents`. A mapping by name, a docstore (``mget``) or a function ``parents(names)``
+        supplies the texts. Filters also apply to the files.
     filter : mapping of str to value, optional
-        Metadata that every document must have: values, or ``{"year": {"$gte": 2000}}`` with ``$eq``, ``$ne``,
-        ``$gt``, ``$gte``, ``$lt``, ``$lte``, ``$in`` and ``$nin``; ``$and`` and ``$or`` with lists of filters. Also a
-        keyword of ``invoke`` and ``phasegraph_filter`` under ``configurable``, which narrow it further;
-        the latter also from the run around a call that has no configuration. It reaches every source, the walk of a
-        graph included, and what ``HitFields.resolve`` brings back; where a source cannot keep it the call fails. A
-        filter that a source has already (``search_kwargs``) reaches the others, too, or the retriever cannot be made.
+        Metadata that every document must have. A condition is a value or a mapping of operators, such as
+        ``{"year": {"$gte": 2000}}``. The operators are ``$eq``, ``$ne``, ``$gt``, ``$gte``, ``$lt``, ``$lte``, ``$in``
+        and ``$nin``; ``$and`` and ``$or`` take lists of filters. A call can narrow the filter: by the keyword argument
+        ``filter`` of ``invoke``, or by ``phasegraph_filter`` under ``configurable``. A call without a configuration
+        inherits ``phasegraph_filter`` from the surrounding run. The filter applies to every source, to the walk over
+        the graph, and to the passages from ``HitFields.resolve``. If a source cannot apply the filter, the call fails.
+        A source's own filter (``search_kwargs``) also applies to the other sources; if that is impossible, the
+        constructor raises an error.
     required_filter_key : str, optional
-        Metadata key of which every call must say the value, by any of these filters: one that does not fails. Not all
-        of LangChain's own retrievers hand on what is ``configurable``.
+        Metadata key for which the filter of every call must give a value; a call without the value fails. Some of
+        LangChain's own retrievers do not pass ``configurable`` on.
     fetch_k : int or None, default 50
-        Hits asked of each source, in place of its own ``k``; None leaves it alone.
+        Number of hits to request from each source, instead of the source's own ``k``. None: keep the source's own
+        ``k``.
     timeout : float or None, default 10.0
-        Seconds for the whole call, `on_result` and the making of the answer's copies apart: what is late by then
-        (sources, priors, correction, selection) is left out, reported and warned about.
+        Time limit of a call in seconds; None: no limit. `on_result` and the copying of the returned documents are not
+        counted. A source, prior, correction or selection that is too late is left out; the report and a warning say so.
     max_query_length : int or None, default 20000
-        Characters of the longest query, >= 1; a longer one is an InvalidInputError. None: of any length.
+        Maximum length of a query in characters, >= 1. A longer query raises InvalidInputError. None: no limit.
     strict : bool, default False
-        Turn any degradation, and calibration by list alone, into ``DegradedError``.
+        Raise ``DegradedError`` for any degradation, and if a source's scores are calibrated from the returned list
+        alone.
     pipeline : FusionPipeline or path, optional
-        How to fuse; a path to a file that :meth:`save` wrote. Not beside `weights`, `accept` or `selection`, which it
-        has itself.
+        The fusion settings, or the path of a file that :meth:`save` wrote. Cannot be combined with `weights`, `accept`
+        or `selection`, because the pipeline contains these settings.
     route : callable, runnable or language model, optional
-        ``route(query)``, or ``route(query, ranking)`` with the first source's ranking (``vector``, else the first by
-        name), gives the sources to ask: a name, names, or weights by name. Default: all. Where it fails, all are asked.
+        A function that chooses the sources to search: ``route(query)`` or ``route(query, ranking)``. It returns a
+        source name, a list of names, or weights by name. `ranking` is the ranking of ``vector``, or of the
+        alphabetically first source if there is no ``vector``. By default, and if the function fails, all sources are
+        searched.
     rerank : Rerank, cross-encoder, compressor or callable, optional
-        A model that reads the best fused documents beside the query; a bare one decides the order of the best 30.
+        A model that reads the query together with the best fused documents. Without :class:`Rerank`, the model decides
+        the order of the 30 best documents.
     corrective : Corrective, optional
-        Grade the answer, and ask once more with another query where it is poor.
+        Grades the answer. If the grade is poor, the retriever searches once more with another query.
     on_result : callable, optional
-        Called with the core's ``Result`` of every query; a coroutine function is awaited in asynchronous calls.
-        Its time is not part of `timeout`.
+        A function that receives the core's ``Result`` of every query. A coroutine function is awaited in asynchronous
+        calls. `timeout` does not include the time of this function.
     score_key : str, optional
-        Metadata key for the published score, in [0, 1]; a key that the document already has is kept. The same
-        document of two queries is then not equal to itself: leave it out within retrievers that compare documents.
+        Metadata key for the published score, in [0, 1]. If a document already has this key, its value stays. Scores
+        make copies of the same document unequal, so omit `score_key` inside retrievers that compare documents.
     evidence_key : str, optional
-        Metadata key for the evidence: per source rank, raw score, calibrated value, weight and contribution.
-        :meth:`explain` always has it.
+        Metadata key for the evidence: for each source the rank, raw score, calibrated value, weight and contribution.
+        :meth:`explain` returns the evidence in any case.
 
     Raises
     ------
     InvalidInputError, InvalidTypeError
-        If an argument is unknown or outside what is said above; the message names it.
+        If an argument is unknown, has another type or is out of range; the message names the argument.
 
     Examples
     --------
@@ -205,17 +217,17 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
             for other in self._by_name.keys() - {name}:
                 self._by_name[other].check_keeps(wanted, name)
         check_filter(self.filter)
-        import_module("langchain_core.tracers.context")  # LangChain loads it in the first call of any runnable
+        import_module("langchain_core.tracers.context")  # otherwise LangChain imports it during the first call
 
     def _own_filters(self) -> dict[str, Wanted]:
-        """Return the filters that single sources already have and that must also hold for the others."""
+        """Return the sources' own filters by source name; each filter must also apply to the other sources."""
         by_name = self._by_name
         if len(by_name) < 2:
             return {}
         return {name: one for name, source in by_name.items() if (one := source.own_filter()) is not None}
 
     def whole_filter(self) -> Wanted | None:
-        """Return the filter that every document must match, combined from the retriever and its sources."""
+        """Return the filter that every document must match, combined from the retriever's and its sources' filters."""
         found = [one for source in self._by_name.values() if (one := source.own_filter()) is not None]
         return joined(check_filter(self.filter), *found) if found or self.filter is not None else None
 
@@ -237,7 +249,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         embed_clauses: bool = False,
         **fields: Any,
     ) -> Self:
-        """Build vectors, an entity graph and a word index from documents, and a retriever that fuses the three.
+        """Build vectors, an entity graph and a word index from documents, and return a retriever that fuses the three.
 
         Parameters
         ----------
@@ -245,29 +257,28 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
             A document without an id takes its id from its metadata; if the metadata has no id, the text determines the
             id.
         embeddings : Embeddings
-            Embeds every document once, and each query.
+            The model that embeds every document once, and each query.
         path : path, optional
-            A new or empty folder for the graph, the words and the vectors, in memory-mapped files. :meth:`load` opens
-            it again. Without `path`, everything stays in memory.
+            A new or empty folder, which stores the graph, the word index and the vectors in memory-mapped files.
+            :meth:`load` opens the folder again. Without `path`, everything stays in memory.
         vector_store : {"flat", "chroma"}, default "flat"
-            With `path`: the index that searches the vectors. ``"flat"`` compares all vectors of the index, in
-            memory-mapped files. ``"chroma"`` adds an approximate index (``phasegraph[chroma]``).
+            With `path`: the index that searches the vectors. ``"flat"`` compares the query with every vector.
+            ``"chroma"`` adds an approximate index, and needs ``phasegraph[chroma]``.
         triples, known_names, tokenizer, title_key, source_key
             See :meth:`EntityGraphRetriever.from_documents`.
         progress : bool, default True
-            Show bars for many documents, where standard error is a terminal and tqdm is installed.
+            Show progress bars for many documents, if standard error is a terminal and tqdm is installed.
         embed_clauses : bool, default False
-            Also compare the passages with each clause of a question that has two clauses or more. The retriever then
-            embeds each clause of such a question, beside the question.
+            If a question has two or more clauses, also embed each clause and compare it with the passages.
         **fields
-            The other fields of the retriever; `retriever.retrievers` beside ``bm25``.
+            Other fields of the retriever. `retrievers` adds sources to ``vector``, ``graph`` and ``bm25``.
 
         Raises
         ------
         InvalidInputError
-            If there is no document, one has no text, an id repeats, or `path` holds files.
+            If `documents` is empty, a document has no text, an id repeats, or the folder `path` is not empty.
         MissingDependencyError
-            If Chroma is wanted and not installed.
+            If `vector_store` is ``"chroma"`` and Chroma is not installed.
 
         Examples
         --------
@@ -298,7 +309,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         embed_clauses: bool = False,
         **fields: Any,
     ) -> Self:
-        """Open a folder that :meth:`from_documents` made, with all later changes.
+        """Open a folder that :meth:`from_documents` wrote, with all later changes.
 
         Parameters
         ----------
@@ -311,19 +322,18 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
             Move the vectors to this index; see :meth:`from_documents`. By default, the vectors stay in their present
             index.
         embed_clauses : bool, default False
-            Also compare the passages with each clause of a question that has two clauses or more. The retriever then
-            embeds each clause of such a question, beside the question.
+            If a question has two or more clauses, also embed each clause and compare it with the passages.
         **fields
-            The other fields of the retriever. If the folder contains a pipeline from :meth:`save`, the retriever uses
-            it unless you pass `pipeline`, `weights`, `accept` or `selection`.
+            Other fields of the retriever. If the folder contains a pipeline from :meth:`save`, the retriever uses the
+            pipeline unless you pass `pipeline`, `weights`, `accept` or `selection`.
 
         Raises
         ------
         IntegrityError
-            If the folder is damaged, foreign or newer.
+            If the folder is damaged, was not written by phasegraph, or was written by a newer version.
         InvalidInputError
-            If it was made for another framework, without vectors, or with another model: `embeddings` embeds three of
-            the documents again to see that.
+            If the folder was written for another framework, without vectors, or with another model. To check the model,
+            `embeddings` embeds three documents again.
         """
         return cls._loaded(
             path, embeddings, {**fields, "embed_clauses": embed_clauses}, reembed=reembed, vector_store=vector_store
@@ -344,13 +354,13 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         embed_clauses: bool = False,
         **fields: Any,
     ) -> Self:
-        """Build the graph and the word index from the documents of a vector store, and use the store for the vectors.
+        """Build a graph and a word index from the documents of a vector store, and search the vectors in the store.
 
         Parameters
         ----------
         vectorstore : Chroma, FAISS, InMemoryVectorStore, LanceDB, PGVector or QdrantVectorStore
-            Texts, metadata and vectors are read once; nothing is embedded again. :meth:`add_documents` and
-            :meth:`delete` also change the store. The store itself embeds new documents.
+            The store's texts, metadata and vectors are read once, and no text is embedded again. :meth:`add_documents`
+            and :meth:`delete` also change the store. The store embeds the documents that you add later.
         triples, known_names, tokenizer, title_key, source_key, progress, embed_clauses, **fields
             See :meth:`from_documents`. To save the graph, call ``retriever.graph.save(folder)``. To open it again, pass
             ``EntityGraphRetriever.load(folder)`` and the store to the constructor.
@@ -429,12 +439,12 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         return self._documents(result, self._with_parents(hits, self._in_force(config, filter)), upstream is not None)
 
     def explain(self, query: str, k: int | None = None, *, filter: Any = None) -> Result:  # noqa: A002
-        """Return the whole answer to a query: scores, contributions, candidates and a report per source.
+        """Return the complete result of a query: scores, contributions, candidates and a report per source.
 
         Parameters
         ----------
         query : str
-            Not blank.
+            The query; it must not be blank.
         k : int, optional
             Number of results; by default, the retriever's `k`.
         filter : mapping, optional
@@ -454,7 +464,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         return (await self._engine.aretrieve(query, sources, k=self._wanted(k), read=True))[0]
 
     def inspect(self, query: str, k: int | None = None, *, filter: Any = None) -> Inspection:  # noqa: A002
-        """Return the whole answer as a notebook page: the list of every source, and how the lists were fused.
+        """Return the complete result as a notebook page that shows every source's list and how the lists were fused.
 
         Parameters
         ----------
@@ -464,7 +474,8 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         Returns
         -------
         Inspection
-            Contains ``result``, and ``everything``: all candidates with calibrated values and contributions.
+            Its ``result`` is the :class:`Result`; its ``everything`` lists all candidates with calibrated values and
+            contributions.
         """
         return self._engine.inspect(query, self.explain(query, k, filter=filter))
 
@@ -473,7 +484,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         return self._engine.inspect(query, await self.aexplain(query, k, filter=filter))
 
     def _documents(self, result: Result, hits: list[SelectedHit], for_ours: bool) -> list[Document]:
-        """Return the documents; another phasegraph retriever gets them unchanged, with their scores."""
+        """Return the documents; if another phasegraph retriever is the caller, also return their scores."""
         if not for_ours:
             return documents_of(result, hits, score_key=self.score_key, evidence_key=self.evidence_key)
         found = ScoredDocuments(documents_of(result, hits, score_key=None, evidence_key=None))
@@ -496,7 +507,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         }
 
     def _in_force(self, config: RunnableConfig, narrower: Any) -> Wanted | None:
-        """What every document must match in a call."""
+        """Return the filter that every document of a call must match."""
         return joined(filter_of(with_filter(config, self.filter, narrower)), self.whole_filter())
 
     def _sources(self, query: str) -> Sources:
@@ -510,7 +521,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
 
 
 def access_of(sources: Mapping[str, RetrieverSource]) -> HitAccess:
-    """Describe how the core reads documents, with the embedding model of the first vector store that has a model."""
+    """Return how the core reads documents, with the embedding model of the first vector store that has a model."""
     models = (getattr(source.store, "embeddings", None) or source.embeddings for source in sources.values())
     model = next((one for one in models if isinstance(one, Embeddings)), None)
     corpus = next((one for one in (source.corpus for source in sources.values()) if one is not None), None)
@@ -527,7 +538,7 @@ def access_of(sources: Mapping[str, RetrieverSource]) -> HitAccess:
 
 
 def holds(candidate: object, target: object, depth: int = 0) -> bool:
-    """Whether `target` is `candidate` or is nested inside it."""
+    """Return whether `target` is `candidate` or is nested inside `candidate`."""
     if candidate is target:
         return True
     if depth > _DEEPEST or not isinstance(candidate, Runnable | SourceSpec):

@@ -68,18 +68,18 @@ _OFFERED = ("k", "limit", "upstream")
 
 
 class ScoredVectorStoreRetriever(VectorStoreRetriever):
-    """Search like a vector-store retriever, but keep the scores and drop hits that do not match the call's filter.
+    """A vector-store retriever that also returns scores and drops hits that do not match the call's filter.
 
-    ``similarity`` is run again as ``similarity_search_with_score``. Under ``mmr`` and ``similarity_score_threshold``
-    the retriever's own search decides which documents come back, and a score search supplies their scores; ``mmr``
-    keeps its own ``k``. Relevance functions are never asked for scores.
+    The search type ``similarity`` is run as ``similarity_search_with_score``. For ``mmr`` and
+    ``similarity_score_threshold``, the retriever's own search chooses the documents, and a second search supplies their
+    scores; ``mmr`` keeps its own ``k``. Scores never come from relevance functions.
     """
 
     _inner: VectorStoreRetriever = PrivateAttr()
 
     @classmethod
     def around(cls, inner: VectorStoreRetriever) -> ScoredVectorStoreRetriever:
-        """Create a retriever that searches like `inner` and reads its settings at every call."""
+        """Create a retriever that searches like `inner` and reads the settings of `inner` at every call."""
         made = cls(vectorstore=inner.vectorstore, name=inner.get_name(), tags=inner.tags, metadata=inner.metadata)
         made._inner = inner
         return made
@@ -119,18 +119,18 @@ class ScoredVectorStoreRetriever(VectorStoreRetriever):
         return self._kept(found, settings, kwargs)
 
     def _kept(self, found: object, settings: Mapping[str, Any], kwargs: Mapping[str, Any]) -> ScoredDocuments:
-        """Return the documents that match the filter; an error if a deep search did not find enough."""
+        """Return the documents that match the filter; FilterRefusedError if a search with more hits found too few."""
         documents, wanted = unpack(found), kwargs.get("filter")
         if wanted is None:
             return documents
         kept, limit = only_matching(documents, wanted), kwargs.get("k", _DEFAULT_K)
         if settings.get("k", limit) != limit:
             check_depth(documents, kept, settings["k"], limit)
-            kept.dropped = 0  # it was searched deeper for what does not match
+            kept.dropped = 0  # the search requested more hits because some would not match
         return kept
 
     def _search(self, kwargs: Mapping[str, Any]) -> tuple[VectorStore, dict[str, Any]]:
-        """Return the store, the search method and its arguments."""
+        """Return the store to search and the search arguments."""
         store: VectorStore = self._inner.vectorstore
         own = dict(self._inner.search_kwargs)
         given = dict(kwargs)
@@ -141,7 +141,7 @@ class ScoredVectorStoreRetriever(VectorStoreRetriever):
         if wanted is None and own.get("filter") is None:
             return store, settings
         if self._inner.search_type == "similarity" and selects_rows(store):
-            with suppress(InvalidInputError):  # its own words, which the store reads itself
+            with suppress(InvalidInputError):  # only the store can read its filter
                 every = joined(wanted, own_filter(store, own))
                 part = store if every is None else faiss_within(store, every)
                 return part, {name: value for name, value in settings.items() if name != "filter"}
@@ -149,12 +149,14 @@ class ScoredVectorStoreRetriever(VectorStoreRetriever):
             return store, settings
         found = store_settings(store, wanted, own.get("filter"))
         if "k" in found and self._inner.search_type != "similarity":
-            raise FilterRefusedError(f"this store cannot filter under search_type={self._inner.search_type!r}")
+            raise FilterRefusedError(
+                f"this store cannot apply filter= with search_type={self._inner.search_type!r}; use 'similarity'"
+            )
         return store, {**settings, **found}
 
 
 def _deep_attempts(settings: Mapping[str, Any], kwargs: Mapping[str, Any]) -> Attempts:
-    """Return the attempts of a search that goes deeper to apply a filter; otherwise a single attempt."""
+    """Return the attempts of a search that requests more hits to apply a filter; otherwise, a single attempt."""
     depth = settings.get("k")
     return Attempts(None if depth == kwargs.get("k") else depth, [])
 
@@ -175,14 +177,14 @@ def _joined(found: list[Document], pairs: list[tuple[Document, Any]]) -> ScoredD
 
 
 def _score_search(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of the score search: the same filter, and deep enough to contain every member."""
+    """Return the arguments of the second search: the same filter, and a `k` that includes every chosen document."""
     kept = {key: value for key, value in settings.items() if key not in _MEMBERSHIP_ONLY}
     depth = 0 if "score_threshold" in settings else settings.get("fetch_k", _FETCHED)
     return {**kept, "k": max(depth, settings.get("k", _DEFAULT_K))}
 
 
 class FunctionRetriever(BaseRetriever):
-    """A plain function as a retriever, so that tracers record it like a retriever."""
+    """A retriever that calls a plain function, so that traces show the call like the call of any retriever."""
 
     function: Any
     accepts: frozenset[str]
@@ -206,7 +208,7 @@ def as_runnable(retriever: object) -> Runnable[str, Any]:
     Raises
     ------
     InvalidTypeError
-        If the argument is not a supported retriever.
+        If `retriever` is of no supported type.
     """
     if isinstance(retriever, VectorStore):
         return as_runnable(retriever.as_retriever())
@@ -215,23 +217,23 @@ def as_runnable(retriever: object) -> Runnable[str, Any]:
     if isinstance(retriever, RunnableBindingBase):
         bound, keywords = as_runnable(retriever.bound), dict(retriever.kwargs)
         if isinstance(bound, ScoredVectorStoreRetriever) and "filter" in keywords:
-            keywords[_BOUND] = keywords.pop("filter")  # a call's own filter joins it, and does not take its place
+            keywords[_BOUND] = keywords.pop("filter")  # otherwise a call's filter would replace the bound filter
         return retriever.model_copy(update={"bound": bound, "kwargs": keywords})
     if isinstance(retriever, RunnableWithFallbacks):
         first, *others = (as_runnable(one) for one in (retriever.runnable, *retriever.fallbacks))
         directions = {known_direction(getattr(one, "vectorstore", None)) for one in (first, *others)}
-        if len(directions) > 1:  # stores that count in different directions keep no scores
+        if len(directions) > 1:  # scores of different directions cannot be compared, so no scores are read
             return retriever
         return retriever.model_copy(update={"runnable": first, "fallbacks": others})
     if isinstance(retriever, Runnable):
         return retriever
     retriever = adapted(retriever)
-    # With a `retrieve` it is LlamaIndex's: its walk could be asked, but no document would have a text.
+    # A source with `retrieve` belongs to LlamaIndex: its graph could be searched, but the documents would have no text.
     if isinstance(retriever, Source) and not isinstance(retriever, type) and not hasattr(retriever, "retrieve"):
         return EntityGraphRetriever(graph=retriever, name=getattr(retriever, "name", None))
     if callable(retriever) and not isinstance(retriever, type):
         name = getattr(retriever, "__name__", type(retriever).__name__)
-        call = getattr(retriever, "__call__", retriever)  # noqa: B004 - an instance's coroutine method
+        call = getattr(retriever, "__call__", retriever)  # noqa: B004 - __call__ of an instance may be a coroutine function
         asynchronous = inspect.iscoroutinefunction(retriever) or inspect.iscoroutinefunction(call)
         accepts = parameters_of(retriever) & {"limit", "k", "upstream", "filter"}
         return FunctionRetriever(function=retriever, accepts=accepts, asynchronous=asynchronous, name=name)
@@ -242,12 +244,12 @@ def as_runnable(retriever: object) -> Runnable[str, Any]:
 
 
 def overrides(instance: object, base: type, method: str) -> bool:
-    """Whether the instance's class overrides a method of the base class."""
+    """Return whether the instance's class overrides a method of the base class."""
     return getattr(type(instance), method, None) is not getattr(base, method)
 
 
 def _searches_plainly(retriever: VectorStoreRetriever) -> bool:
-    """Whether the retriever uses LangChain's own search, over a store that has a score search."""
+    """Return whether the retriever uses LangChain's own search methods and its store can return scores."""
     kind = type(retriever)
     return (
         kind._get_relevant_documents is VectorStoreRetriever._get_relevant_documents
@@ -270,7 +272,7 @@ def leaves(runnable: Runnable[str, Any]) -> list[Runnable[str, Any]]:
 
 
 def bound_filters(runnable: object) -> list[Any]:
-    """Return the filters among the bound arguments, which the filter of a call would replace."""
+    """Return the filters among the bound arguments of a runnable; a filter argument of a call would replace them."""
     if not isinstance(runnable, RunnableBindingBase):
         return []
     own = runnable.kwargs.get("filter")
@@ -278,7 +280,7 @@ def bound_filters(runnable: object) -> list[Any]:
 
 
 def deepened(runnable: Runnable[str, Any], limit: int) -> Runnable[str, Any]:
-    """Return the retriever, or a copy with a larger ``k`` if its own ``k`` is smaller than `limit`."""
+    """Return the retriever, or a copy with ``k`` set to `limit` if the retriever's ``k`` is smaller."""
     if isinstance(runnable, RunnableBindingBase):
         inner = deepened(runnable.bound, limit)
         return runnable if inner is runnable.bound else runnable.model_copy(update={"bound": inner})
@@ -290,7 +292,7 @@ def deepened(runnable: Runnable[str, Any], limit: int) -> Runnable[str, Any]:
 
 
 def _awaits(leaf: Runnable[str, Any]) -> bool:
-    """Whether the class has a native asynchronous search instead of a synchronous search in a thread."""
+    """Return whether the class has its own asynchronous search, which needs no thread."""
     if isinstance(leaf, FunctionRetriever):
         return leaf.asynchronous
     if isinstance(leaf, EntityGraphRetriever):
@@ -308,19 +310,19 @@ def _awaits(leaf: Runnable[str, Any]) -> bool:
 
 
 def _store_awaits(store: VectorStore, method: str) -> bool:
-    """Whether the store has its own coroutine for a method and was opened for asynchronous use."""
+    """Return whether the store overrides an asynchronous method and was opened for asynchronous use."""
     return overrides(store, VectorStore, method) and getattr(store, "async_mode", True) is not False
 
 
 def _blocks(leaf: Runnable[str, Any]) -> bool:
-    """Whether the runnable can be called without an event loop."""
+    """Return whether the runnable can be called synchronously."""
     if isinstance(leaf, FunctionRetriever):
         return not leaf.asynchronous
     return not isinstance(leaf, RunnableLambda) or hasattr(leaf, "func")
 
 
 def _accepts(leaf: Runnable[str, Any]) -> frozenset[str]:
-    """Return which keyword arguments among k, limit, upstream and filter ``invoke`` passes on."""
+    """Return the keyword arguments among k, limit, upstream and filter that the runnable accepts."""
     if isinstance(leaf, FunctionRetriever):
         return leaf.accepts
     if isinstance(leaf, VectorStoreRetriever) and not overrides(leaf, VectorStoreRetriever, "_get_relevant_documents"):
@@ -333,7 +335,7 @@ def _accepts(leaf: Runnable[str, Any]) -> frozenset[str]:
 
 
 class RetrieverSource(WrappedSource):
-    """A source that lives as long as its retriever: what to call, how to call it, and how to read its answer.
+    """A LangChain retriever as a source of the core, which serves all calls of the fused retriever.
 
     Parameters
     ----------
@@ -370,19 +372,19 @@ class RetrieverSource(WrappedSource):
 
     @property
     def corpus(self) -> phasegraph.graph.Corpus | None:
-        """The corpus that the source searches; None if the source does not own a corpus."""
+        """The corpus that the source searches; None if the source has no corpus of its own."""
         leaf = self._leaves[0]
         return leaf.corpus if isinstance(leaf, EntityGraphRetriever) else None
 
     def follow_model(self, corpus: Any, model: Any) -> None:
-        """Adopt the embedding model of a corpus if the source searches this corpus."""
+        """Replace the source's embedding model by `model` if the source searches `corpus`."""
         leaf = self._leaves[0]
         if isinstance(leaf, EntityGraphRetriever) and leaf.corpus is corpus:
             leaf._remodelled(model)
             self.embeddings = model
 
     def own_filter(self) -> Wanted | None:
-        """Return the source's own filter: from its settings, its bound arguments or its `filter` field."""
+        """Return the source's own filter, from its search arguments, its bound arguments or its field `filter`."""
         if not self._may_filter:
             return None
         found: list[Mapping[str, Any] | None] = [check_filter(one) for one in bound_filters(self.runnable)]
@@ -403,7 +405,7 @@ class RetrieverSource(WrappedSource):
         return joined(*found) if found else None
 
     def _bound_words(self) -> dict[str, Any]:
-        """Return a bound filter in the form of the store."""
+        """Return the bound filter in the store's own form, as search arguments."""
         runnable = self.runnable
         while isinstance(runnable, RunnableBindingBase):
             if runnable.kwargs.get(_BOUND) is not None:
@@ -415,7 +417,7 @@ class RetrieverSource(WrappedSource):
         """Raise InvalidInputError if the source cannot apply a filter of another source."""
         walks = [one for one in self._leaves if isinstance(one, EntityGraphRetriever)]
         if any(one.documents is None for one in walks):
-            why = "it has no documents to look into: pass documents="
+            why = "it does not have the metadata of its passages: pass documents="
         elif "filter" in self.accepts or self._dynamic or bm25_within(self.runnable, wanted) is not None:
             return
         else:
@@ -423,7 +425,7 @@ class RetrieverSource(WrappedSource):
         raise InvalidInputError(f"source {other!r} has its own filter, which source {self.name!r} cannot apply: {why}")
 
     def look_up(self) -> Lookup | None:
-        """Return the function that finds documents by id in the store; None if the source shows only a part."""
+        """Return the lookup of documents by id in the source's store; None if the source covers only a part of it."""
         asked = leaves(self.runnable)
         if len(asked) != 1 or bound_filters(self.runnable) or not self.has_own_ids:
             return None
@@ -436,7 +438,7 @@ class RetrieverSource(WrappedSource):
         return Lookup.of(self.store) if overrides(self.store, VectorStore, "get_by_ids") else None
 
     def live(self) -> Lookup | None:
-        """Return the store, to ask which passages still exist; None for copied data."""
+        """Return the lookup that shows which passages still exist in the store; None if the source copied its data."""
         asked: Any = leaves(self.runnable)[0]
         if not self.has_own_ids or len(leaves(self.runnable)) != 1:
             return None
@@ -446,7 +448,7 @@ class RetrieverSource(WrappedSource):
         return Lookup.of(self.store) if told else None
 
     def bind(self, config: RunnableConfig) -> AnySource:
-        """Create the source of one call, whose child run belongs to `config`."""
+        """Create the source object of one call, whose child run inherits from `config`."""
         manager: Any = config.get("callbacks")
         if manager is None:
             return self.bound(_Call(self, {**config, "run_name": self.name}))
@@ -457,7 +459,7 @@ class RetrieverSource(WrappedSource):
     def arguments(
         self, limit: int | None, upstream: Upstream, config: RunnableConfig, wanted: Mapping[str, Any] | None
     ) -> tuple[Runnable[str, Any], RunnableConfig, dict[str, Any]]:
-        """Return the runnable to invoke, its configuration, and the keyword arguments that it accepts."""
+        """Return the runnable to invoke, its configuration, and its keyword arguments."""
         runnable = self.runnable
         if self._dynamic:
             prepared, config = runnable.prepare(config)  # type: ignore[attr-defined]
@@ -480,16 +482,16 @@ class RetrieverSource(WrappedSource):
 
 @cache
 def _only_searches(kind: Any) -> bool:
-    """Whether ``invoke`` and ``ainvoke`` are the framework's own methods, which only search and notify callbacks."""
+    """Return whether ``invoke`` and ``ainvoke`` are LangChain's own methods, which only search and notify callbacks."""
     plain = issubclass(kind, BaseRetriever) and "run_manager" in parameters_of(kind._get_relevant_documents)
     return plain and kind.invoke is BaseRetriever.invoke and kind.ainvoke is BaseRetriever.ainvoke
 
 
 class _Call(SourceCall):
-    """One call of a source.
+    """The search of a source for a single call of the fused retriever.
 
-    If no callback listens (`quiet`), a plain retriever is searched directly. This skips the callback setup of
-    ``invoke``, which takes most of the time of a fast search.
+    If no callback handler is registered (`quiet`), a plain retriever is searched directly. This skips the callback
+    setup of ``invoke``, which takes most of the time of a fast search.
     """
 
     __slots__ = ("config", "quiet", "wanted")
@@ -501,11 +503,11 @@ class _Call(SourceCall):
         super().__init__(source, is_filtered=self.wanted is not None)
 
     def passes(self, hit: Document) -> bool:
-        """Whether a document matches the filter."""
+        """Return whether a document matches the call's filter."""
         return self.wanted is None or matches(hit, self.wanted)
 
     def ask(self, query: str, limit: int | None, upstream: Upstream) -> object:
-        """Search the retriever and return its answer."""
+        """Run the search and return the retriever's return value."""
         runnable, config, keywords = self.source.arguments(limit, upstream, self.config, self.wanted)
         if not self.quiet or not isinstance(config["callbacks"], CallbackManager):
             return runnable.invoke(query, config, **keywords)
@@ -513,7 +515,7 @@ class _Call(SourceCall):
         return runnable._get_relevant_documents(query, run_manager=run, **keywords)
 
     async def aask(self, query: str, limit: int | None, upstream: Upstream) -> object:
-        """Search the retriever asynchronously and return its answer."""
+        """Run the search asynchronously and return the retriever's return value."""
         runnable, config, keywords = self.source.arguments(limit, upstream, self.config, self.wanted)
         if not self.quiet or not isinstance(config["callbacks"], AsyncCallbackManager):
             return await runnable.ainvoke(query, config, **keywords)
@@ -530,7 +532,7 @@ class _Call(SourceCall):
         return manager
 
     def read(self, answer: object, limit: int | None) -> Ranking:
-        """Convert the hits that match the call's filter to a ranking."""
+        """Drop the hits that do not match the call's filter, and convert the others to a ranking."""
         if self.wanted is None:
             return ranking_of(self.source.reader, answer, limit, self.notes)
         kept = only_matching(answer, self.wanted, self.source.name)
@@ -538,9 +540,9 @@ class _Call(SourceCall):
         return ranking_of(self.source.reader, kept, limit, self.notes)
 
     def unpack(self, answer: object) -> ScoredDocuments:
-        """Convert the documents that ``resolve`` returned, in any accepted form."""
+        """Convert the return value of ``resolve`` to documents."""
         return unpack(answer)
 
     def passage(self, identifier: str, value: Any) -> Document:
-        """Convert a passage that ``resolve`` returned to a document."""
+        """Convert a passage from ``resolve`` to a document."""
         return value if isinstance(value, Document) else Document(page_content=str(value), id=identifier)

@@ -1,4 +1,4 @@
-"""Adapt LangChain models, compressors and runnables to the stages: rewriting, routing, reranking and correction."""
+"""Adapt LangChain models, compressors and runnables to the stages rewriting, routing, reranking and correction."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseLanguageModel
 
     LanguageModel: TypeAlias = BaseLanguageModel[Any]
-else:  # loaded with the first stage: it takes longer than all of this package
+else:  # imported with the first stage, because the import takes longer than the rest of this package
     LanguageModel = Any
 
 _ROW = "phasegraph_row"
@@ -27,7 +27,7 @@ _ROW = "phasegraph_row"
 
 @contextmanager
 def inherited(config: RunnableConfig) -> Iterator[None]:
-    """Make models and runnables inside stages child runs of the current run."""
+    """Make the models and runnables that a stage calls child runs of the current run."""
     manager: Any = config.get("callbacks")
     if manager is None:
         yield
@@ -40,7 +40,7 @@ def inherited(config: RunnableConfig) -> Iterator[None]:
 
 
 def text_model(model: LanguageModel) -> Callable[[str], str]:
-    """Turn a LangChain language model into a function from prompt to text, for the core's extractor.
+    """Convert a LangChain language model to a function from prompt to text, for the core's extractor.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def text_model(model: LanguageModel) -> Callable[[str], str]:
     Raises
     ------
     InvalidTypeError
-        If it is not a language model.
+        If `model` is not a language model.
 
     Examples
     --------
@@ -72,7 +72,7 @@ def text_model(model: LanguageModel) -> Callable[[str], str]:
 
 
 class TextModel(ModelFunction):
-    """A language model as a function."""
+    """A function from prompt to text that calls a language model."""
 
     def __init__(self, model: LanguageModel) -> None:
         from langchain_core.language_models import BaseChatModel, BaseLLM
@@ -90,12 +90,12 @@ class TextModel(ModelFunction):
 
 
 def _plain(answer: Any) -> Any:
-    """Return the output of a runnable; for a message, its text."""
+    """Return the output of a runnable unchanged, or the text of the output if it is a message."""
     return str(answer.text) if isinstance(answer, BaseMessage) else answer
 
 
 class RunnableStep(ModelFunction):
-    """A runnable as a function of one argument, or of several named arguments."""
+    """A function that calls a runnable with one argument, or with a mapping of several named arguments."""
 
     def __init__(self, runnable: Runnable[Any, Any], names: tuple[str, ...] = ()) -> None:
         super().__init__(runnable, awaits=type(runnable).ainvoke is not Runnable.ainvoke)
@@ -116,7 +116,7 @@ class RunnableStep(ModelFunction):
 
 
 class CrossEncoderModel:
-    """A cross-encoder as a reranker."""
+    """A reranker that calls a LangChain cross-encoder."""
 
     def __init__(self, model: BaseCrossEncoder) -> None:
         self.model = model
@@ -127,7 +127,7 @@ class CrossEncoderModel:
 
 
 class CompressorModel(ModelFunction):
-    """A document compressor as a reranker: it ranks by the compressor's order, or by scores in the metadata."""
+    """A reranker that calls a document compressor and ranks by the scores in the metadata, or by the returned order."""
 
     reads_hits = True
 
@@ -146,7 +146,7 @@ class CompressorModel(ModelFunction):
 
 
 def _documents(passages: Sequence[Passage]) -> list[Document]:
-    """Copy the documents with a mark that names the passage, because compressors often drop ids."""
+    """Copy the documents and add the passage's position to the metadata, because compressors often drop ids."""
     held = [one.hit.metadata if isinstance(one.hit, Document) else {} for one in passages]
     return [
         Document(one.text, id=one.id, metadata={**metadata, _ROW: row})
@@ -157,7 +157,7 @@ def _documents(passages: Sequence[Passage]) -> list[Document]:
 def _ranked(passages: Sequence[Passage], kept: Any) -> Ranking:
     def read(document: object) -> tuple[str | None, object]:
         if not isinstance(document, Document):
-            raise InvalidTypeError(f"a compressor must give documents; got {type(document).__name__}")
+            raise InvalidTypeError(f"a compressor must return documents; got {type(document).__name__}")
         row = document.metadata.get(_ROW)
         name = passages[row].id if isinstance(row, int) and 0 <= row < len(passages) else None
         return name, document.metadata.get("relevance_score")
@@ -166,26 +166,26 @@ def _ranked(passages: Sequence[Passage], kept: Any) -> Ranking:
 
 
 class LangChainStages(StageAdapter):
-    """The LangChain objects that a stage accepts: language models, runnables, compressors and cross-encoders."""
+    """Conversion of LangChain objects for the stages: language models, runnables, compressors and cross-encoders."""
 
     def is_model(self, given: Any) -> bool:
-        """Whether the argument is a chat model or a text model; None stands for a model in an offline cache."""
+        """Return whether the argument is a chat model, a text model, or None for answers that are already cached."""
         from langchain_core.language_models import BaseLanguageModel
 
         return given is None or isinstance(given, BaseLanguageModel)
 
     def text_model(self, given: Any) -> Any:
-        """Turn a language model into a function from prompt to text."""
+        """Convert a language model to a function from prompt to text."""
         return text_model(given)
 
     def other(self, given: Any, names: tuple[str, ...]) -> Any:
-        """Turn a runnable into a function of the query, or of a mapping if there are several arguments."""
+        """Convert a runnable to a function that passes it the query, or a mapping of several arguments."""
         if not isinstance(given, Runnable):
             return given
         return RunnableStep(given, names if len(names) > 1 else ())
 
     def reranker(self, given: Any) -> Any:
-        """Convert a compressor or a cross-encoder, and anything that the base class accepts, to a reranker."""
+        """Convert a compressor, a cross-encoder, or an argument that the base class accepts to a reranker."""
         if isinstance(given, BaseDocumentCompressor):
             return CompressorModel(given)
         return CrossEncoderModel(given) if isinstance(given, BaseCrossEncoder) else super().reranker(given)

@@ -1,4 +1,4 @@
-"""Retrievers over nodes of one's own, in LlamaIndex."""
+"""The shared tests of retrievers that own their nodes, for LlamaIndex."""
 
 import copy
 import hashlib
@@ -22,7 +22,7 @@ from phasegraph import InvalidInputError, InvalidTypeError, PhasegraphWarning
 
 
 class Hashed(BaseEmbedding):
-    """A vector of its own for every word; a text's is their sum."""
+    """An embedding model with a vector for every word; the vector of a text is the sum of its words' vectors."""
 
     model_name: str = "plain"
     size: int = 16
@@ -43,7 +43,7 @@ class Hashed(BaseEmbedding):
 
 
 class Counting(Hashed):
-    """Keeps the texts that it embedded, without the metadata before them."""
+    """An embedding model that records the embedded texts, without the metadata that precede them."""
 
     texts: list[str] = Field(default_factory=list)
 
@@ -166,7 +166,7 @@ def test_nodes_that_carry_vectors_of_another_model_are_refused_at_the_first_chan
 
 
 def test_an_empty_index_and_other_things_are_refused():
-    with pytest.raises(InvalidInputError, match="must hold nodes"):
+    with pytest.raises(InvalidInputError, match="the index has no nodes"):
         CalibratedFusionRetriever.from_index(
             VectorStoreIndex([], embed_model=Hashed(), storage_context=StorageContext.from_defaults())
         )
@@ -177,7 +177,7 @@ def test_an_empty_index_and_other_things_are_refused():
     for wrong in (TextNode(text="Ada met Bo."), "Ada", None):
         with pytest.raises(InvalidTypeError, match="nodes must be a list of nodes"):
             CalibratedFusionRetriever.from_nodes(wrong, Hashed())
-    with pytest.raises(InvalidTypeError, match="nodes must hold nodes; got str"):
+    with pytest.raises(InvalidTypeError, match="nodes must be a list of nodes; it contains a str"):
         CalibratedFusionRetriever.from_nodes(["Ada"], Hashed())
 
 

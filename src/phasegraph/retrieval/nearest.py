@@ -14,7 +14,7 @@ from phasegraph._support.typing import BoolArray, Float32Array, IntArray
 
 
 class Nearest:
-    """The vectors of a store as a matrix of unit vectors; it is rebuilt when any vector object changes.
+    """The vectors of a store as a matrix of unit vectors, which is rebuilt if any vector object is replaced.
 
     >>> Nearest().rows([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], [1.0, 0.1], 2)
     array([0, 2])
@@ -29,17 +29,22 @@ class Nearest:
     def __reduce__(self) -> tuple[object, ...]:
         return Nearest, ()
 
-    def rows(
-        self, vectors: Iterable[Sequence[float]], query: ArrayLike, count: int, allowed: BoolArray | None = None
-    ) -> IntArray | None:
-        """Return ascending rows whose cosine may be among the `count` highest, with a margin for ties and rounding.
-
-        Only the `allowed` rows are considered, if they are given. None if the vectors have unequal lengths, zero length
-        or values that are not finite.
-        """
+    def hold(self, vectors: Iterable[Sequence[float]]) -> Sequence[object]:
+        """Convert the vectors now, so that the next search does not wait, unless they are held already; list them."""
         listed = list(vectors)
         if len(listed) != len(self._held) or not all(map(is_, listed, self._held)):
             self._held, self._unit = listed, _unit(listed)
+        return listed
+
+    def rows(
+        self, vectors: Iterable[Sequence[float]], query: ArrayLike, count: int, allowed: BoolArray | None = None
+    ) -> IntArray | None:
+        """Return the rows whose cosine with the query may be among the `count` highest, in ascending order.
+
+        The rows include a margin for ties and rounding. If `allowed` is given, only rows where it is True are
+        considered. Return None if the vectors have different dimensions, zero norm or values that are not finite.
+        """
+        listed = self.hold(vectors)
         asked = _unit([query])
         if self._unit is None or asked is None or asked.shape[1] != self._unit.shape[1]:
             return None

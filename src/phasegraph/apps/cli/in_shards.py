@@ -1,4 +1,4 @@
-"""Whether an index is built in shards without being asked to: where memory for the whole would not do."""
+"""The decision to build an index in shards when the free memory is too small for the whole index."""
 
 from __future__ import annotations
 
@@ -12,41 +12,34 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from phasegraph._support.memory import free_memory
+from phasegraph._support import memory
 from phasegraph._support.typing import Float32Array
 from phasegraph.apps.cli.output import console
 from phasegraph.evaluation.datasets import Passage
 
-BYTES_OF_TEXT, SHARE = 13, 0.8
-"""Memory that building takes for each byte of text (measured: docs/research/scale.md), and the share of the free memory
-that it may take."""
 WORKER = 1024**3
-"""Free memory for each process that builds shards."""
+"""Free memory required per process that builds shards, in bytes."""
 
 
 def workers_that_fit(passages: Sequence[Passage], vectors: Float32Array | None) -> int | None:
-    """How many processes build an index of these passages in shards; None if the index is built in memory.
+    """Return the number of processes that build these passages in shards; None if the index is built in memory.
 
-    Says so, with both sizes.
+    If memory is too small, a message with both sizes is printed.
     """
-    free = free_memory()
-    if free is None:
-        return None
     text = sum(len(one.title) + len(one.text) for one in passages)
-    needed = BYTES_OF_TEXT * text + (0 if vectors is None else vectors.nbytes)
-    if needed <= SHARE * free:
+    sizes = memory.too_large(text, 0 if vectors is None else vectors.nbytes)
+    if not sizes:
         return None
-    sizes = f"building takes about {needed / 1e9:.1f} GB of memory, and {free / 1e9:.1f} GB are free"
     if find_spec("pyarrow") is None:
-        console().print(f"{sizes}: pip install 'phasegraph[distributed]' lets the index be built in shards")
+        console().print(f"{sizes}: to build the index in shards, pip install 'phasegraph[distributed]'")
         return None
     console().print(f"{sizes}: the index is built in shards")
-    return max(1, min(os.cpu_count() or 1, free // WORKER))
+    return max(1, min(os.cpu_count() or 1, (memory.free_memory() or 0) // WORKER))
 
 
 @contextmanager
 def written(passages: Sequence[Passage], vectors: Float32Array | None, out: Path) -> Iterator[tuple[Path, Path | None]]:
-    """Files of the passages and of their vectors, beside the index, for the time of building."""
+    """Write the passages and their vectors to temporary files beside the index, and delete the files on exit."""
     with TemporaryDirectory(prefix=f".{out.name}-", dir=out.absolute().parent) as folder:
         corpus, rows = Path(folder) / "corpus.jsonl", Path(folder) / "embeddings.npy"
         with corpus.open("w", encoding="ascii") as lines:
@@ -56,5 +49,5 @@ def written(passages: Sequence[Passage], vectors: Float32Array | None, out: Path
         if vectors is not None:
             np.save(rows, vectors)
         embedded = None if vectors is None else rows
-        del passages, vectors  # their memory is needed
+        del passages, vectors  # free their memory for building
         yield corpus, embedded

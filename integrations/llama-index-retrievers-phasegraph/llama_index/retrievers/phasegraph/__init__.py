@@ -1,4 +1,4 @@
-"""Calibrated fusion of any LlamaIndex retrievers: the public names and nothing else."""
+"""Calibrated fusion of any LlamaIndex retrievers; this module defines the public names."""
 
 import typing
 
@@ -31,7 +31,7 @@ from phasegraph.retrieval import (
 from phasegraph.retrieval import version_attribute as _version_attribute
 
 PhaseGraphRetriever = CalibratedFusionRetriever
-"""The name of the same retriever in LangChain."""
+"""An alias of :class:`CalibratedFusionRetriever`: the name that the LangChain package uses for the same retriever."""
 
 __all__ = [
     "CalibratedFusionRetriever",
@@ -64,5 +64,5 @@ __all__ = [
 
 __version__: str
 
-if not typing.TYPE_CHECKING:  # where any name would be right
+if not typing.TYPE_CHECKING:  # a type checker that sees __getattr__ accepts every misspelled name
     __getattr__ = _version_attribute(__name__, "llama-index-retrievers-phasegraph")

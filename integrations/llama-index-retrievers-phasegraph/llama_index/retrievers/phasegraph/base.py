@@ -1,4 +1,4 @@
-"""The LlamaIndex retriever: it searches every source, fuses the rankings, and returns the sources' own nodes."""
+"""The LlamaIndex retriever that searches every source, fuses the rankings, and returns the sources' own nodes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from llama_index.core.schema import BaseNode, IndexNode, NodeWithScore, QueryBun
 from llama_index.core.vector_stores.types import MetadataFilters
 from llama_index_instrumentation.dispatcher import DISPATCHER_SPAN_DECORATED_ATTR
 
-import phasegraph  # its room graph is loaded when it is first named: it brings scipy.sparse
+import phasegraph  # the subpackage phasegraph.graph imports scipy.sparse, so it is imported only at its first use
 from llama_index.retrievers.phasegraph.conversion import Lookup, access_of, check_key, nodes_of
 from llama_index.retrievers.phasegraph.corpus import (
     NODES,
@@ -67,13 +67,13 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def in_the_bases_span(method: Method) -> Method:
-    """Mark a method that only validates and delegates, so that tracing creates no second span for it."""
+    """Mark a method that calls the base class's method, so that tracing records one span instead of two."""
     setattr(method, DISPATCHER_SPAN_DECORATED_ATTR, True)
     return method
 
 
 def checked_query(query: object) -> QueryBundle:
-    """Convert a query to a bundle whose text is not blank."""
+    """Convert a query to a query bundle; InvalidInputError if the text is blank."""
     if isinstance(query, QueryBundle):
         check_query(query.query_str)
         return query
@@ -86,72 +86,84 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
     Parameters
     ----------
     vector, graph : retriever, index, query engine, callable or SourceSpec, optional
-        The sources with these names.
-    retrievers : mapping of str to the same, or a list of them, optional
-        Further sources, by name or as ``source_1``, ``source_2`` and so on; each source is a retriever or a
-        :class:`SourceSpec` with its own weight, fetch_k, timeout, fields and execution.
+        The sources with the names ``vector`` and ``graph``.
+    retrievers : mapping of str to source, or list of sources, optional
+        Further sources of the same types. A mapping gives their names; the sources of a list are named ``source_1``,
+        ``source_2`` and so on. A :class:`SourceSpec` adds a weight, fetch_k, timeout, fields and execution of the
+        source.
     similarity_top_k : int, optional
-        Number of nodes to return, >= 0. The number changes neither scores nor order. Default: the pipeline's, 10.
+        Number of nodes to return, >= 0. The number affects neither the scores nor the order. Default: the pipeline's
+        `k`, which is 10 unless you change it.
     k : int, optional
         A shorter name of `similarity_top_k`.
-    weights : mapping of str to float, or a list beside a list of retrievers, optional
-        >= 0, not all 0; in place of ``SourceSpec.weight``. Default: per query, by agreement and by how sharply the
-        graph points, where it states its background; else equal.
+    weights : mapping of str to float, or list of float, optional
+        Weight of each source, >= 0, not all 0; a list has the order of the list `retrievers`. `weights` replaces
+        ``SourceSpec.weight``. By default, each query gets its own weights, based on how well the sources agree and how
+        clearly the graph separates its hits. This needs an :class:`EntityGraphRetriever` as ``graph``, or a ``graph``
+        with score statistics and a ``vector``; otherwise, the default weights are equal.
     accept : mapping of str to threshold, AcceptancePolicy or Confidence, optional
-        By source, on its own scores; nodes below are not returned. ``Confidence(min=.2)``: no node where it is too
-        doubtful that the corpus holds an answer. Default: all are accepted.
+        Thresholds by source name, in the unit of the source's scores; the answer leaves out nodes below them.
+        ``Confidence(min=.2)`` returns no node if the confidence that the corpus has an answer is below 0.2. Default: no
+        threshold.
     selection : SelectionPolicy or str, optional
-        Which k go together, for example ``"mmr"``; default the k best. Redundancy is weighed by the embeddings that
-        the nodes carry, else of the model that the first source embeds with.
+        The method that chooses which nodes to return together, for example ``"mmr"``. By default, the `k` best nodes.
+        To measure redundancy, the method uses the nodes' embeddings, or the embedding model of the first source that
+        has a model.
     group_by : str or GroupBy, optional
-        Metadata key of a document's name, for example ``"file_path"`` or ``"ref_doc_id"``: the nodes of one document
-        count once, and `k` counts documents. ``GroupBy("file_path", "sum")`` adds their values. Default: every node
-        counts.
+        Metadata key that names the document of a node, for example ``"file_path"`` or ``"ref_doc_id"``. The nodes of
+        the same document then count once, and `k` counts documents. ``GroupBy("file_path", "sum")`` adds up the values
+        of the nodes. By default, every node counts.
     parents : True, mapping, docstore or callable, optional
-        With `group_by`: return the text of the whole document in place of its best node. True joins the nodes of a
-        retriever that was made of nodes; a mapping by name, a docstore or ``parents(names)`` gives the documents.
-        Filters also hold for them.
+        With `group_by`: return the text of the whole document instead of its best node. True joins the nodes of a
+        retriever from :meth:`from_nodes`. A mapping by name, a docstore or a function ``parents(names)`` supplies the
+        texts. Filters also apply to the documents.
     filters : MetadataFilters, optional
-        What every node must match; also a keyword of ``retrieve``, ``aretrieve`` and ``explain``, which narrow it
-        further. They reach every source, the walk of a graph included; InvalidInputError where a source cannot keep
-        them. To ask often within the same filters, keep what :meth:`within` returns. Filters that a source has already
-        (``index.as_retriever(filters=...)``) reach the others, too, or the retriever cannot be made.
+        Filters that every node must match. A call of ``retrieve``, ``aretrieve`` or ``explain`` can narrow them with
+        its keyword argument ``filters``. The filters apply to every source and to the walk over the graph. If a source
+        cannot apply them, InvalidInputError is raised. For many calls with the same filters, call :meth:`within` once
+        and reuse the retriever that it returns. A source's own filters (``index.as_retriever(filters=...)``) also apply
+        to the other sources; if that is impossible, the constructor raises an error.
     required_filter_key : str, optional
-        Metadata key of which every call must say the value, by any of these filters (equal, or one of a list): one
-        that does not fails.
+        Metadata key for which the filters of every call must give a value, with the operator EQ or IN; a call without
+        the value fails.
     fetch_k : int or None, default 50
-        Hits asked of each source, in place of its own ``similarity_top_k``; None leaves it alone.
+        Number of hits to request from each source, instead of the source's own ``similarity_top_k``. None: keep the
+        source's own ``similarity_top_k``.
     timeout : float or None, default 10.0
-        Seconds for the whole call, `on_result` and the making of the answer's copies apart: what is late by then
-        (sources, priors, correction, selection) is left out, reported and warned about.
+        Time limit of a call in seconds; None: no limit. `on_result` and the copying of the returned nodes are not
+        counted. A source, prior, correction or selection that is too late is left out; the report and a warning say so.
     max_query_length : int or None, default 20000
-        Characters of the longest query, >= 1; a longer one is an InvalidInputError. None: of any length.
+        Maximum length of a query in characters, >= 1. A longer query raises InvalidInputError. None: no limit.
     strict : bool, default False
-        Turn any degradation, and calibration by list alone, into ``DegradedError``.
+        Raise ``DegradedError`` for any degradation, and if a source's scores are calibrated from the returned list
+        alone.
     pipeline : FusionPipeline or path, optional
-        How to fuse; a path to a file that :meth:`save` wrote. Not beside `weights`, `accept` or `selection`, which it
-        has itself.
+        The fusion settings, or the path of a file that :meth:`save` wrote. Cannot be combined with `weights`, `accept`
+        or `selection`, because the pipeline contains these settings.
     route : callable, selector or language model, optional
-        ``route(query)``, or ``route(query, ranking)`` with the first source's ranking (``vector``, else the first by
-        name), gives the sources to ask: a name, names, or weights by name. Default: all. Where it fails, all are asked.
+        A function that chooses the sources to search: ``route(query)`` or ``route(query, ranking)``. It returns a
+        source name, a list of names, or weights by name. `ranking` is the ranking of ``vector``, or of the
+        alphabetically first source if there is no ``vector``. By default, and if the function fails, all sources are
+        searched.
     rerank : Rerank, postprocessor or callable, optional
-        A model that reads the best fused nodes beside the query; a bare one decides the order of the best 30.
+        A model that reads the query together with the best fused nodes. Without :class:`Rerank`, the model decides the
+        order of the 30 best nodes.
     corrective : Corrective, optional
-        Grade the answer, and ask once more with another query where it is poor.
+        Grades the answer. If the grade is poor, the retriever searches once more with another query.
     on_result : callable, optional
-        Called with the core's ``Result`` of every query; a coroutine function is awaited in asynchronous calls.
-        Its time is not part of `timeout`.
+        A function that receives the core's ``Result`` of every query. A coroutine function is awaited in asynchronous
+        calls. `timeout` does not include the time of this function.
     evidence_key : str, optional
-        Metadata key for the evidence: per source rank, raw score, calibrated value, weight and contribution. The key
-        is among the node's excluded metadata keys: neither a prompt nor an embedding reads it. :meth:`explain` always
-        has the evidence.
+        Metadata key for the evidence: for each source the rank, raw score, calibrated value, weight and contribution.
+        Prompts and embeddings leave out the evidence, because the key is among the node's excluded metadata keys.
+        :meth:`explain` returns the evidence in any case.
     callback_manager, object_map, objects, verbose
-        As in every retriever of the framework.
+        As for every retriever of LlamaIndex.
 
     Raises
     ------
     InvalidInputError, InvalidTypeError
-        If an argument is unknown or outside what is said above; the message names it.
+        If an argument is unknown, has another type or is out of range; the message names the argument.
 
     Examples
     --------
@@ -242,35 +254,34 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         embed_clauses: bool = False,
         **fields: Any,
     ) -> Self:
-        """Build vectors, an entity graph and a word index from nodes, and a retriever that fuses the three.
+        """Build vectors, an entity graph and a word index from nodes, and return a retriever that fuses the three.
 
         Parameters
         ----------
         nodes : iterable of BaseNode
         embed_model : BaseEmbedding
-            Embeds each query, and once every node that has no embedding.
+            The model that embeds each query, and once every node that has no embedding.
         path : path, optional
-            A new or empty folder for the graph, the words and the vectors, in memory-mapped files. :meth:`load` opens
-            it again. Without `path`, everything stays in memory.
+            A new or empty folder, which stores the graph, the word index and the vectors in memory-mapped files.
+            :meth:`load` opens the folder again. Without `path`, everything stays in memory.
         vector_store : {"flat", "chroma"}, default "flat"
-            With `path`: the index that searches the vectors. ``"flat"`` compares all vectors of the index, in
-            memory-mapped files. ``"chroma"`` adds an approximate index (``phasegraph[chroma]``).
+            With `path`: the index that searches the vectors. ``"flat"`` compares the query with every vector.
+            ``"chroma"`` adds an approximate index, and needs ``phasegraph[chroma]``.
         triples, known_names, tokenizer, title_key, source_key
             See :meth:`EntityGraphRetriever.from_nodes`.
         progress : bool, default True
-            Show bars for many nodes, where standard error is a terminal.
+            Show progress bars for many nodes, if standard error is a terminal.
         embed_clauses : bool, default False
-            Also compare the passages with each clause of a question that has two clauses or more. The retriever then
-            embeds each clause of such a question, beside the question.
+            If a question has two or more clauses, also embed each clause and compare it with the passages.
         **fields
-            The other arguments of the retriever; `retrievers` beside ``bm25``.
+            Other arguments of the retriever. `retrievers` adds sources to ``vector``, ``graph`` and ``bm25``.
 
         Raises
         ------
         InvalidInputError
-            If there is no node, one has no text, an id repeats, or `path` holds files.
+            If `nodes` is empty, a node has no text, an id repeats, or the folder `path` is not empty.
         MissingDependencyError
-            If Chroma is wanted and not installed.
+            If `vector_store` is ``"chroma"`` and Chroma is not installed.
 
         Examples
         --------
@@ -303,7 +314,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         embed_clauses: bool = False,
         **fields: Any,
     ) -> Self:
-        """Open a folder that :meth:`from_nodes` made, with all later changes.
+        """Open a folder that :meth:`from_nodes` wrote, with all later changes.
 
         Parameters
         ----------
@@ -315,19 +326,18 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         vector_store : {"flat", "chroma"}, optional
             Move the vectors to this index; see :meth:`from_nodes`. By default, the vectors stay in their present index.
         embed_clauses : bool, default False
-            Also compare the passages with each clause of a question that has two clauses or more. The retriever then
-            embeds each clause of such a question, beside the question.
+            If a question has two or more clauses, also embed each clause and compare it with the passages.
         **fields
-            The other arguments of the retriever. If the folder contains a pipeline from :meth:`save`, the retriever
-            uses it unless you pass `pipeline`, `weights`, `accept` or `selection`.
+            Other arguments of the retriever. If the folder contains a pipeline from :meth:`save`, the retriever uses
+            the pipeline unless you pass `pipeline`, `weights`, `accept` or `selection`.
 
         Raises
         ------
         IntegrityError
-            If the folder is damaged, foreign or newer.
+            If the folder is damaged, was not written by phasegraph, or was written by a newer version.
         InvalidInputError
-            If it was made for another framework, without vectors, or with another model: `embed_model` embeds three of
-            the nodes again to see that.
+            If the folder was written for another framework, without vectors, or with another model. To check the model,
+            `embed_model` embeds three nodes again.
         """
         return cls._loaded(
             path, embed_model, {**fields, "embed_clauses": embed_clauses}, reembed=reembed, vector_store=vector_store
@@ -348,13 +358,13 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         embed_clauses: bool = False,
         **fields: Any,
     ) -> Self:
-        """Build the graph and the word index from the nodes of a vector index, and use the index for the vectors.
+        """Build a graph and a word index from the nodes of a vector index, and search the vectors in the index.
 
         Parameters
         ----------
         index : VectorStoreIndex
-            Nodes are read once from the docstore, or from a vector store that holds texts; no node is embedded again.
-            :meth:`add_nodes` and :meth:`delete` also change the index. The index itself embeds new nodes.
+            Its nodes are read once, from the docstore or from a vector store with texts; no node is embedded again.
+            :meth:`add_nodes` and :meth:`delete` also change the index. The index embeds the nodes that you add later.
         triples, known_names, tokenizer, title_key, source_key, progress, embed_clauses, **fields
             See :meth:`from_nodes`. To save the graph, call ``retriever.graph.save(folder)``. To open it again, pass
             ``EntityGraphRetriever.load(folder)`` and the index to the constructor.
@@ -362,7 +372,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         Raises
         ------
         InvalidInputError
-            If the index holds no node.
+            If the index has no node.
         """
         if not isinstance(index, VectorStoreIndex):
             raise InvalidTypeError(f"index must be a VectorStoreIndex; got {type(index).__name__}")
@@ -391,7 +401,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
 
     @property
     def similarity_top_k(self) -> int:
-        """Number of nodes to return."""
+        """The number of nodes to return."""
         return self._engine.pipeline.k
 
     @similarity_top_k.setter
@@ -404,7 +414,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
     def retrieve(
         self, str_or_query_bundle: QueryType, *, filters: MetadataFilters | None = None
     ) -> list[NodeWithScore]:
-        """Return the nodes for a query, best first; `filters` apply together with the retriever's own filters."""
+        """Return the nodes for a query, best first; `filters` apply in addition to the retriever's own filters."""
         bundle, asked = checked_query(str_or_query_bundle), self._narrowed(filters)
         return super(CalibratedFusionRetriever, asked).retrieve(bundle)
 
@@ -429,12 +439,12 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         return self._nodes(result, hits)
 
     def explain(self, query: QueryType, k: int | None = None, *, filters: MetadataFilters | None = None) -> Result:
-        """Return the whole answer to a query: scores, contributions, candidates and a report per source.
+        """Return the complete result of a query: scores, contributions, candidates and a report per source.
 
         Parameters
         ----------
         query : str or QueryBundle
-            Not blank.
+            The query; it must not be blank.
         k : int, optional
             Number of results; by default, `similarity_top_k`.
         filters : MetadataFilters, optional
@@ -458,7 +468,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         return (await self._engine.aretrieve(bundle.query_str, sources, k=self._wanted(k), read=True))[0]
 
     def inspect(self, query: QueryType, k: int | None = None, *, filters: MetadataFilters | None = None) -> Inspection:
-        """Return the whole answer as a notebook page: the list of every source, and how the lists were fused.
+        """Return the complete result as a notebook page that shows every source's list and how the lists were fused.
 
         Parameters
         ----------
@@ -468,7 +478,8 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         Returns
         -------
         Inspection
-            Contains ``result``, and ``everything``: all candidates with calibrated values and contributions.
+            Its ``result`` is the :class:`Result`; its ``everything`` lists all candidates with calibrated values and
+            contributions.
         """
         bundle = checked_query(query)
         return self._engine.inspect(bundle.query_str, self.explain(bundle, k, filters=filters))
@@ -481,22 +492,22 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         return self._engine.inspect(bundle.query_str, await self.aexplain(bundle, k, filters=filters))
 
     def within(self, filters: MetadataFilters) -> Self:
-        """Restrict the retriever to nodes that match; the filters apply to every source, including the walk of a graph.
+        """Return a retriever that finds only matching nodes; the filters apply to every source and to the graph walk.
 
-        The new retriever shares calibrators, directions and breakers. Sources keep their own filters. InvalidInputError
-        if a source cannot apply the filters, such as a property graph's retriever; a wrong answer could show nodes that
-        the caller must not see.
+        The new retriever shares the calibrators, score directions and circuit breakers with this retriever. Sources
+        also apply their own filters. If a source cannot apply the filters, such as the retriever of a property graph,
+        InvalidInputError is raised, because unfiltered hits could include nodes that the caller must not see.
         """
         checked = check_filters(filters)
         made = copy.copy(self)
-        index = None if self._corpus is None else self._corpus.index  # before: passages may come and go meanwhile
+        index = None if self._corpus is None else self._corpus.index  # read first: passages may change
         made._by_name = {name: source.within(checked) for name, source in self._now.items()}
         made._filters, made._narrowed_at = joined(self._filters, checked), index
         return made
 
     @property
     def _now(self) -> Mapping[str, RetrieverSource]:
-        """Return the sources, and restrict them again if nodes were added or deleted."""
+        """The sources, which are restricted to the filters again if nodes were added or deleted."""
         if self._filters is not None and self._corpus is not None and self._corpus.index is not self._narrowed_at:
             index = self._corpus.index
             self._by_name = {name: source.within(self._filters) for name, source in self._whole.items()}
@@ -514,7 +525,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         return {"similarity_top_k": self.similarity_top_k, **{name: one.shown for name, one in self._by_name.items()}}
 
     def _nodes(self, result: Result, hits: list[SelectedHit]) -> list[NodeWithScore]:
-        """Return the nodes; another phasegraph retriever gets the evidence in the exchange."""
+        """Return the nodes; if another phasegraph retriever is the caller, store the evidence in the exchange."""
         hits = self._with_parents(hits, self.whole_filters())
         if self.exchange is None:
             return nodes_of(result, hits, self._evidence_key)
@@ -534,7 +545,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         return {name: self._within_others(name, own).bind(bundle) for name in self._engine.asked}
 
     def _within_others(self, name: str, own: Mapping[str, MetadataFilters]) -> RetrieverSource:
-        """Restrict a source to the filters of the other sources; InvalidInputError if it cannot apply them."""
+        """Return a source restricted to the other sources' own filters; InvalidInputError if it cannot apply them."""
         others = [one for other, one in own.items() if other != name]
         try:
             check_agree(*own.values())
@@ -542,7 +553,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
             return self._by_name[name] if wanted is None else self._by_name[name].within(wanted)
         except InvalidInputError as error:
             raise InvalidInputError(
-                f"filters that sources have already ({', '.join(sorted(own))}) must reach every source: {error}"
+                f"own filters of sources ({', '.join(sorted(own))}) must reach every source: {error}"
             ) from error
 
     def _sources(self, query: str) -> Sources:
@@ -557,12 +568,12 @@ def _count(name: str, value: int | None) -> int | None:
 
 
 def _unlimited(spec: SourceSpec) -> SourceSpec:
-    """Return the source without a limit unless the caller set one, because unordered hits have no best part."""
+    """Set no limit on the hits of a source unless the caller set a limit, because unordered hits have no best part."""
     return replace(spec, fetch_k=None) if spec.fetch_k == "default" else spec
 
 
 def _with_nodes(spec: SourceSpec) -> SourceSpec:
-    """Wrap a source that answers with summaries so that it returns nodes; return other sources unchanged."""
+    """Wrap a source that returns summaries, so that it returns nodes; return other sources unchanged."""
     given: Any = adapted(spec.retriever)
     return (
         replace(spec, retriever=EntityGraphRetriever(given)) if getattr(given, "resolve", None) == "summaries" else spec
@@ -570,6 +581,6 @@ def _with_nodes(spec: SourceSpec) -> SourceSpec:
 
 
 def _access_of(retrievers: Sequence[object]) -> HitAccess:
-    """Describe how the core reads nodes, including the first embedding model and the first corpus of the retrievers."""
+    """Return how the core reads nodes, with the first embedding model and the first corpus among the retrievers."""
     corpora = (one.corpus for one in retrievers if isinstance(one, EntityGraphRetriever))
     return replace(access_of(retrievers), corpus=next((one for one in corpora if one is not None), None))

@@ -66,34 +66,34 @@ _HITS = "nodes"
 
 
 class UnnamedNode(TextNode):
-    """A text without a meaningful id; the framework would keep only one of several nodes without an id."""
+    """A node for a text that has no id; the node's own id is generated and does not identify a passage."""
 
     @classmethod
     def class_name(cls) -> str:
-        """Class name that the framework serializes for this node."""
+        """Return the class name that the framework serializes for this node."""
         return str(TextNode.class_name())
 
 
 class NamedNode(UnnamedNode):
-    """A placeholder for a passage of which only the id is known."""
+    """A placeholder for a passage whose id is known, but not its text."""
 
 
 class TripleNode(UnnamedNode):
-    """A triple; the node's source is the passage that states the triple."""
+    """A node for a triple; its source relationship names the passage that states the triple."""
 
 
-# Nodes and hits, as the core reads them.
+# How the core reads nodes and hits.
 
 
 def text_of(node: BaseNode) -> str:
-    """Return a node's text; a triple has no text, because it only names its passage."""
+    """Return a node's text; empty for a triple, which names its passage but does not contain the passage's text."""
     if isinstance(node, TripleNode):
         return ""
     return node.text if isinstance(node, TextNode) else node.get_content()
 
 
 def metadata_of(node: BaseNode) -> Mapping[str, Any]:
-    """A node's metadata, and under ``ref_doc_id`` the document that it was split from."""
+    """Return a node's metadata, with the id of the node's document under ``ref_doc_id``."""
     document = node.ref_doc_id
     return node.metadata if document is None else ChainMap(node.metadata, {"ref_doc_id": document})
 
@@ -119,7 +119,7 @@ _INSTEAD: ContextVar[QueryBundle | None] = ContextVar("phasegraph_embedding_inst
 
 @contextmanager
 def embedding_instead(bundle: QueryBundle) -> Iterator[None]:
-    """Make :class:`Embedder` embed the bundle's own texts, because a core source receives only the query text."""
+    """Make :class:`Embedder` embed the bundle's ``embedding_strs``, because a core source receives only the query."""
     token = _INSTEAD.set(None if bundle.custom_embedding_strs is None else bundle)
     try:
         yield
@@ -129,16 +129,16 @@ def embedding_instead(bundle: QueryBundle) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Embedder:
-    """Wraps an embedding model of the framework for the core; unlike bound methods of the model, it can be pickled."""
+    """A LlamaIndex embedding model with the methods that the core calls; unlike bound methods, it can be pickled."""
 
     model: BaseEmbedding
 
     @classmethod
     def of(cls, embed_model: object) -> Embedder | None:
-        """Wrap a model; return None for None, and raise InvalidTypeError for other types.
+        """Wrap an embedding model; return None for None, and raise InvalidTypeError for other types.
 
-        A model without listeners gets the callback manager of the settings, as in the framework's indexes. A separate
-        manager would store the events of all calls.
+        A model without callback handlers gets the callback manager of ``Settings``, as in the framework's indexes. A
+        separate manager would store the events of all calls forever.
         """
         if embed_model is None:
             return None
@@ -157,11 +157,11 @@ class Embedder:
         return await self.model.aget_text_embedding_batch(texts)
 
     def records(self, records: Sequence[phasegraph.graph.PassageRecord]) -> list[list[float]]:
-        """Embed stored passages in the way in which the framework embeds nodes."""
+        """Embed stored passages, with the text that the framework would embed for each node."""
         return self.texts([_text_to_embed(node_of(one)) for one in records])
 
     def query(self, query: str) -> list[float]:
-        """Embed a query, or average the embeddings of the texts from :func:`embedding_instead`."""
+        """Embed a query; inside :func:`embedding_instead`, combine the embeddings of the bundle's texts."""
         bundle = _INSTEAD.get()
         if bundle is None or bundle.query_str != query:
             return self.model.get_query_embedding(query)
@@ -169,15 +169,15 @@ class Embedder:
 
     @property
     def awaits(self) -> bool:
-        """Whether the model has its own coroutine to embed passages."""
-        return any(  # the framework wraps what a class inherits: identity does not tell whose it is
+        """True if the model has its own asynchronous method to embed passages."""
+        return any(  # compare names, because the framework wraps inherited methods in new functions
             not getattr(type(self.model), name).__qualname__.startswith("BaseEmbedding.")
             for name in ("_aget_text_embedding", "_aget_text_embeddings", "aget_text_embedding_batch")
         )
 
 
 def access_of(retrievers: Iterable[object] = ()) -> HitAccess:
-    """Describe how the core reads nodes, including the embedding model of the first retriever that has a model."""
+    """Return how the core reads nodes, with the embedding model of the first retriever that has a model."""
     models = (getattr(retriever, "_embed_model", None) for retriever in retrievers)
     model = next((one for one in models if isinstance(one, BaseEmbedding)), None)
     embedder = None if model is None else Embedder(model)
@@ -189,7 +189,7 @@ def access_of(retrievers: Iterable[object] = ()) -> HitAccess:
 
 
 class _TextModel(ModelFunction):
-    """A language model as a function."""
+    """A function from prompt to text that calls a language model."""
 
     def __init__(self, llm: BaseLLM) -> None:
         order = type(llm).__mro__
@@ -206,7 +206,7 @@ class _TextModel(ModelFunction):
 
 
 def text_model(llm: BaseLLM) -> Callable[[str], str]:
-    """Turn a LlamaIndex language model into a function from prompt to text, for the core's extractor.
+    """Convert a LlamaIndex language model to a function from prompt to text, for the core's extractor.
 
     Parameters
     ----------
@@ -220,7 +220,7 @@ def text_model(llm: BaseLLM) -> Callable[[str], str]:
     Raises
     ------
     InvalidTypeError
-        If it is not a language model.
+        If `llm` is not a language model.
 
     Examples
     --------
@@ -234,12 +234,12 @@ def text_model(llm: BaseLLM) -> Callable[[str], str]:
 
 
 def unpack(answer: object) -> list[NodeWithScore]:
-    """Convert an answer of a retriever or function to hits.
+    """Convert the return value of a retriever or function to hits.
 
     Raises
     ------
     MalformedAnswerError
-        If the answer has neither nodes nor hits that :func:`phasegraph.retrieval.plain_hit` reads.
+        If the value contains neither nodes nor hits that :func:`phasegraph.retrieval.plain_hit` can read.
     """
     if isinstance(answer, Response):
         answer = answer.source_nodes or answer.response or ""
@@ -264,7 +264,7 @@ def _hit(item: object, row: int) -> NodeWithScore:
 
 
 def _node(item: object, row: int) -> BaseNode:
-    """Convert a text, a row or a triple to a node; id and score of a row are read from its metadata."""
+    """Convert a text, a database row or a triple to a node; the columns of a row become metadata."""
     hit = plain_hit(item, _HITS, row)
     if hit.text is None:
         kind: type[TextNode] = NamedNode
@@ -273,7 +273,7 @@ def _node(item: object, row: int) -> BaseNode:
 
 
 def _told_by_text(text: str, metadata: Mapping[str, Any], unread: list[str]) -> TextNode:
-    """Create a node whose id is derived from its text; prompts and embeddings leave out the metadata keys `unread`."""
+    """Create a node with an id from its text; prompts and embeddings leave out the metadata keys `unread`."""
     kind: type[TextNode] = UnnamedNode
     return kind(
         id_=resolve_id(None, {}, text)[0], text=text, metadata=dict(metadata),
@@ -282,14 +282,14 @@ def _told_by_text(text: str, metadata: Mapping[str, Any], unread: list[str]) -> 
 
 
 def as_node(identifier: str, value: Any) -> BaseNode:
-    """Convert a passage that ``resolve`` returned to a node."""
+    """Convert a passage from ``resolve`` to a node."""
     if isinstance(value, NodeWithScore):
         return value.node
     return value if isinstance(value, BaseNode) else TextNode(id_=identifier, text=str(value))
 
 
 def reader_of(name: str, fields: HitFields, known: bool | None = None) -> HitReader:
-    """Create the reader of one source's hits."""
+    """Create the reader of a source's hits."""
     return HitReader(name, fields, known, _hit_metadata, _hit_text)
 
 
@@ -297,7 +297,7 @@ _PLAIN_NODES: frozenset[type] = frozenset({TextNode})
 
 
 def own_id(node: BaseNode) -> str | None:
-    """Return the node's own id; None if the id says nothing about the passage."""
+    """Return the node's id; None if the id was generated and therefore does not identify a passage."""
     named = isinstance(node, NamedNode) or not isinstance(node, UnnamedNode)
     return node.id_ if named else None
 
@@ -305,18 +305,18 @@ def own_id(node: BaseNode) -> str | None:
 _MADE_ANEW: Mapping[str, str] = MappingProxyType(
     {"kg_rel_map": "facts of a graph", "graph_store_query": "rows of a graph", "sql_query": "rows of a database"}
 )
-"""By metadata key, what the framework puts into one text at every call, under a random id."""
+"""Contents of the nodes that the framework creates with a random id at every call, by the nodes' metadata key."""
 _NO_FACTS = "No relationships found."
-"""What the framework's knowledge graph index returns as a node where it found nothing."""
+"""The text of the node that the framework's knowledge graph index returns if it found nothing."""
 
 
 def _with_stable_ids(hits: Sequence[NodeWithScore], notes: list[str]) -> Sequence[NodeWithScore]:
-    """Replace random ids by ids from the texts, and drop a message that stands in place of hits.
+    """Replace random ids by ids from the texts, and drop a node that only says that nothing was found.
 
-    Ties are ordered by id, so random ids would give a random order.
+    Hits with equal scores are ordered by id, so random ids would give a random order.
     """
     if len(hits) == 1 and _says_nothing(hits[0].node):
-        notes.append("its graph found no relationships")
+        notes.append("the source's graph found no relationships")
         return []
     keys = [next(filter(hit.node.metadata.__contains__, _MADE_ANEW), None) for hit in hits]
     said = sorted({_MADE_ANEW[key] for key in keys if key is not None})
@@ -351,9 +351,9 @@ def ranking_of(
 ) -> Ranking:
     """Convert hits to a ranking, and add a note to `notes` for each repaired problem.
 
-    `own` are the ids of the hits, if they differ from the ids of the nodes. ``evidence(ids)`` returns by id how the
-    source found a passage. `ranks` says that the hits have ranks instead of scores. `ordered` says whether their order
-    is meaningful.
+    `own` are the ids of the hits, if they differ from the ids of the nodes. ``evidence(ids)`` returns evidence by id,
+    which says how the source found a passage. If `ranks` is True, the hits' scores are ignored, and only their ranks
+    count. If `ordered` is False, the order of the hits has no meaning.
     """
     hits = _with_stable_ids(hits, notes) if own is None else hits
     nodes = [hit.node for hit in hits]
@@ -369,22 +369,22 @@ def ranking_of(
     if scores is None and not ranks:
         scores = [hit.score for hit in hits]
         if not plain and all(hit.score is None and isinstance(hit.node, UnnamedNode) for hit in hits):
-            scores, told = reader.stated_scores(hits, notes)  # rows of a function
+            scores, told = reader.stated_scores(hits, notes)  # database rows that a function returned
     return reader.ranking(ids, scores, payloads, limit, notes, told=told, ordered=ordered)
 
 
-# Results as nodes.
+# Conversion of results to nodes.
 
 
 def check_key(name: str, value: object) -> str | None:
-    """Return `value` if it is a metadata key or None; otherwise raise an error that names the argument."""
+    """Return `value` if it is a metadata key or None; otherwise raise InvalidTypeError, which names the argument."""
     if value is not None and (not isinstance(value, str) or not value.strip()):
         raise InvalidTypeError(f"{name} must be a metadata key or None; got {value!r}")
     return value
 
 
 def nodes_of(result: Result, hits: Sequence[SelectedHit], evidence_key: str | None) -> list[NodeWithScore]:
-    """Return the resulting nodes as copies, best first; the wrapped retrievers' nodes stay unchanged."""
+    """Return copies of the result's nodes, best first; the wrapped retrievers' nodes stay unchanged."""
     blocks: Sequence[EvidenceBlock | None] = (
         [None] * len(hits) if evidence_key is None else evidence_blocks(result, hits)
     )
@@ -401,9 +401,9 @@ def nodes_of(result: Result, hits: Sequence[SelectedHit], evidence_key: str | No
 
 
 class Annotated(dict[str, Any]):
-    """Metadata that contain evidence, which the framework's text and ``node.hash`` leave out.
+    """Node metadata that contain evidence, but leave the evidence out of ``repr`` and thus out of ``node.hash``.
 
-    Therefore evidence does not change the identity of a node for a retriever that compares hashes.
+    Therefore retrievers that compare nodes by hash treat a node with evidence like the node without evidence.
     """
 
     def __repr__(self) -> str:
@@ -411,9 +411,9 @@ class Annotated(dict[str, Any]):
 
 
 def copy_of(node: BaseNode, identifier: str, key: str | None = None, block: EvidenceBlock | None = None) -> BaseNode:
-    """Copy a node under an id; the copy has its own metadata, relationships and lists of keys.
+    """Copy a node and give the copy an id; the copy has its own metadata, relationships and lists of keys.
 
-    A `block` of evidence is stored in the metadata under `key`. Prompts and embeddings leave this key out.
+    The evidence `block` is stored in the metadata under `key`. Prompts and embeddings leave this key out.
     """
     if block is not None and is_taken(key, node.metadata):
         block = None
@@ -432,20 +432,20 @@ def copy_of(node: BaseNode, identifier: str, key: str | None = None, block: Evid
 
 
 def held_by_id(nodes: Iterable[BaseNode]) -> dict[str, BaseNode]:
-    """Index nodes by id; InvalidInputError if an id is repeated."""
+    """Return the nodes by id; InvalidInputError if an id is repeated."""
     if isinstance(nodes, BaseNode | str) or not isinstance(nodes, Iterable):
         raise InvalidTypeError(f"nodes must be a list of nodes; got {type(nodes).__name__}")
     listed = list(nodes)
     wrong = next((one for one in listed if not isinstance(one, BaseNode)), None)
     if wrong is not None:
-        raise InvalidTypeError(f"nodes must hold nodes; got {type(wrong).__name__}")
+        raise InvalidTypeError(f"nodes must be a list of nodes; it contains a {type(wrong).__name__}")
     ids = corpus_ids(((node.id_, node.metadata, "") for node in listed), "nodes")
     return dict(zip(ids, listed, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
 class Lookup(HitLookup):
-    """Finds nodes by passage id: in an index's docstore, or in its vector store if that holds texts."""
+    """A lookup of nodes by passage id: in memory, in an index's docstore, or in a vector store with texts."""
 
     @classmethod
     def of(cls, nodes: Any) -> Lookup:
@@ -474,7 +474,7 @@ class Lookup(HitLookup):
         return cls("mapping", held_by_id(found))
 
     def __call__(self, ids: Sequence[str]) -> dict[str, BaseNode]:
-        """Return the nodes that exist for these ids."""
+        """Return the existing nodes by id."""
         if self.kind == "none":
             return {}
         if self.kind in ("docstore", "index"):
@@ -482,7 +482,7 @@ class Lookup(HitLookup):
             kept = {node.node_id: node for node in held if node is not None}
             if self.kind == "docstore":
                 return kept
-            vectors = self.held.vector_store.data.embedding_dict  # a deleted node may be left in the docstore
+            vectors = self.held.vector_store.data.embedding_dict  # the docstore may still have deleted nodes
             return {one: node for one, node in kept.items() if one in vectors}
         if self.kind == "vectors":
             return {node.node_id: node for node in self.held.get_nodes(node_ids=list(ids))}
@@ -491,20 +491,21 @@ class Lookup(HitLookup):
         return self._paired(ids, self.held(list(ids)) if self.kind == "callable" else self.held)
 
 
-# Property graphs, whose hits are triples or the passages that state them.
+# Retrievers of property graphs, which return triples or the passages that state the triples.
 
 
 def is_knowledge(retriever: object) -> bool:
-    """Whether a retriever returns triples of a property graph, or the passages that state them."""
+    """Return whether a retriever searches a property graph, and so returns triples or passages that state them."""
     return isinstance(retriever, BasePGRetriever | PGRetriever)
 
 
 def with_own_chunks(retriever: BaseRetriever, limit: int | None) -> BaseRetriever:
-    """Copy a retriever so that its triples name the chunk of their relation, and texts without a passage say so.
+    """Copy a retriever so that each triple names the passage that states it, and texts get no random ids.
 
-    The framework takes the chunk of the subject's node, which is the last passage that mentioned the subject. The
-    relation stores the right chunk. A retriever that creates its own nodes is unchanged. The framework gives a text of
-    a custom retriever or of a Cypher query a random id at every call; a node keeps its id.
+    The framework's triples name the chunk of the subject's node, which is the last passage that mentioned the subject.
+    The copy reads the chunk from the relation, which is the right passage. The framework also gives the texts of custom
+    retrievers and Cypher queries random ids at every call; the copy marks these texts as nodes without a passage id.
+    Nodes that a retriever creates itself keep their ids.
     """
     made = copy.copy(retriever)
     if isinstance(made, PGRetriever):
@@ -527,7 +528,7 @@ def with_own_chunks(retriever: BaseRetriever, limit: int | None) -> BaseRetrieve
 
 @dataclass(frozen=True, slots=True)
 class _CustomNodes:
-    """Replaces a custom retriever's ``_parse_custom_return_type``."""
+    """A replacement for a custom retriever's ``_parse_custom_return_type`` that gives texts no random ids."""
 
     parse: Callable[[Any], list[NodeWithScore]]
 
@@ -540,7 +541,7 @@ class _CustomNodes:
 
 @dataclass(frozen=True, slots=True)
 class _CypherNodes:
-    """Replaces a Cypher retriever's ``retrieve_from_graph``."""
+    """A replacement for a Cypher retriever's ``retrieve_from_graph`` that gives texts no random ids."""
 
     retrieve: Callable[[QueryBundle], list[NodeWithScore]]
 
@@ -550,7 +551,7 @@ class _CypherNodes:
 
 @dataclass(frozen=True, slots=True)
 class _AwaitedCypherNodes:
-    """Replaces a Cypher retriever's ``aretrieve_from_graph``."""
+    """A replacement for a Cypher retriever's ``aretrieve_from_graph`` that gives texts no random ids."""
 
     retrieve: Callable[[QueryBundle], Awaitable[list[NodeWithScore]]]
 
@@ -567,7 +568,7 @@ def _unnamed(hits: Sequence[NodeWithScore]) -> list[NodeWithScore]:
 
 @dataclass(frozen=True, slots=True)
 class _TripleNodes:
-    """Replaces a retriever's ``_get_nodes_with_score``."""
+    """A replacement for a retriever's ``_get_nodes_with_score`` that creates a :class:`TripleNode` for each triple."""
 
     properties: bool
 
@@ -584,7 +585,7 @@ class _TripleNodes:
 
 
 def chunk_of(triplet: Triplet) -> str | None:
-    """Return the id of the passage that states a triple: from the relation, else the subject, else the object."""
+    """Return the id of the passage that states a triple, from the relation, else the subject, else the object."""
     subject, relation, target = triplet
     for part in (relation, subject, target):
         chunk = (part.properties or {}).get(TRIPLET_SOURCE_KEY)
@@ -594,14 +595,14 @@ def chunk_of(triplet: Triplet) -> str | None:
 
 
 def names_own_chunks(retriever: Any) -> bool:
-    """Whether :func:`with_own_chunks` makes the retriever's triples name the passages that state them."""
+    """Return whether :func:`with_own_chunks` can make the retriever's triples name the passages that state them."""
     if isinstance(retriever, PGRetriever):
         return all(map(names_own_chunks, retriever.sub_retrievers))
     return "_get_nodes_with_score" in vars(with_own_chunks(retriever, None))
 
 
 def stores_of(retriever: object) -> list[Any]:
-    """Return the property graph stores behind a retriever, without duplicates."""
+    """Return the property graph stores that a retriever searches, without duplicates."""
     if isinstance(retriever, PGRetriever):
         found = [store for one in retriever.sub_retrievers for store in stores_of(one)]
         return [store for row, store in enumerate(found) if all(store is not one for one in found[:row])]
@@ -612,7 +613,7 @@ def stores_of(retriever: object) -> list[Any]:
 def knowledge_ranking(
     reader: HitReader, found: Sequence[NodeWithScore], limit: int | None, notes: list[str]
 ) -> Ranking:
-    """Convert hits of a knowledge graph to a ranking of passages; the triples of each passage are its evidence."""
+    """Convert triples and passages to a ranking of passages; the triples of a passage are the passage's evidence."""
     hits = [_as_triple(hit) if _is_triple(hit.node) else hit for hit in found]
 
     def facts(ids: Sequence[str]) -> dict[str, object]:
@@ -627,9 +628,9 @@ def knowledge_ranking(
 
 
 def _is_triple(node: BaseNode) -> bool:
-    """Whether a node is a triple that another retriever of the framework found and a custom retriever passed on.
+    """Return whether a node contains a triple of another LlamaIndex retriever, passed on by a custom retriever.
 
-    Such a node has only a line of text and the id of its passage; a chunk has metadata or a document.
+    The node of a triple has only a line of text and the id of its passage. A chunk has metadata or a document.
     """
     source = node.relationships.get(NodeRelationship.SOURCE)
     return (

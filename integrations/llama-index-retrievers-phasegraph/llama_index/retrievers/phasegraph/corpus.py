@@ -1,4 +1,4 @@
-"""Convert nodes of the user, an index or a property graph to passages; add and delete nodes."""
+"""Convert nodes of the user, an index or a property graph to passages, and define the methods that change a corpus."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from llama_index.core.settings import Settings
 from llama_index.core.vector_stores.types import BasePydanticVectorStore
 from llama_index.core.vector_stores.utils import node_to_metadata_dict
 
-import phasegraph  # its room graph is loaded when it is first named: it brings scipy.sparse
+import phasegraph  # the subpackage phasegraph.graph imports scipy.sparse, so it is imported only at its first use
 from llama_index.retrievers.phasegraph.conversion import Embedder, chunk_of, copy_of, held_by_id, node_of
 from llama_index.retrievers.phasegraph.filters import NodeFilter, filters_of
 from phasegraph import InvalidInputError, InvalidTypeError
@@ -36,7 +36,7 @@ _MANY = 256
 
 
 OWN_KEYS = ("_node_content", "_node_type", "document_id", "doc_id", "ref_doc_id")
-"""Metadata keys that the framework writes beside the caller's."""
+"""Metadata keys that the framework adds to the user's metadata when it stores a node."""
 
 
 def _whole(name: str, node: BaseNode) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def _whole(name: str, node: BaseNode) -> dict[str, Any]:
     try:
         return node_to_metadata_dict(node, remove_text=True, flat_metadata=False)
     except ValueError:
-        check_plain(name, node.metadata)  # says which key it is
+        check_plain(name, node.metadata)  # raises an error that names the metadata key
         raise
 
 
@@ -54,18 +54,18 @@ _BATCH = 500
 
 @dataclass(frozen=True, slots=True)
 class PropertyGraphRecords:
-    """The contents of a property graph by passage; arguments for :func:`phasegraph.graph.build_graph`.
+    """The passages and triples of a property graph, as arguments for :func:`phasegraph.graph.build_graph`.
 
     Parameters
     ----------
     passages : sequence of mapping
-        Each with ``id``, ``title`` (from the node's metadata, where there is one) and ``text``.
+        Passages with the keys ``id``, ``title`` (from the node's metadata, or empty) and ``text``.
     triples : mapping of str to sequence of (subject, relation, object)
-        Triples by the id of the passage that states them.
+        The triples of each passage, by passage id.
     nodes : sequence of BaseNode
-        The passages' nodes.
+        The nodes of the passages, in the same order.
     unplaced : int
-        Number of triples left out, because the store has no passage for them.
+        Number of triples that are left out because the store has no passage for them.
     """
 
     passages: Sequence[Mapping[str, str]]
@@ -88,12 +88,12 @@ def read_property_graph(store: PropertyGraphStore) -> PropertyGraphRecords:
     Raises
     ------
     InvalidInputError, InvalidTypeError
-        If the argument is not a property graph store, or the store has no passage.
+        If `store` is not a property graph store, or has no passage.
 
     Notes
     -----
-    A triple belongs to the chunk that its relation names. The framework's retrievers take the chunk of the subject's
-    node instead, which is the last one that mentioned it.
+    A triple belongs to the passage that its relation names. The framework's own retrievers use the passage of the
+    subject's node instead, which is the last passage that mentioned the subject.
     """
     if not isinstance(store, PropertyGraphStore):
         raise InvalidTypeError(f"store must be a PropertyGraphStore; got {type(store).__name__}")
@@ -101,7 +101,7 @@ def read_property_graph(store: PropertyGraphStore) -> PropertyGraphRecords:
     chunk_ids = sorted({one.id for one in labelled if isinstance(one, ChunkNode)})
     nodes = sorted(store.get_llama_nodes(chunk_ids), key=lambda node: node.node_id) if chunk_ids else []
     if not nodes:
-        raise InvalidInputError("store must hold at least one passage; got none")
+        raise InvalidInputError("the store has no passage: insert documents into the property graph first")
     triples: dict[str, list[tuple[str, str, str]]] = {node.node_id: [] for node in nodes}
     unplaced = 0
     for chunk, triple in sorted(_triples(store, labelled), key=lambda pair: (pair[0] or "", pair[1])):
@@ -116,7 +116,7 @@ def read_property_graph(store: PropertyGraphStore) -> PropertyGraphRecords:
 def _triples(
     store: PropertyGraphStore, labelled: Sequence[LabelledNode]
 ) -> set[tuple[str | None, tuple[str, str, str]]]:
-    """Return every triple once, with the passage that it names."""
+    """Return the distinct triples, each with the id of the passage that states it."""
     return {
         (chunk_of(found), (_name(found[0]), found[1].label, _name(found[2])))
         for found in _relations(store, labelled)
@@ -139,16 +139,16 @@ def _name(node: LabelledNode) -> str:
 
 
 class Nodes(Framework):
-    """The operations of the core on LlamaIndex nodes."""
+    """The operations on LlamaIndex nodes that the core needs."""
 
     name, hit, filters, model = "llama_index", "node", "filters", "embed_model"
 
     def held_by_id(self, hits: Iterable[BaseNode]) -> dict[str, BaseNode]:
-        """Index nodes by id; an error if an id is repeated."""
+        """Return the nodes by id; InvalidInputError if an id is repeated."""
         return held_by_id(hits)
 
     def of_record(self, record: phasegraph.graph.PassageRecord) -> BaseNode:
-        """Convert a stored passage to the complete original node."""
+        """Convert a stored passage to the original node, with all its metadata and relationships."""
         return node_of(record)
 
     def of_text(self, identifier: str, text: str, metadata: Mapping[str, Any], own: Collection[str] = ()) -> BaseNode:
@@ -159,11 +159,11 @@ class Nodes(Framework):
         )  # fmt: skip
 
     def text_of(self, hit: BaseNode) -> str:
-        """A node's text."""
+        """Return a node's text."""
         return hit.get_content()
 
     def with_text(self, hit: BaseNode, text: str) -> BaseNode:
-        """A copy of a node with another text."""
+        """Return a copy of a node with another text."""
         made = copy_of(hit, hit.node_id)
         made.set_content(text)
         return made
@@ -171,7 +171,7 @@ class Nodes(Framework):
     def passages_of(
         self, held: Mapping[str, BaseNode], title_key: str, given: Mapping[str, Sequence[Any]] | None = None
     ) -> list[dict[str, Any]]:
-        """Convert nodes to passages of the core with their extractions; the metadata store the rest of each node."""
+        """Convert nodes to passages of the core with their extractions; the metadata contain the rest of the node."""
         return [
             {
                 "id": name,
@@ -184,7 +184,7 @@ class Nodes(Framework):
         ]
 
     def filter_of(self, where: Any) -> NodeFilter:
-        """Convert a caller's filter to a filter that the core can apply."""
+        """Convert the argument `where` of a method to a filter that the core can apply."""
         return NodeFilter(filters_of(where))
 
     def check_model(self, model: object) -> None:
@@ -193,24 +193,24 @@ class Nodes(Framework):
             raise InvalidTypeError(f"embed_model must be a LlamaIndex embedding model; got {type(model).__name__}")
 
     def model_of(self, model: BaseEmbedding | None) -> EmbeddingModel | None:
-        """Wrap an embedding model for use in a corpus."""
+        """Wrap an embedding model as a model of the core; return None if `model` is None."""
         embedder = Embedder.of(model)
         return None if embedder is None else EmbeddingModel(model, embedder.query, embedder.records)
 
     def embeds_texts(self, model: BaseEmbedding | None) -> Callable[[list[str]], Any] | None:
-        """Return the model's function from texts to vectors."""
+        """Return the model's function from a list of texts to vectors, or None if `model` is None."""
         embedder = Embedder.of(model)
         return None if embedder is None else embedder.texts
 
     def embedded(self, model: BaseEmbedding | None, hits: Sequence[BaseNode], progress: bool | None) -> Any:
-        """Return the nodes' embeddings; the model embeds nodes that have no embedding."""
+        """Return the nodes' embeddings, and let the model embed nodes without an embedding; None if `model` is None."""
         if model is None:
             return None
         found = embed_nodes(list(hits), model, show_progress=bool(progress) and len(hits) > _MANY)
         return [found[node.node_id] for node in hits]
 
     def carries_vectors(self, hits: Iterable[BaseNode]) -> bool:
-        """Whether any node already has an embedding."""
+        """Return whether any node already has an embedding."""
         return any(one.embedding is not None for one in hits)
 
 
@@ -220,11 +220,11 @@ NODES = Nodes()
 def contents_of(index: VectorStoreIndex) -> tuple[dict[str, BaseNode], list[list[float]]]:
     """Read the nodes of an index by id, from its docstore or a vector store with texts, and their vectors.
 
-    Vectors are read only from the framework's in-memory store. InvalidInputError if the index has no node.
+    The vectors are empty unless the framework's in-memory store has them all. InvalidInputError if there are no nodes.
     """
     held = nodes_of(index)
     if not held:
-        raise InvalidInputError("the index must hold nodes; its docstore is empty")
+        raise InvalidInputError("the index has no nodes: insert nodes before you build a retriever from it")
     known = getattr(getattr(index.vector_store, "data", None), "embedding_dict", {})
     return held, [known[name] for name in held] if all(name in known for name in held) else []
 
@@ -237,7 +237,7 @@ def nodes_of(index: VectorStoreIndex) -> dict[str, BaseNode]:
 
 
 class IndexVectors:
-    """The user's own vector index, which follows the changes of the corpus and embeds new nodes itself."""
+    """The user's vector index, which receives the changes of the corpus and embeds new nodes."""
 
     def __init__(self, index: VectorStoreIndex) -> None:
         self.index = index
@@ -260,7 +260,7 @@ class IndexVectors:
 
 
 class KeptNodes(KeptPassages):
-    """Methods of a retriever that owns its nodes: add, replace and delete them."""
+    """Base class of a retriever that owns its nodes, with the methods that add, replace and delete nodes."""
 
     _framework = NODES
     _corpus: phasegraph.graph.Corpus | None = None
@@ -275,15 +275,15 @@ class KeptNodes(KeptPassages):
         triples: phasegraph.graph.Triples | None = None,
         progress: bool = True,
     ) -> list[str]:
-        """Add nodes to every source in one step; a node replaces a stored node with the same id.
+        """Add nodes to every source in one step, and replace stored nodes that have the same ids.
 
         Parameters
         ----------
         nodes : iterable of BaseNode
         triples : optional
-            As for ``from_nodes``.
+            Triples of the new nodes, as for ``from_nodes``.
         progress : bool, default True
-            Show a bar for many nodes, where standard error is a terminal.
+            Show a progress bar for many nodes, if standard error is a terminal.
 
         Returns
         -------
@@ -295,7 +295,7 @@ class KeptNodes(KeptPassages):
         InvalidInputError
             If the retriever wraps other retrievers, an id is repeated, or a node has no text.
         StoreError
-            If the folder or its vectors cannot be changed. Nothing is changed then.
+            If the folder or its vectors cannot be written. In this case, nothing is changed.
         """
         return self._add(nodes, triples, progress)
 
@@ -312,9 +312,9 @@ class KeptNodes(KeptPassages):
         return NODES.passages_of({node.node_id: node for node in items}, self._changing().keys.title)
 
     def delete_ref_doc(self, ref_doc_id: str, delete_from_docstore: bool = False, **delete_kwargs: Any) -> None:
-        """Delete all nodes of a document; an unknown document causes a warning.
+        """Delete all nodes of a document; a warning says if the document is unknown.
 
-        `delete_from_docstore` and further arguments exist for compatibility with an index and have no effect.
+        `delete_from_docstore` and `delete_kwargs` have no effect; they exist because the method of an index has them.
         """
         self.delete(where={"ref_doc_id": ref_doc_id})
 
@@ -325,9 +325,9 @@ class KeptNodes(KeptPassages):
         ----------
         document : Document
         transformations : sequence of transformations, optional
-            The transformations that split the document into nodes; by default, those of the framework's ``Settings``.
+            The transformations that split the document into nodes. Default: ``Settings.transformations``.
         **update_kwargs
-            Accepted for compatibility with an index; they have no effect.
+            Arguments without effect; they exist because the method of an index has them.
         """
         self._replace_documents([document], transformations)
 
@@ -345,7 +345,8 @@ class KeptNodes(KeptPassages):
         Returns
         -------
         list of bool
-            For each document, whether it is new or changed. Its hash is compared with the hash that its nodes store.
+            A flag per document: True if the document is new or changed. A document is changed if its hash differs from
+            the hash that its nodes store.
         """
         records = self._changing().index.records
         hashes: dict[str, str | None] = {}
@@ -373,7 +374,7 @@ class KeptNodes(KeptPassages):
         return stale
 
     def _replace_documents(self, documents: Sequence[Document], transformations: Any) -> None:
-        """Delete the nodes of documents, and add the nodes that the transformations now produce."""
+        """Replace the nodes of documents by the nodes that the transformations produce."""
         if not documents:
             return
         corpus, names = self._changing(), {one.id_ for one in documents}
@@ -383,7 +384,7 @@ class KeptNodes(KeptPassages):
         self._replace(corpus, removed, self._passages(items), items, progress=False)
 
     def as_vector_store(self) -> BasePydanticVectorStore:
-        """Return the retriever as a vector store, so that an ``IngestionPipeline`` can write to it with a docstore.
+        """Return a vector store that changes this retriever, for an ``IngestionPipeline`` with a docstore.
 
         >>> from llama_index.core import Document, MockEmbedding
         >>> from llama_index.core.ingestion import IngestionPipeline
@@ -406,20 +407,21 @@ class KeptNodes(KeptPassages):
     def reembed(self, embed_model: BaseEmbedding, *, progress: bool = True) -> None:
         """Embed every node again with another model; the new vectors may have another length.
 
-        In a folder, a call that was cut short goes on where it stopped.
+        If the retriever is in a folder, you can repeat an interrupted call; it continues with the remaining nodes.
 
         Parameters
         ----------
         embed_model : BaseEmbedding
+            The new model.
         progress : bool, default True
-            Show a bar for many nodes, where standard error is a terminal.
+            Show a progress bar for many nodes, if standard error is a terminal.
 
         Raises
         ------
         InvalidInputError
             If the vectors are in your own index, or the retriever wraps other retrievers.
         StoreError
-            If the folder refuses the new vectors. Then the old vectors and the old model stay.
+            If the new vectors cannot be written to the folder. In this case, the old vectors and the old model stay.
         """
         self._reembed(embed_model, progress)
 

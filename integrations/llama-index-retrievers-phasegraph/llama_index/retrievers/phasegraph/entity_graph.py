@@ -1,4 +1,4 @@
-"""A LlamaIndex retriever that walks an entity graph."""
+"""A LlamaIndex retriever that ranks passages by a walk over an entity graph."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from llama_index.core.callbacks.base import CallbackManager
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle, TextNode
 from llama_index.core.vector_stores.types import MetadataFilters
 
-import phasegraph  # its rooms graph and neo4j are loaded when they are first named: they bring scipy.sparse
+import phasegraph  # its subpackages graph and neo4j import scipy.sparse, so they are imported only at their first use
 from llama_index.retrievers.phasegraph.conversion import (
     Embedder,
     Lookup,
@@ -63,40 +63,43 @@ _SEED_HITS = 50
 
 
 class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
-    """Rank passages by personalised PageRank over an entity graph, and report the path to each passage.
+    """A retriever that ranks passages by personalised PageRank over an entity graph and reports the path to each one.
 
     Parameters
     ----------
     graph : EntityGraph or core source
-        The graph, whose passage ids are node ids; or any source of the core, such as a configured ``GraphSource``.
+        The graph, whose passage ids are node ids; or a source of the core, such as a ``GraphSource`` with your own
+        settings.
     nodes : mapping, sequence of nodes, docstore, index or callable, optional
-        The nodes of the passages. A callable gets a list of ids and returns a mapping, or nodes in the same order. If
-        omitted, nodes have no text, and a warning says so. Within a :class:`CalibratedFusionRetriever`, the other
-        sources supply the nodes: first their hits, then their stores.
+        The nodes of the passages. A callable receives a list of ids and returns a mapping, or nodes in the same order.
+        Without `nodes`, the returned nodes have no text, and a warning says so. Within a
+        :class:`CalibratedFusionRetriever`, the other sources supply missing nodes: first from their hits, then from
+        their stores.
     similarity_top_k : int, default 10
-        Nodes returned, >= 0.
+        Number of nodes to return, >= 0.
     embed_model : BaseEmbedding, optional
-        Embeds the query, so that passages nearer to it are entered more readily; for a graph with embeddings.
+        The model that embeds the query. The walk then prefers passages that are similar to the query. This needs a
+        graph with embeddings.
     embed_clauses : bool, default False
-        Also compare the passages with each clause of a question that has two clauses or more; the model embeds each
-        clause. A configured ``GraphSource`` has this option itself.
+        If a question has two or more clauses, also embed each clause and compare it with the passages. If `graph` is a
+        ``GraphSource``, set this option there.
     seeds : retriever, optional
-        Dense retriever whose best passages seed the walk where there is no other source that does.
+        A dense retriever; the walk starts at its best passages, unless another source supplies the starting passages.
     required_filter_key : str, optional
         As for :class:`CalibratedFusionRetriever`.
     evidence_key : str, optional
-        Metadata key for the evidence: score, rank, and the path on which most of the mass came. The key is among the
-        node's excluded metadata keys: neither a prompt nor an embedding reads it.
+        Metadata key for the evidence: the score, the rank, and the path that contributes most to the score. Prompts and
+        embeddings leave out the evidence, because the key is among the node's excluded metadata keys.
     max_query_length : int or None, default 20000
-        Characters of the longest query, >= 1; a longer one is an InvalidInputError. None: of any length.
+        Maximum length of a query in characters, >= 1. A longer query raises InvalidInputError. None: no limit.
     callback_manager : CallbackManager, optional
 
     Notes
     -----
-    The graph is made ready at construction (edges weighed, the walk compiled): no search waits for it.
-    Scores are positive and of no fixed range. Within a ``CalibratedFusionRetriever`` it declares that it depends on
-    ``vector`` (the names in ``graph.depends_on``): the dense ranking seeds the walk. Asked alone and without `seeds`,
-    what the query names and the passages with its words do.
+    The constructor computes the edge weights and compiles the walk, so that the first search is not slower than others.
+    Scores are positive, higher is better, and they have no fixed range. Within a ``CalibratedFusionRetriever``, the
+    walk starts at the hits of ``vector`` (the sources in ``depends_on``). In a direct call without `seeds`, the walk
+    starts at the entities that the query names and at passages that contain the query's words.
 
     Examples
     --------
@@ -177,29 +180,29 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
         progress: bool = True,
         **fields: Any,
     ) -> Self:
-        """Build the graph from nodes; later calls can add and delete nodes.
+        """Build the graph from nodes; you can add and delete nodes later.
 
         Parameters
         ----------
         nodes : iterable of BaseNode
         embed_model : BaseEmbedding, optional
-            Embeds every passage (unless `vectors` are given) and each query.
+            The model that embeds each query, and every passage unless you pass `vectors`.
         vectors : (P, d) array_like, optional
             The passages' embeddings.
         triples, extractor, known_names
-            As for :func:`phasegraph.graph.build_graph`; for a property graph of the framework see
+            As for :func:`phasegraph.graph.build_graph`. To use a property graph of LlamaIndex, see
             :func:`read_property_graph`. A graph from your own `extractor` cannot be changed later.
         tokenizer : {"english", "german", "plain", "snowball:LANGUAGE"} or callable, default "english"
-            Splits passages and queries into words, as for :func:`phasegraph.graph.build_graph`.
+            The tokenizer that splits passages and queries into words, as for :func:`phasegraph.graph.build_graph`.
         title_key : str, default "title"
             Metadata key of a passage's title.
         source_key : str, optional
-            Metadata key that names a passage's document; unless given the first of ``source``, ``doc_id``,
-            ``ref_doc_id`` (the framework's own) and ``file_path`` that is there.
+            Metadata key that names the document of a node. By default, the first of the keys ``source``, ``doc_id``,
+            ``ref_doc_id`` (set by LlamaIndex) and ``file_path`` that a node has.
         progress : bool, default True
-            Show bars for many nodes, where standard error is a terminal.
+            Show progress bars for many nodes, if standard error is a terminal.
         **fields
-            The other arguments of the retriever.
+            Other arguments of the retriever.
         """
         how = Indexing(triples, known_names, tokenizer, title_key, source_key, progress)
         return cls._of_passages(nodes, embed_model, how, vectors, extractor, fields)
@@ -215,15 +218,15 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
         embed_model : BaseEmbedding, optional
             The model that embedded the passages.
         **fields
-            The other arguments of the retriever.
+            Other arguments of the retriever.
 
         Raises
         ------
         IntegrityError
-            If the folder is damaged, foreign or newer.
+            If the folder is damaged, was not written by phasegraph, or was written by a newer version.
         InvalidInputError
-            If the folder was made for another framework or with another model. To check the model, `embed_model` embeds
-            three nodes again.
+            If the folder was written for another framework or with another model. To check the model, `embed_model`
+            embeds three nodes again.
         """
         return cls._loaded(path, embed_model, fields)
 
@@ -232,7 +235,7 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
 
     @property
     def similarity_top_k(self) -> int:
-        """Number of nodes to return if the retriever is called directly."""
+        """The number of nodes to return if the retriever is called directly."""
         return self._similarity_top_k
 
     @similarity_top_k.setter
@@ -247,7 +250,7 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
 
     @property
     def look_up(self) -> Lookup | None:
-        """The function that finds nodes by id for other sources; None if the retriever shows only a part."""
+        """The lookup of nodes by id that other sources may use; None if it has no nodes or filters are applied."""
         found = cast("Lookup", self._search.look_up)
         return found if found.is_set and self._filter is None else None
 
@@ -256,7 +259,7 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
         return None if self._filter is None else self._filter.filters
 
     def within(self, filters: MetadataFilters) -> Self:
-        """Restrict the retriever to nodes that match; the walk neither passes through other nodes nor names them."""
+        """Return a retriever that finds only matching nodes; its walk passes through no other nodes."""
         checked = check_filters(filters)
         made = copy.copy(self)
         made._filter = NodeFilter(cast("MetadataFilters", joined(self.whole_filters(), checked)))
@@ -290,7 +293,7 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
         return found
 
     def _checked(self, query_bundle: QueryBundle) -> str:
-        """Return the query text, and check its length unless another phasegraph retriever already did."""
+        """Return the query's text, and check its length unless another phasegraph retriever is the caller."""
         query = query_bundle.query_str
         if self.exchange is None:
             check_query(query, self._max_query_length)
@@ -312,7 +315,7 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
         with embedding_instead(bundle):
             ranking, held = self._search.search(bundle.query_str, limit, upstream, self._filter)
         missing = sum(one not in held for one in ranking.ids)
-        if asked is None:  # else the retriever that fuses has other sources for their texts, and warns
+        if asked is None:  # a fusion retriever may get the texts from other sources, and warns otherwise
             self._search.warn_of_missing(missing, len(ranking))
         if asked is not None:
             ids = [one for one in ranking.ids if one in held]

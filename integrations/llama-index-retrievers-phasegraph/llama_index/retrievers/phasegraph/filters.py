@@ -1,4 +1,4 @@
-"""One filter for every source, written as filters of LlamaIndex."""
+"""The metadata filters that apply to every source: validation, matching nodes, and restricted retrievers."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from phasegraph.retrieval import FilterRefusedError, Recent, SelectedIndex
 
 
 def check_filters(given: object) -> MetadataFilters:
-    """Validate filters; an error if they have another type, are empty or are nested."""
+    """Return `given` if it is a non-empty MetadataFilters without nested filters; otherwise raise InvalidInputError."""
     if not isinstance(given, MetadataFilters):
         raise InvalidTypeError(f"filters must be MetadataFilters; got {type(given).__name__}")
     if not given.filters:
-        raise InvalidInputError("filters must hold at least one filter; got none")
+        raise InvalidInputError("filters is empty: give at least one filter, or None")
     if any(isinstance(one, MetadataFilters) for one in given.filters):
-        raise InvalidInputError("filters must not be nested; put them into one list")
+        raise InvalidInputError("filters must not be nested: put all filters into one list")
     return given
 
 
 def joined(*given: MetadataFilters | None) -> MetadataFilters | None:
-    """Combine filters into filters that require all of them; InvalidInputError if that is impossible."""
+    """Combine filters so that a node must match all of them; InvalidInputError if that is impossible."""
     found: list[MetadataFilters] = []
     for one in given:
         found += [one] if one is not None and one not in found else []
     if len(found) < 2:
         return found[0] if found else None
     if any(one.condition not in (None, FilterCondition.AND) for one in found):
-        raise InvalidInputError("filters that are joined must all have the condition AND")
+        raise InvalidInputError("filters can be combined only if each has the condition AND; change OR or NOT to AND")
     parts: list[MetadataFilter] = []
     for part in (part for one in found for part in one.filters):
         if isinstance(part, MetadataFilter) and part not in parts:
@@ -48,7 +48,7 @@ def joined(*given: MetadataFilters | None) -> MetadataFilters | None:
 
 
 def check_agree(*given: MetadataFilters) -> None:
-    """Raise InvalidInputError if filters contradict each other or cannot be combined."""
+    """Raise InvalidInputError if filters require different values of a key, or cannot be combined."""
     values: dict[str, Any] = {}
     for part in getattr(joined(*given), "filters", ()):
         if part.operator == FilterOperator.EQ and values.setdefault(part.key, part.value) != part.value:
@@ -56,7 +56,7 @@ def check_agree(*given: MetadataFilters) -> None:
 
 
 def check_required_key(key: object) -> str | None:
-    """Validate the metadata key that the filter of every call must contain; None means no such key."""
+    """Return the metadata key that the filters of every call must contain, or None; InvalidInputError if invalid."""
     if key is None or (isinstance(key, str) and key.strip()):
         return key
     raise InvalidInputError(f"required_filter_key must be a metadata key; got {key!r}")
@@ -68,8 +68,8 @@ def check_required(key: str, given: MetadataFilters | None) -> None:
         if isinstance(one, MetadataFilter) and one.key == key and one.operator in _NAMES_VALUES:
             return
     raise FilterRefusedError(
-        f"required_filter_key={key!r}: a call needs a filter on that key: ask within(filters), or with filters=; got "
-        "none"
+        f"required_filter_key={key!r}: the call has no filter with a value of that key; pass filters=, or search with "
+        "the retriever that within(filters) returns"
     )
 
 
@@ -77,7 +77,7 @@ _NAMES_VALUES = (FilterOperator.EQ, FilterOperator.IN)
 
 
 def filters_of(where: object) -> MetadataFilters:
-    """Convert a mapping of metadata keys to values into filters; filters of the framework are returned unchanged.
+    """Convert a mapping of metadata keys to values into MetadataFilters; return MetadataFilters unchanged.
 
     >>> filters_of({"source": "a.md"}).filters[0].key
     'source'
@@ -88,21 +88,21 @@ def filters_of(where: object) -> MetadataFilters:
         raise InvalidInputError(f"where must map at least one metadata key to a value; got {where!r:.200}")
     if any(not isinstance(value, str | int | float) for value in where.values()):
         raise InvalidInputError(
-            f"where must map metadata keys to a text, a number or a bool each; got {where!r:.200}: give "
+            f"where must map each metadata key to a string, number or bool; got {where!r:.200}: give "
             "MetadataFilters for other conditions"
         )
     return MetadataFilters(filters=[MetadataFilter(key=key, value=value) for key, value in where.items()])
 
 
 def names_of(filters: MetadataFilters) -> frozenset[str]:
-    """Return the metadata keys that filters read."""
+    """Return the metadata keys that the filters read."""
     return frozenset(one.key for one in filters.filters if isinstance(one, MetadataFilter))
 
 
 def matching_rows(nodes: Sequence[Any], filters: MetadataFilters) -> list[int]:
-    """Return the positions of the nodes that match; a node without the key never matches.
+    """Return the positions of the nodes that match; a node without the filter's metadata key never matches.
 
-    Positions, not ids, because several nodes may share an id or have none.
+    The function returns positions instead of ids, because several nodes may have the same id, or no id.
     """
     parts = [one for one in filters.filters if not isinstance(one, MetadataFilters)]
     tests = [
@@ -122,7 +122,7 @@ def matching_rows(nodes: Sequence[Any], filters: MetadataFilters) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class NodeFilter:
-    """Validated filters, in the form that the core reads."""
+    """Validated filters with the attributes that the core requires."""
 
     filters: MetadataFilters
     key: str = field(init=False)
@@ -147,7 +147,7 @@ def allowed_ids(nodes: Iterable[BaseNode], filters: MetadataFilters) -> set[str]
 
 
 def narrowed(name: str, retriever: Any, filters: MetadataFilters) -> Any:
-    """Copy a retriever so that it applies the filters together with its own; an error if it cannot."""
+    """Return a copy of a retriever that also applies the filters; InvalidInputError if it cannot apply them."""
     if is_bm25(retriever):
         return _bm25_within(retriever, filters)
     if _is_faiss(retriever):
@@ -162,7 +162,7 @@ def narrowed(name: str, retriever: Any, filters: MetadataFilters) -> Any:
 
 
 def only_matching(hits: Sequence[NodeWithScore], filters: MetadataFilters | None) -> list[NodeWithScore]:
-    """Drop hits that do not match, in case a store ignored the filters."""
+    """Return only the hits that match the filters, because a store may have ignored the filters."""
     if filters is None:
         return list(hits)
     return [hits[row] for row in matching_rows([hit.node for hit in hits], filters)]
@@ -175,14 +175,14 @@ _SETTINGS = ("k1", "b", "delta", "method", "idf_method", "dtype", "int_dtype")
 
 
 class Nothing(BaseRetriever):
-    """A retriever without any node."""
+    """A retriever that returns no node."""
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return []
 
 
 def is_bm25(retriever: object) -> bool:
-    """Whether the retriever is exactly the framework's BM25 retriever, not a subclass."""
+    """Return whether the retriever is LlamaIndex's BM25 retriever and not a subclass."""
     kind = type(retriever)
     return kind.__name__ == "BM25Retriever" and kind.__module__.startswith("llama_index.retrievers.bm25")
 
@@ -196,7 +196,7 @@ def bm25_ids(retriever: Any) -> list[str]:
 def _bm25_within(retriever: Any, filters: MetadataFilters) -> BaseRetriever:
     """Return a BM25 retriever over the matching nodes only, with a new index.
 
-    A BM25 score depends on the word counts of all nodes, so nodes of other tenants must not be counted.
+    A BM25 score depends on the word counts of all nodes in the index, so nodes of other tenants must not be in it.
     """
     found = _indexes.setdefault(retriever.bm25, Recent()).get(key_of(filters), lambda: _bm25_part(retriever, filters))
     if found is None:
@@ -210,16 +210,16 @@ def _bm25_within(retriever: Any, filters: MetadataFilters) -> BaseRetriever:
 _indexes: WeakKeyDictionary[Any, Recent] = WeakKeyDictionary()
 _rows: WeakKeyDictionary[Any, Recent] = WeakKeyDictionary()
 _SECONDS = 60.0
-"""How long it is remembered which nodes of a store filters let through."""
+"""Number of seconds for which the nodes of a store that match the filters are cached."""
 
 
 def key_of(filters: MetadataFilters) -> str:
-    """Return a key that identifies filters in a cache."""
+    """Return a cache key for filters."""
     return filters.model_dump_json()
 
 
 def _bm25_part(retriever: Any, filters: MetadataFilters) -> dict[str, Any] | None:
-    """Return the attributes of a BM25 retriever over the matching nodes; None if no node matches."""
+    """Return the changed attributes of a BM25 retriever over the matching nodes; None if no node matches."""
     nodes = [metadata_dict_to_node(row) for row in retriever.corpus or ()]
     language = _language(retriever, [_text(node) for node in nodes])
     rows = [row for row in matching_rows(nodes, filters) if _weight(retriever, row)]
@@ -234,19 +234,19 @@ def _bm25_part(retriever: Any, filters: MetadataFilters) -> dict[str, Any] | Non
 
 
 def _weight(retriever: Any, row: int) -> bool:
-    """Whether the retriever's own filters let a node through."""
+    """Return whether a node passes the retriever's own filters."""
     return retriever.corpus_weight_mask is None or bool(retriever.corpus_weight_mask[row])
 
 
 def _language(retriever: Any, texts: Sequence[str]) -> str | list[str]:
-    """Find the stop-word list that reproduces the words of the index, because the retriever does not store its name."""
+    """Find the stop-word list of the index by its words, because the retriever does not store the list's name."""
     held = set(retriever.bm25.vocab_dict) - {""}
     for one in _LANGUAGES:
         if texts and set(_tokens(retriever, texts, one).vocab) - {""} == held:
             return one
     raise InvalidInputError(
-        "filters= needs the nodes of a BM25 index as they were indexed, and this index does not store them: build "
-        "it again"
+        "filters= needs a BM25 index that stores the nodes as they were indexed, and this index does not: build the "
+        "BM25 retriever again"
     )
 
 
@@ -262,13 +262,13 @@ def _text(node: BaseNode) -> str:
 
 
 def _is_faiss(retriever: object) -> bool:
-    """Whether the retriever searches LlamaIndex's FAISS store."""
+    """Return whether the retriever searches LlamaIndex's FAISS store."""
     store = type(getattr(retriever, "_vector_store", None))
     return store.__name__ == "FaissVectorStore" and store.__module__.startswith("llama_index.vector_stores.faiss")
 
 
 def _faiss_within(retriever: Any, filters: MetadataFilters) -> Any:
-    """Copy a FAISS retriever so that it searches only the matching nodes."""
+    """Return a copy of a FAISS retriever that searches only the matching nodes."""
     names, index = retriever._index.index_struct.nodes_dict, retriever._vector_store._faiss_index
 
     def selected() -> SelectedIndex:

@@ -1,4 +1,4 @@
-"""Fuse lists that were retrieved before."""
+"""Fuse lists of nodes from searches that have already run."""
 
 from __future__ import annotations
 
@@ -23,27 +23,28 @@ from phasegraph.retrieval import (
 
 
 class PhaseGraphPostprocessor(BaseNodePostprocessor):
-    """Fuse nodes that several retrievers returned before.
+    """A node postprocessor that fuses nodes from several searches that have already run.
 
     Parameters
     ----------
     top_n : int, optional
         Number of nodes to return, >= 0. By default, the pipeline's `k`.
     group_by : str, default "source"
-        Metadata key that names the list of a node. The nodes of a list must be in the order of that list.
+        Metadata key that names the list of a node. The nodes of a list must be in the list's order, best first.
     weights : mapping of str to float, optional
-        By list name; every list must be named. Cannot be combined with `pipeline`, which has its own weights.
+        Weight of each list by its name; every list must have a weight. Cannot be combined with `pipeline`, which has
+        its own weights.
     pipeline : FusionPipeline, optional
         The pipeline that fuses the lists.
     fields : mapping of str to HitFields, optional
-        How the ids and scores of a list are read, and its direction.
+        How to read the ids and scores of each list, and whether a higher score is better.
     evidence_key : str, optional
         As for :class:`CalibratedFusionRetriever`.
 
     Raises
     ------
     InvalidInputError, InvalidTypeError
-        If an argument is outside what is said above.
+        If an argument has another type or is out of range.
 
     Examples
     --------
@@ -77,7 +78,7 @@ class PhaseGraphPostprocessor(BaseNodePostprocessor):
         for name in kwargs.keys() - known:
             raise unexpected_argument(name, known)
         if check_key("group_by", group_by) is None:
-            raise InvalidTypeError("group_by must be a metadata key; got None")
+            raise InvalidTypeError("group_by must be a metadata key, such as 'source'; got None")
         chosen = list_pipeline(pipeline, weights, None if top_n is None else check_count("top_n", top_n))
         stated: dict[str, Any] = {
             "top_n": chosen.k,
@@ -92,7 +93,7 @@ class PhaseGraphPostprocessor(BaseNodePostprocessor):
 
     @classmethod
     def class_name(cls) -> str:
-        """Name under which the framework serializes this class."""
+        """Return the name under which the framework serializes this class."""
         return "PhaseGraphPostprocessor"
 
     def fuse(self, lists: Mapping[str, Any], query: str | None = None) -> list[NodeWithScore]:
@@ -103,12 +104,12 @@ class PhaseGraphPostprocessor(BaseNodePostprocessor):
         lists : mapping of str to sequence
             Nodes with or without scores, or (node, score) pairs, by the name of their source.
         query : str, optional
-            The query, for priors that read it.
+            The query, for priors that read the query.
         """
         return nodes_of(*self._fuser.decide(lists, query), self.evidence_key)
 
     def explain(self, lists: Mapping[str, Any], query: str | None = None) -> Result:
-        """Return the whole answer; parameters as in :meth:`fuse`."""
+        """Return the complete result; the parameters are those of :meth:`fuse`."""
         return self._fuser.decide(lists, query)[0]
 
     def _postprocess_nodes(
@@ -121,7 +122,7 @@ class PhaseGraphPostprocessor(BaseNodePostprocessor):
             key, name = self.group_by, hit.node.metadata.get(self.group_by)
             if not isinstance(name, str) or not name.strip():
                 raise InvalidInputError(
-                    f"every node must say its source under metadata[{key!r}]; {hit.node.node_id!r} has {name!r}"
+                    f"every node must name its list under metadata[{key!r}]; node {hit.node.node_id!r} has {name!r}"
                 )
             lists.setdefault(name, []).append(hit)
         return self.fuse(lists, None if query_bundle is None else query_bundle.query_str)

@@ -90,10 +90,11 @@ _INSERT = "_insert_fetched_nodes_into_query_result"
 
 @dataclass(slots=True)
 class Exchange:
-    """The request of one search to a phasegraph retriever, and its results besides the nodes.
+    """Arguments and results of a search between phasegraph retrievers for which the framework has no place.
 
-    If a source of the core found the nodes, the result is the core's ranking with its background. Otherwise, the result
-    is the evidence by node id. `dropped` counts hits that did not match the filters.
+    `limit` and `upstream` are the arguments of the search. `ranking` is the core's ranking, if a source of the core
+    found the nodes. Otherwise, `evidence` contains evidence by node id. `dropped` is the number of hits that did not
+    match the filters.
     """
 
     limit: int | None
@@ -104,11 +105,11 @@ class Exchange:
 
 
 class OwnRetriever(BaseRetriever):
-    """Base class of phasegraph retrievers: each search uses a shallow copy that carries an :class:`Exchange`.
+    """The base class of phasegraph retrievers, which use a shallow copy with an :class:`Exchange` for each search.
 
-    A pickled or deeply copied retriever has no callback manager, because a manager belongs to its process. A retriever
-    without a manager uses the manager of the settings, as the framework's indexes do. Otherwise, a manager would
-    permanently store the events of all calls inside another manager's trace.
+    Pickling and deep copies leave out the callback manager, because a manager belongs to its process. A retriever
+    without its own manager uses the manager of ``Settings``, as the framework's indexes do. A new manager would store
+    the events of all calls forever.
     """
 
     exchange: Exchange | None = None
@@ -117,11 +118,11 @@ class OwnRetriever(BaseRetriever):
         super().__init__(Settings.callback_manager if callback_manager is None else callback_manager, *more)
 
     def whole_filters(self) -> MetadataFilters | None:
-        """Return the filters that every node must match."""
+        """Return the filters that every node must match; None if there are no filters."""
         return None
 
     def _retrieve_from_object(self, obj: Any, query_bundle: QueryBundle, score: float) -> list[NodeWithScore]:
-        """Retrieve the object behind an index node, and drop nodes that do not match the filters."""
+        """Search the retriever or engine that an index node refers to, and drop nodes that do not match the filters."""
         found = super()._retrieve_from_object(self._within(obj), query_bundle, score)
         return only_matching(found, self.whole_filters())
 
@@ -130,13 +131,13 @@ class OwnRetriever(BaseRetriever):
         return only_matching(found, self.whole_filters())
 
     def _within(self, obj: Any) -> Any:
-        """Restrict the object of an index node to the filters; an error if it cannot apply them."""
+        """Restrict the object of an index node to the filters; InvalidInputError if the object cannot apply them."""
         filters = self.whole_filters()
         asked = filters is not None and not isinstance(obj, BaseNode | NodeWithScore)
         return narrowed("index node", obj, filters) if filters is not None and asked else obj
 
     def for_call(self, limit: int | None, upstream: Upstream) -> Self:
-        """Copy the retriever for one search of a source."""
+        """Return a copy of the retriever for a single search, with a new exchange."""
         made = copy.copy(self)
         made.exchange = Exchange(limit, upstream)
         return made
@@ -146,7 +147,7 @@ class OwnRetriever(BaseRetriever):
         return f"{type(self).__name__}({said})"
 
     def _told(self) -> Mapping[str, object]:
-        """Return the fields for ``repr``, which never contain the corpus."""
+        """Return the fields that ``repr`` shows, without the corpus."""
         return {}
 
     def __copy__(self) -> Self:
@@ -163,12 +164,12 @@ class OwnRetriever(BaseRetriever):
 
 
 class FunctionRetriever(OwnRetriever):
-    """A plain function as a retriever, so that tracers record it like a retriever."""
+    """A retriever that calls a plain function, so that traces show the call like the call of any retriever."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__()
         self.function = function
-        call = getattr(function, "__call__", function)  # noqa: B004 - an instance's coroutine method
+        call = getattr(function, "__call__", function)  # noqa: B004 - __call__ of an instance may be a coroutine
         self.asynchronous = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
         self.accepts = parameters_of(function) & {"limit", "k", "upstream", "filters"}
         self.filters: MetadataFilters | None = None
@@ -177,7 +178,7 @@ class FunctionRetriever(OwnRetriever):
         return {"function": getattr(self.function, "__name__", type(self.function).__name__)}
 
     def within(self, filters: MetadataFilters) -> Self:
-        """Return the same function with `filters` among its arguments."""
+        """Return a retriever that passes `filters` to the same function."""
         made = copy.copy(self)
         made.filters = filters
         return made
@@ -204,7 +205,7 @@ class FunctionRetriever(OwnRetriever):
 
 @dataclass(frozen=True, slots=True)
 class _Answers:
-    """Wraps a query engine that cannot retrieve: returns the source nodes of its answer, or the answer's text."""
+    """A function that calls a query engine without a ``retrieve`` method, and returns the engine's response."""
 
     engine: BaseQueryEngine
 
@@ -213,7 +214,7 @@ class _Answers:
 
 
 def as_retriever(given: object) -> Any:
-    """Convert the argument to a retriever: a retriever of the framework, or an object with a `retrieve` method."""
+    """Convert an index, query engine or function to a retriever; objects with a `retrieve` method stay unchanged."""
     if isinstance(given, BaseRetriever):
         return given
     if isinstance(given, BaseIndex):
@@ -224,7 +225,7 @@ def as_retriever(given: object) -> Any:
         return given
     if callable(given) and not isinstance(given, type):
         return FunctionRetriever(given)
-    hint = "; for a list: retrievers=[...]" if isinstance(given, list | tuple) else ""
+    hint = "; pass a list as retrievers=[...]" if isinstance(given, list | tuple) else ""
     raise InvalidTypeError(
         "a source must be a LlamaIndex retriever, index, query engine, source or function; got "
         f"{describe_type(given)}{hint}"
@@ -232,7 +233,7 @@ def as_retriever(given: object) -> Any:
 
 
 def prepared(retriever: Any, limit: int | None, upstream: Upstream, seen: Seen) -> Any:
-    """Copy a retriever so that it returns `limit` hits or carries the exchange, and keeps repeated hits."""
+    """Return a copy of a retriever for a single search, with the limit or an exchange, that keeps repeated hits."""
     made = _prepared(retriever, limit, upstream, seen)
     if isinstance(made, BaseRetriever) and hasattr(made, "__dict__"):
         made = copy.copy(made) if made is retriever else made
@@ -242,17 +243,17 @@ def prepared(retriever: Any, limit: int | None, upstream: Upstream, seen: Seen) 
 
 
 class _EveryHit:
-    """Replaces a retriever's `_handle_recursive_retrieval`, which keeps only the first hit of each id.
+    """A replacement for a retriever's `_handle_recursive_retrieval`, which would keep only the first hit of each id.
 
-    All hits are kept, so that the best hit of an id survives and duplicates are reported. Texts and rows are converted
-    as for a function.
+    The replacement keeps all hits. Thus the best hit of an id is used, and the report counts duplicates. Texts and
+    database rows are converted to hits.
     """
 
     def __init__(self, retriever: BaseRetriever) -> None:
         self.retriever = retriever
 
     def __call__(self, query_bundle: QueryBundle, nodes: object) -> list[NodeWithScore]:
-        """Return the hits; a hit that stands for a retriever is replaced by that retriever's hits."""
+        """Return the hits, and replace each index node by the hits of the retriever that it refers to."""
         hits, handle = unpack(nodes), type(self.retriever)._handle_recursive_retrieval
         if not any(issubclass(kind, IndexNode) for kind in {type(hit.node) for hit in hits}):
             return hits
@@ -260,10 +261,10 @@ class _EveryHit:
 
 
 class _EveryHitLater(_EveryHit):
-    """The asynchronous variant of :class:`_EveryHit`."""
+    """The asynchronous version of :class:`_EveryHit`."""
 
     async def __call__(self, query_bundle: QueryBundle, nodes: object) -> list[NodeWithScore]:  # type: ignore[override]
-        """Return the hits; a hit that stands for a retriever is replaced by that retriever's hits."""
+        """Return the hits, and replace each index node by the hits of the retriever that it refers to."""
         hits, handle = unpack(nodes), type(self.retriever)._ahandle_recursive_retrieval
         if not any(isinstance(hit.node, IndexNode) for hit in hits):
             return hits
@@ -294,9 +295,9 @@ def _prepared(retriever: Any, limit: int | None, upstream: Upstream, seen: Seen)
 
 
 class _HeldNodes:
-    """Replaces a retriever's `_insert_fetched_nodes_into_query_result`: hits with a deleted node are left out.
+    """A replacement for a retriever's `_insert_fetched_nodes_into_query_result` that leaves out deleted nodes.
 
-    The framework's method raises an error instead, which would lose the whole answer.
+    The framework's method raises an error for a deleted node, so that the whole answer would be lost.
     """
 
     def __init__(self, retriever: VectorIndexRetriever) -> None:
@@ -314,18 +315,18 @@ class _HeldNodes:
 
 
 class Seen(NamedTuple):
-    """Cached data of an in-memory store: its vectors as a matrix, and the nodes that match the last filters."""
+    """The cached data of an in-memory store: its vectors as a matrix, and the nodes that match recent filters."""
 
     nearest: Nearest
     matching: Recent
 
 
 class InTurn:
-    """An in-memory store that one search at a time uses.
+    """A wrapper of an in-memory vector store that runs only one search at a time.
 
-    Parallel searches would compete for the interpreter with each other and with the event loop, so all would be late.
-    Work before and after the search, such as a call to an embedding service, still runs in parallel. The store compares
-    only nodes that can be among the nearest. The answer is the same, but faster.
+    Parallel searches would compete with each other and the event loop for the interpreter, so that all would be late.
+    Work outside the search, such as a call to an embedding service, still runs in parallel. The store compares only
+    nodes that can be among the nearest, which gives the same answer in less time.
     """
 
     def __init__(self, store: SimpleVectorStore, seen: Seen) -> None:
@@ -336,12 +337,12 @@ class InTurn:
         return getattr(self._store, name)
 
     def query(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
-        """Return the store's answer to the query."""
+        """Run the store's search while no other search runs, and return the result."""
         with turn():
             return self._store.query(self._narrowed(query), **kwargs)
 
     def _narrowed(self, query: VectorStoreQuery) -> VectorStoreQuery:
-        """Restrict the query to nodes that can be among the nearest; return it unchanged if its mode needs more."""
+        """Restrict the query to nodes that can be among the nearest; return it unchanged if its mode is not DEFAULT."""
         plain = query.mode == VectorStoreQueryMode.DEFAULT
         if not plain or query.query_embedding is None or not query.similarity_top_k:
             return query
@@ -360,7 +361,7 @@ class InTurn:
         return query if rows is None else replace(query, node_ids=[ids[row] for row in rows.tolist()])
 
     def _matching(self, ids: Sequence[str], filters: MetadataFilters) -> Any:
-        """Return which nodes match the filters; the result is cached while the metadata objects are the same."""
+        """Return a mask of the nodes that match the filters, cached while the metadata objects stay the same."""
         metadata, let_through = self._store.data.metadata_dict, getattr(simple, "build_metadata_filter_fn", None)
         if let_through is None or not all(one in metadata for one in ids):
             return None
@@ -383,12 +384,12 @@ def _is_count(retriever: object, name: str) -> bool:
 
 
 def decides_membership(retriever: object) -> bool:
-    """Whether the query mode chooses hits by more than their score, so that the number of hits affects the choice."""
+    """Return whether the query mode is MMR, under which the number of requested hits affects the choice of hits."""
     return getattr(retriever, "_vector_store_query_mode", None) == VectorStoreQueryMode.MMR
 
 
 def is_asynchronous(retriever: Any) -> bool:
-    """Whether the class has a native asynchronous search that does not block the event loop."""
+    """Return whether the retriever has its own asynchronous search, which does not block the event loop."""
     if isinstance(retriever, FunctionRetriever):
         return retriever.asynchronous
     if getattr(retriever, "walks", False) is True:
@@ -410,19 +411,19 @@ def is_asynchronous(retriever: Any) -> bool:
 
 
 def awaits(instance: object, sync: str, native: str) -> bool:
-    """Whether the class that overrides the asynchronous method last also provides the synchronous method."""
+    """Return whether the asynchronous method is defined in the synchronous method's class or in a subclass of it."""
     order = type(instance).__mro__
     defined = {name: next((i for i, kind in enumerate(order) if name in vars(kind)), -1) for name in (sync, native)}
     return 0 <= defined[native] <= defined[sync]
 
 
 def _storeawaits(store: object) -> bool:
-    """Whether the vector store's coroutine can run; Qdrant has a coroutine, but often no asynchronous client."""
+    """Return whether the vector store can search asynchronously; a Qdrant store may have no asynchronous client."""
     return awaits(store, "query", "aquery") and getattr(store, "_aclient", store) is not None
 
 
 def _known(retriever: Any) -> bool | None:
-    """Return whether a higher score is better, if the class or the vector store is known; otherwise None."""
+    """Return whether a higher score is better; None if neither the class nor the vector store is known."""
     if is_knowledge(retriever) or isinstance(retriever, Calibrating) or type(retriever).__name__ == "BM25Retriever":
         return True
     if not isinstance(retriever, VectorIndexRetriever):
@@ -432,39 +433,39 @@ def _known(retriever: Any) -> bool | None:
 
 
 def is_unordered(retriever: Any) -> bool:
-    """Whether the retriever returns all its nodes in storage order, without a score."""
+    """Return whether the retriever returns all its nodes in storage order, without scores."""
     inner = getattr(retriever, "retriever", retriever) if isinstance(retriever, BaseQueryEngine) else retriever
     return isinstance(inner, SummaryIndexRetriever | TreeAllLeafRetriever | TreeRootRetriever)
 
 
 @dataclass
 class _WatchedBundle(QueryBundle):
-    """A bundle that records in `readers` that a retriever read its texts to embed.
+    """A query bundle that records in `readers` if a retriever read the texts to embed.
 
-    A retriever reads ``embedding_strs``; code that only serializes a bundle reads the fields.
+    A retriever reads the property ``embedding_strs``. Code that only serializes a bundle reads the fields.
     """
 
     readers: list[str] = field(default_factory=list, repr=False, compare=False)
 
     @property
     def embedding_strs(self) -> list[str]:
-        """The texts to embed."""
+        """The texts to embed; reading this property is recorded."""
         self.readers[:] = ["a retriever"]
         return super().embedding_strs
 
     def is_read(self) -> bool:
-        """Whether a retriever read the texts to embed."""
+        """Return whether a retriever read the texts to embed."""
         return bool(self.readers)
 
 
 def rewritten_query(bundle: QueryBundle) -> RewrittenQuery:
-    """Convert a bundle with texts to embed to the form in which a rewriter passes it to the sources."""
+    """Convert a bundle with texts to embed to the object that a rewriter passes to the sources."""
     watched = _WatchedBundle(bundle.query_str, bundle.image_path, bundle.custom_embedding_strs, bundle.embedding)
     return RewrittenQuery(watched.query_str, tuple(watched.custom_embedding_strs or ()), watched, watched.is_read)
 
 
 def own_bundle(bundle: QueryBundle, query: str) -> QueryBundle:
-    """Copy the bundle, because retrievers write their embedding into it."""
+    """Return a copy of the bundle with the query, because retrievers write the query's embedding into the bundle."""
     if query != bundle.query_str:
         return QueryBundle(query)
     texts = bundle.custom_embedding_strs
@@ -472,7 +473,7 @@ def own_bundle(bundle: QueryBundle, query: str) -> QueryBundle:
 
 
 class RetrieverSource(WrappedSource):
-    """A source that lives as long as its retriever: what to call, how to call it, and how to read its answer."""
+    """A LlamaIndex retriever as a source of the core, which serves all calls of the fused retriever."""
 
     def __init__(self, name: str, spec: SourceSpec) -> None:
         given = adapted(spec.retriever)
@@ -483,6 +484,9 @@ class RetrieverSource(WrappedSource):
         self.filters: MetadataFilters | None = None
         super().__init__(name, spec.fields, reader_of(name, spec.fields, _known(self.retriever)))
         self.seen = Seen(Nearest(), Recent())
+        store = getattr(self.whole, "_vector_store", None)
+        if isinstance(store, SimpleVectorStore):
+            self.seen.nearest.hold(store.data.embedding_dict.values())
         walks = getattr(self.whole, "walks", False) is True
         look_up: Lookup | None = cast("Any", self.whole).look_up if walks else None
         named = self.core or isinstance(self.whole, FunctionRetriever) or walks
@@ -511,7 +515,7 @@ class RetrieverSource(WrappedSource):
             prepare(self.whole)
 
     def within(self, filters: MetadataFilters) -> RetrieverSource:
-        """Restrict the source to hits that match; the copy shares learned state."""
+        """Return a source that finds only matching hits and shares the state that this source has learned."""
         if self.core or (isinstance(self.whole, FunctionRetriever) and "filters" not in self.whole.accepts):
             kind = type(self.whole if self.core else self.whole.function).__name__
             raise InvalidInputError(f"source {self.name!r} does not support filters= ({kind})")
@@ -521,14 +525,14 @@ class RetrieverSource(WrappedSource):
         return made
 
     def own_filters(self) -> MetadataFilters | None:
-        """Return the source's own filters."""
+        """Return the source's own filters; None if it has no filters."""
         if isinstance(self.whole, OwnRetriever):
             return self.whole.whole_filters()
         held = getattr(self.whole, "_filters", None)
         return held if isinstance(held, MetadataFilters) and held.filters else None
 
     def look_up(self) -> Lookup | None:
-        """Return the function that finds nodes by id in the store; None without a store, or if it shows only a part."""
+        """Return the lookup of nodes by id in the source's store; None if it has none or covers only a part of it."""
         whole = self.whole
         if not self.has_own_ids:
             return None
@@ -539,13 +543,13 @@ class RetrieverSource(WrappedSource):
             return Lookup.of(stores[0]) if len(stores) == 1 else None
         if not isinstance(whole, VectorIndexRetriever):
             return None
-        nodes = set(whole._node_ids or ())  # of an index that keeps its nodes, all of them
+        nodes = set(whole._node_ids or ())  # an index that stores its nodes lists all ids here
         part = bool(nodes) and nodes != set(whole._index.index_struct.nodes_dict.values())
         narrow = part or whole._filters is not None or whole._doc_ids or whole._kwargs
         return None if narrow else self.live()
 
     def live(self) -> Lookup | None:
-        """Return the store, to ask which passages still exist; None for copied data."""
+        """Return the lookup that shows which passages still exist in the store; None if the source copied its data."""
         if not self.has_own_ids:
             return None
         if self.has_texts:
@@ -555,12 +559,12 @@ class RetrieverSource(WrappedSource):
         return Lookup.of(self.whole._index)
 
     def bind(self, bundle: QueryBundle) -> AnySource:
-        """Create the source of one call, with a copy of `bundle`."""
+        """Create the source object of one call, which searches with copies of `bundle`."""
         return self.bound(_Call(self, bundle))
 
 
 class _Call(SourceCall):
-    """One call of a source."""
+    """The search of a source for a single call of the fused retriever."""
 
     __slots__ = ("bundle",)
 
@@ -569,15 +573,15 @@ class _Call(SourceCall):
         self.bundle = bundle
 
     def passes(self, hit: BaseNode) -> bool:
-        """Whether a node matches the filters."""
+        """Return whether a node matches the filters."""
         return bool(matching_rows([hit], self.source.filters))
 
     def for_query(self, query: RewrittenQuery) -> Self:
-        """Return the same call for a rewritten query; both share their notes."""
+        """Return a call with a rewritten query, which adds its notes to the same list."""
         return type(self)(self.source, query.native, self.notes)
 
     def ask(self, query: str, limit: int | None, upstream: Upstream) -> object:
-        """Search, and return the retriever together with its answer."""
+        """Run the search, and return the copied retriever (None for a source of the core) and its return value."""
         source = self.source
         if source.core:
             return None, source.retriever.search(query, limit, upstream)
@@ -588,7 +592,7 @@ class _Call(SourceCall):
             return asked, asked.retrieve(bundle)
 
     async def aask(self, query: str, limit: int | None, upstream: Upstream) -> object:
-        """Search asynchronously, and return the retriever together with its answer."""
+        """Run :meth:`ask` asynchronously."""
         source = self.source
         if source.core:
             return None, await source.retriever.asearch(query, limit, upstream)
@@ -599,15 +603,15 @@ class _Call(SourceCall):
             return asked, await asked.aretrieve(bundle)
 
     def _tags(self) -> dict[str, Any]:
-        """Return the tags of events and spans inside the call, including the source's name."""
+        """Return the tags of the events and spans of this call, with the source's name."""
         return {**active_instrument_tags.get(), TAG: self.source.name}
 
     def read(self, answer: Any, limit: int | None) -> Ranking:
-        """Convert the hits that match the filters to a ranking, or use the ranking that the retriever handed over."""
+        """Convert the matching hits to a ranking, or use the ranking in the exchange."""
         (asked, hits), source, notes = answer, self.source, self.notes
         if source.core:
             found = hits if isinstance(hits, Ranking) else as_ranking(source.name, hits)
-            # Its payloads, paths as a rule, are evidence and no nodes.
+            # The payloads of a core source are evidence, usually paths, and not nodes.
             return replace(found, source=source.name, payloads=Payloads((), (), found.payloads))
         exchange = asked.exchange if isinstance(asked, OwnRetriever) else None
         if exchange is not None and exchange.ranking is not None:
@@ -624,7 +628,7 @@ class _Call(SourceCall):
         source, notes = self.source, self.notes
         if source.knowledge:
             if not source.own_chunks:
-                notes.append("passages of its triples are those of their subjects, not of the facts themselves")
+                notes.append("its triples name the passages of their subjects, not the passages that state the triples")
             return knowledge_ranking(source.reader, found, limit, notes)
         if decides_membership(source.retriever) and source.reader.fields.score is None:
             notes.append("rank only: the scores of its mode are not similarities")
@@ -642,7 +646,7 @@ class _Call(SourceCall):
         return ranking_of(source.reader, found, limit, notes, evidence=evidence)
 
     def _checked(self, ranking: Ranking) -> Ranking:
-        """Return the ranking; an error if a passage does not match the filters."""
+        """Return the ranking; MalformedAnswerError if a passage does not match the filters."""
         filters = self.source.filters
         if filters is not None:
             nodes: list[Any] = list(ranking.payloads.values())
@@ -651,15 +655,15 @@ class _Call(SourceCall):
         return ranking
 
     def unpack(self, answer: object) -> list[NodeWithScore]:
-        """Convert the nodes that ``resolve`` returned, in any accepted form."""
+        """Convert the return value of ``resolve`` to hits."""
         return unpack(answer)
 
     def passage(self, identifier: str, value: Any) -> BaseNode:
-        """Convert a passage that ``resolve`` returned to a node."""
+        """Convert a passage from ``resolve`` to a node."""
         return as_node(identifier, value)
 
     def with_own_texts(self, ranking: Ranking) -> Ranking:
-        """Fetch the nodes of passages for which only a triple is known."""
+        """Fetch the nodes of passages that are known only by their triples, from the property graph stores."""
         for store in self._stores:
             wanted = _without_text(ranking)
             ranking = self._with_nodes(ranking, store.get_llama_nodes(wanted)) if wanted else ranking
@@ -681,7 +685,7 @@ class _Call(SourceCall):
 
 
 def _without_text(ranking: Ranking) -> list[str]:
-    """Return the ids of passages for which only a triple is known."""
+    """Return the ids of passages that are known only by their triples."""
     return [one for one in ranking.ids if isinstance(ranking.payloads.get(one), TripleNode)]
 
 
@@ -690,7 +694,7 @@ _NULL = {NullEventHandler, NullSpanHandler}
 
 @cache
 def _only_searches(kind: Any) -> bool:
-    """Whether ``retrieve`` and ``aretrieve`` are the framework's own methods, which search and notify listeners."""
+    """Return whether ``retrieve`` and ``aretrieve`` are the framework's own methods, which only search and notify."""
     found = [next((vars(one)[name] for one in kind.__mro__ if name in vars(one)), None) for name in _ASKING]
     return found == [vars(BaseRetriever)[name] for name in _ASKING]
 
@@ -699,9 +703,9 @@ _ASKING = ("retrieve", "aretrieve")
 
 
 def is_unheard(retriever: Any) -> bool:
-    """Whether no event handler, span or callback observes a call of ``retrieve``.
+    """Return whether no event handler, span handler or callback handler observes a call of ``retrieve``.
 
-    Then the search skips the setup for observers, which takes most of the time of a fast search.
+    In this case, the search skips the setup for handlers, which takes most of the time of a fast search.
     """
     if not _only_searches(retriever.__class__) or not vars(retriever).keys().isdisjoint(_ASKING):
         return False

@@ -1,4 +1,4 @@
-"""Adapt LlamaIndex models, transforms, postprocessors and selectors to the stages."""
+"""Adapt LlamaIndex models, query transforms, postprocessors and selectors to the stages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from phasegraph.retrieval import ModelFunction, Passage, RewrittenQuery, StageAd
 
 
 class TransformStep:
-    """A query transform as a function; its texts to embed are passed to the source unchanged."""
+    """A query rewriter that calls a query transform; it passes the transform's texts to embed on to the source."""
 
     reads_queries = True
 
@@ -31,12 +31,12 @@ class TransformStep:
         given = query.native if isinstance(query, RewrittenQuery) else QueryBundle(query)
         bundle = self.transform.run(given)
         if not isinstance(bundle, QueryBundle):
-            raise InvalidTypeError(f"a query transform must give a QueryBundle; got {type(bundle).__name__}")
+            raise InvalidTypeError(f"a query transform must return a QueryBundle; got {type(bundle).__name__}")
         return bundle.query_str if bundle.custom_embedding_strs is None else rewritten_query(bundle)
 
 
 class PostprocessorModel(ModelFunction):
-    """A node postprocessor as a reranker: it ranks by new scores, or by the order of the nodes that it keeps."""
+    """A reranker that calls a node postprocessor and ranks by the new scores, or by the returned order."""
 
     reads_hits = True
 
@@ -52,7 +52,7 @@ class PostprocessorModel(ModelFunction):
 
 
 def _nodes(passages: Sequence[Passage]) -> list[NodeWithScore]:
-    """Copy the nodes under the ids of the candidates, without phasegraph's scores."""
+    """Copy the nodes with the ids of the candidates and without phasegraph's scores."""
     held = [one.hit.node if isinstance(one.hit, NodeWithScore) else one.hit for one in passages]
     return [
         NodeWithScore(node=_copy(one, node if isinstance(node, BaseNode) else None))
@@ -64,7 +64,7 @@ def _copy(passage: Passage, node: BaseNode | None) -> TextNode:
     made = TextNode(text=passage.text, id_=passage.id)
     if node is not None:
         made.metadata = dict(node.metadata)
-        made.excluded_llm_metadata_keys = sorted(node.metadata)  # its text holds those that are embedded
+        made.excluded_llm_metadata_keys = sorted(node.metadata)  # the text already contains the embedded metadata
         made.excluded_embed_metadata_keys = sorted(node.metadata)
     return made
 
@@ -74,7 +74,7 @@ def _ranked(passages: Sequence[Passage], kept: Any) -> Ranking:
 
     def read(hit: object) -> tuple[str | None, float | None]:
         if not isinstance(hit, NodeWithScore):
-            raise InvalidTypeError(f"a postprocessor must give nodes with scores; got {type(hit).__name__}")
+            raise InvalidTypeError(f"a postprocessor must return nodes with scores; got {type(hit).__name__}")
         return hit.node.node_id if hit.node.node_id in known else None, hit.score
 
     return read_kept(kept, read, model="postprocessor", hits="nodes", told_by="under their ids")
@@ -92,28 +92,28 @@ class SelectorRouter:
         self._choices = [ToolMetadata(description=said, name=name) for name, said in descriptions.items()]
 
     def __call__(self, query: str) -> list[str]:
-        """Return the sources that the selector chose."""
+        """Return the names of the sources that the selector chose."""
         return self._named(self.selector.select(self._choices, str(query)))
 
     async def acall(self, query: str) -> list[str]:
-        """Choose the sources asynchronously."""
+        """Return the names of the sources that the selector chose, asynchronously."""
         return self._named(await self.selector.aselect(self._choices, str(query)))
 
     def _named(self, chosen: SelectorResult) -> list[str]:
         names = list(self.descriptions)
         found = [one.index for one in chosen.selections]
         if any(not 0 <= row < len(names) for row in found):
-            raise InvalidInputError(f"a selector must choose among {len(names)} sources")
+            raise InvalidInputError(f"a selector must choose positions 0 to {len(names) - 1}; got {found}")
         return [names[row] for row in dict.fromkeys(found)]
 
 
 def selector_router(selector: BaseSelector, descriptions: Mapping[str, str]) -> Callable[[str], list[str]]:
-    """Create a router that lets a LlamaIndex selector choose the sources; usually one model call per query.
+    """Create a router that lets a LlamaIndex selector choose the sources, usually with one model call per query.
 
     Parameters
     ----------
     selector : BaseSelector
-        ``LLMSingleSelector``, ``LLMMultiSelector``, ``EmbeddingSingleSelector``, ...
+        For example ``LLMSingleSelector``, ``LLMMultiSelector`` or ``EmbeddingSingleSelector``.
     descriptions : mapping of str to str
         A description of the contents of each source, by source name.
 
@@ -126,26 +126,26 @@ def selector_router(selector: BaseSelector, descriptions: Mapping[str, str]) -> 
 
 
 class LlamaIndexStages(StageAdapter):
-    """The LlamaIndex objects that a stage accepts: language models, query transforms, postprocessors and selectors."""
+    """Conversion of LlamaIndex objects for the stages: models, query transforms, postprocessors and selectors."""
 
     def is_model(self, given: Any) -> bool:
-        """Whether the argument is a language model; None stands for a model in an offline cache."""
+        """Return whether the argument is a language model, or None for answers that are already cached."""
         return given is None or isinstance(given, BaseLLM)
 
     def text_model(self, given: Any) -> Any:
-        """Turn a language model into a function from prompt to text."""
+        """Convert a language model to a function from prompt to text."""
         return text_model(given)
 
     def other(self, given: Any, names: tuple[str, ...]) -> Any:
-        """Turn a query transform into a function."""
+        """Convert a query transform to a function."""
         return TransformStep(given) if isinstance(given, BaseQueryTransform) else given
 
     def reranker(self, given: Any) -> Any:
-        """Convert a node postprocessor, and anything that the base class accepts, to a reranker."""
+        """Convert a node postprocessor, or an argument that the base class accepts, to a reranker."""
         return PostprocessorModel(given) if isinstance(given, BaseNodePostprocessor) else super().reranker(given)
 
     def router(self, given: Any) -> Any:
-        """Convert a selector, and anything that the base class accepts, to a router over the names of the sources."""
+        """Convert a selector, or an argument that the base class accepts, to a router over the source names."""
         if isinstance(given, BaseSelector):
             return SelectorRouter(given, {name: name for name in self.names})
         return super().router(given)

@@ -1,4 +1,4 @@
-"""Use a retriever as a vector store of LlamaIndex, which an ingestion pipeline can write to."""
+"""Use a retriever as a LlamaIndex vector store, so that an ingestion pipeline can write to the retriever."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from phasegraph import InvalidInputError
 
 
 class RetrieverStore(BasePydanticVectorStore):
-    """A retriever that owns its nodes, presented as a vector store of LlamaIndex.
+    """A LlamaIndex vector store that reads and changes the nodes of a retriever.
 
-    A corpus must have at least one passage. If the last document is deleted, its nodes leave when new nodes are added.
+    A corpus must have at least one passage. Therefore the nodes of the last document are only deleted when new nodes
+    are added.
 
     Parameters
     ----------
@@ -36,11 +37,11 @@ class RetrieverStore(BasePydanticVectorStore):
 
     @property
     def client(self) -> Any:
-        """The retriever, as the client that the framework asks for."""
+        """The retriever; the framework expects a vector store to have a client."""
         return self.retriever
 
     def add(self, nodes: Sequence[BaseNode], **add_kwargs: Any) -> list[str]:
-        """Add nodes, replace nodes that have the same ids, and return the ids."""
+        """Add nodes, replace stored nodes that have the same ids, and return the ids."""
         corpus = self.retriever._changing()
         leaving = [one for one in self._leaving if one in corpus]
         self.retriever._replace(corpus, leaving, self.retriever._passages(nodes), nodes, progress=False)
@@ -48,16 +49,16 @@ class RetrieverStore(BasePydanticVectorStore):
         return [one.node_id for one in nodes]
 
     def delete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
-        """Delete the nodes of a document; an unknown document is ignored."""
+        """Delete all nodes of a document; an unknown document is ignored."""
         records = self.retriever._changing().index.records.values()
         self.delete_nodes([one.id for one in records if one.metadata.get("ref_doc_id") == ref_doc_id])
 
     def delete_nodes(
         self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, **delete_kwargs: Any
     ) -> None:
-        """Delete nodes by id, by filters, or by both."""
+        """Delete the nodes that have these ids and match these filters; `node_ids` or `filters` may be None."""
         if node_ids is None and filters is None:
-            raise InvalidInputError("delete_nodes() needs node_ids or filters; got none")
+            raise InvalidInputError("delete_nodes() needs node_ids or filters; got neither")
         corpus = self.retriever._changing()
         found = list(corpus.index.records) if filters is None else self.retriever.ids(filters)
         wanted = set(found if node_ids is None else node_ids)
@@ -68,7 +69,7 @@ class RetrieverStore(BasePydanticVectorStore):
             self.retriever.delete(ids)
 
     def get_nodes(self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None) -> list[BaseNode]:
-        """Return the nodes that have these ids and match these filters."""
+        """Return the nodes that have these ids and match these filters; None means all nodes."""
         ids = self.retriever.ids(filters)
         wanted = set(ids if node_ids is None else node_ids)
         return [
@@ -76,9 +77,9 @@ class RetrieverStore(BasePydanticVectorStore):
         ]
 
     def query(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
-        """Return the retriever's answer to the text of a query."""
+        """Return the nodes that the retriever finds for the text of a query."""
         if not query.query_str:
-            raise InvalidInputError("a retriever searches by text: the query must have query_str")
+            raise InvalidInputError("a retriever searches by text, and the query has none: set query_str")
         asked = self.retriever if query.filters is None else self.retriever.within(query.filters)
         hits = asked.retrieve(query.query_str)[: query.similarity_top_k]
         return VectorStoreQueryResult(
