@@ -133,7 +133,7 @@ def test_embeddings_of_some_shards_are_refused(tmp_path: Path) -> None:
         shards.append(Staged.read(tmp_path / str(number)))
     with pytest.raises(InvalidInputError, match="2 columns in shard 0 and 3 columns in shard 1"):
         check_shards(shards[:2])
-    with pytest.raises(InvalidInputError, match="3 columns in shard 0 and none in shard 1"):
+    with pytest.raises(InvalidInputError, match="3 columns in shard 0 and no embeddings in shard 1"):
         check_shards(shards[1:])
 
 
