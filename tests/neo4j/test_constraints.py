@@ -97,7 +97,7 @@ def test_another_s_index_where_a_constraint_belongs_is_named(bare, driver):
     create = "CREATE INDEX mine FOR (p:PhasegraphPassage) ON (p.corpus, p.id)"
     with (
         made(driver, create, "DROP INDEX mine"),
-        pytest.raises(StoreError, match=r"^conflict: the constraint phasegraph_passage .* index 'mine' .* drop it$"),
+        pytest.raises(StoreError, match=r"^conflict: .* phasegraph_passage .*'mine'.* drop that index$"),
     ):
         write_graph(bare, SMALL, corpus="c")
 

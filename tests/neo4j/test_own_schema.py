@@ -209,9 +209,9 @@ def test_an_id_given_twice_is_refused():
         ("id", " ", "id must not be blank"),
         ("title", None, "title must be a str"),
         ("mentions", (("ada", 0),), r"count of mentions must be an integer in \[1, "),
-        ("mentions", (("", 1),), "mentions must hold 1 words"),
+        ("mentions", (("", 1),), "mentions must have 1 nonblank"),
         ("mentions", (("ada", True),), "count of mentions"),
-        ("facts", (("ada", "met", 1),), "facts must hold 3 words"),
+        ("facts", (("ada", "met", 1),), "facts must have 3 nonblank"),
         ("homes", (("ada", 1.5),), "count of homes"),
     ],
 )

@@ -200,7 +200,7 @@ def test_what_others_wrote_into_our_schema_is_refused_by_name_or_read_as_it_is(c
         ("MATCH ()-[m:PHASEGRAPH_MENTIONS]->({name: 'cy'}) SET m.count = 0", "count of mentions"),
         ("MATCH ()-[m:PHASEGRAPH_MENTIONS]->({name: 'cy'}) SET m.count = [1]", "count of mentions"),
         ("MATCH (:PhasegraphPassage {id: 'cy'})-[m:PHASEGRAPH_MENTIONS]->() REMOVE m.count", "count of mentions"),
-        ("MATCH ()-[f:PHASEGRAPH_FACT {passage: 'bo'}]->() REMOVE f.predicate", "facts must hold 3 words"),
+        ("MATCH ()-[f:PHASEGRAPH_FACT {passage: 'bo'}]->() REMOVE f.predicate", "facts must have 3 nonblank"),
         ("MATCH ()-[f:PHASEGRAPH_FACT {passage: 'bo'}]->() SET f.count = 3000000000", "count of facts"),
         ("MATCH (e:PhasegraphEntity {name: 'cy'}) REMOVE e.name", "mentions must hold 1 words"),
     ):
