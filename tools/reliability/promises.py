@@ -267,8 +267,7 @@ ATTACKS = {
     "index at once",
     "tests/distributed/test_ray.py": "shards that raise, are rubbish or repeat the ids of another shard; an actor, a "
     "node and a driver that are killed (`make test-distributed`)",
-    "tests/distributed/test_spark.py": "the same shards; a worker and a driver that are killed (`make "
-    "test-distributed`)",
+    "tests/distributed/test_spark.py": "the same shards; a worker that is killed (`make test-distributed`)",
     "tests/neo4j/test_outages_in_writes.py": "a real Neo4j that is killed or frozen while a corpus is written, "
     "changed, and dropped, over `bolt://` and `neo4j://` (`make test-servers`)",
 }
