@@ -252,7 +252,7 @@ TITLES = {
     "kills": ("A folder is the old one or the new, whenever a process dies or a disk fills up", kills),
     "soak": ("Nothing stays of a call", soak),
     "siege": ("Hostile clients cost honest clients little", siege),
-    "connections": ("Ten thousand connections lock nobody out", connections),
+    "connections": ("A flood of connections locks nobody out", connections),
     "clocks": ("The clock may be set back and forth", clocks),
     "disk": ("A full or failing disk loses nothing", disk),
     "fuzz": ("Damaged state and hostile words are refused", fuzz),
