@@ -183,7 +183,7 @@ def hostile(kind: str, row: dict[str, Any], number: int) -> dict[str, Any]:
         return row
     if kind == "raises":
         raise ZeroDivisionError("the shard is broken")
-    return row | ({"id": "mqt-00000"} if kind == "repeats an id" else {"text": ""})
+    return row | ({"id": "mqt-00000"} if kind == "repeats an id" else {"title": "", "text": ""})
 
 
 HOSTILE = {

@@ -155,6 +155,7 @@ def test_wrong_data_is_refused_as_elsewhere(cluster: Any, tmp_path: Path) -> Non
         engine.build_index(ray.data.from_arrow(twice.select(["id"])), tmp_path / "out")
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", sorted(HOSTILE))
 def test_a_hostile_shard_leaves_no_index_and_a_sound_build_follows(cluster: Any, kind: str, tmp_path: Path) -> None:
     rows = [row | {"row": number} for number, row in enumerate(plain(60))]

@@ -259,7 +259,7 @@ TITLES = {
     "kills": ("A folder stays complete when a process dies or the disk is full", kills),
     "soak": ("A call leaves no memory, thread or file behind", soak),
     "siege": ("Hostile clients cost honest clients little", siege),
-    "connections": ("Ten thousand connections lock nobody out", connections),
+    "connections": ("A flood of connections locks nobody out", connections),
     "clocks": ("The clock may be set back and forth", clocks),
     "disk": ("A full or failing disk loses nothing", disk),
     "fuzz": ("Damaged files and hostile input are refused", fuzz),
@@ -274,8 +274,7 @@ ATTACKS = {
     "index at once",
     "tests/distributed/test_ray.py": "shards that raise, are rubbish or repeat the ids of another shard; an actor, a "
     "node and a driver that are killed (`make test-distributed`)",
-    "tests/distributed/test_spark.py": "the same shards; a worker and a driver that are killed (`make "
-    "test-distributed`)",
+    "tests/distributed/test_spark.py": "the same shards; a worker that is killed (`make test-distributed`)",
     "tests/neo4j/test_outages_in_writes.py": "a real Neo4j that is killed or frozen while a corpus is written, "
     "changed, and dropped, over `bolt://` and `neo4j://` (`make test-servers`)",
 }
