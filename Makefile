@@ -19,7 +19,7 @@ PACKAGES := -e . -e integrations/langchain-phasegraph -e integrations/llama-inde
 SOURCES := pyproject.toml constraints.txt Makefile integrations/langchain-phasegraph/pyproject.toml \
 	integrations/llama-index-retrievers-phasegraph/pyproject.toml
 
-.PHONY: demo test test-servers test-tools test-wheels test-all coverage test-newest test-lowest test-driver6 test-distributed test-graphrag lint format types bench neo4j docs site clean help chaos kills soak siege disk fuzz determinism compare figures figures-check
+.PHONY: demo test test-servers test-tools test-wheels test-all coverage test-newest test-lowest test-driver6 test-distributed test-graphrag lint format types bench neo4j docs site clean help chaos kills soak siege connections disk clocks fuzz determinism compare figures figures-check
 
 help:  ## What there is
 	@grep -E '^[a-z0-9-]+:.*##' Makefile | sed 's/:.*## /\t/'
@@ -200,6 +200,12 @@ soak: $(VENV)/.ready-test  ## What stays of 100,000 questions in each framework
 
 siege: $(VENV)/.ready-test  ## Honest clients of serve beside 200 hostile clients, ten minutes
 	$(call reliability,$(VENV),siege)
+
+connections: $(VENV)/.ready-test  ## Honest clients of serve beside 10,000 connections that ask nothing
+	$(call reliability,$(VENV),connections)
+
+clocks: $(VENV)/.ready-test  ## Searches, changes and a follower while the clock is set back and forth; needs cc
+	$(call reliability,$(VENV),clocks)
 
 disk: $(VENV)/.ready-test  ## A full or failing disk at every write, sync, rename and lock of every command; needs cc
 	$(call reliability,$(VENV),disk)

@@ -1,7 +1,7 @@
-"""The main job on bundled real data: vectors and a knowledge graph, fused in LangChain and in LlamaIndex.
+"""Fuse vectors and a knowledge graph in LangChain and in LlamaIndex, on real data in this repository.
 
-Both frameworks answer 100 questions over 1,890 passages through real vector stores of their own; then every system of
-the table fuses the lists they retrieved. No network, no model.
+Both frameworks answer 100 questions over 1,890 passages, each with its own vector store. Then every system of the table
+fuses the retrieved lists. The demo needs no network and no model.
 
 Run: python examples/demo.py [--ask QUESTION] [--json FILE] [--picture FILE] [--data FOLDER]
 """
@@ -48,20 +48,20 @@ Embed = Callable[[str], list[float]]
 
 @dataclass
 class Side:
-    """One framework's retriever: query to the ids of its own documents, and the fused result behind each answer."""
+    """A framework's retriever: `retrieve` maps a query to document ids, and `results` collects the core's results."""
 
     name: str
     retrieve: Callable[[str], tuple[str, ...]]
     results: list[Result] = field(default_factory=list)
 
     def ask(self, query: str) -> tuple[tuple[str, ...], Result]:
-        """The framework's ids for a query, and the core's answer behind them."""
+        """Return the framework's ids for a query, and the core's result from which they come."""
         returned = self.retrieve(query)
         return returned, self.results[-1]
 
 
 def langchain_side(dataset: Dataset, graph: EntityGraph) -> Side:
-    """``PhaseGraphRetriever`` over an ``InMemoryVectorStore`` and the entity graph."""
+    """Create a ``PhaseGraphRetriever`` over an ``InMemoryVectorStore`` and the entity graph."""
     from langchain_core.documents import Document
     from langchain_core.embeddings import Embeddings
     from langchain_core.vectorstores import InMemoryVectorStore
@@ -88,7 +88,7 @@ def langchain_side(dataset: Dataset, graph: EntityGraph) -> Side:
 
 
 def llamaindex_side(dataset: Dataset, graph: EntityGraph) -> Side:
-    """``CalibratedFusionRetriever`` over a ``SimpleVectorStore`` and the entity graph."""
+    """Create a ``CalibratedFusionRetriever`` over a ``SimpleVectorStore`` and the entity graph."""
     from llama_index.core import VectorStoreIndex
     from llama_index.core.embeddings import BaseEmbedding
     from llama_index.core.schema import TextNode
@@ -121,7 +121,7 @@ def llamaindex_side(dataset: Dataset, graph: EntityGraph) -> Side:
 
 
 def embedder(dataset: Dataset) -> Embed:
-    """Text to embedding: the data set's own where it has the text, else by the MiniLM model that made those."""
+    """Return a function from text to embedding: from the data set if it has the text, otherwise from MiniLM."""
     known = dataset.vectors_by_text()
 
     def embed(text: str) -> list[float]:
@@ -135,27 +135,27 @@ def embedder(dataset: Dataset) -> Embed:
 
 @cache
 def minilm() -> Any:
-    """The embedding model, loaded once."""
+    """Return the MiniLM embedding model, which is loaded once."""
     return named_embedder("minilm")
 
 
 @dataclass
 class Demonstration:
-    """The table of systems over the same lists of 50, and what it was made of."""
+    """The results of the demo: a table of systems that fuse the same lists of 50 hits, and the table's data."""
 
     dataset: Dataset
     table: Table
     results: Sequence[Result]
-    """The default's answer to each question."""
+    """The result of phasegraph's default settings for each question."""
     rankings: dict[str, list[Ranking]]
-    """The lists by source, as the retrievers returned them."""
+    """The rankings by source name, as the retrievers returned them."""
     chosen: int | None
-    """Row of the first question whose last hop vectors miss and the default finds."""
+    """Row of the first question whose last hop only the default finds in its first 5 hits, and not the vectors."""
     seconds: float
 
 
 def run_demo(folder: Path = BUNDLED) -> Demonstration:
-    """Answer every question in both frameworks, require the same ids of both, and compare the systems."""
+    """Answer every question in both frameworks, check that the ids are equal, and compare the systems."""
     started = perf_counter()
     dataset = load_dataset(folder)
     graph = graph_of(dataset)
@@ -173,7 +173,7 @@ def run_demo(folder: Path = BUNDLED) -> Demonstration:
 
 
 def answer_all(side: Side, dataset: Dataset) -> list[Result]:
-    """Every question through the framework; its ids must be those the core decides from the same lists."""
+    """Answer every question with the framework, and check that the core returns the same ids from the same lists."""
     found = []
     for row in progress(range(len(dataset.queries)), side.name):
         query = dataset.queries[row]
@@ -188,7 +188,7 @@ def answer_all(side: Side, dataset: Dataset) -> list[Result]:
 
 
 def check_sources(side: str, results: Sequence[Result]) -> None:
-    """Raise where a source failed on every question: the other alone would be shown as the fusion of both."""
+    """Raise DegradedError if a source failed on every question, because the table would show only the other source."""
     for reports in zip(*(result.reports for result in results), strict=True):
         if all(report.degraded and not report.answered for report in reports):
             last = reports[-1]
@@ -199,13 +199,13 @@ def check_sources(side: str, results: Sequence[Result]) -> None:
 
 
 def ranking_of(result: Result, name: str) -> Ranking:
-    """What a source returned; an empty list where it found nothing."""
+    """Return the ranking of a source; an empty ranking if the source found nothing."""
     rankings: list[Ranking] = [one for one in result.candidates.rankings if one.source == name]
     return rankings[0] if rankings else Ranking(name, [], np.array([]))
 
 
 def compare_systems(dataset: Dataset, rankings: dict[str, list[Ranking]]) -> Table:
-    """Every system over the lists that were retrieved; the time is that of fusing alone."""
+    """Let every system fuse the retrieved lists, and measure the time of the fusion alone."""
     known = {**OWN_SYSTEMS, **PEERS}
     keys = [query.id for query in dataset.queries]
     answers = []
@@ -225,35 +225,36 @@ def compare_systems(dataset: Dataset, rankings: dict[str, list[Ranking]]) -> Tab
 
 
 def ask(question: str, folder: Path, to: Console) -> None:
-    """Answer a typed question from the passages of `folder` and show why."""
+    """Answer a typed question from the passages of `folder`, and print the evidence."""
     dataset = load_dataset(folder)
-    embedder(dataset)(question)  # says at once what to install, before the graph is built
+    embedder(dataset)(question)  # a missing package raises an error here, before the graph is built
     result = langchain_side(dataset, graph_of(dataset)).ask(question)[1]
     show_result(result, Query("typed", question, Judgement("typed", ())), dataset, to, top=5)
 
 
 def show(done: Demonstration, to: Console) -> None:
-    """The table, and one question that vectors alone do not answer."""
+    """Print the table, and a question that vectors alone do not answer."""
     from phasegraph.evaluation.report import conclusion
 
     show_table(to, title_of(done.table), *as_text(done.table), OURS)
     for line in (
         conclusion(done.table),
-        f"LangChain (InMemoryVectorStore) and LlamaIndex (SimpleVectorStore) gave the core's ids on all "
-        f"{len(done.results)} questions, {done.seconds:.0f} s in all. Every system fuses the same lists of "
-        f"{done.table.limit}: vector and graph, those named -three bm25 as well. graph is our walk, seeded by vectors "
-        f"and words. Percentages; in brackets, and beside W/L, p of the paired test against {done.table.baseline}.",
+        f"LangChain (InMemoryVectorStore) and LlamaIndex (SimpleVectorStore) returned the core's ids for all "
+        f"{len(done.results)} questions. The demo took {done.seconds:.0f} s. Every system fuses the same lists of "
+        f"{done.table.limit} hits from vector and graph; systems named -three also fuse bm25. graph is phasegraph's "
+        f"walk, which starts at the hits of the vectors and at words of the question. Values are percentages. Brackets "
+        f"and the column W/L contain p of the paired test against {done.table.baseline}.",
         *(f"{name}: {meaning}" for name, meaning in meanings(done.table, (), "per question, of fusing alone").items()),
         "",
     ):
         to.print(line, markup=False)
     if done.chosen is not None:
-        to.print("One of the questions that vectors alone do not answer:", markup=False)
+        to.print("A question that vectors alone do not answer:", markup=False)
         show_result(done.results[done.chosen], done.dataset.queries[done.chosen], done.dataset, to, top=3)
 
 
 def draw(done: Demonstration, picture: Path, to: Console) -> None:
-    """Write the picture of the scores before and after calibration, where matplotlib is installed."""
+    """Write a picture of the scores before and after calibration, if matplotlib is installed."""
     from phasegraph.evaluation.report import calibrated_scores, gold_hits, score_distributions
 
     try:
@@ -269,12 +270,12 @@ def draw(done: Demonstration, picture: Path, to: Console) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the demo; 0 for done, 1 for failed with the reason on standard error."""
+    """Run the demo; return 0 for success, or 1 for a failure, whose reason is written to standard error."""
     parser = argparse.ArgumentParser(description="Fuse vectors and a knowledge graph on 100 real questions.")
-    parser.add_argument("--ask", metavar="QUESTION", help="answer this question instead; needs phasegraph[minilm]")
+    parser.add_argument("--ask", metavar="QUESTION", help="answer only this question; needs phasegraph[minilm]")
     parser.add_argument("--json", metavar="FILE", help="write the table as JSON ('-': standard output)")
-    parser.add_argument("--picture", default="phasegraph-demo.png", help="where to put the picture; 'none': nowhere")
-    parser.add_argument("--data", type=Path, default=BUNDLED, help="a folder of the data format in its place")
+    parser.add_argument("--picture", default="phasegraph-demo.png", help="path of the picture; 'none': no picture")
+    parser.add_argument("--data", type=Path, default=BUNDLED, help="folder of another data set")
     chosen = parser.parse_args(arguments)
     if chosen.ask is not None and not chosen.ask.strip():
         parser.error("--ask must not be blank")

@@ -1,4 +1,4 @@
-"""An agent of LangChain with the retriever as its tool. One file; the model is a stand-in that asks once and answers.
+"""Give a LangChain agent the retriever as a tool. The chat model is a stand-in that calls the tool once and answers.
 
 Run: pip install langchain langchain-phasegraph; python langchain_agent.py
 """
@@ -25,7 +25,7 @@ PASSAGES = {
 
 
 class Words(Embeddings):
-    """Counts words, and knows nothing of meaning; put your embedding model in its place."""
+    """A stand-in for an embedding model, which counts words; replace it by your own embedding model."""
 
     def embed_documents(self, texts):
         return [self.embed_query(text) for text in texts]
@@ -38,14 +38,14 @@ class Words(Embeddings):
 
 
 def read(passages):
-    """The birth of somebody whom another passage names: what a model would put together."""
+    """Return the sentence about the birth of a person whom another passage names, as a language model would."""
     born = [line for line in passages.splitlines() if " was born " in line]
     named = [line for line in born if passages.count(line.split(" was born ")[0]) > 1]
     return named[0] if named else "I do not know."
 
 
 class StandIn(BaseChatModel):
-    """Asks the tool for what it is asked, and reads the answer; put your chat model in its place."""
+    """A stand-in for a chat model, which calls the tool and reads the result; replace it by your own chat model."""
 
     @property
     def _llm_type(self):

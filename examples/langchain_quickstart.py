@@ -1,4 +1,4 @@
-"""phasegraph in LangChain: a vector store, an entity graph, one retriever. One file, no server, no model to download.
+"""Fuse a vector store and an entity graph in LangChain, without a server and without a model to download.
 
 Run: pip install langchain-phasegraph; python langchain_quickstart.py
 """
@@ -25,7 +25,7 @@ PASSAGES = {
 
 
 class Words(Embeddings):
-    """A stand-in that counts words and knows no meaning; put your embedding model in its place."""
+    """A stand-in for an embedding model, which counts words; replace it by your own embedding model."""
 
     def embed_documents(self, texts):
         return [self.embed_query(text) for text in texts]
@@ -40,7 +40,7 @@ class Words(Embeddings):
 documents = [Document(text, id=title, metadata={"title": title}) for title, text in PASSAGES.items()]
 store = InMemoryVectorStore.from_documents(documents, Words())
 
-# These two lines add the graph. Rules find the names in the passages.
+# The next two lines add the graph. Rules find the names in the passages.
 graph = EntityGraphRetriever.from_documents(documents)
 retriever = PhaseGraphRetriever(vector=store, graph=graph, k=2, score_key="score")
 found = retriever.invoke(QUESTION)

@@ -1,7 +1,7 @@
-"""Stages around the decision in LangChain, one at a time: rewriting, routing, reranking, correction.
+"""Try each stage of a LangChain retriever alone: rewriting, routing, reranking and correction.
 
-The embedding model, the reranker and the chat model are stand-ins, written for these questions: they count words and
-answer by rule. Put your own models in their place. Each stage prints the first passages without it and with it.
+The program prints the first passages without and with each stage. The embedding model, the reranker and the chat model
+are stand-ins for these questions: they count words, or answer by rules. Replace them by your own models.
 Run: pip install langchain-phasegraph; python langchain_stages.py
 """
 
@@ -65,7 +65,7 @@ DESK = {
 MEANS = {"maker": "director", "thriller": "film", "heights": "vertigo", "plays": "kim", "much": "costs"}
 SKIPPED = {"the", "a", "in", "of", "is", "was", "and", "where", "to", "who", "what", "how", "for", "about", "on", "by"}
 GUESS = "The thriller is Vertigo by Alfred Hitchcock, who was born in Dover."
-REPLIES = {  # by how the prompt of a stage begins
+REPLIES = {  # the stand-in's replies, by a phrase in the prompt of a stage
     "Write two or three paragraphs": GUESS,
     "Write a paragraph of prose": GUESS,
     "Write the source code": "birthplace(director('Vertigo'))",
@@ -77,13 +77,13 @@ REPLIES = {  # by how the prompt of a stage begins
 
 
 def terms(text):
-    """The words of a text that carry meaning, in lower case."""
+    """Return the words of a text in lower case, without common words."""
     plain = "".join(letter if letter.isalnum() else " " for letter in text.lower())
     return [word for word in plain.split() if word not in SKIPPED]
 
 
 def count(text):
-    """A vector of word counts."""
+    """Return a vector of word counts for a text."""
     vector = [0.0] * 512
     for word in terms(text):
         vector[crc32(word.encode()) % 512] += 1.0
@@ -91,7 +91,7 @@ def count(text):
 
 
 class Words(Embeddings):
-    """Stands for an embedding model: counts words and knows no meaning."""
+    """A stand-in for an embedding model; it counts words and knows no meanings."""
 
     def embed_documents(self, texts):
         return [count(text) for text in texts]
@@ -101,7 +101,7 @@ class Words(Embeddings):
 
 
 def written(prompt):
-    """What the stand-in for a model writes: its guess has a wrong town, which HyDE does not mind."""
+    """Return the stand-in's reply to a prompt; its guess names a wrong town, but HyDE works anyway."""
     for begins, reply in REPLIES.items():
         if begins in prompt:
             return reply
@@ -114,7 +114,7 @@ def written(prompt):
 
 
 class StandIn(BaseChatModel):
-    """Stands for a chat model: answers by rule, and counts its calls."""
+    """A stand-in for a chat model; it answers by rules and counts its calls."""
 
     calls: int = 0
 
@@ -128,13 +128,13 @@ class StandIn(BaseChatModel):
 
 
 def overlap(query, texts):
-    """Stands for a cross-encoder: counts the words that query and text share, and knows five synonyms."""
+    """Score texts like a cross-encoder: count the words that query and text share, with five known synonyms."""
     asked = {MEANS.get(word, word) for word in terms(query)}
     return [float(len(asked & set(terms(text)))) for text in texts]
 
 
 def show(title, retriever, question=VAGUE, without=None):
-    """Print the first passages without and with a stage, a star where the answer is, and what the stage cost."""
+    """Print the passages without and with a stage, a star after the passage with the answer, and the model calls."""
     model.calls = 0
     result = retriever.explain(question)
     stages = ", ".join(f"{one.stage} {one.status}" for one in result.extras.get("stages", ())) or "no stage"
@@ -152,7 +152,7 @@ notices = [Document(text, id=title, metadata={"title": title}) for title, text i
 
 
 def desk(query):
-    """A source of other passages: the notices of the ticket desk, by shared words."""
+    """Search the notices of the ticket desk, a source with other passages, and rank them by shared words."""
     shared = [len(set(terms(query)) & set(terms(notice.page_content))) for notice in notices]
     return sorted(zip(notices, shared, strict=True), key=lambda pair: -pair[1])
 
@@ -163,7 +163,7 @@ def made(rewrite=None, fetch_k=3, **stages):
     )
 
 
-print("The models are stand-ins: they count words and answer by rule. * marks the passage with the answer.")
+print("The models are stand-ins: they count words and answer by rules. * marks the passage with the answer.")
 show("HyDE", made(hyde(model)))
 show("step back", made(step_back(model)))
 show("HyDE per modality", made(modality_hyde(model)))
@@ -176,14 +176,14 @@ unrouted = made(fetch_k=8, retrievers=three)
 by_word = keyword_router({"ticket": "desk"}, default=["vector", "graph"])
 show("keyword route", made(fetch_k=8, retrievers=three, route=by_word), PRICE, unrouted)
 show("chat model routes", made(fetch_k=8, retrievers=three, route=model), PRICE, unrouted)
-by_entropy = neighbour_entropy_router("vector", "desk", "desk", low=1.5)  # no passage stands out: ask the desk
+by_entropy = neighbour_entropy_router("vector", "desk", "desk", low=1.5)  # if no passage stands out, search the desk
 show("entropy route", made(fetch_k=8, retrievers=three, route=by_entropy), TALK, unrouted)
 
 show("reranker", made(fetch_k=8, rerank=overlap), ROLE, made(fetch_k=8))
 show("reranker of paths", made(rerank=Rerank(overlap, depth=20, of="path")), NAMED, made(rerank=overlap))
 show("correction", made(corrective=Corrective(model, model)))
 
-# Inside a chain as any retriever. The model alone guesses the wrong town.
+# Use the retriever in a chain. Without the retriever, the model guesses the wrong town.
 prompt = ChatPromptTemplate.from_template("Answer from:\n{context}\n\n{question}")
 context = made(hyde(model)) | (lambda found: "\n".join(one.page_content for one in found))
 chain = {"context": context, "question": RunnablePassthrough()} | prompt | model

@@ -1,4 +1,4 @@
-"""A summary tree and a fact filter in LangChain. One file, no data, no server; a chat model with set answers.
+"""Use a summary tree and a fact filter in LangChain, without data or a server. The chat model has fixed answers.
 
 Run: pip install 'langchain-phasegraph' 'phasegraph[summaries]'; python langchain_summaries.py
 """
@@ -27,7 +27,7 @@ PASSAGES = {f"{what} {town}": f"The {what} of {town}. A {what} is {use}." for to
 
 
 class Words(Embeddings):
-    """Counts words, and knows nothing of meaning; put your embedding model in its place."""
+    """A stand-in for an embedding model, which counts words; replace it by your own embedding model."""
 
     def embed_documents(self, texts):
         return [self.embed_query(text) for text in texts]
@@ -48,19 +48,19 @@ tree = SummaryTree.build(passages, vectors, clusters=ClusterSettings(reducer="pc
 for one in tree.summaries:
     print(f"level {one.level}, {len(one.passages)} passages: {one.text[:48]}…")
 
-# A summary stands for itself (resolve="summaries"), beside the passages of the store.
+# With resolve="summaries", the retriever returns summaries as hits, next to the passages of the store.
 store = InMemoryVectorStore.from_documents(documents, model)
 source = tree.source(model.embed_query, resolve="summaries")
 retriever = PhaseGraphRetriever(retrievers={"vector": store, "summaries": source}, k=4)
 for document in retriever.invoke("What is a harbour, where ships lie?"):
     print("  ", document.metadata.get("summary_of", document.id))
 
-# A passage more: the summaries of the other group stay as they are.
+# Add a passage to the tree. Only the summary of the passage's group changes.
 new = {"id": "mill Oulu", "text": "The mill of Oulu. A mill is where corn is ground."}
 grown = tree.add([new], model.embed_documents([new["text"]]))
 print("summaries kept:", sum(one in tree.summaries for one in grown.summaries), "of", len(grown.summaries))
 
-# The fact filter: a chat model says which facts seed the walk. This one keeps the first.
+# With a fact filter, a chat model chooses the facts at which the walk starts. This stand-in chooses the first fact.
 facts = [("Bergen", "has", "harbour"), ("Lund", "has", "mill")]
 records = [Extraction(f"{end} {start}", triples=[(start, verb, end)]) for start, verb, end in facts]
 graph = graph_from_extractions(list(PASSAGES), records, embeddings=vectors)

@@ -1,4 +1,4 @@
-"""An agent of LlamaIndex with the retriever as its tool. One file; the model is a stand-in that asks once and answers.
+"""Give a LlamaIndex agent the retriever as a tool. The language model is a stand-in that calls the tool and answers.
 
 Run: pip install llama-index-core llama-index-retrievers-phasegraph; python llamaindex_agent.py
 """
@@ -25,7 +25,7 @@ PASSAGES = {
 
 
 class Words(BaseEmbedding):
-    """Counts words, and knows nothing of meaning; put your embedding model in its place."""
+    """A stand-in for an embedding model, which counts words; replace it by your own embedding model."""
 
     def _get_text_embedding(self, text):
         vector = [0.0] * 512
@@ -40,14 +40,14 @@ class Words(BaseEmbedding):
 
 
 def read(passages):
-    """The birth of somebody whom another passage names: what a model would put together."""
+    """Return the sentence about the birth of a person whom another passage names, as a language model would."""
     born = [line for line in passages.splitlines() if " was born " in line]
     named = [line for line in born if passages.count(line.split(" was born ")[0]) > 1]
     return named[0] if named else "I do not know."
 
 
 def stand_in(messages, **kwargs):
-    """Ask the tool for what was asked, and read the answer; put your model in its place."""
+    """Call the tool with the user's question, then answer from its result; replace this function by your own model."""
     last = messages[-1]
     if last.role == "tool":
         return ChatMessage(role="assistant", content=read(last.content or ""))

@@ -1,4 +1,4 @@
-"""phasegraph in LlamaIndex: a vector index, an entity graph, one retriever. One file, no server, no model to download.
+"""Fuse a vector index and an entity graph in LlamaIndex, without a server and without a model to download.
 
 Run: pip install llama-index-retrievers-phasegraph; python llamaindex_quickstart.py
 """
@@ -25,7 +25,7 @@ PASSAGES = {
 
 
 class Words(BaseEmbedding):
-    """A stand-in that counts words and knows no meaning; put your embedding model in its place."""
+    """A stand-in for an embedding model, which counts words; replace it by your own embedding model."""
 
     def _get_text_embedding(self, text):
         vector = [0.0] * 512
@@ -44,7 +44,7 @@ for node in nodes:
     node.excluded_embed_metadata_keys = ["title"]
 index = VectorStoreIndex(nodes, embed_model=Words())
 
-# These two lines add the graph. Rules find the names in the passages.
+# The next two lines add the graph. Rules find the names in the passages.
 graph = EntityGraphRetriever.from_nodes(nodes)
 retriever = CalibratedFusionRetriever(vector=index, graph=graph, similarity_top_k=2)
 found = retriever.retrieve(QUESTION)

@@ -1,7 +1,7 @@
-"""Stages around the decision in LlamaIndex, one at a time: rewriting, routing, reranking, correction.
+"""Try each stage of a LlamaIndex retriever alone: rewriting, routing, reranking and correction.
 
-The embedding model, the reranker and the language model are stand-ins, written for these questions: they count words
-and answer by rule. Put your own models in their place. Each stage prints the first passages without it and with it.
+The program prints the first passages without and with each stage. The embedding model, the reranker and the language
+model are stand-ins for these questions: they count words, or answer by rules. Replace them by your own models.
 Run: pip install llama-index-retrievers-phasegraph; python llamaindex_stages.py
 """
 
@@ -68,7 +68,7 @@ DESK = {
 MEANS = {"maker": "director", "thriller": "film", "heights": "vertigo", "plays": "kim", "much": "costs"}
 SKIPPED = {"the", "a", "in", "of", "is", "was", "and", "where", "to", "who", "what", "how", "for", "about", "on", "by"}
 GUESS = "The thriller is Vertigo by Alfred Hitchcock, who was born in Dover."
-REPLIES = {  # by how the prompt of a stage begins
+REPLIES = {  # the stand-in's replies, by a phrase in the prompt of a stage
     "Write two or three paragraphs": GUESS,
     "Write a paragraph of prose": GUESS,
     "Please write a passage": GUESS,
@@ -81,13 +81,13 @@ REPLIES = {  # by how the prompt of a stage begins
 
 
 def terms(text):
-    """The words of a text that carry meaning, in lower case."""
+    """Return the words of a text in lower case, without common words."""
     plain = "".join(letter if letter.isalnum() else " " for letter in text.lower())
     return [word for word in plain.split() if word not in SKIPPED]
 
 
 def count(text):
-    """A vector of word counts."""
+    """Return a vector of word counts for a text."""
     vector = [0.0] * 512
     for word in terms(text):
         vector[crc32(word.encode()) % 512] += 1.0
@@ -95,7 +95,7 @@ def count(text):
 
 
 class Words(BaseEmbedding):
-    """Stands for an embedding model: counts words and knows no meaning."""
+    """A stand-in for an embedding model; it counts words and knows no meanings."""
 
     def _get_text_embedding(self, text):
         return count(text)
@@ -107,7 +107,7 @@ class Words(BaseEmbedding):
 
 
 def written(prompt):
-    """What the stand-in for a model writes: its guess has a wrong town, which HyDE does not mind."""
+    """Return the stand-in's reply to a prompt; its guess names a wrong town, but HyDE works anyway."""
     for begins, reply in REPLIES.items():
         if begins in prompt:
             return reply
@@ -124,7 +124,7 @@ def written(prompt):
 
 
 class StandIn(CustomLLM):
-    """Stands for a language model: answers by rule, and counts its calls."""
+    """A stand-in for a language model; it answers by rules and counts its calls."""
 
     calls: int = 0
 
@@ -141,13 +141,13 @@ class StandIn(CustomLLM):
 
 
 def overlap(query, texts):
-    """Stands for a cross-encoder: counts the words that query and text share, and knows five synonyms."""
+    """Score texts like a cross-encoder: count the words that query and text share, with five known synonyms."""
     asked = {MEANS.get(word, word) for word in terms(query)}
     return [float(len(asked & set(terms(text)))) for text in texts]
 
 
 def show(title, retriever, question=VAGUE, without=None):
-    """Print the first passages without and with a stage, a star where the answer is, and what the stage cost."""
+    """Print the passages without and with a stage, a star after the passage with the answer, and the model calls."""
     model.calls = 0
     result = retriever.explain(question)
     stages = ", ".join(f"{one.stage} {one.status}" for one in result.extras.get("stages", ())) or "no stage"
@@ -167,7 +167,7 @@ graph = EntityGraphRetriever.from_nodes(nodes)
 
 
 def desk(query):
-    """A source of other passages: the notices of the ticket desk, by shared words."""
+    """Search the notices of the ticket desk, a source with other passages, and rank them by shared words."""
     shared = [len(set(terms(query)) & set(terms(notice.text))) for notice in notices]
     return sorted(zip(notices, shared, strict=True), key=lambda pair: -pair[1])
 
@@ -177,7 +177,7 @@ def made(rewrite=None, fetch_k=3, **stages):
     return CalibratedFusionRetriever(vector=vector, graph=graph, similarity_top_k=3, **stages)
 
 
-print("The models are stand-ins: they count words and answer by rule. * marks the passage with the answer.")
+print("The models are stand-ins: they count words and answer by rules. * marks the passage with the answer.")
 show("HyDE", made(hyde(model)))
 show("HyDE of the framework", made(HyDEQueryTransform(llm=model)))
 show("step back", made(step_back(model)))
@@ -193,7 +193,7 @@ show("keyword route", made(fetch_k=8, retrievers=three, route=by_word), PRICE, u
 described = {"vector": "what films are about, and who made them", "desk": "prices and times of the cinema"}
 selector = selector_router(LLMSingleSelector.from_defaults(llm=model), described)
 show("selector routes", made(fetch_k=8, retrievers=three, route=selector), PRICE, unrouted)
-by_entropy = neighbour_entropy_router("vector", "desk", "desk", low=1.5)  # no passage stands out: ask the desk
+by_entropy = neighbour_entropy_router("vector", "desk", "desk", low=1.5)  # if no passage stands out, search the desk
 show("entropy route", made(fetch_k=8, retrievers=three, route=by_entropy), TALK, unrouted)
 
 show("reranker", made(fetch_k=8, rerank=overlap), ROLE, made(fetch_k=8))
@@ -201,7 +201,7 @@ show("reranker of the framework", made(rerank=LLMRerank(llm=model, top_n=2)), NA
 show("reranker of paths", made(rerank=Rerank(overlap, depth=20, of="path")), NAMED, made(rerank=overlap))
 show("correction", made(corrective=Corrective(model, model)))
 
-# Inside a query engine as any retriever. The model alone guesses the wrong town.
+# Use the retriever in a query engine. Without the retriever, the model guesses the wrong town.
 synthesizer = get_response_synthesizer(llm=model)
 engine = RetrieverQueryEngine(made(hyde(model)), response_synthesizer=synthesizer)
 print(f"\nthe model alone: {GUESS}\nin an engine: {engine.query(VAGUE)}")

@@ -1,4 +1,4 @@
-"""A summary tree and a fact filter in LlamaIndex. One file, no data, no server; a language model with a set answer.
+"""Use a summary tree and a fact filter in LlamaIndex, without data or a server. The model has a fixed answer.
 
 Run: pip install llama-index-retrievers-phasegraph 'phasegraph[summaries]'; python llamaindex_summaries.py
 """
@@ -27,7 +27,7 @@ PASSAGES = {f"{what} {town}": f"The {what} of {town}. A {what} is {use}." for to
 
 
 class Words(BaseEmbedding):
-    """Counts words, and knows nothing of meaning; put your embedding model in its place."""
+    """A stand-in for an embedding model, which counts words; replace it by your own embedding model."""
 
     def _get_text_embedding(self, text):
         vector = [0.0] * 64
@@ -43,7 +43,7 @@ class Words(BaseEmbedding):
 
 
 class First(CustomLLM):
-    """Keeps the first fact; put your LLM in its place."""
+    """A stand-in for a language model, which chooses the first fact; replace it by your own model."""
 
     @property
     def metadata(self):
@@ -65,19 +65,19 @@ tree = SummaryTree.build(passages, vectors, clusters=ClusterSettings(reducer="pc
 for one in tree.summaries:
     print(f"level {one.level}, {len(one.passages)} passages: {one.text[:48]}…")
 
-# A summary stands for itself (resolve="summaries"), beside the passages of the index.
+# With resolve="summaries", the retriever returns summaries as hits, next to the passages of the index.
 index = VectorStoreIndex(nodes, embed_model=model)
 source = tree.source(model.get_query_embedding, resolve="summaries")
 retriever = CalibratedFusionRetriever(retrievers={"vector": index, "summaries": source}, similarity_top_k=4)
 for hit in retriever.retrieve("What is a harbour, where ships lie?"):
     print("  ", hit.metadata.get("summary_of", hit.node_id))
 
-# A passage more: the summaries of the other group stay as they are.
+# Add a passage to the tree. Only the summary of the passage's group changes.
 new = {"id": "mill Oulu", "text": "The mill of Oulu. A mill is where corn is ground."}
 grown = tree.add([new], [model.get_text_embedding(new["text"])])
 print("summaries kept:", sum(one in tree.summaries for one in grown.summaries), "of", len(grown.summaries))
 
-# The fact filter: a language model says which facts seed the walk. This one keeps the first.
+# With a fact filter, a model chooses the facts at which the walk starts. This stand-in chooses the first fact.
 facts = [("Bergen", "has", "harbour"), ("Lund", "has", "mill")]
 records = [Extraction(f"{end} {start}", triples=[(start, verb, end)]) for start, verb, end in facts]
 graph = graph_from_extractions(list(PASSAGES), records, embeddings=vectors)

@@ -1,7 +1,8 @@
-"""A graph in Neo4j: write it, walk it there, refresh what changed, drop it. Needs NEO4J_URI, and nothing from a clone.
+"""Write a graph to Neo4j, search it there, read the changes, and drop it. The program needs a Neo4j server.
 
 Run: pip install langchain-phasegraph "phasegraph[neo4j]"
-     NEO4J_URI=bolt://127.0.0.1:... python neo4j_graph.py     (in a clone `make neo4j` starts a server, and prints it)
+     NEO4J_URI=bolt://127.0.0.1:... python neo4j_graph.py
+In a clone of the repository, `make neo4j` starts a server and prints its address.
 """
 
 import os
@@ -20,7 +21,7 @@ from phasegraph.neo4j import (
     write_graph,
 )
 
-CORPUS = "neo4j-example"  # another corpus in the same database is never walked into
+CORPUS = "neo4j-example"  # the walk never enters another corpus in the same database
 QUESTION = "Where was the director of Vertigo born?"
 PASSAGES = {
     "Vertigo": "Vertigo is a thriller by Alfred Hitchcock.",
@@ -30,10 +31,10 @@ PASSAGES = {
     "Agnès Varda": "The director Agnès Varda was born in Ixelles.",
     "Orson Welles": "The director Orson Welles was born in Kenosha.",
 }
-TRIPLES = {"Vertigo": [("Vertigo", "directed by", "Alfred Hitchcock")]}  # if a model found some
+TRIPLES = {"Vertigo": [("Vertigo", "directed by", "Alfred Hitchcock")]}  # in place of triples that a model extracted
 
 if "NEO4J_URI" not in os.environ:
-    sys.exit("NEO4J_URI must name a server; in a clone `make neo4j` starts one and prints its address")
+    sys.exit("NEO4J_URI must name a server, but is not set; in a clone, `make neo4j` starts a server")
 password = os.environ.get("NEO4J_PASSWORD", "")
 auth = (os.environ.get("NEO4J_USER", "neo4j"), password) if password else None
 
@@ -49,20 +50,20 @@ with Neo4jConnection.connect(os.environ["NEO4J_URI"], auth=auth, timeout=20.0) a
     again = write_graph(connection, records, corpus=CORPUS)
     print(f"written: {first.written}; written again: {again.written}, unchanged: {again.unchanged}")
 
-    # Fused with a vector store, its hits are seeds, too; alone, the walk starts from the names in the question.
+    # Alone, the walk starts at the names in the question. In a fusion, it also starts at the hits of the vector store.
     found = Neo4jGraphSource(connection, CORPUS).search(QUESTION, 3, {})
     print(QUESTION)
     for name, mass in zip(found.ids, found.scores, strict=True):
         print(f"  {mass:.3f}  {titles[name]}")
 
-    # The same as a retriever of LangChain, texts and all; LlamaIndex has one of the same name.
+    # The LangChain retriever reads the texts from Neo4j, too. The LlamaIndex package has a retriever of the same name.
     graph = EntityGraphRetriever.from_neo4j(connection, CORPUS, k=1)
     for document in graph.invoke(QUESTION):
         print(f"in LangChain: {document.metadata['title']}: {document.page_content[:60]}...")
 
     removed = remove_passages(connection, [found.ids[0]], corpus=CORPUS)
     changes = read_changes(connection, corpus=CORPUS, since=again.revision)
-    print(f"removed: {removed.removed}; a reader that refreshes sees: {[titles[one] for one in changes.removed]}")
+    print(f"removed: {removed.removed}; read_changes reports: {[titles[one] for one in changes.removed]}")
 
     drop_corpus(connection, CORPUS)
-    print(f"dropped; left of it: {[one for one in list_corpora(connection) if CORPUS in str(one)]}")
+    print(f"dropped; corpora left: {[one for one in list_corpora(connection) if CORPUS in str(one)]}")

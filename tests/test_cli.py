@@ -118,7 +118,7 @@ def test_calibrating_on_the_set_itself_never_fits_on_the_query_scored(many, caps
     state = json.loads(captured.out)
     assert list(state["systems"]) == ["vector"]
     assert state["left_out"][0].startswith("calibrated: half of the queries of many: ")
-    assert f"needs at least 20 queries that found something; got {min(sizes)}" in captured.err
+    assert f"needs at least 20 queries with hits; got {min(sizes)}" in captured.err
 
 
 def test_calibrating_on_too_few_other_queries_leaves_one_row_out(folder, tmp_path, capsys):
@@ -145,7 +145,7 @@ def test_the_calibrated_system_may_be_named_where_it_is_fitted(folder, many, cap
 def test_queries_in_both_sets_are_refused_with_file_and_line(folder, tmp_path, capsys):
     other = write_dataset(tmp_path / "other", [("fresh", "What is new?", ["p00"], True), QUERIES[1]])
     assert main(["evaluate", str(folder), "--systems", "vector", "--calibrate-on", str(other)]) == 1
-    assert f"{other / 'queries.jsonl'}:2: a query must stand in one" in capsys.readouterr().err
+    assert f"{other / 'queries.jsonl'}:2: a query must be in one" in capsys.readouterr().err
 
 
 def test_further_measures_and_rows_per_query(folder, tmp_path, capsys):
@@ -280,7 +280,7 @@ def test_a_graph_of_another_corpus_is_refused(folder, many, tmp_path, capsys):
     (tmp_path / "part.jsonl").write_text("".join(lines[:5]), encoding="utf-8")
     assert main(["index", str(tmp_path / "part.jsonl"), "--out", str(tmp_path / "g")]) == 0
     assert main(["evaluate", str(folder), "--systems", "vector,graph", "--graph", str(tmp_path / "g")]) == 1
-    assert "it holds other passages" in capsys.readouterr().err
+    assert "it contains other passages" in capsys.readouterr().err
 
 
 def test_explain_says_why(folder, capsys):
@@ -318,7 +318,7 @@ def test_the_design_records_pipeline_can_be_saved_evaluated_and_explained(folder
     assert {one["source"] for one in state["passages"][0]["sources"]} == {"exact_match", "graph", "bm25", "vector"}
     assert {one["prior"] for one in state["priors"]} == {"exact_match", "unit"}
     assert all(one["prior"] == 1.0 and one["bonus"] == 0.0 for one in state["passages"])
-    assert "prior unit: 0 candidates hold the field 'importance'" in captured.err
+    assert "prior unit: 0 candidates have the field 'importance'" in captured.err
 
 
 def test_explain_shows_what_priors_multiply_by_and_takes_a_saved_graph(folder, tmp_path, capsys):
@@ -346,7 +346,7 @@ def test_an_empty_explanation_says_why(folder, tmp_path, capsys):
     captured = capsys.readouterr()
     state = json.loads(captured.out)
     assert (state["passages"], state["reason"]) == ([], "all_rejected")
-    assert "no passages: acceptance rejected every one" in captured.err
+    assert "no passages: acceptance rejected every candidate" in captured.err
 
 
 def test_explain_names_a_query_that_is_not_there(folder, capsys):
@@ -380,7 +380,7 @@ def test_fuse_knows_every_rule_by_name_and_takes_weights(tmp_path, capsys):
         found[name] = dict(zip(ranking.ids, ranking.scores.tolist(), strict=True))
     assert all(set(one) == {"a", "b", "c"} for one in found.values())
     assert found["rrf"]["b"] == 1 / 62 + 1 / 61
-    assert "exact_match, unit: left out, since runs hold neither texts nor fields" in capsys.readouterr().out
+    assert "exact_match, unit: left out, because runs contain neither texts nor fields" in capsys.readouterr().out
     (tmp_path / "exact_match.run").write_text("q1 Q0 a 1 2.0 x\n", encoding="utf-8")
     mine = [*runs, str(tmp_path / "exact_match.run"), "--out", str(tmp_path / "x.fused"), "--rule", "adr"]
     assert main(["fuse", *mine]) == 1
@@ -438,7 +438,9 @@ def test_the_report_is_a_page_with_pictures(folder, tmp_path, capsys):
     page = (out / "index.html").read_text(encoding="utf-8")
     assert "<svg" in page
     assert "<script" not in page
-    assert "<dt>ms</dt><dd>per question: the searches of its sources one after another, and fusing</dd>" in page
+    assert (
+        "<dt>ms</dt><dd>milliseconds per question, for searching the sources one after another and fusing</dd>" in page
+    )
     assert "<dt>@k</dt>" in page
     assert len(list(out.glob("*.png"))) >= 3
 

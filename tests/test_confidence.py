@@ -76,8 +76,8 @@ def test_words_stand_in_for_scores_that_are_no_cosines_before_they_are_fitted(ve
 
 def test_where_there_is_nothing_to_judge_by_there_is_none_and_it_says_why() -> None:
     assert judge(VECTOR, words=None).value is None
-    assert "no words to look for" in judge(VECTOR, words=HitWords()).reason
-    assert "none: no source knows the words, and the hits were not read" in str(judge(VECTOR, words=None))
+    assert "no words to search for" in judge(VECTOR, words=HitWords()).reason
+    assert "none: no source knows the words, and the texts of the hits were not read" in str(judge(VECTOR, words=None))
     assert FusionPipeline().decide([VECTOR, WALK]).confidence is None
     broken = [SourceReport("vector", "error", "it broke")]
     assert FusionPipeline().decide([], reports=broken).confidence is None
@@ -177,7 +177,7 @@ def test_a_probability_is_given_only_where_nothing_is_missing_that_it_was_fitted
 def test_too_few_or_useless_labels_are_said() -> None:
     with pytest.raises(InsufficientDataError, match=r"at least 20 questions with and without.*got 19 and 30"):
         fit_probability(ConfidenceModel(), pieces([0.5] * 19), pieces([0.1] * 30))
-    with pytest.raises(InsufficientDataError, match="does not tell"):
+    with pytest.raises(InsufficientDataError, match="is not higher"):
         fit_probability(ConfidenceModel(), pieces([0.1] * 30), pieces([0.9] * 30))
 
 
@@ -199,7 +199,7 @@ def test_judged_questions_stand_for_one_with_and_one_without_their_passages() ->
     assert judged.decide(bare, Context(words=words(question, bare))).confidence < 0.2  # type: ignore[operator]
     few = dict(list(relevant.items())[:19])
     assert fit_confidence(lists, FusionPipeline(), words, few).slope is None
-    with pytest.warns(PhasegraphWarning, match="stays no probability"):
+    with pytest.warns(PhasegraphWarning, match="is not calibrated as a probability"):
         fit_confidence(lists, FusionPipeline(), words, {question: ["b"] for question in relevant})
 
 
@@ -220,11 +220,12 @@ def test_a_result_that_is_too_doubtful_is_empty_for_a_reason_of_its_own(policy: 
 def test_a_result_without_a_confidence_is_given_with_a_warning_unless_told_otherwise() -> None:
     result = FusionPipeline(accept=Confidence(min=0.7)).decide([WALK, VECTOR])
     assert len(result) == 2
-    assert "no confidence to accept by, and nothing was held back: no source knows the words" in result.warnings[-1]
+    said = "acceptance by confidence has no confidence, and it rejected nothing: no source knows the words"
+    assert said in result.warnings[-1]
     held = FusionPipeline(accept=Confidence(min=0.7, unknown="abstain")).decide([WALK, VECTOR])
     assert (held.ids, held.reason) == ((), "abstained")
-    assert "everything was held back" in held.warnings[-1]
-    with pytest.raises(DegradedError, match="no confidence to accept by"):
+    assert "every candidate was rejected" in held.warnings[-1]
+    with pytest.raises(DegradedError, match="acceptance by confidence has no confidence"):
         replace(FusionPipeline.reciprocal_rank(), accept=Confidence(min=0.7), strict=True).decide([WALK, VECTOR])
 
 
@@ -246,7 +247,7 @@ def test_it_is_stored_with_the_pipeline(tmp_path: Any) -> None:
         (lambda: Confidence(min=1.5), InvalidInputError, r"Confidence\.min"),
         (lambda: Confidence(min=0.5, unknown="no"), InvalidInputError, r"Confidence\.unknown"),  # type: ignore[arg-type]
         (lambda: ConfidenceModel(width=0.0), InvalidInputError, r"ConfidenceModel\.width"),
-        (lambda: ConfidenceModel(slope=1.0), InvalidInputError, "both be given or neither"),
+        (lambda: ConfidenceModel(slope=1.0), InvalidInputError, "give both"),
         (lambda: ConfidenceModel().probabilities([0.5]), InvalidInputError, "judged queries first"),
         (lambda: FusionPipeline(confidence=0.5), InvalidTypeError, "confidence must be a ConfidenceModel"),  # type: ignore[arg-type]
         (lambda: AcceptancePolicy(confidence=0.5), InvalidTypeError, "confidence must be a Confidence"),  # type: ignore[arg-type]

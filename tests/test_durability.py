@@ -279,7 +279,7 @@ def test_a_merge_of_a_folder_that_was_restored_meanwhile_is_given_up(
         save(index, *given, **options)
 
     monkeypatch.setattr(GraphIndex, "save", slowly)
-    with pytest.raises(StoreError, match="restored or made anew while it was merged"):
+    with pytest.raises(StoreError, match="restored or created again during the merge"):
         Folder(folder).merge(3)
     assert set(_open(folder).index.records) == {"b", "c"}
 

@@ -89,7 +89,7 @@ def test_a_list_that_was_not_fused_is_shown_too() -> None:
 
 def test_an_empty_answer_says_why() -> None:
     page = FusionPipeline().decide([Ranking("v", [], np.empty(0))])._repr_html_()
-    assert "no results: every source looked and none found anything" in page
+    assert "no results: every source searched and found nothing" in page
 
 
 def test_nothing_of_it_is_loaded_before_a_page_is_wanted() -> None:

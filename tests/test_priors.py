@@ -106,7 +106,7 @@ def test_an_exact_match_source_is_reported_and_replays_but_votes_in_nothing_else
     again = pipeline.decide(result.candidates.rankings, Context(query="Vole"), reports=result.reports, k=9)
     assert (again.ids, again.fused.tobytes()) == (result.ids, result.fused.tobytes())
     none = pipeline.decide(lists, Context(query="zebra"), k=9)
-    assert none.reports[0].reason == "no candidate holds a quoted or rare term of the query"
+    assert none.reports[0].reason == "no candidate contains a quoted or rare term of the query"
     assert none.fused.tobytes() == replace(pipeline, priors=()).decide(lists, k=9).fused.tobytes()
 
 

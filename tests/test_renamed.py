@@ -162,7 +162,7 @@ def test_a_retriever_takes_weights_thresholds_and_a_pipeline_by_the_old_name() -
         assert len(seen) == 1, given
         assert "lexical" not in json.dumps(engine.pipeline.to_dict())
         assert "bm25" in json.dumps(engine.pipeline.to_dict())
-    with pytest.raises(InvalidInputError, match="weights must be among the sources"):
+    with pytest.raises(InvalidInputError, match="weights must name sources among"):
         FusionEngine.of(specs, weights={"lexicon": 1.0, "vector": 1.0})
 
 

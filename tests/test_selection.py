@@ -309,7 +309,7 @@ def test_other_bad_input_is_refused() -> None:
     for k in (-1, 1.5, True, "3"):
         with pytest.raises(InvalidInputError, match="k must be"):
             policy.select(RELEVANCE, EMBEDDINGS, k)  # type: ignore[arg-type]
-    with pytest.raises(InvalidInputError, match="needs costs"):
+    with pytest.raises(InvalidInputError, match="needs `costs`"):
         SelectionPolicy(budget=3).select(RELEVANCE, EMBEDDINGS, 2)
     for costs in ([1, 1, 1], [1, 1, 1, 0], [1, 1, 1, np.nan], [1, 1, 1, -1]):
         with pytest.raises(InvalidInputError, match="costs must be"):

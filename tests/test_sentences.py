@@ -53,7 +53,7 @@ def test_printed_evidence_begins_with_the_same_line_and_has_short_numbers() -> N
 
 def test_an_empty_result_says_why_and_a_warning_is_printed() -> None:
     empty = FusionPipeline().decide([Ranking("vector", [], [])])
-    assert str(empty) == "no results: every source looked and none found anything; confidence 0.00"
+    assert str(empty) == "no results: every source searched and found nothing; confidence 0.00"
     lists = [Ranking(name, list(ids), [3.0, 2.0, 1.0]) for name, ids in (("a", "xyz"), ("b", "uvw"))]
     apart = FusionPipeline().decide(lists)
     assert apart.warnings

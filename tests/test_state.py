@@ -538,7 +538,7 @@ for number, use in enumerate(uses):
     try:
         use()
     except IntegrityError as error:
-        assert "cut off" in str(error), error
+        assert "was truncated" in str(error), error
     else:
         assert what == "removed", number
 print("alive")

@@ -147,7 +147,9 @@ def test_misaligned_input_is_refused():
 def test_ids_that_no_judgement_knows_are_no_gain_of_zero():
     judged = [Judgement(f"q{row}", ((f"p{row}",),)) for row in range(80)]
     lists = {"vector": [Ranking("vector", [f"x{row}"], [1.0]) for row in range(80)]}
-    with pytest.raises(InvalidInputError, match=r"none of the 80 ids of rankings is judged.*gives 'x0'.*line\)$"):
+    with pytest.raises(
+        InvalidInputError, match=r"none of the 80 ids of rankings is judged.*returned id is 'x0'.*line\)$"
+    ):
         tune(lists, judged, [one.query for one in judged])
 
 
@@ -258,7 +260,7 @@ def test_the_first_of_the_space_is_what_all_are_compared_with_and_what_stays():
     found = tune(*world(200, strength={"vector": 0.0, "graph": 2.5}), space=(first, SPACE[2]))
     assert found.pipeline.weights == {"graph": 1.0, "vector": 0.0}
     assert found.confirmation_default == found.confirmation_chosen
-    assert "nothing of 2 configurations beat the default" in found.verdict
+    assert "none of 2 configurations beat the default" in found.verdict
 
 
 def test_configurations_that_could_not_be_fitted_are_not_counted_as_tried():
@@ -272,7 +274,7 @@ def test_configurations_that_could_not_be_fitted_are_not_counted_as_tried():
 
 @pytest.mark.parametrize("space", [(), (Candidate("fitted", lambda r, j: FusionPipeline(), fitted=True),)])
 def test_a_space_begins_with_a_default_that_needs_no_fitting(space):
-    with pytest.raises(InvalidInputError, match="space must begin with the default"):
+    with pytest.raises(InvalidInputError, match="space must start with a default"):
         tune(*world(90, strength={"vector": 1.0}), space=space)
 
 
@@ -335,10 +337,10 @@ def test_the_rows_given_are_those_that_confirm():
 def test_a_collection_in_both_parts_is_warned_about_and_counted():
     rankings, judged, texts = world(200, strength={"vector": 2.0, "graph": 0.0})
     groups = [f"c{row // 2}" for row in range(200)]
-    with pytest.warns(PhasegraphWarning, match=r"50 groups stand in both parts \(c0, c10, c12, …\)"):
+    with pytest.warns(PhasegraphWarning, match=r"50 groups are in both parts \(c0, c10, c12, …\)"):
         found = tune(rankings, judged, texts, groups=groups, confirmation=range(0, 200, 4), space=SPACE)
     assert found.shared_groups == 50
-    with pytest.raises(InvalidInputError, match=r"groups must hold one per judged query \(200\); got 199"):
+    with pytest.raises(InvalidInputError, match=r"groups must have one entry per judged query \(200\); got 199"):
         tune(rankings, judged, texts, groups=groups[1:], space=SPACE)
 
 

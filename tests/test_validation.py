@@ -72,9 +72,9 @@ def test_what_holds_comes_back_in_the_type_that_is_worked_with(found, wanted) ->
         (lambda: check_query(None), TYPE, "query must be text; got NoneType"),
         (lambda: check_query(" "), VALUE, "query must not be empty or blank; got ' '"),
         (lambda: check_rows("ids", "ab"), TYPE, "ids must be a list, not a string; got 'ab'"),
-        (lambda: check_names("ids", ["a", 1]), TYPE, "ids must hold strings; got 1"),
+        (lambda: check_names("ids", ["a", 1]), TYPE, "ids must contain only strings; got 1"),
         (lambda: check_mapping("weights", {1: 1}), TYPE, "weights must be a mapping with names as keys"),
-        (lambda: check_keys("Threshold", "x", ["value"]), TYPE, "Threshold must be read from an object; got 'x'"),
+        (lambda: check_keys("Threshold", "x", ["value"]), TYPE, "Threshold must be read from a JSON object; got 'x'"),
         (lambda: check_keys("Threshold", {"x": 1}, ["value"]), VALUE, "Threshold has no field 'x'; it has value"),
         (
             lambda: check_keys("Threshold", {}, ["value"], required=["value"]),

@@ -1,4 +1,4 @@
-"""The stand-ins of stand_ins.py as models of LangChain: put your own models in their place."""
+"""The stand-ins of stand_ins.py as LangChain models; replace them by your own models."""
 
 import re
 
@@ -10,7 +10,7 @@ from stand_ins import count_words, reply
 
 
 class WordCounts(Embeddings):
-    """Stands for an embedding model: counts words and knows no meaning."""
+    """A stand-in for an embedding model; it counts words and knows no meanings."""
 
     def embed_documents(self, texts):
         return [count_words(text) for text in texts]
@@ -20,7 +20,7 @@ class WordCounts(Embeddings):
 
 
 class CopyingChat(BaseChatModel):
-    """Stands for a chat model: copies sentences from its prompt, and streams them word by word."""
+    """A stand-in for a chat model; it copies sentences from its prompt and streams them word by word."""
 
     @property
     def _llm_type(self):

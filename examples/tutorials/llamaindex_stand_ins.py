@@ -1,4 +1,4 @@
-"""The stand-ins of stand_ins.py as models of LlamaIndex: put your own models in their place."""
+"""The stand-ins of stand_ins.py as LlamaIndex models; replace them by your own models."""
 
 import re
 
@@ -9,7 +9,7 @@ from stand_ins import count_words, reply
 
 
 class WordCounts(BaseEmbedding):
-    """Stands for an embedding model: counts words and knows no meaning."""
+    """A stand-in for an embedding model; it counts words and knows no meanings."""
 
     def _get_text_embedding(self, text):
         return count_words(text)
@@ -21,7 +21,7 @@ class WordCounts(BaseEmbedding):
 
 
 class CopyingChat(CustomLLM):
-    """Stands for a language model: copies sentences from its prompt, and streams them word by word."""
+    """A stand-in for a language model; it copies sentences from its prompt and streams them word by word."""
 
     @property
     def metadata(self):

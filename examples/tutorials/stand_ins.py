@@ -1,6 +1,7 @@
-"""Stand-ins for models, so that the tutorials run without a key, a download or a network. They know no meaning.
+"""Stand-ins for models, so that the tutorials run without an API key, a download or a network.
 
-`count_words` stands for an embedding model, `reply` for a chat model: it copies sentences from its prompt by rule.
+`count_words` replaces an embedding model, but knows no meanings. `reply` replaces a chat model: it copies sentences
+from its prompt.
 """
 
 import re
@@ -22,13 +23,13 @@ QUESTION = re.compile(
 
 
 def words(text):
-    """The words of a text without the most common, without a plural's s, in lower case."""
+    """Return the words of a text in lower case, without common words and without the plural s."""
     found = re.findall(r"\w+", text.lower())
     return [word.rstrip("s") for word in found if not COMMON.fullmatch(word)]
 
 
 def count_words(text):
-    """A vector of word counts."""
+    """Return a vector of word counts for a text."""
     vector = [0.0] * SIZE
     for word in words(text):
         vector[crc32(word.encode()) % SIZE] += 1.0
@@ -38,7 +39,8 @@ def count_words(text):
 def reply(prompt):
     """Answer the last question of a prompt with up to two sentences of its numbered passages, and cite them.
 
-    If the prompt asks for a standalone question, add the names of the conversation to a question that points back.
+    If the prompt asks for a standalone question, return the last question. If this question has a pronoun such as "it",
+    add the names in the conversation.
     """
     question = QUESTION.findall(prompt)[-1]
     if "standalone question" in prompt.lower():

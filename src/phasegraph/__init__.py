@@ -78,7 +78,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Return the installed version, or import a room on first use that needs scipy.sparse or a driver."""
+    """Return the installed version, or import ``graph`` or ``neo4j`` on first use, because their imports are slow."""
     if name == "__version__":
         return import_module("importlib.metadata").version("phasegraph")
     if name not in ("graph", "neo4j"):

@@ -36,7 +36,7 @@ class Candidates:
     rankings : tuple of Ranking
         One per source, in the order of `sources`.
     positions : tuple of (n_j,) array of int
-        For each ranking, the row in `ids` of each of its hits.
+        For each ranking, an array with the row in `ids` of each of its n_j hits.
     """
 
     ids: tuple[str, ...]
@@ -49,7 +49,11 @@ class Candidates:
 
     @property
     def scores(self) -> FloatArray:
-        """The (n, m) scores: each column in its source's own unit, higher is better, NaN = not returned."""
+        """The scores, an array of shape (n, m) with a column per source.
+
+        Each column is in its source's own unit, and a higher score is better. NaN means that the source did not return
+        the candidate.
+        """
         return self.spread([ranking.scores for ranking in self.rankings])
 
     @property
@@ -77,7 +81,10 @@ class Candidates:
         )
 
     def spread(self, columns: Sequence[FloatArray], fill: Sequence[float] | None = None) -> FloatArray:
-        """Lay out the values of each ranking's hits as an (n, m) array, with NaN or `fill` for missing hits."""
+        """Arrange a value per hit of each ranking as an (n, m) array.
+
+        A candidate that a source did not return gets the source's value in `fill`, or NaN without `fill`.
+        """
         out = np.empty((len(self.ids), len(self.sources)), order="F")
         for column, (rows, values) in enumerate(zip(self.positions, columns, strict=True)):
             target, lacking = out[:, column], np.nan if fill is None else fill[column]
@@ -97,17 +104,17 @@ def pool(rankings: Sequence[Ranking]) -> Candidates:
     Parameters
     ----------
     rankings : sequence of Ranking
-        At most one per source name; empty ones are left out.
+        At most one per source name; empty rankings are ignored.
 
     Returns
     -------
     Candidates
-        Sources in name order; the same for any order of `rankings`.
+        The candidates; their sources are in name order. The order of `rankings` does not matter.
 
     Raises
     ------
     InvalidInputError
-        If two rankings carry the same source name.
+        If two rankings have the same source name.
 
     Examples
     --------
@@ -158,7 +165,24 @@ PoolCapMode = Literal["list", "unique_only"]
 
 
 def cap_ranking(ranking: Ranking, cap: int, mode: PoolCapMode, elsewhere: frozenset[str]) -> Ranking:
-    """Cut a ranking to `cap` hits; under ``unique_only`` the cap counts only hits that are not `elsewhere`."""
+    """Cut a ranking to a maximum number of hits.
+
+    Parameters
+    ----------
+    ranking : Ranking
+        The ranking to cut.
+    cap : int
+        Maximum number of counted hits.
+    mode : {"list", "unique_only"}
+        ``list`` counts all hits; ``unique_only`` counts only hits whose ids are not in `elsewhere`.
+    elsewhere : frozenset of str
+        Ids that other sources returned.
+
+    Returns
+    -------
+    Ranking
+        The `cap` best counted hits and all hits that do not count.
+    """
     if mode == "list":
         rows = list(range(min(cap, len(ranking))))
     else:
@@ -176,7 +200,22 @@ def cap_ranking(ranking: Ranking, cap: int, mode: PoolCapMode, elsewhere: frozen
 
 
 def apply_caps(rankings: Sequence[Ranking], caps: Mapping[str, int], mode: PoolCapMode) -> list[Ranking]:
-    """Cut every source with a cap to its cap."""
+    """Cut the ranking of every source that has a cap, and remove empty rankings.
+
+    Parameters
+    ----------
+    rankings : sequence of Ranking
+        The rankings of all sources.
+    caps : mapping of str to int
+        Maximum number of hits by source name.
+    mode : {"list", "unique_only"}
+        The hits that count; see :func:`cap_ranking`.
+
+    Returns
+    -------
+    list of Ranking
+        The rankings in the given order.
+    """
     capped = []
     for ranking in rankings:
         cap = caps.get(ranking.source)

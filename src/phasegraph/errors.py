@@ -1,7 +1,7 @@
 """Every error that the library raises.
 
-Each error is also the standard error that a caller would expect, so that ``except ValueError`` works without importing
-us::
+Each error is also the standard error that a caller would expect. ``except ValueError`` therefore works without an
+import of this library::
 
     Exception
     └── PhasegraphError
@@ -17,8 +17,9 @@ us::
     Warning
     └── PhasegraphWarning (UserWarning)
 
-A message says what happened and what to do about it; for a value, what must hold and what was given. Every error
-survives ``pickle`` with its type, message, attributes and causes, so that one raised in a worker process arrives whole.
+A message says what happened and what to do about it. The message for a wrong value states the requirement and the given
+value. Every error survives ``pickle`` with its type, message, attributes and causes, so an error from a worker process
+reaches the caller complete.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class AllSourcesFailed(PhasegraphError, RuntimeError):  # noqa: N818 - the name 
     Parameters
     ----------
     causes : mapping of str to BaseException
-        The error of each source, by name; a ``TimeoutError`` if the source missed its deadline.
+        The error of each source, by source name; a ``TimeoutError`` if the source missed its deadline.
     """
 
     def __init__(self, causes: Mapping[str, BaseException]) -> None:
@@ -85,7 +86,7 @@ class AllSourcesFailed(PhasegraphError, RuntimeError):  # noqa: N818 - the name 
 
 
 def blame(error: Exception, causes: Mapping[str, BaseException]) -> None:
-    """Set the first cause as the error's ``__cause__``, and add a note with class and text of each other cause."""
+    """Set the first cause as the error's ``__cause__``, and add a note with the class and text of each other cause."""
     first, *others = causes.items()
     error.__cause__ = first[1]
     for name, cause in others:
@@ -119,7 +120,7 @@ def _portable(error: BaseException | None) -> BaseException | None:
     from multiprocessing.reduction import ForkingPickler
 
     try:
-        deepcopy(error)  # makes it anew, as unpickling does
+        deepcopy(error)  # creates the error again, as unpickling does
         ForkingPickler.dumps(error)
     except Exception:  # noqa: BLE001 - whatever a foreign error does when it is copied
         return RuntimeError(f"{type(error).__name__}: {text_of(error)}")
@@ -137,7 +138,7 @@ def _rebuilt(
 
 
 class DegradedError(PhasegraphError, RuntimeError):
-    """With `strict=True`, the answer would have been degraded."""
+    """An answer is degraded, for example because a source failed, but `strict=True` requires a complete answer."""
 
 
 class NotConvergedError(PhasegraphError, RuntimeError):
@@ -162,11 +163,11 @@ def needed(message: str) -> Iterator[None]:
 
 
 class PhasegraphWarning(UserWarning):
-    """A problem was handled, and the caller should know about it."""
+    """The library handled a problem that the caller should know about."""
 
 
 def warn(text: str, *, cause: BaseException | None = None, stacklevel: int = 1) -> None:
-    """Give a :class:`PhasegraphWarning`, and also log it on the logger ``phasegraph`` if logging is configured.
+    """Issue a :class:`PhasegraphWarning`, and also log it on the logger ``phasegraph`` if logging is configured.
 
     Without logging handlers, the interpreter shows each warning once. A program with handlers can read the log and
     ignore the category: ``warnings.simplefilter("ignore", PhasegraphWarning)``.
@@ -174,14 +175,15 @@ def warn(text: str, *, cause: BaseException | None = None, stacklevel: int = 1) 
     Parameters
     ----------
     text : str
+        The message.
     cause : BaseException, optional
-        The ``__cause__`` of the warning. Its traceback is logged at the level DEBUG only, because its text may contain
-        an address, a password or the query.
+        The ``__cause__`` of the warning. Its traceback is logged only at the level DEBUG, because the text of the cause
+        may contain an address, a password or the query.
     stacklevel : int, default 1
-        Whose line the warning names: 1 that of the caller of this function, 2 that of its caller, and so on.
+        The stack frame whose line the warning names: 1 for the caller of this function, 2 for the caller's caller.
     """
     text = legible(text)
-    if _logger.hasHandlers():  # else the interpreter would print the record beside the warning
+    if _logger.hasHandlers():  # without handlers, the interpreter would print both the log record and the warning
         _logger.warning("%s", text)
     if cause is not None:
         _logger.debug("%s", text, exc_info=cause)
@@ -191,6 +193,6 @@ def warn(text: str, *, cause: BaseException | None = None, stacklevel: int = 1) 
     for _ in range(stacklevel):
         frame = frame.f_back or frame
     module = frame.f_globals.get("__name__")
-    warnings.warn_explicit(  # with no registry: the same change may happen again, and is shown again
+    warnings.warn_explicit(  # an empty registry, so that a repeated problem is shown each time
         warning, PhasegraphWarning, frame.f_code.co_filename, frame.f_lineno, module, registry={}
     )

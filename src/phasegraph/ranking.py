@@ -1,7 +1,7 @@
 """The answer of one source to one query.
 
-A :class:`Ranking` is always in one canonical order (score descending, id ascending), so that everything after it is a
-pure function of its content.
+A :class:`Ranking` is always sorted by score (descending), then by id (ascending). The order in which a source returns
+its hits therefore never affects an answer.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from phasegraph._support.validation import check_choice, check_count, check_flag
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 
 RERANK = "rerank"
-"""Name of the ranking that a reranker gives of the fused candidates."""
+"""The source name of the ranking in which a reranker orders the fused candidates."""
 
 SUMMARY_PREFIX = "summary:"
-"""What the ids of summaries begin with: they stand for passages, and no store holds them."""
+"""Prefix of the ids of summaries. A summary replaces several passages, and no store contains it."""
 
 Transform = Literal["identity", "log"]
 
@@ -35,16 +35,16 @@ _TINY = np.finfo(np.float64).tiny
 
 @dataclass(frozen=True, slots=True)
 class Background:
-    """Mean and deviation of all scores that a source gives to its collection for the query.
+    """The mean and standard deviation of the scores that a source gives to its whole collection for a query.
 
     Parameters
     ----------
     location, scale : float
         Mean and standard deviation of the transformed scores; finite, `scale` positive.
     transform : {"identity", "log"}, default "identity"
-        Transformation of the scores; ``log`` is ``log(score + floor)``.
+        Transformation of the scores; ``log`` means ``log(score + floor)``.
     floor : float, default 0.0
-        Added before the logarithm; >= 0.
+        Number that is added to a score before the logarithm, >= 0.
 
     Examples
     --------
@@ -72,7 +72,7 @@ class Background:
         check_number("Background.floor", self.floor)
 
     def standardise(self, scores: FloatArray, /) -> FloatArray:
-        """Return how many standard deviations `scores` are above the source's mean; higher is better."""
+        """Return the distance of each score above the source's mean, in standard deviations; higher is better."""
         if self.transform == "identity":
             values = scores - self.location
         else:
@@ -86,16 +86,16 @@ class Background:
 
 @dataclass(frozen=True, slots=True)
 class QueryWords:
-    """Information about the query's words, from a source whose scores use words.
+    """Statistics about the words of a query, from a source whose scores use words.
 
     Parameters
     ----------
     idf : mapping of str to float
         The inverse document frequency of every distinct query word in the source's collection.
     named : float, default 0
-        In [0, 1]: to what degree the query names the subject of a passage.
+        The degree, in [0, 1], to which the query names the subject of a passage.
     tokenizer : str or callable, default "english"
-        Splits texts into words; see :class:`~phasegraph.lexical.LexicalIndex`.
+        The tokenizer that splits texts into words; see :class:`~phasegraph.lexical.LexicalIndex`.
     """
 
     idf: Mapping[str, float]
@@ -117,41 +117,42 @@ _KINDS: Mapping[str, tuple[Any, str]] = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ranking:
-    """The answer of one source to one query: unique ids in the order (score descending, id ascending).
+    """The answer of one source to one query: unique ids, sorted by score (descending), then by id (ascending).
 
     Parameters
     ----------
     source : str
         Name of the source, not blank.
     ids : sequence of str
-        Non-empty strings. A repeated id counts once, with its best score.
+        The ids of the hits, non-empty strings. A repeated id counts once, with its best score.
     scores : (n,) array_like of float
-        Finite; higher is better (a distance comes negated).
+        The score of each hit, finite; higher is better. Give distances negated.
     raw : (n,) array_like of float, optional
-        The scores as the source gave them; default `scores`.
+        The scores as the source returned them; default `scores`.
     rank_only : bool, default False
-        Whether the scores only encode an order. Then a score is minus the rank; unordered hits share their mean rank.
+        Whether the scores only encode an order. A score is then minus the rank; unordered hits share their mean rank.
     background : Background, optional
-        The whole distribution, where the source knows it.
+        The mean and deviation of the source's scores over its whole collection, if known.
     size : int, optional
-        Number of items the source searches, where it knows it.
+        Number of items in the source's collection, if known.
     payloads : mapping of str to object
-        Documents, nodes or paths by id; opaque here.
+        Documents, nodes or paths by id. Fusion passes them through and does not read them.
     dropped : int
-        Hits removed on the way in.
+        Number of hits removed because their score or id was unusable.
     reason : str
-        Why the ranking is empty, where the source says.
+        The source's explanation for an empty ranking, if it gives an explanation.
     words : QueryWords, optional
-        Of a source that knows the query's words beside its own evidence, as our walk does.
+        Statistics about the query's words, if the source has them; the graph walk does.
     distances : bool, default False
-        Lower is better in `raw`; `scores` are those numbers negated.
+        Whether `raw` contains distances, for which lower is better; `scores` are the negated distances.
 
     Attributes
     ----------
     positions : mapping of str to int
-        Row of each id; made here.
+        The row of each id, computed from `ids`.
     row_of : callable
-        ``row_of(id)`` is its row, or None; ``row_of(id, other)`` `other`. Quicker than through `positions`.
+        ``row_of(id)`` returns the row of an id, or None. ``row_of(id, default)`` returns `default` for an unknown id.
+        It is faster than a lookup in `positions`.
 
     Examples
     --------
@@ -195,7 +196,7 @@ class Ranking:
         self._settle(ids, scores, raw, falls)
 
     def _check_header(self) -> None:
-        """Raise an error for invalid fields that concern the whole list."""
+        """Raise an error if a field other than the ids and scores is invalid."""
         source = self.source
         if not isinstance(source, str) or not source.strip():
             raise InvalidTypeError(f"Ranking.source must be a name that is not blank; got {source!r}")
@@ -212,7 +213,7 @@ class Ranking:
         check_flag("Ranking.distances", self.distances)
 
     def _settle(self, ids: tuple[str, ...], scores: FloatArray, raw: FloatArray, falls: bool) -> None:
-        """Store checked hits in the canonical order; `falls` says that every score is below the previous score."""
+        """Store valid hits, sorted; `falls` is True if every score is below the previous score."""
         positions = _positions(ids)
         if len(positions) != len(ids) or not (falls or _is_ordered(ids, scores)):
             ids, scores, raw = _canonical(ids, scores, raw)
@@ -234,7 +235,7 @@ class Ranking:
         return len(self.ids)
 
     def without(self, ids: Collection[str], /) -> Ranking:
-        """Return the ranking without some hits.
+        """Return a copy of the ranking without the hits in `ids`.
 
         >>> Ranking("vector", ["a", "b"], [0.9, 0.5]).without({"a"}).ids
         ('b',)
@@ -256,23 +257,23 @@ class Ranking:
         payloads: Mapping[str, object] = MappingProxyType({}),
         reason: str = "",
     ) -> Ranking:
-        """Build a ranking from a store's answer; hits with an unusable score are dropped and counted.
+        """Build a ranking from the hits of a store; hits with an unusable score or id are dropped and counted.
 
         Parameters
         ----------
         source, ids, background, size, payloads, reason
             As in :class:`Ranking`.
         scores : sequence of object or None
-            Numbers of any kind. NaN, infinite, boolean, text and other non-numbers drop their hit, and so
-            does an id that is no text or empty.
-            ``None``, or ``None`` for every hit, makes the ranking rank-only, in the order given.
+            A number per hit. A hit is dropped if its score is NaN, infinite, a boolean or not a number. It is also
+            dropped if its id is empty or not a string. ``None``, or ``None`` for every hit, makes the ranking
+            rank-only, in the given order.
         higher_is_better : bool, default True
-            False for distances: scores are negated, `raw` keeps them.
+            False for distances: they are negated in `scores` and unchanged in `raw`.
 
         Returns
         -------
         Ranking
-            With `dropped` set to the number of hits removed.
+            The usable hits; `dropped` is the number of other hits.
 
         Examples
         --------
@@ -318,7 +319,7 @@ class Ranking:
 
 @kept_while_short
 def _places(count: int) -> FloatArray:
-    """Return minus the ranks, as the scores of a list without scores."""
+    """Return the scores -1, -2, … of a ranking without scores."""
     return np.arange(-1.0, -count - 1.0, -1.0)
 
 
@@ -328,7 +329,7 @@ def _unknown(count: int) -> FloatArray:
 
 
 def _all_text(ids: Sequence[object]) -> bool:
-    """Whether every id is a non-empty string; joining the ids is the fastest test for strings."""
+    """Return True if every id is a non-empty string; joining the ids is the fastest test for strings."""
     try:
         "".join(ids)  # type: ignore[arg-type]
     except TypeError:
@@ -349,7 +350,7 @@ def _numbers(source: str, name: str, values: object) -> FloatArray:
 
 
 def _falls(scores: FloatArray) -> bool:
-    """Whether every score is finite and below the previous score."""
+    """Return True if every score is finite and below the previous score."""
     if not len(scores):
         return True
     return math.isfinite(scores[0]) and math.isfinite(scores[-1]) and all_true(scores[:-1] > scores[1:])
@@ -364,7 +365,7 @@ def _is_ordered(ids: tuple[str, ...], scores: FloatArray) -> bool:
 def _canonical(
     ids: tuple[str, ...], scores: FloatArray, raw: FloatArray
 ) -> tuple[tuple[str, ...], FloatArray, FloatArray]:
-    """Order by (score descending, id ascending) and keep each id's best hit."""
+    """Sort hits by score (descending), then by id (ascending), and keep the best hit of each id."""
     best: dict[str, int] = {}
     for row in sorted(range(len(ids)), key=lambda row: (-scores[row], ids[row])):
         best.setdefault(ids[row], row)

@@ -1,4 +1,4 @@
-"""Report the outcome of each source for one query, and which sources failed or were skipped."""
+"""Report the outcome of each source for one query: success, failure, timeout or skip."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _STATUS, _WITHOUT = attrgetter("status"), attrgetter("missing")
 
 @dataclass(frozen=True, slots=True)
 class SourceReport:
-    """The report of one source for one query.
+    """The outcome of one source for one query.
 
     Parameters
     ----------
@@ -28,22 +28,22 @@ class SourceReport:
         ``empty``: the source found nothing. ``error``, ``timeout`` and ``skipped``: the source did not search.
         ``partial``: it searched only in part.
     reason : str
-        One line; never holds query text or secrets.
+        A line that explains the status; it never contains query text or secrets.
     error_class : str
         Class name of the source's error, or ``""``.
     milliseconds : float
         Wall time from the start of the call to the source's answer or failure.
     hits, dropped : int
-        Hits kept; hits removed because their score or id was unusable.
+        Number of usable hits, and number of hits removed because their score or id was unusable.
     calibration : str
-        ``exact``, ``fitted``, ``estimated`` or the name of a per-list calibrator; ``""`` where nothing was fused.
+        ``exact``, ``fitted``, ``estimated`` or the name of a per-list calibrator; ``""`` if the ranking was not fused.
     missing : tuple of str
-        Sources whose ranking was asked for and had not arrived.
+        Names of sources whose rankings this source needs, but which did not arrive in time.
     notes : tuple of str
-        Anything handled that the caller should know (direction inferred, ids hashed, order contradicted…).
+        Decisions of the library that the caller should know, such as an inferred score direction or hashed ids.
     out_of_range_share : float
-        Share of its scores that lie beyond the reference sample they were calibrated by, in [0, 1]; 0 where there is
-        none.
+        Share of the scores outside the range of the reference sample that calibrates the source, in [0, 1]; 0 without
+        a reference sample.
     """
 
     source: str
@@ -60,18 +60,18 @@ class SourceReport:
 
     @classmethod
     def of(cls, ranking: Ranking, tier: str = "", out_of_range_share: float = 0.0) -> SourceReport:
-        """Create the report of a ranking that has no report; `tier` is its calibration."""
+        """Create a report from a ranking alone; `tier` is the value for `calibration`."""
         status, reason = found_in(ranking)
         hits, dropped = len(ranking.ids), ranking.dropped
         return cls(ranking.source, status, reason, "", 0.0, hits, dropped, tier, out_of_range_share=out_of_range_share)
 
     @property
     def answered(self) -> bool:
-        """Whether the source contributed a ranking with at least one hit."""
+        """True if the source returned at least one usable hit."""
         return self.status in ("ok", "partial") and self.hits > 0
 
     def calibrated(self, tier: str, out_of_range_share: float = 0.0) -> SourceReport:
-        """Return the report with the calibration `tier` and the share of scores outside the reference sample."""
+        """Return a copy of the report with the calibration `tier` and the given `out_of_range_share`."""
         return SourceReport(
             self.source, self.status, self.reason, self.error_class, self.milliseconds, self.hits, self.dropped, tier,
             self.missing, self.notes, out_of_range_share,
@@ -79,21 +79,33 @@ class SourceReport:
 
     @property
     def drifted(self) -> bool:
-        """Whether most scores lie outside the reference sample, because the model or the collection changed.
+        """True if more than half of the scores lie outside the range of the reference sample.
 
-        Among n + 1 similar queries, at most two have scores beyond the scores of all others. After n calibration
-        queries, the probability of a false alarm is therefore at most 2 / (n + 1).
+        The usual cause is a changed model or collection. Among n + 1 similar queries, at most two have scores beyond
+        the scores of all other queries. After n calibration queries, the probability of a false alarm is therefore at
+        most 2 / (n + 1).
         """
         return self.out_of_range_share > 0.5
 
     @property
     def degraded(self) -> bool:
-        """Whether the source failed, was skipped, or searched only in part."""
+        """True if the source failed, was skipped, or searched only in part."""
         return self.status in _DEGRADED
 
 
 def found_in(ranking: Ranking) -> tuple[Status, str]:
-    """Return the status and reason of a source that returned this ranking; ``partial`` if no hit was usable."""
+    """Return the status and reason for a source by its ranking.
+
+    Parameters
+    ----------
+    ranking : Ranking
+        The ranking that the source returned.
+
+    Returns
+    -------
+    tuple of (str, str)
+        The status is ``ok``, ``empty`` if the source found nothing, or ``partial`` if all its hits were unusable.
+    """
     if len(ranking):
         return "ok", ranking.reason
     if ranking.dropped:
@@ -102,7 +114,18 @@ def found_in(ranking: Ranking) -> tuple[Status, str]:
 
 
 def degradations(reports: Sequence[SourceReport]) -> dict[str, str]:
-    """Return the reason for each degraded source, in name order: its failure, or a required ranking that was late."""
+    """Return the reason for each degraded source by name.
+
+    Parameters
+    ----------
+    reports : sequence of SourceReport
+        The outcome of each source.
+
+    Returns
+    -------
+    dict of str to str
+        The reasons of the sources that failed, were skipped, searched only in part, or lacked a ranking that they need.
+    """
     if _DEGRADED.isdisjoint(map(_STATUS, reports)) and not any(map(_WITHOUT, reports)):
         return {}
     status = {report.source: report.status for report in reports}
@@ -120,7 +143,7 @@ _OUTSIDE = attrgetter("out_of_range_share")
 
 
 def drifts(reports: Sequence[SourceReport]) -> tuple[str, ...]:
-    """Return a line for each source with most scores outside the range of its calibration."""
+    """Return a warning for each source with more than half of its scores outside the range of its calibration."""
     if not any(map(_OUTSIDE, reports)):
         return ()
     return tuple(

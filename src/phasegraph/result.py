@@ -1,4 +1,4 @@
-"""The answer to a query, with all data behind it."""
+"""The answer to a query, with the scores, weights and reports that explain it."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from phasegraph.sentences import ReadPassage, label_of, line_of, ordinal, path_l
 
 Reason = Literal["", "nothing_found", "could_not_look", "all_rejected", "abstained"]
 PRINTED = 3
-"""Results that ``print(result)`` names."""
+"""Maximum number of results that ``print(result)`` lists."""
 WHY_EMPTY: Mapping[str, str] = MappingProxyType(
     {
-        "nothing_found": "every source looked and none found anything",
-        "could_not_look": "no source could look",
-        "all_rejected": "acceptance rejected every one",
+        "nothing_found": "every source searched and found nothing",
+        "could_not_look": "a source failed, and the other sources found nothing",
+        "all_rejected": "acceptance rejected every candidate",
         "abstained": "the confidence is too low",
     }
 )
@@ -40,19 +40,20 @@ _VERDICTS = {ACCEPT: "accepted", AMBIGUOUS: "ambiguous", REJECT: "rejected"}
 
 @dataclass(frozen=True, slots=True)
 class SourceEvidence:
-    """The part of one source in one result.
+    """The rank, score and contribution of one source for one result.
 
     Parameters
     ----------
     source : str
+        Name of the source.
     rank : float or None
-        Rank from 1, ties share their mean; None if the source did not return the result.
+        Rank from 1; tied hits share their mean rank. None if the source did not return the result.
     raw, score : float or None
-        The source's own score, and the same score with higher always better.
+        The source's own score, and the same score with a sign such that higher is better.
     calibrated : float
-        The value on the common scale; the value for missing candidates if the source did not return the result.
+        The value on the common scale. If the source did not return the result, the value for missing candidates.
     weight, contribution : float
-        Weight used for this query; this source's part of the fused value.
+        The source's weight for this query, and the source's part of the fused value.
     payload : object
         The source's own document, node or path, or None.
     """
@@ -74,20 +75,23 @@ class Evidence:
     Parameters
     ----------
     id : str
+        Id of the result.
     position : int
-        From 1.
+        Position in the answer, from 1.
     score, fused : float
         The published score in [0, 1], and the value of the fusion rule.
     bonus, prior : float
         The bonus is added to the contributions; the prior is multiplied with `fused` before ordering.
     sources : tuple of SourceEvidence
+        The evidence of each source.
     energy, entropy : float or None
         The energy and entropy of the passage by the quantum document, if the pipeline has a
-        :class:`~phasegraph.fusion.superposition.SuperpositionPrior`; both are informative only.
+        :class:`~phasegraph.fusion.superposition.SuperpositionPrior`. Neither value affects the answer.
     set_entropy : float or None
-        Of the selected set once it had joined, in nats, where the selection goes by ``legacy_entropy``.
+        With the selection ``legacy_entropy``, the entropy of the selected set after this result joined, in nats.
     headline : callable, optional
-        ``headline()`` names the passage, its rank in each source, and the path to it. ``print(evidence)`` begins so.
+        ``headline()`` returns the first line of ``print(evidence)``: the passage, its rank in each source, and the
+        path to it.
     """
 
     id: str
@@ -124,46 +128,50 @@ class Result:
     Parameters
     ----------
     ids : tuple of str
-        k ids.
+        The ids of the k results, best first.
     scores : (k,) array of float
-        In [0, 1], the same for every k, comparable between answers of the same sources; not a probability.
+        The published scores, in [0, 1]. A score does not depend on k and is comparable between answers of the same
+        sources. It is not a probability.
     fused : (k,) array of float
-        The rule's value, bonuses included; contributions and bonuses add up to it.
+        The values of the fusion rule plus the bonuses. The contributions and bonuses of a result add up to its value.
     contributions : (k, m) array of float
-        Part of each source, columns in the order of ``candidates.sources``.
+        The part of each source in the fused value; columns in the order of ``candidates.sources``.
     calibrated : (k, m) array of float
-        On the common scale, missing ones filled in.
+        The values on the common scale. If a source did not return a result, the value for missing candidates.
     weights : (m,) array of float
-        The weights for this query; they sum to 1, or are 1 each under a rule that the literature does not divide.
+        The source weights for this query. They sum to 1; under a rule that adds its terms without dividing
+        (``FusionRule.sums``), equal weights are 1 each.
     bonuses, priors : (k,) array of float
-        Added to, and multiplied with, the fused value.
+        The bonus is part of the fused value; the prior is multiplied with the fused value before ordering.
     rows : (k,) array of int
         Row of each result in `candidates`.
     candidates : Candidates
-        The whole union, with source scores (NaN = not returned).
+        All candidates of the query, with source scores (NaN = not returned).
     accepted : (k,) array of bool
-        Whether acceptance passed it (all true where none was asked for).
+        Whether the acceptance policy accepts the result; all True without a policy.
     reports : tuple of SourceReport
         One per source, in name order.
     agreement : mapping of (str, str) to float
-        Share of the first source's top 10 in the second one's top 50.
+        For an ordered pair of sources, the share of the first source's top 10 in the second source's top 50.
     degraded : bool
-        Some source could not look, or looked only in part.
+        Whether a source failed, was skipped, or searched only in part.
     reason : {"", "nothing_found", "could_not_look", "all_rejected", "abstained"}
-        Why there is no result, where there is none; ``abstained``: its confidence was too low.
+        The reason for an answer without results, else ``""``. ``could_not_look``: a source failed, and the other
+        sources found nothing. ``abstained``: the confidence was too low.
     warnings : tuple of str
-        What the caller should know.
+        Messages about problems that the caller should know.
     extras : mapping of str to object
-        Where they ran: the outcome of ``acceptance`` and of ``selection``; under ``priors`` how many candidates held
-        the fields that were read; under ``superposition`` that of the results, where a prior works it out; under
-        ``stages`` what rewriting, routing, reranking and correction did, a report each.
+        Reports of optional steps that ran. ``acceptance`` and ``selection``: their outcomes. ``priors``: the number of
+        candidates that had the fields that a prior reads. ``superposition``: the quantities of a
+        :class:`~phasegraph.fusion.superposition.SuperpositionPrior` for the results. ``groups``: the passages of each
+        document, with `group_by`. ``stages``: a report each for query rewriting, routing, reranking and correction.
     judge : callable
-        ``judge()`` works `confidence_evidence` out.
+        ``judge()`` computes `confidence_evidence`.
 
     Attributes
     ----------
     confidence_evidence : ConfidenceEvidence
-        What `confidence` is made of, and why where there is none; worked out when it is read.
+        The components of `confidence`, or the reason for a missing confidence; computed at each access.
     """
 
     ids: tuple[str, ...]
@@ -185,7 +193,7 @@ class Result:
     extras: Mapping[str, object] = field(default_factory=dict, repr=False)
     judge: Callable[[], ConfidenceEvidence] = field(default=ConfidenceEvidence, repr=False)
 
-    __post_init__ = read_only  # type: ignore[misc]  # of every such dataclass, and so a function
+    __post_init__ = read_only  # type: ignore[misc]  # a function that several dataclasses share
     __reduce__ = by_fields
 
     def __len__(self) -> int:
@@ -217,9 +225,10 @@ class Result:
 
     @property
     def confidence(self) -> float | None:
-        """A value in [0, 1] for how likely the corpus contains an answer; None with a ``confidence_evidence.reason``.
+        """The confidence that the corpus contains an answer, in [0, 1].
 
-        The value is a probability only after calibration with judged queries.
+        It is a probability only after calibration with judged queries. If it is None, ``confidence_evidence.reason``
+        states the reason.
         """
         return self.confidence_evidence.value
 
@@ -229,11 +238,12 @@ class Result:
         Parameters
         ----------
         identifier : str
-            One of `ids`.
+            An id in `ids`.
 
         Returns
         -------
         Evidence
+            The scores, ranks and contributions of the result.
 
         Raises
         ------
@@ -285,7 +295,10 @@ class Result:
 
 
 def _standing(ranking: Ranking, identifier: str) -> tuple[float | None, float | None, float | None]:
-    """Return rank (from 1, ties share their mean), raw score and score in a source; None if it is not there."""
+    """Return the rank, raw score and score of a candidate in a ranking; None for each if the ranking lacks it.
+
+    Ranks start at 1; tied hits share their mean rank. The raw score is also None if the source gave no score.
+    """
     hit = ranking.positions.get(identifier)
     if hit is None:
         return None, None, None
@@ -299,11 +312,12 @@ def _standing(ranking: Ranking, identifier: str) -> tuple[float | None, float | 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Inspection:
-    """An answer for a person to look at; a notebook shows it as a page.
+    """An answer with all candidates, for display; a notebook shows it as a page.
 
     Parameters
     ----------
     question : str
+        The question that was asked.
     result : Result
         The answer.
     everything : Result
@@ -337,22 +351,26 @@ def view_of(
     Parameters
     ----------
     result : Result
+        The answer.
     question : str, optional
+        The question that was asked.
     everything : Result, optional
-        The result over all candidates; without it, only the results have calibrated values and contributions.
+        The answer of the same pipeline with all candidates as results. Without it, only the rows of the results have
+        calibrated values and contributions.
     rankings : sequence of Ranking, optional
-        The lists to show; by default, the fused lists.
+        The rankings to show; by default, the fused rankings.
     read : callable, optional
-        ``read(id)``: title and text of a passage; by default from the payloads.
+        ``read(id)`` returns the title and the text of a passage; by default, they come from the payloads.
 
     Returns
     -------
     dict
-        ``question``, ``reason``, ``why_empty``, ``degraded``, ``confidence``, ``confidence_said``, ``warnings``;
-        ``agreement`` ([source, other, share]); ``sources`` with their reports, weights (None: not fused) and ``ids``;
-        ``rows``, a candidate each, results first, then by fused value: ``id``, ``position`` (from 1, or None),
-        ``verdict``, ``score``, ``fused``, ``bonus``, ``prior``, ``walk`` and per source what it says of it;
-        ``passages``: title and text by id, also of the passages on a walk's path. What is not known is None.
+        ``question``, ``reason``, ``why_empty``, ``degraded``, ``confidence``, ``confidence_said`` and ``warnings``
+        describe the answer. ``agreement`` is a list of [source, other source, share]. ``sources`` is a list with each
+        source's report, weight (None if the source was not fused) and ``ids``. ``rows`` has an entry per candidate,
+        results first, then by fused value: ``id``, ``position`` (from 1, or None), ``verdict``, ``score``, ``fused``,
+        ``bonus``, ``prior``, ``walk``, and ``sources`` with the candidate's rank, scores and contribution by source.
+        ``passages`` contains the title and text by id, also for the passages on a walk's path. Unknown values are None.
 
     Examples
     --------
@@ -411,7 +429,7 @@ def _row(
         standing = dict(zip(("rank", "raw", "score"), _standing(ranking, name), strict=True))
         if ranking.source in fused or standing["rank"] is not None:
             sources[ranking.source] = sources.get(ranking.source, unknown) | standing
-    for one in fused.values():  # exact matches are a source that no list was asked of
+    for one in fused.values():  # exact matches are fused as a source but are not among the shown rankings
         sources[one.source] = {"rank": one.rank, "raw": one.raw, "score": one.score} | sources[one.source]
     return {
         "id": name,
@@ -435,7 +453,7 @@ def _short(value: float | None) -> str:
 
 
 def _walk(ranking: Ranking, name: str) -> dict[str, Any] | None:
-    """Return the path and the seeds of a passage in a source that walks a graph."""
+    """Return the path, seeds and words of a passage in the ranking of a graph walk; None for other rankings."""
     evidence = getattr(ranking.payloads, "evidence", ranking.payloads)
     found = evidence.get(name) if isinstance(evidence, Mapping) else None
     path, seeds = getattr(found, "path", None), getattr(found, "seeds", ())
@@ -450,7 +468,7 @@ def _walk(ranking: Ranking, name: str) -> dict[str, Any] | None:
 
 
 def _reader(rankings: Sequence[Ranking]) -> ReadPassage:
-    """Return a function that reads title and text from the payloads of a framework."""
+    """Return a function that reads the title and text of a passage from the payloads of the rankings."""
 
     def read(name: str) -> tuple[str, str]:
         title = ""
@@ -460,7 +478,7 @@ def _reader(rankings: Sequence[Ranking]) -> ReadPassage:
             title = title or str(told or getattr(held, "title", None) or "")
             try:
                 text = getattr(held, "page_content", None) or getattr(held, "text", None)
-            except Exception:  # noqa: BLE001 - a foreign hit that cannot tell its text
+            except Exception:  # noqa: BLE001 - another library's document whose text cannot be read
                 continue
             if isinstance(text, str) and text:
                 return title, text

@@ -27,11 +27,24 @@ from phasegraph._support.validation import (
 )
 from phasegraph.errors import InvalidInputError
 
-_TOLERANCE = 1e-6  # what a kernel computed in single precision needs
+_TOLERANCE = 1e-6  # rounding error of a kernel that was computed in single precision
 
 
 def unit_rows(embeddings: FloatArray, /, *, count: int | None = None) -> FloatArray:
-    """Scale (n, d) rows to length 1; they must be finite and not zero. `count` is the required number of rows."""
+    """Scale the rows of an array to length 1.
+
+    Parameters
+    ----------
+    embeddings : (n, d) array_like of float
+        Finite rows that are not all zero.
+    count : int, optional
+        The required number of rows; default any number.
+
+    Returns
+    -------
+    (n, d) array of float
+        The rows, each with length 1.
+    """
     try:
         rows = np.asarray(embeddings)
     except ValueError as error:
@@ -54,7 +67,20 @@ def unit_rows(embeddings: FloatArray, /, *, count: int | None = None) -> FloatAr
 
 
 def kernel_rows(kernel: FloatArray, /, *, count: int | None = None) -> FloatArray:
-    """Return (n, n) unit rows whose inner products are a positive semi-definite kernel with diagonal 1."""
+    """Return rows of length 1 whose inner products equal a kernel matrix.
+
+    Parameters
+    ----------
+    kernel : (n, n) array_like of float
+        Similarities: a symmetric, positive semi-definite matrix with 1 on its diagonal.
+    count : int, optional
+        The required number of rows; default any number.
+
+    Returns
+    -------
+    (n, n) array of float
+        The rows.
+    """
     table = np.array(kernel, dtype=np.float64)
     if table.ndim != 2 or table.shape[0] != table.shape[1] or (count is not None and len(table) != count):
         wanted = "n" if count is None else str(count)
@@ -72,7 +98,18 @@ def kernel_rows(kernel: FloatArray, /, *, count: int | None = None) -> FloatArra
 
 
 def von_neumann_entropy(rows: FloatArray, /) -> float:
-    """Compute the entropy, in [0, ln n] nats, of the similarities of n unit rows, divided by n."""
+    """Compute the von Neumann entropy of n rows of length 1.
+
+    Parameters
+    ----------
+    rows : (n, d) array of float
+        Rows of length 1.
+
+    Returns
+    -------
+    float
+        Entropy of the eigenvalues of the (n, n) cosine matrix divided by n, in [0, ln n] nats.
+    """
     if not len(rows):
         return 0.0
     values = _eigenvalues(rows) / len(rows)
@@ -80,12 +117,34 @@ def von_neumann_entropy(rows: FloatArray, /) -> float:
 
 
 def vendi_score(rows: FloatArray, /) -> float:
-    """Compute the effective number of different rows: exp of the entropy (Friedman and Dieng, arXiv:2210.02410)."""
+    """Compute the effective number of different rows (Vendi score; Friedman and Dieng, arXiv:2210.02410).
+
+    Parameters
+    ----------
+    rows : (n, d) array of float
+        Rows of length 1.
+
+    Returns
+    -------
+    float
+        The exponential of :func:`von_neumann_entropy`, in [1, n]; 0 without rows.
+    """
     return float(np.exp(von_neumann_entropy(rows))) if len(rows) else 0.0
 
 
 def redundancy(rows: FloatArray, /) -> float:
-    """Compute ``tr(K ln K)`` of unit rows, in nats: 0 if all are orthogonal, 2 ln 2 for a pair of duplicates."""
+    """Compute ``tr(K ln K)``, where K is the cosine matrix of rows of length 1.
+
+    Parameters
+    ----------
+    rows : (n, d) array of float
+        Rows of length 1.
+
+    Returns
+    -------
+    float
+        The redundancy in nats: 0 if all rows are orthogonal, 2 ln 2 for two equal rows.
+    """
     return float(_x_log_x(_eigenvalues(rows)).sum()) if len(rows) else 0.0
 
 
@@ -101,7 +160,7 @@ def _x_log_x(values: FloatArray) -> FloatArray:
 
 _BLOCK = 48
 _TIE = 1e-12
-_COPY = 1 - 1e-8  # cosine of one passage embedded twice: rounding in single precision counts by its square
+_COPY = 1 - 1e-8  # lowest cosine of exact copies: single-precision rounding by 1e-4 changes a cosine by its square
 
 
 class _SetFunction(Protocol):
@@ -117,7 +176,7 @@ class _SetFunction(Protocol):
         """Add `row` to the set."""
 
 
-#: Rows in the order they were picked, and the gain of each.
+#: The rows in the order of picking, and the gain of each row.
 _Picked: TypeAlias = tuple[list[int], list[float]]
 
 
@@ -128,7 +187,10 @@ def _greedy(
     costs: FloatArray | None,
     budget: float | None,
 ) -> _Picked:
-    """Pick rows with ``choose(open rows, picked)`` until `k` rows are picked, no row fits, or it returns None."""
+    """Pick rows with ``choose(remaining rows, picked rows)``, which returns a row and its gain.
+
+    Stop after `k` rows, when no remaining row fits the budget, or when ``choose`` returns None.
+    """
     left = np.inf if budget is None else budget
     rows: list[int] = []
     gains: list[float] = []
@@ -152,7 +214,10 @@ def _greedy(
 def _lazy_greedy(
     function: _SetFunction, k: int, costs: FloatArray | None, budget: float | None, *, per_cost: bool = False
 ) -> _Picked:
-    """Pick the row with the highest gain (per cost) until no row gains; ties within 1e-12 go by row."""
+    """Pick the row with the highest gain again and again, until every gain is negative.
+
+    With `per_cost`, compare gains divided by costs. Among gains within a relative 1e-12, pick the lowest row number.
+    """
     bounds = function.first_gains()
     scale = costs if per_cost and costs is not None else np.ones(len(bounds))
 
@@ -167,7 +232,11 @@ def _lazy_greedy(
 
 
 def _front(function: _SetFunction, bounds: FloatArray, scale: FloatArray, queue: IntArray, *, fresh: bool) -> int:
-    """Return the row with the highest current gain in `queue`, and refresh `bounds` in place as far as necessary."""
+    """Return the row with the highest gain in `queue`.
+
+    `bounds` contains an upper bound of each gain. Update only the bounds that can decide, in place; with `fresh`, all
+    bounds are current already.
+    """
     ranked = queue[np.argsort(-bounds[queue] / scale[queue], kind="stable")]
     done, block = 0, _BLOCK
     while True:
@@ -200,7 +269,7 @@ class _LogDet:
         self._similar: dict[int, FloatArray] = {}
         self._variance = np.full(len(relevance), 1.0 + theta)
         self._stage = np.zeros(len(relevance), dtype=np.intp)
-        self._copies = np.zeros(len(relevance), dtype=np.bool_)  # of something picked
+        self._copies = np.zeros(len(relevance), dtype=np.bool_)  # exact copies of a picked row
 
     def first_gains(self) -> FloatArray:
         return np.asarray(self._relevance + self._mu / 2 * np.log1p(self._theta))
@@ -221,9 +290,9 @@ class _LogDet:
             self._factor = np.concatenate([self._factor, more])
 
     def _advance(self, rows: IntArray, step: int) -> None:
-        """Compute column `step` of the factor for `rows`, which have all earlier columns."""
+        """Compute column `step` of the Cholesky factor for `rows`, for which all earlier columns are known."""
         pivot = self._picked[step]
-        if 4 * len(rows) > len(self._unit):  # one pass over everything is cheaper than a copy of so much
+        if 4 * len(rows) > len(self._unit):  # one product with all rows is cheaper than a copy of many rows
             self._similar.setdefault(step, times_vector(self._unit, self._unit[pivot]))
         whole = self._similar.get(step)
         similar = times_vector(self._unit[rows], self._unit[pivot]) if whole is None else whole[rows]
@@ -238,7 +307,7 @@ class _LogDet:
 
 
 class _VonNeumannPenalty:
-    """Relevance minus ``penalty * tr(K ln K)``: submodular, not monotone."""
+    """Relevance minus ``penalty * tr(K ln K)``, a submodular function that is not monotone."""
 
     def __init__(self, relevance: FloatArray, unit: FloatArray, *, penalty: float) -> None:
         self._relevance = relevance
@@ -272,7 +341,10 @@ _Score: TypeAlias = Callable[[list[int]], FloatArray]
 
 
 def _marginal_relevance(relevance: FloatArray, unit: FloatArray, balance: float) -> _Score:
-    """Score maximal marginal relevance: ``balance * r - (1 - balance) * highest similarity to a picked row``."""
+    """Return a function that scores each row by maximal marginal relevance.
+
+    The score is ``balance * relevance - (1 - balance) * highest cosine to a picked row``.
+    """
     nearest = np.full(len(relevance), -np.inf)
 
     def score(rows: list[int]) -> FloatArray:
@@ -285,7 +357,20 @@ def _marginal_relevance(relevance: FloatArray, unit: FloatArray, balance: float)
 
 
 def set_entropy(relevance: FloatArray, rows: list[int], /) -> FloatArray:
-    """Compute (n,) entropy in nats of the normalised relevances of the set `rows` plus each single row."""
+    """Compute the entropy of a set of passages after each single passage has joined it.
+
+    Parameters
+    ----------
+    relevance : (n,) array of float
+        The relevance of each passage, >= 0.
+    rows : list of int
+        The passages that are in the set already.
+
+    Returns
+    -------
+    (n,) array of float
+        Entropy in nats of the relevances of the set with each passage, divided by their sum.
+    """
     table = np.empty((len(relevance), len(rows) + 1))
     table[:, :-1] = relevance[rows]
     table[:, -1] = relevance
@@ -295,12 +380,11 @@ def set_entropy(relevance: FloatArray, rows: list[int], /) -> FloatArray:
 
 
 def _legacy_entropy(relevance: FloatArray, penalty: float) -> _Score:
-    """Score ``P - penalty * H``; H is the normalised entropy of the relevances of the set with the candidate.
+    """Return a function that scores each row by ``relevance - penalty * entropy``; see :func:`set_entropy`.
 
-    This is the rule of the quantum document, which contradicts itself: the penalty ignores the content. The entropy of
-    normalised relevances *falls* when a passage of low relevance joins. A large penalty therefore prefers the least
-    relevant passage, although the document promises diversity (see the golden numbers in the tests). Use the
-    log-determinant instead.
+    This is the rule of the quantum document. The document promises diversity, but the penalty ignores the content of
+    the passages. A passage of low relevance adds little entropy, so a large penalty prefers the least relevant passage
+    (see the golden numbers in the tests). Use the log-determinant instead.
     """
     return lambda rows: relevance - penalty * set_entropy(relevance, rows)
 
@@ -319,21 +403,22 @@ class SelectionResult:
     rows : (k,) array of int
         The chosen rows in the order of picking.
     gains : (k,) array of float
-        The gain of each row when it was picked (for ``mmr`` and ``legacy_entropy``, its score).
+        The gain of each row when it was picked; for ``top``, ``mmr`` and ``legacy_entropy``, the score of the row.
     objective : float
-        Sum of the gains; the value of the set function for ``log_det`` and ``von_neumann``.
+        Sum of the gains. For ``log_det`` and ``von_neumann``, it is the value of the set function.
     vendi : float or None
         Effective number of different passages in the set, 1 to k; None without embeddings.
     method : str
         The method of the selection.
     spent : float or None
-        Sum of the costs; None without a budget.
+        Sum of the costs of the chosen passages; None without a budget.
     entropies : (k,) array of float or None
-        For ``legacy_entropy`` the entropy of the set, in nats, once each had joined it.
+        For ``legacy_entropy``, the entropy of the set in nats after each pick; None for other methods.
     relevance : str
-        What was taken for relevance: ``given``, or in a pipeline ``fused, scaled`` (see :func:`scaled_relevance`) and
-        for ``legacy_entropy`` the first of these that there is: ``superposition`` (the document's own), ``score`` (of
-        the only source), ``fused`` (where all are in [0, 1]).
+        The origin of the relevances. ``given``: the caller gave them. ``fused, scaled``: a pipeline scaled the fused
+        values with :func:`scaled_relevance`. For ``legacy_entropy``, a pipeline prefers, in this order:
+        ``superposition`` (the probabilities of the quantum document), ``score`` (the scores of the only source), and
+        ``fused`` (fused values, if all are in [0, 1]).
     """
 
     rows: IntArray
@@ -348,40 +433,43 @@ class SelectionResult:
 
 @dataclass(frozen=True, slots=True)
 class SelectionPolicy:
-    """The method and parameters with which the k passages of an answer are chosen.
+    """The method and parameters that choose the k passages of an answer.
 
     Parameters
     ----------
     method : {"log_det", "top", "mmr", "von_neumann", "legacy_entropy"}, default "log_det"
-        ``log_det`` maximises ``sum of relevance + mu / 2 * ln det(I + theta K)``, K the cosines of the set. ``top``
-        takes the most relevant. ``mmr`` trades relevance against the nearest already picked. ``von_neumann`` maximises
-        ``sum of relevance - penalty * tr(K ln K)`` and stops where nothing gains. ``legacy_entropy`` is exactly the
-        rule of the quantum document.
+        ``log_det`` maximises ``sum of relevance + mu / 2 * ln det(I + theta K)``; K is the cosine matrix of the set.
+        ``top`` takes the most relevant passages. ``mmr`` trades relevance against the highest similarity to a passage
+        that is already picked [3]_. ``von_neumann`` maximises ``sum of relevance - penalty * tr(K ln K)`` and stops
+        when no passage increases this value. ``legacy_entropy`` is exactly the rule of the quantum document.
     mu : float, default 0.1
-        >= 0, in the unit of relevance; how much reading something new is worth. 0 is ``top``; large values ignore
-        relevance. The default is for relevance in [0, 1] as :func:`scaled_relevance` gives it.
+        Weight of novelty against relevance in ``log_det``, >= 0, in the unit of relevance. With 0, ``log_det`` equals
+        ``top``; with large values, relevance has no effect. The default suits relevance in [0, 1]; see
+        :func:`scaled_relevance`.
     theta : float, default 1.0
-        >= 0; how sharply similarity counts as the same reading.
+        Weight of the similarities in ``log_det``, >= 0. A larger value discounts similar passages more.
     penalty : float, default 0.1
-        >= 0; for ``von_neumann`` and ``legacy_entropy``.
+        Weight of the penalty in ``von_neumann`` and ``legacy_entropy``, >= 0.
     balance : float, default 0.7
-        In [0, 1]; for ``mmr``, 1 is ``top``.
+        Weight of relevance in ``mmr``, in [0, 1]; with 1, ``mmr`` equals ``top``.
     budget : float, optional
-        Highest sum of costs (tokens, say), > 0; then :meth:`select` needs `costs`.
+        Highest sum of costs of the chosen passages, for example in tokens, > 0. :meth:`select` then needs `costs`.
     distinct : bool, optional
-        For ``log_det``: exact copies (cosine 1) count once, so that a copy of what is chosen comes after everything
-        else; the function stays monotone and submodular. With `mu` 0 it does nothing. Default: so in a pipeline, and
-        the plain function in :meth:`select` by itself.
+        For ``log_det``: whether exact copies (cosine 1) count once, so that a copy of a chosen passage comes after all
+        other passages. The function stays monotone and submodular. With `mu` 0, the value has no effect. Default: True
+        in a pipeline, False in a direct call of :meth:`select`.
     max_entropy : float, optional
-        >= 0, in nats, for ``legacy_entropy``: it stops before the passage that would take the set's entropy above it.
-        The document states 2.0 and no use of it; that is eight passages of nearly equal relevance.
+        Highest entropy of the set for ``legacy_entropy``, in nats, >= 0. The selection stops before the passage that
+        would exceed it. The quantum document states 2.0 without a use for it; about eight passages of nearly equal
+        relevance have this entropy.
 
     Notes
     -----
-    The log-determinant is monotone and submodular, so the greedy set under a limit of k is worth at least
-    (1 - 1/e) = 63 % of the best set of k [1]_. Under a budget (and no binding k) the best of greedy by gain
-    per cost, greedy by gain and the best single passage is worth at least (1 - 1/e)/2 = 32 % of the best [2]_.
-    The von Neumann penalty is submodular but not monotone: no constant guarantee. MMR is no set function.
+    The log-determinant is monotone and submodular. With at most k passages, the greedy set is therefore worth at least
+    (1 - 1/e) = 63 % of the best set of k [1]_. Suppose that only a budget limits the set. The best of three choices is
+    then worth at least (1 - 1/e)/2 = 32 % of the best set [2]_: greedy by gain per cost, greedy by gain, and the best
+    single passage. The von Neumann penalty is submodular but not monotone, so no such guarantee exists. MMR does not
+    maximise a set function.
 
     References
     ----------
@@ -426,7 +514,7 @@ class SelectionPolicy:
 
     @property
     def needs_embeddings(self) -> bool:
-        """Whether :meth:`select` needs embeddings (or a kernel)."""
+        """True if :meth:`select` needs embeddings or a kernel."""
         return self.method in _NEEDS_EMBEDDINGS
 
     def select(
@@ -444,14 +532,15 @@ class SelectionPolicy:
         Parameters
         ----------
         relevance : (n,) array_like of float
-            Finite, best as :func:`scaled_relevance` gives it; >= 0 except for ``top``, ``mmr`` and
-            ``von_neumann``. Rows come best first: of equals the lowest row is picked.
+            The relevance of each row; finite, preferably scaled by :func:`scaled_relevance`. ``log_det`` and
+            ``legacy_entropy`` need values >= 0. Give the rows best first: of equal rows, the lowest row number is
+            picked.
         embeddings : (n, d) array_like of float or None
             Needed by ``log_det``, ``von_neumann`` and ``mmr`` unless `kernel` is given.
         k : int
-            >= 0; more than n is n.
+            Maximum number of rows, >= 0; may exceed n.
         costs : (n,) array_like of float, optional
-            Positive; used with a budget only.
+            The cost of each row, > 0; used only with a budget.
         kernel : (n, n) array_like of float, optional
             Similarities instead of embeddings: symmetric, positive semi-definite, 1 on the diagonal.
 
@@ -462,7 +551,7 @@ class SelectionPolicy:
         Raises
         ------
         InvalidInputError
-            If something is not what is said above, or the method lacks embeddings.
+            If an argument breaks a requirement above, or the method needs embeddings and none are given.
         """
         limit = check_count("k", k)
         values = check_flat("relevance", relevance)
@@ -494,7 +583,7 @@ class SelectionPolicy:
         return np.array(found)
 
     def _pick(self, values: FloatArray, unit: FloatArray | None, k: int, costs: FloatArray | None) -> _Picked:
-        score: _Score | None = None  # plain order
+        score: _Score | None = None  # None: the order of relevance
         if self.method == "legacy_entropy":
             score = _legacy_entropy(values, self.penalty)
         elif self.method == "mmr" and unit is not None:
@@ -525,7 +614,7 @@ class SelectionPolicy:
         if self.budget is None:
             return None
         if costs is None:
-            raise InvalidInputError("a budget needs costs, one per passage; got none")
+            raise InvalidInputError("a budget needs `costs`, one number per passage; got no costs")
         values = np.array(costs, dtype=np.float64)
         if values.shape != (count,) or not np.isfinite(values).all() or (values <= 0).any():
             raise InvalidInputError(f"costs must be {count} finite numbers > 0; got shape {values.shape}")
@@ -541,7 +630,7 @@ class SelectionPolicy:
         if self.needs_embeddings:
             raise InvalidInputError(
                 f"selection by {self.method} needs the passages' embeddings (from the source, an embedder or a "
-                f"callable); got none"
+                f"callable); got no embeddings"
             )
         return None
 
@@ -556,22 +645,23 @@ class SelectionPolicy:
 
 
 def scaled_relevance(fused: FloatArray, /) -> FloatArray:
-    """Scale fused values to relevance in [0, 1], so that a selection's weights mean the same for every rule.
+    """Scale fused values to relevance in [0, 1], so that `mu` and `penalty` have the same effect for every rule.
 
     Parameters
     ----------
     fused : (n,) array_like of float
-        Finite.
+        The values of a fusion rule, finite.
 
     Returns
     -------
     (n,) array of float
-        Divided by the largest; where one is negative, moved from the smallest to 0 first. All 1 where all are equal.
+        The values divided by the largest value. If a value is negative, the smallest value is subtracted first. All 1
+        if all values are equal.
 
     Notes
     -----
-    Published scores are in [0, 1] too, but squeezed together at the top, where a weight on diversity that is
-    harmless here costs many relevant passages.
+    Published scores are in [0, 1] too, but the best scores lie close together. With published scores, a weight that is
+    harmless here would cost many relevant passages.
 
     Examples
     --------

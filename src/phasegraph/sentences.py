@@ -10,14 +10,14 @@ from typing import Any
 from phasegraph._support.text import legible
 
 AGREES = 10
-"""The last rank at which a source agrees with the one that found a passage."""
+"""The lowest rank, counted from 1, at which a source counts as agreeing that a passage belongs in the answer."""
 LABEL = 60
-"""Characters of a passage's text that stand for a title."""
+"""Maximum number of characters of a label that is made from a passage's text, because the passage has no title."""
 _SPOKEN = MappingProxyType({"vector": "vectors", "graph": "the graph", "lexical": "words", "bm25": "words"})
 _PLURAL = frozenset({"vectors", "words"})
 _ABSENT = MappingProxyType({"words": "do not match it", "the graph": "does not reach it"})
 ReadPassage = Callable[[str], tuple[str, str]]
-"""Title and text of a passage by its id; "" where there is none."""
+"""A function from the id of a passage to its title and text; an unknown title or text is ""."""
 
 
 def ordinal(rank: float) -> str:
@@ -33,7 +33,7 @@ def ordinal(rank: float) -> str:
 
 
 def label_of(name: str, title: str, text: str) -> str:
-    """Return the label of a passage: its title, else the first words of its text, else its id.
+    """Return a label for the passage with id `name`: its title, else the first words of its text, else its id.
 
     >>> label_of("p1", "", "Ada met Bo.  She sang."), label_of("p1", "Ada", "Ada met Bo."), label_of("p1", "", "")
     ('Ada met Bo. She sang.', 'Ada', 'p1')
@@ -43,7 +43,9 @@ def label_of(name: str, title: str, text: str) -> str:
 
 
 def written(name: str, text: str) -> str:
-    """Return a normalised name in the spelling of a text; "" if the text has another form of the name.
+    """Return a normalised entity name as a text spells it; "" if the text does not contain the name.
+
+    Case does not matter, and a hyphen may replace a space.
 
     >>> written("victoria falls", "To the Victoria-Falls."), written("ada", "Adam met Eve.")
     ('Victoria-Falls', '')
@@ -53,7 +55,7 @@ def written(name: str, text: str) -> str:
 
 
 def path_labels(path: Sequence[Sequence[str]], read: ReadPassage) -> list[str]:
-    """Return a label for each step of a path of (kind, name); names are spelled as in the passages.
+    """Return a label for each step (kind, name) of a graph path; entity names are spelled as in its passages.
 
     >>> texts = {"a": ("Bubye River", "It flows through Zimbabwe."), "b": ("Victoria Falls", "A waterfall.")}
     >>> path_labels([("entity", "bubye river"), ("passage", "a"), ("entity", "zimbabwe")], texts.__getitem__)
@@ -65,9 +67,9 @@ def path_labels(path: Sequence[Sequence[str]], read: ReadPassage) -> list[str]:
 
 
 def way_of(path: Sequence[Sequence[str]], labels: Sequence[str]) -> list[str]:
-    """Shorten a path: its first step and the names on it, without the final passage.
+    """Shorten a graph path to the labels of its first step and its entities; the final passage is left out.
 
-    A path without names, such as in a graph of chunks, keeps all its passages.
+    A path without entities, such as in a graph of chunks, keeps all passages except the final passage.
 
     >>> path = [("entity", "bubye river"), ("passage", "a"), ("entity", "zimbabwe"), ("passage", "b")]
     >>> way_of(path, ["Bubye River", "Bubye River", "Zimbabwe", "Victoria Falls"])
@@ -86,7 +88,7 @@ def way_of(path: Sequence[Sequence[str]], labels: Sequence[str]) -> list[str]:
 
 
 def standings(ranks: Mapping[str, float | None]) -> list[str]:
-    """Return the rank in each source that has the passage, best first.
+    """Return the name of each source that ranks the passage together with the rank, best rank first.
 
     >>> standings({"vector": 16.0, "graph": 2.0, "bm25": None})
     ['graph 2nd', 'vector 16th']
@@ -107,9 +109,10 @@ def line_of(position: int, label: str, ranks: Mapping[str, float | None], way: S
 
 
 def why(ranks: Mapping[str, float | None], contributions: Mapping[str, float | None], way: Sequence[str]) -> str:
-    """Explain in one sentence which source brought a passage into the answer, and how the other sources rank it.
+    """Explain in one sentence which source found a passage of the answer, and how the other sources rank it.
 
-    Sources that have the passage in their first 10 agree; of these, the source that contributes most found it.
+    Sources that rank the passage among their first 10 agree. The agreeing source with the largest contribution counts
+    as the source that found the passage.
 
     >>> why({"graph": 2.0, "vector": 16.0, "bm25": None}, {"graph": 2.1, "vector": 0.3}, ["Bubye River", "Zimbabwe"])
     'The graph found this by Bubye River → Zimbabwe; vectors rank it 16th; words do not match it.'
@@ -147,9 +150,10 @@ def _verb(plural: str, source: str) -> str:
 
 
 def tell(view: Mapping[str, Any]) -> dict[str, Any]:
-    """Add a ``label``, ``way`` and ``why`` to each row of the view of an answer (:func:`phasegraph.result.view_of`).
+    """Add a label and an explanation to each row of the output of :func:`phasegraph.result.view_of`.
 
-    A row with a walk also gets ``walk["labels"]``, a label for each step of its path.
+    The new keys of a row are ``label``, ``way`` (the shortened path, see :func:`way_of`) and ``why`` (see :func:`why`).
+    A row with a graph path also gets ``walk["labels"]``, a label for each step of the path.
     """
 
     def read(name: str) -> tuple[str, str]:

@@ -131,7 +131,7 @@ def test_scores_that_cannot_reach_the_level_say_that_labels_will_not_help() -> N
     rng = np.random.default_rng(5)
     labels = rng.random(400) < 0.5
     judged = JudgedScores(rng.normal(size=400), labels)
-    with pytest.raises(InsufficientDataError, match="more labels are unlikely to help"):
+    with pytest.raises(InsufficientDataError, match="more judged queries are unlikely to help"):
         certify_threshold(judged, alpha=0.2)
 
 

@@ -72,13 +72,13 @@ def test_no_drift_leaves_the_threshold_alone_and_says_nothing() -> None:
 
 def test_input_that_cannot_be_tested_is_refused() -> None:
     threshold = _fitted(np.random.default_rng(5))
-    with pytest.raises(InvalidInputError, match="keeps no judged queries"):
+    with pytest.raises(InvalidInputError, match="has no reference"):
         check_drift(Threshold(0.3), [0.1], ["a"])
     with pytest.raises(InsufficientDataError, match="at least 8"):
         check_drift(threshold, [0.1, 0.2], ["a", "b"])
     with pytest.raises(InvalidInputError, match="finite"):
         check_drift(threshold, [np.nan] * 9, range(9))
-    with pytest.raises(InvalidInputError, match="one query each"):
+    with pytest.raises(InvalidInputError, match="each score needs a query"):
         check_drift(threshold, [0.1] * 9, range(8))
     with pytest.raises(InvalidInputError, match="labels"):
         check_drift(threshold, [0.1] * 9, range(9), labels=[2] * 9)

@@ -56,7 +56,7 @@ def test_without_queries_every_hit_is_its_own() -> None:
 
 @pytest.mark.parametrize("labels", [[1, 1, 1], [0, 0, 0]])
 def test_labels_of_one_kind_are_refused(labels: list[int]) -> None:
-    with pytest.raises(InsufficientDataError, match="all 3 are"):
+    with pytest.raises(InsufficientDataError, match="all 3 hits are"):
         JudgedScores([0.1, 0.2, 0.3], labels)
 
 
@@ -97,7 +97,7 @@ def test_rankings_are_judged_query_by_query() -> None:
     assert judged.scores.tolist() == [0.9, 0.5, 0.4]
     assert judged.labels.tolist() == [False, True, False]
     assert judged.names == ("q", "r")
-    with pytest.raises(InvalidInputError, match="'r' is not"):
+    with pytest.raises(InvalidInputError, match="lacks 'r'"):
         judge(answers, {"q": {"b"}, "none": set()})
     with pytest.raises(InsufficientDataError, match="at least one"):
         judge({}, {})

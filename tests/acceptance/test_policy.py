@@ -132,7 +132,7 @@ def test_a_certificate_for_the_whole_is_void_when_another_source_joined() -> Non
 def test_a_certificate_is_void_when_revoked_overruled_or_narrowed() -> None:
     cases = {
         "revoked": AcceptancePolicy(final=CERTIFIED.revoke("scores drifted")),
-        "was kept": AcceptancePolicy(final=CERTIFIED, min_keep=4),
+        "below the threshold was accepted": AcceptancePolicy(final=CERTIFIED, min_keep=4),
         "another threshold": AcceptancePolicy({"vector": 0.95, "graph": 9.0}, final=CERTIFIED),
     }
     for reason, policy in cases.items():
@@ -203,5 +203,5 @@ def test_json_round_trip() -> None:
         AcceptancePolicy.from_dict({"tresholds": {}})  # codespell:ignore tresholds
     with pytest.raises(InvalidTypeError, match="thresholds"):
         AcceptancePolicy.from_dict({"thresholds": [1]})
-    with pytest.raises(InvalidInputError, match="callable"):
+    with pytest.raises(InvalidInputError, match="is a function"):
         AcceptancePolicy(on_empty=lambda c, s: []).to_dict()

@@ -81,7 +81,7 @@ def test_made_questions_give_a_verdict_on_a_retriever_with_chunks_of_its_own(fil
     assert "which no user asked" in said
     assert "40 known-item: 6 words of a passage, which is the answer; they favour BM25" in said
     assert "they favour the graph" in said
-    assert "without --embedder, vectors and ensemble are left out, and phasegraph has no vectors" in said
+    assert "without --embedder, vectors and ensemble are left out, and phasegraph uses no vectors" in said
     assert "questions won / lost in Recall@5" in said
     row = next(line for line in said.splitlines() if line.startswith("│ my_own_rag:retriever"))
     assert float(row.split("│")[2].split()[0]) > 5, "the chunks of the retriever are matched to the passages"
@@ -125,7 +125,7 @@ def test_a_retriever_that_finds_everything_is_told_to_stay(tmp_path, monkeypatch
     (tmp_path / "perfect_rag.py").write_text(f"GOLD = {gold}\n\ndef retriever(question):\n    return GOLD[question]\n")
     assert main(["try", "corpus.jsonl", "asked.jsonl", "--compare", "perfect_rag:retriever"]) == 0
     said = capsys.readouterr().out
-    assert "perfect_rag:retriever returns at most 2 hits, so the first 2 passages of each way count" in said
+    assert "perfect_rag:retriever returns at most 2 hits, so only the first 2 passages of each method count" in said
     assert "verdict: you don't need phasegraph: perfect_rag:retriever finds more" in said
     assert "1. lost: " in said
     sys.modules.pop("perfect_rag", None)
@@ -136,13 +136,13 @@ def test_a_retriever_that_finds_everything_is_told_to_stay(tmp_path, monkeypatch
     [
         (["asked.jsonl"], 1, "asked.jsonl:1: a question needs one of"),
         (["--compare", "my_own_rag:retriever", "--ask", "Who?"], 2, "--ask must be left out with --compare"),
-        (["--compare", "my_own_rag:nope"], 2, "the module 'my_own_rag' has no 'nope'"),
-        (["--compare", "my_own_rag:elsewhere"], 1, "none has an id or a text of these files"),
+        (["--compare", "my_own_rag:nope"], 2, "the module 'my_own_rag' has no object 'nope'"),
+        (["--compare", "my_own_rag:elsewhere"], 1, "no hit has an id or a text of these files"),
         (["--compare", "my_own_rag:nothing"], 1, "my_own_rag:nothing returned no hits for any of the"),
         (["--compare", "my_own_rag:failing"], 1, "all sources failed. my_own_rag:failing: ConnectionError"),
         (["asked.jsonl", "--compare", "my_own_rag:retriever"], 1, "asked.jsonl:1: a question needs one of"),
-        (["quoted.jsonl", "--compare", "my_own_rag:retriever"], 1, "no passage holds the quote 'seven moons'"),
-        (["paged.jsonl", "--compare", "my_own_rag:retriever"], 1, "no file that was read is named 'n99.md'"),
+        (["quoted.jsonl", "--compare", "my_own_rag:retriever"], 1, "no passage contains the quote 'seven moons'"),
+        (["paged.jsonl", "--compare", "my_own_rag:retriever"], 1, "no file with the name 'n99.md' was read"),
     ],
 )
 def test_what_cannot_be_compared_is_told(files, tmp_path, capsys, arguments, code, said) -> None:

@@ -21,19 +21,28 @@ def said(capsys) -> str:
     ("arguments", "message"),
     [
         (["serach", "folder", "Who?"], "No such command 'serach'; did you mean 'search'?"),  # codespell:ignore serach
-        (["evaluate", "tiny", "--systems", "vectr"], "--systems: there is no 'vectr'; did you mean 'vector'?"),
-        (["evaluate", "tiny", "--systems", "usual,xyz"], "--systems: there is no 'xyz'; it must be one of usual, all,"),
-        (["evaluate", "tiny", "--systems", ""], "--systems: there is no ''; it must be one of usual, all,"),
-        (["evaluate", "tiny", "--baseline", "grph"], "--baseline: there is no 'grph'; did you mean 'graph'?"),
+        (["evaluate", "tiny", "--systems", "vectr"], "--systems: the name 'vectr' is unknown; did you mean 'vector'?"),
+        (
+            ["evaluate", "tiny", "--systems", "usual,xyz"],
+            "--systems: the name 'xyz' is unknown; it must be one of usual, all,",
+        ),
+        (["evaluate", "tiny", "--systems", ""], "--systems: the name '' is unknown; it must be one of usual, all,"),
+        (["evaluate", "tiny", "--baseline", "grph"], "--baseline: the name 'grph' is unknown; did you mean 'graph'?"),
         (["evaluate", "tiny", "--systems", "tuned"], "--systems: 'tuned' needs --pipeline"),
-        (["evaluate", "tiny", "--protocol", "x"], "--protocol: there is no 'x'; it must be one of hetdocqa"),
+        (["evaluate", "tiny", "--protocol", "x"], "--protocol: the name 'x' is unknown; it must be one of hetdocqa"),
         (["evaluate", "tiny", "--measures", "Recoll@5"], "--measures: measure must be one of"),
         (["evaluate", "tiny", "--measures", "F1"], "--measures: F1 measures predicted answers"),
-        (["evaluate", "tiny", "--retriever", "my_rag"], "--retriever must read MODULE:OBJECT"),
-        (["evaluate", "tiny", "--embedder", "no_rag:x"], "--embedder: there is no module 'no_rag' here or installed"),
+        (["evaluate", "tiny", "--retriever", "my_rag"], "--retriever must have the form MODULE:OBJECT"),
+        (
+            ["evaluate", "tiny", "--embedder", "no_rag:x"],
+            "--embedder: the module 'no_rag' is neither in the current folder nor installed",
+        ),
         (["tune", "tiny", "--out", "t.json", "--measure", "Recoll@5"], "--measure: measure must be one of"),
         (["tune", "tiny", "--out", "t.json", "--sources", "x"], "--sources must be among"),
-        (["fuse", "a.run", "b.run", "--out", "c.run", "--rule", "bordo"], "--rule: there is no 'bordo'; did you mean"),
+        (
+            ["fuse", "a.run", "b.run", "--out", "c.run", "--rule", "bordo"],
+            "--rule: the name 'bordo' is unknown; did you mean",
+        ),
         (["try", "tiny", "--embedder", "miniln"], "got 'miniln'; did you mean 'minilm'?"),
     ],
 )

@@ -145,7 +145,7 @@ def _break(folder: Path, tmp: Path, what: str) -> list[object]:
         ("line", "corpus.jsonl:2:"),
         ("twice", "corpus.jsonl:2: ids must not repeat; 'a' is already on line 1"),
         ("no text", "corpus.jsonl:2: a passage must have a title or a text; 'b'"),
-        ("empty", "corpus.jsonl: a corpus must hold at least one passage"),
+        ("empty", "corpus.jsonl: a corpus must have at least one passage"),
         ("triples", "t.jsonl:2: passage 'zz' is not in the corpus"),
         ("rows", "v.npy: must have one row per line of corpus.jsonl (12); got 5"),
         ("nan", "v.npy: embeddings must be finite; row 3"),
@@ -180,7 +180,7 @@ def test_an_index_is_not_replaced_unless_that_is_said(folder, tmp_path, capsys, 
     before = {file.name: file.read_bytes() for file in out.glob("*")}
     write_jsonl(folder / "corpus.jsonl", [{"id": "n", "title": "Ada", "text": "Ada met Bo."}])
     assert _run(folder, out, *chunks) == 1
-    assert "there is an index already; --update changes it, --force replaces it" in capsys.readouterr().err
+    assert "the folder already contains an index; --update changes it, --force replaces it" in capsys.readouterr().err
     assert {file.name: file.read_bytes() for file in out.glob("*")} == before
     assert _run(folder, out, "--force", *chunks) == 0
     assert "1 passages" in capsys.readouterr().out
@@ -216,9 +216,9 @@ def test_a_folder_of_other_files_is_not_written_into(folder, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("first", "then", "message"),
     [
-        ([], ["--embeddings"], "it has none"),
-        (["--embeddings"], [], "it has them"),
-        ([], ["--known-names"], "--known-names must hold the names of the index"),
+        ([], ["--embeddings"], "which has none: leave it out"),
+        (["--embeddings"], [], "which has embeddings: give it"),
+        ([], ["--known-names"], "--known-names must contain the same names as the index"),
     ],
 )
 def test_an_update_that_does_not_fit_is_refused(folder, tmp_path, capsys, first, then, message):
@@ -303,10 +303,10 @@ def test_synonyms_that_do_not_fit_are_named(folder, tmp_path, capsys):
     np.save(tmp_path / "names.npy", np.eye(2))
     assert _run(folder, tmp_path / "plain") == 0
     assert _run(folder, tmp_path / "plain", *given, "--update") != 0
-    assert "it has no synonyms to update" in capsys.readouterr().err
+    assert "cannot be added to an index without synonyms" in capsys.readouterr().err
     assert _run(folder, tmp_path / "g", *given) == 0
     assert _run(folder, tmp_path / "g", *given, "--synonym-threshold", "0.9", "--update") != 0
-    assert "must be that of the index to update it, 0.8; got 0.9" in capsys.readouterr().err
+    assert "must be the threshold of the index, 0.8; got 0.9" in capsys.readouterr().err
     assert _run(folder, tmp_path / "g", "--entities-to", tmp_path / "nowhere" / "names.txt") != 0
     assert "--entities-to: the folder of" in capsys.readouterr().err
 
@@ -321,7 +321,7 @@ def test_the_tokenizer_is_kept_with_the_index_and_checked(tmp_path, capsys):
     assert load_graph(out).lexical.tokenizer == "german"
     capsys.readouterr()
     for arguments, said in (
-        (("--update", "--tokenizer", "plain"), "--tokenizer must be that of the index to update it, german; got plain"),
+        (("--update", "--tokenizer", "plain"), "--tokenizer must be the tokenizer of the index, german; got plain"),
         (("--force", "--tokenizer", "klingon"), "tokenizer must be a function or one of english, german, plain"),
     ):
         assert _run(tmp_path, out, *arguments) != 0

@@ -58,13 +58,13 @@ def test_evaluate_walks_it(folder, tmp_path, capsys):
 
 @pytest.mark.parametrize(
     ("field", "value", "said"),
-    [("--document", None, "must hold str or int"), ("--document", 1.5, "has 1.5"), ("--position", "3", "int or float")],
+    [("--document", None, "must be str or int"), ("--document", 1.5, "has 1.5"), ("--position", "3", "int or float")],
 )
 def test_a_line_without_the_field_is_named(folder, tmp_path, capsys, field, value, said):
     write_jsonl(folder / "corpus.jsonl", [{**row, **({} if value is None else {"f": value})} for row in _rows(folder)])
     assert _run(folder, tmp_path / "g", field, "f") == 1
     error = " ".join(capsys.readouterr().err.split())
-    assert f"{field} f: every line of corpus.jsonl" in error
+    assert f"{field} f: this field must be" in error
     assert said in error
     assert not (tmp_path / "g").exists()
 

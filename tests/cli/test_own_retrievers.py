@@ -118,10 +118,10 @@ def test_where_every_question_fails_the_command_fails(folder, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["--retriever", "my_rag"], 2, "must read MODULE:OBJECT"),
-        (["--retriever", "my_rag.py:chain"], 2, "must read MODULE:OBJECT"),
-        (["--retriever", "my_rog:chain"], 2, "there is no module 'my_rog' here or installed"),
-        (["--retriever", "my_rag:nothing"], 2, "the module 'my_rag' has no 'nothing'"),
+        (["--retriever", "my_rag"], 2, "must have the form MODULE:OBJECT"),
+        (["--retriever", "my_rag.py:chain"], 2, "must have the form MODULE:OBJECT"),
+        (["--retriever", "my_rog:chain"], 2, "the module 'my_rog' is neither in the current folder nor installed"),
+        (["--retriever", "my_rag:nothing"], 2, "the module 'my_rag' has no object 'nothing'"),
         (["--retriever", "my_rag:number"], 1, "retriever must be a LangChain retriever or runnable"),
         (["--retriever", "my_rag:chain", "--fetch-k", "5"], 2, "--fetch-k must be left out with --retriever"),
         (["--retriever", "my_rag:chain", "--graph", "."], 2, "--graph must be left out with --retriever"),
@@ -137,7 +137,7 @@ def test_what_does_not_fit_is_said(folder, capsys, arguments, code, said):
 
 def test_a_file_alone_is_not_enough_for_the_systems(folder, capsys):
     assert main(["evaluate", str(folder / "queries.jsonl")]) == 2
-    assert "must be a folder unless there is a --retriever" in " ".join(capsys.readouterr().err.split())
+    assert "must be a folder unless --retriever is given" in " ".join(capsys.readouterr().err.split())
 
 
 def test_an_error_inside_the_module_is_not_taken_for_a_missing_module(folder, tmp_path, capsys):

@@ -100,7 +100,7 @@ def test_a_query_without_an_answer_counts_nothing_and_is_counted(collections, tm
     state, printed = table_of(capsys, collections, "--systems", "vector", "--predictions", tmp_path / "some.json")
     assert state["answers"]["systems"]["some"]["EM"] == pytest.approx(100 / 36)
     assert state["answers"]["systems"]["some"]["F1"] == pytest.approx(100 * (1 + 2 / 3) / 36)
-    assert "some: 34 queries without an answer count 0" in printed
+    assert "some: 34 queries without an answer score 0" in printed
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_the_same_system_in_two_files_is_refused(collections, tmp_path, capsys):
     one, other = (predict(tmp_path / name, ANSWERS, system="rag") for name in ("a.jsonl", "b.jsonl"))
     command = ["evaluate", str(collections), "--systems", "vector", "--predictions", str(one)]
     assert main([*command, "--predictions", str(other)]) == 1
-    assert "b.jsonl: the answers of system 'rag' are in another file already" in capsys.readouterr().err
+    assert "b.jsonl: the answers of system 'rag' are also in another file" in capsys.readouterr().err
 
 
 def test_the_protocol_tests_one_part_and_takes_its_signs_from_the_other(collections, capsys):
@@ -166,7 +166,7 @@ def test_the_second_part_may_be_in_a_folder_of_its_own(collections, tmp_path, ca
     found = table_of(capsys, *command, "--dev-set", tmp_path / "dev")[0]["protocol"]
     assert found["systems"] == both["systems"]
     assert main(["evaluate", *map(str, command)]) == 1
-    assert "they have test (the second may be in another folder: --dev-set)" in capsys.readouterr().err
+    assert "their splits are: test (the second split may be in another folder: --dev-set)" in capsys.readouterr().err
 
 
 def test_answers_are_judged_by_the_protocol_too(collections, tmp_path, capsys):
@@ -197,7 +197,7 @@ def test_answers_are_judged_by_the_protocol_too(collections, tmp_path, capsys):
     ("edit", "message"),
     [
         (lambda place, row: row.pop("split"), "must have the splits 'test' and 'dev', or 'dev' and 'calibration'"),
-        (lambda place, row: row.update(collection_id="c"), "a collection must stand in one part; 'c' is in 'test'"),
+        (lambda place, row: row.update(collection_id="c"), "a collection must be in one part only; 'c' is in 'test'"),
     ],
 )
 def test_a_folder_that_the_protocol_cannot_be_run_on_is_refused(collections, edit, message, capsys):
@@ -220,8 +220,8 @@ def test_a_query_may_be_answered_from_its_own_collection_alone(collections, tmp_
     command = (collections, "--systems", "vector,graph,bm25", "--within", "collection_id", "--rows", rows)
     state, printed = table_of(capsys, *command)
     assert state["within"] == "collection_id"
-    assert state["left_out"] == ["passages of another collection_id, by which 1 queries are judged"]
-    assert "from the passages of its own collection_id alone" in printed
+    assert state["left_out"] == ["passages of another collection_id: 1 queries are judged by them"]
+    assert "only from the passages with its own collection_id" in printed
     found = {(row["system"], row["query"]): row["ids"] for row in lines_of(rows)}
     assert len(found) == 3 * 36
     for (_, query), ids in found.items():
@@ -236,7 +236,7 @@ def test_what_is_in_no_collection_is_named(collections, capsys):
     assert "collections: passage 'p00' has no field 'collection_id'" in capsys.readouterr().err
     with_collections(collections, lambda place: "c00")
     assert main(command) == 1
-    assert "no passage has the collection_id 'c01' of 'n01-0'" in capsys.readouterr().err
+    assert "no passage has the collection_id 'c01' of query 'n01-0'" in capsys.readouterr().err
     change(collections, lambda place, row: row.pop("collection_id") if place == 4 else None)
     assert main(command) == 1
     assert "queries.jsonl:5: query 'n01-1' has no field 'collection_id'" in capsys.readouterr().err
@@ -262,7 +262,7 @@ def test_bad_usage_ends_with_two(collections, more, capsys):
 def test_the_share_of_a_span_is_an_option_of_folders_with_spans(collections, capsys):
     command = ["evaluate", str(collections), "--systems", "vector", "--span-overlap", "0.3"]
     assert main(command) == 1
-    assert "--span-overlap: no query of collections is judged by spans" in capsys.readouterr().err
+    assert "--span-overlap has no effect: no query of collections is judged by spans" in capsys.readouterr().err
     rows = [{**row, "doc_id": "d", "char_start": 10 * i, "char_end": 10 * i + 10} for i, row in enumerate(corpus())]
     write_jsonl(collections / "corpus.jsonl", rows)
     gold = [{"document_id": "d", "char_start": 6, "char_end": 16, "grade": 2}]
@@ -273,7 +273,7 @@ def test_the_share_of_a_span_is_an_option_of_folders_with_spans(collections, cap
         captured = capsys.readouterr()
         recalls.append(json.loads(captured.out)["systems"]["vector"]["Recall@10"] if code == 0 else captured.err)
     assert recalls[0] > recalls[1] > 0
-    assert "no passage holds any of the spans of any query" in recalls[2]
+    assert "no passage covers any gold span of any query" in recalls[2]
 
 
 def test_a_protocol_reads_spans_by_three_tenths_unless_told_otherwise(collections, capsys):

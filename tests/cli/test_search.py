@@ -101,7 +101,7 @@ def test_with_the_model_the_nearest_passages_are_fused_too(with_vectors, capsys,
     state = asked(capsys, with_vectors, QUESTION, "--embedder", f"my_model:{model}")
     assert {one["source"] for passage in state["passages"] for one in passage["sources"]} == {"graph", "vector"}
     assert main(["search", str(with_vectors), QUESTION]) == 0
-    assert "answered by names and words only: --embedder" in capsys.readouterr().out
+    assert "searched by names and words only: --embedder" in capsys.readouterr().out
 
 
 def test_it_answers_as_explain_does_with_the_same_lists(with_vectors, folder, capsys):
@@ -135,12 +135,12 @@ def test_a_graph_of_chunks_is_searched_with_a_model_only(folder, tmp_path, capsy
     assert (state["passages"][0]["title"], state["passages"][0]["snippet"]) == ("", "")
     assert any(one["paths"] for one in state["passages"])
     assert main(["search", "chunks", QUESTION]) == 1
-    assert "a graph of chunks needs --embedder" in capsys.readouterr().err
+    assert "a chunk graph needs --embedder" in capsys.readouterr().err
 
 
 def test_what_nothing_is_known_of_gives_no_passage_and_says_so(index, capsys):
     assert main(["search", str(index), "Xyzzy plugh?"]) == 0
-    assert "no passages: every source looked and none found anything" in capsys.readouterr().out
+    assert "no passages: every source searched and found nothing" in capsys.readouterr().out
     state = asked(capsys, index, "Xyzzy plugh?")
     assert (state["passages"], state["reason"]) == ([], "nothing_found")
 
@@ -148,7 +148,11 @@ def test_what_nothing_is_known_of_gives_no_passage_and_says_so(index, capsys):
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["tiny", "Who?"], 1, "no index here, nor in its folder 'graph'; phasegraph index CORPUS.jsonl"),
+        (
+            ["tiny", "Who?"],
+            1,
+            "no index in this folder, nor in its subfolder 'graph'; create an index with",
+        ),
         (["g", " "], 1, "query must not be empty or blank"),
         (["nowhere", "Who?"], 2, "nowhere"),
         (["g", "Who?", "--k", "0"], 2, "--k"),

@@ -129,7 +129,7 @@ def test_a_file_that_cannot_be_read_now_stays_and_no_files_at_all_change_nothing
     for one in ("a.md", "b.txt", "t.csv", "deep/c.jsonl"):
         (files / one).unlink()
     assert sync(files, code=1) == documents
-    assert "holds no files" in capsys.readouterr().err
+    assert "contains no files" in capsys.readouterr().err
 
 
 def test_only_what_changed_is_parsed_and_embedded(files: Path, monkeypatch: Any) -> None:
@@ -153,10 +153,10 @@ def test_only_what_changed_is_parsed_and_embedded(files: Path, monkeypatch: Any)
 @pytest.mark.parametrize(
     ("made", "given", "message"),
     [
-        ([], ["--embedder", "sync_models:one"], "made without vectors: leave --embedder out"),
-        (["--embedder", "sync_models:one"], [], "made with vectors: add --embedder"),
+        ([], ["--embedder", "sync_models:one"], "created without vectors: leave --embedder out"),
+        (["--embedder", "sync_models:one"], [], "created with vectors: add --embedder"),
         (["--embedder", "sync_models:one"], ["--embedder", "sync_models:two"], "was embedded with Counting one"),
-        (["--tokenizer", "german"], ["--tokenizer", "english"], "must be that of the folder, german"),
+        (["--tokenizer", "german"], ["--tokenizer", "english"], "must be the tokenizer of the folder, german"),
         ([], ["--triples", "notes/b.txt"], "--triples must be left out with --sync"),
         ([], ["--force"], "--force must be left out with --sync"),
     ],
@@ -170,7 +170,7 @@ def test_what_does_not_fit_the_folder_is_refused(files, capsys, made, given, mes
 def test_an_index_without_a_log_is_not_synced(files: Path, capsys: Any) -> None:
     assert main(["index", str(files), "--out", "out"]) == 0
     assert sync(files, code=1) == {}
-    assert "holds an index without a log of changes" in capsys.readouterr().err
+    assert "contains an index without a change log" in capsys.readouterr().err
     Path("mine").mkdir()
     Path("mine/x").touch()
     assert main(["index", str(files), "--out", "mine", "--sync"]) == 1
@@ -194,7 +194,7 @@ def test_documents_are_listed_and_deleted(files: Path, capsys: Any) -> None:
     for given, message in [
         (["delete", "out", "--where", "source=b.txt"], "at least one passage"),
         (["delete", "out", "--where", "b.txt"], "--where must be KEY=VALUE"),
-        (["documents", "notes"], "it is no folder of a retriever"),
+        (["documents", "notes"], "the folder is not from a retriever"),
         (["reembed", "out", "--embedder", "sync_models:one"], "have no vectors"),
     ]:
         assert main(given) in (1, 2)

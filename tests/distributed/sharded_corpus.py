@@ -175,3 +175,20 @@ def answers(index: Path, asked: list[dict[str, Any]], k: int = 5) -> list[tuple[
         for one in asked
         for found in [answered(held, one["question"], k, None, held.records)]
     ]
+
+
+def hostile(kind: str, row: dict[str, Any], number: int) -> dict[str, Any]:
+    """A row of a shard that goes wrong at number 30: it raises, is rubbish, or has another shard's id."""
+    if number != 30:
+        return row
+    if kind == "raises":
+        raise ZeroDivisionError("the shard is broken")
+    return row | ({"id": "mqt-00000"} if kind == "repeats an id" else {"text": ""})
+
+
+HOSTILE = {
+    "raises": r"(?s)ZeroDivisionError.*the shard is broken",
+    "is rubbish": "must have text",
+    "repeats an id": "'mqt-00000' is that of rows 0 and 30",
+}
+"""What the error says, by kind of a hostile shard."""

@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -25,11 +27,13 @@ import ray.data
 from ray.cluster_utils import Cluster
 from sharded_corpus import (
     GAZETTEER,
+    HOSTILE,
     ChainModel,
     answers,
     dies_once,
     digests,
     given_besides,
+    hostile,
     lengths,
     of_one_process,
     passages,
@@ -43,6 +47,7 @@ from sharded_corpus import (
 import phasegraph.distributed.ray as engine
 from phasegraph import InvalidInputError, InvalidTypeError
 from phasegraph.distributed import EmbeddedNames, build_index
+from phasegraph.graph import GraphIndex
 
 pytestmark = pytest.mark.timeout(90)
 STORE = 100 * 1024**2
@@ -148,6 +153,48 @@ def test_wrong_data_is_refused_as_elsewhere(cluster: Any, tmp_path: Path) -> Non
         engine.build_index(ray.data.from_arrow([twice.slice(0, 2), twice.slice(2)]), tmp_path / "out")
     with pytest.raises(InvalidInputError, match="'text'; it has id"):
         engine.build_index(ray.data.from_arrow(twice.select(["id"])), tmp_path / "out")
+
+
+@pytest.mark.parametrize("kind", sorted(HOSTILE))
+def test_a_hostile_shard_leaves_no_index_and_a_sound_build_follows(cluster: Any, kind: str, tmp_path: Path) -> None:
+    rows = [row | {"row": number} for number, row in enumerate(plain(60))]
+    dataset = ray.data.from_arrow([pa.Table.from_pylist(rows[start : start + 20]) for start in range(0, 60, 20)])
+    with pytest.raises(Exception, match=HOSTILE[kind]):
+        engine.build_index(dataset.map(lambda row: hostile(kind, row, row["row"])), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    engine.build_index(dataset, tmp_path / "out", known_names=GAZETTEER)
+    assert digests(tmp_path / "out") == digests(of_one_process(plain(60), None, tmp_path / "one"))
+
+
+DRIVER = """
+import sys
+import pyarrow.parquet as pq
+import ray
+import ray.data
+import phasegraph.distributed.ray as engine
+ray.init(address=sys.argv[1], log_to_driver=False)
+table = pq.read_table(sys.argv[2])
+blocks = [table.slice(start, 100) for start in range(0, len(table), 100)]
+engine.build_index(ray.data.from_arrow(blocks), sys.argv[3], workers=1)
+"""
+
+
+def test_a_driver_that_is_killed_leaves_no_index_and_another_driver_builds_it(cluster: Any, tmp_path: Path) -> None:
+    """Actors of the dead driver may still write for a moment; what they leave is checked."""
+    rows = plain(1200)
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "rows.parquet")
+    command = [sys.executable, "-c", DRIVER, cluster.address, str(tmp_path / "rows.parquet"), str(tmp_path / "out")]
+    driver = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while not list((tmp_path / "out.work" / "parts").glob("*/manifest.json")) and driver.poll() is None:
+        time.sleep(0.01)
+    driver.kill()
+    driver.wait()
+    assert not (tmp_path / "out").exists()
+    blocks = [pa.Table.from_pylist(rows[start : start + 100]) for start in range(0, 1200, 100)]
+    built = engine.build_index(ray.data.from_arrow(blocks), tmp_path / "out", workers=1)
+    assert built.kept >= 1
+    GraphIndex.build(rows).save(tmp_path / "one")
+    assert digests(tmp_path / "out") == digests(tmp_path / "one")
 
 
 def test_questions_are_answered_by_actors_in_their_order(cluster: Any, tmp_path: Path) -> None:

@@ -108,9 +108,9 @@ def test_what_cannot_be_asked_is_refused(index: Path, tmp_path: Path) -> None:
     with pytest.raises(InvalidTypeError, match="must have an id"):
         retrieve(queries, index, tmp_path / "run.parquet", workers=1)
     in_lines([{"id": "a b", "text": "Who is Ada?"}], queries)
-    with pytest.raises(InvalidInputError, match="must not hold white space"):
+    with pytest.raises(InvalidInputError, match="non-empty text without white space"):
         retrieve(queries, index, tmp_path / "trec.run", workers=1)
     with pytest.raises(InvalidTypeError, match="embedding model"):
         retrieve(queries, index, tmp_path / "run.parquet", embeddings=3)
-    with pytest.raises(InvalidInputError, match="no index here"):
+    with pytest.raises(InvalidInputError, match="no index in this folder"):
         retrieve(queries, tmp_path, tmp_path / "run.parquet", workers=1)

@@ -6,7 +6,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,15 +20,19 @@ from engines import require
 require("pyspark", "pyarrow")
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 from pyspark.sql.types import ArrayType, FloatType, IntegerType, StringType, StructType
 from sharded_corpus import (
     GAZETTEER,
+    HOSTILE,
     IndexModel,
     answers,
     dies_once,
     digests,
     given_besides,
+    hostile,
     lengths,
     of_one_process,
     passages,
@@ -39,6 +46,7 @@ from sharded_corpus import (
 import phasegraph.distributed.spark as engine
 from phasegraph import InvalidInputError, InvalidTypeError
 from phasegraph.distributed import EmbeddedNames, build_index
+from phasegraph.graph import GraphIndex
 
 pytestmark = pytest.mark.timeout(180)
 SCHEMA = (
@@ -149,3 +157,57 @@ def test_wrong_data_is_refused_as_elsewhere(session: SparkSession, tmp_path: Pat
         engine.build_index(blank, tmp_path / "out")
     with pytest.raises(InvalidInputError, match="'page'; it has id"):
         engine.build_index(twice, tmp_path / "out", order_by="page")
+
+
+@pytest.mark.parametrize("kind", sorted(HOSTILE))
+def test_a_hostile_shard_leaves_no_index_and_a_sound_build_follows(
+    session: SparkSession, kind: str, tmp_path: Path
+) -> None:
+    rows = plain(60)
+    frame = frame_of(session, rows)
+
+    def broken(batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            made = [hostile(kind, row, row["row"]) for row in batch.to_pylist()]
+            yield pa.RecordBatch.from_pylist(made, schema=batch.schema)
+
+    with pytest.raises(Exception, match=HOSTILE[kind]):
+        engine.build_index(frame.mapInArrow(broken, frame.schema), tmp_path / "out", order_by="row", shards=3)
+    assert not (tmp_path / "out").exists()
+    engine.build_index(frame, tmp_path / "out", order_by="row", known_names=GAZETTEER, shards=3)
+    assert digests(tmp_path / "out") == digests(of_one_process(rows, None, tmp_path / "one"))
+
+
+DRIVER = """
+import sys
+from pyspark.sql import SparkSession
+import phasegraph.distributed.spark as engine
+session = (
+    SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+    .config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1").getOrCreate()
+)
+engine.build_index(session.read.parquet(sys.argv[1]), sys.argv[2], order_by="row", shards=8)
+"""
+
+
+@pytest.mark.timeout(600)
+def test_a_driver_that_is_killed_leaves_no_index_and_another_driver_builds_it(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    rows = plain(1200)
+    numbered = [row | {"row": number} for number, row in enumerate(rows)]
+    pq.write_table(pa.Table.from_pylist(numbered), tmp_path / "rows.parquet")
+    command = [sys.executable, "-c", DRIVER, str(tmp_path / "rows.parquet"), str(tmp_path / "out")]
+    driver = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )  # with its JVM and its workers
+    while not list((tmp_path / "out.work" / "parts").glob("*/manifest.json")) and driver.poll() is None:
+        time.sleep(0.01)
+    os.killpg(driver.pid, signal.SIGKILL)
+    driver.wait()
+    assert not (tmp_path / "out").exists()
+    frame = session.read.parquet(str(tmp_path / "rows.parquet"))
+    built = engine.build_index(frame, tmp_path / "out", order_by="row", shards=8)
+    assert built.kept >= 1
+    GraphIndex.build(rows).save(tmp_path / "one")
+    assert digests(tmp_path / "out") == digests(tmp_path / "one")

@@ -178,7 +178,7 @@ def test_a_whole_experiment_is_replayed_from_the_answers_of_its_models(small: Da
     answers = ModelAnswers(file)
     found = ablate(inputs, names, models=models(answers, asked), resamples=200)
     assert set(asked) == {"rewrite", "rerank", "grade", "facts", "embed"}
-    assert found.notes == tuple(f"{name}: by the model handed in" for name in names)
+    assert found.notes == tuple(f"{name}: by the model that was passed" for name in names)
     assert found["full"].means != ablate(inputs, names, resamples=200)["full"].means
     asked.clear()
     replay = ModelAnswers(file, offline=True)
@@ -188,7 +188,7 @@ def test_a_whole_experiment_is_replayed_from_the_answers_of_its_models(small: Da
     lacking = models(ModelAnswers(file, offline=True), asked)
     with (
         pytest.warns(PhasegraphWarning, match="rerank failed"),
-        pytest.raises(InsufficientDataError, match=r"rerank failed \(answers.jsonl holds no answer"),
+        pytest.raises(InsufficientDataError, match=r"rerank failed \(answers.jsonl contains no answer"),
     ):
         ablate(inputs, ["rerank"], models=lacking)
     with pytest.raises(InvalidInputError, match="models must be among rewrite"):
@@ -200,7 +200,7 @@ def test_what_is_no_stage_is_named(small: Dataset) -> None:
         ablate(ExperimentInput(small), ["rewriting"])
     with pytest.raises(InvalidInputError, match="got none"):
         ablate(ExperimentInput(small), [])
-    with pytest.raises(InvalidInputError, match="needs 'full'"):
+    with pytest.raises(InvalidInputError, match="needs the configuration 'full'"):
         compare_ablations("x", {"full": {"F1": {"a": 1.0}}})
     assert set(STAGES) >= {"rewrite", "rerank", "route", "correct", "summaries", "facts"}
 
@@ -217,5 +217,5 @@ def test_facts_are_left_out_where_there_are_none(small: Dataset, monkeypatch: py
 def test_a_foreign_file_is_named(tmp_path: Path) -> None:
     file = tmp_path / "foreign.json"
     file.write_text("[1, 2]")
-    with pytest.raises(InvalidInputError, match=r"foreign\.json is no table"):
+    with pytest.raises(InvalidInputError, match=r"foreign\.json is not a table"):
         published_ablation(file, ["rerank"])

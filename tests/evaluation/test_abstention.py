@@ -53,10 +53,10 @@ def test_off_topic_questions_have_less_confidence(asked):
 
 def test_questions_of_the_set_itself_or_of_another_model_are_refused(asked):
     inputs = ExperimentInput(asked)
-    with pytest.raises(InvalidInputError, match="must not be those of many; 36 of many are"):
+    with pytest.raises(InvalidInputError, match="must not occur in many; 36 questions of many do"):
         ask_off_topic(inputs, OWN, asked)
     narrow = replace(elsewhere(asked), query_vectors=np.ones((2, 3), dtype=np.float32))
-    with pytest.raises(InvalidInputError, match="embeddings of the same model; other has 3 numbers"):
+    with pytest.raises(InvalidInputError, match="embeddings of the same model as the corpus; other has 3 dimensions"):
         ask_off_topic(inputs, OWN, narrow)
 
 
@@ -82,7 +82,7 @@ def test_a_set_too_small_to_halve_is_said(asked):
 def test_a_system_without_a_score_is_left_out(asked):
     mute = System("mute", ("vector",), source_system("vector").answer)
     found = ask_off_topic(ExperimentInput(asked), [OWN[0], mute], elsewhere(asked))
-    assert found.left_out == ("abstain_auc of mute: it gives no score to its answers",)
+    assert found.left_out == ("abstain_auc of mute: the system gives its answers no score",)
 
 
 def test_peers_give_the_score_of_their_best_hit(asked):

@@ -86,7 +86,7 @@ def test_a_split_is_honoured_and_the_last_one_confirms(folder):
     assert (tune.tolist(), confirm.tolist(), how) == ([0, 2, 3], [1], "split 'test'")
     tune, confirm, how = split_rows(load_dataset(folder), "dev")
     assert (tune.tolist(), confirm.tolist(), how) == ([1, 2], [0, 3], "split 'dev'")
-    with pytest.raises(InvalidInputError, match="must be one of those of tiny; it has calibration, dev, test"):
+    with pytest.raises(InvalidInputError, match="must be a split of tiny; its splits are: calibration, dev, test"):
         split_rows(load_dataset(folder), "train")
 
 
@@ -107,9 +107,14 @@ def test_one_split_alone_tells_nothing_apart(folder):
 
 
 def test_a_query_without_a_split_and_splits_of_unknown_names_are_named(folder):
-    with pytest.raises(InvalidInputError, match=r"queries.jsonl:2: every query needs a 'split' .* 'q1' has none"):
+    with pytest.raises(
+        InvalidInputError,
+        match=r"queries.jsonl:2: either every query or no query must have a 'split'; 'q1' has no split",
+    ):
         split_rows(give(folder, split=["dev", None, "test", "test"]))
-    with pytest.raises(InvalidInputError, match="say which split confirms; its splits odd do not"):
+    with pytest.raises(
+        InvalidInputError, match=r"name the split that confirms \(confirm=\); the order of odd is unknown"
+    ):
         split_rows(give(folder, split=["dev", "odd", "test", "test"]))
     assert split_rows(load_dataset(folder), "odd")[1].tolist() == [1]
 
@@ -156,7 +161,7 @@ def test_a_missing_folder_is_named(tmp_path):
         ("queries.jsonl", 2, {"question": "  "}, "queries.jsonl:2: 'question'"),
         ("queries.jsonl", 2, {"hops": []}, "queries.jsonl:2: 'hops' must be a list of at least one id"),
         ("queries.jsonl", 2, {"hops": ["p99"]}, "queries.jsonl:2: the judged passage 'p99' is not in the corpus"),
-        ("queries.jsonl", 2, {"hops": [1]}, "queries.jsonl:2: 'hops' must hold ids"),
+        ("queries.jsonl", 2, {"hops": [1]}, "queries.jsonl:2: 'hops' must contain ids"),
         ("queries.jsonl", 2, {"last_hop_known": 1}, "queries.jsonl:2: 'last_hop_known' must be true or false"),
         ("queries.jsonl", 2, {"hop_order_known": "no"}, "queries.jsonl:2: 'hop_order_known' must be true or false"),
         ("queries.jsonl", 2, {"collection_id": 7}, "queries.jsonl:2: 'collection_id' must be text"),
@@ -167,14 +172,14 @@ def test_a_missing_folder_is_named(tmp_path):
         ("queries.jsonl", 2, {"grades": {"p99": 1}}, "queries.jsonl:2: the graded passage 'p99' is not in the corpus"),
         ("queries.jsonl", 2, {"grades": {"p03": "1"}}, "queries.jsonl:2: the grade of 'p03' must be a number"),
         ("queries.jsonl", 2, {"grades": {"p03": -1}}, "queries.jsonl:2: the grade of 'p03' must be finite and >= 0"),
-        ("queries.jsonl", 2, {"grades": {"p03": 0}}, "queries.jsonl:2: 'grades' must hold a gain above 0"),
+        ("queries.jsonl", 2, {"grades": {"p03": 0}}, "queries.jsonl:2: 'grades' must contain a gain above 0"),
         (
             "queries.jsonl",
             2,
             {"grades": {"p03": 1}},
             "queries.jsonl:2: 'grades' or 'relevant' must give every hop .* 'p04' has none",
         ),
-        ("queries.jsonl", 2, {"hop_alternatives": [["p01"]]}, "queries.jsonl:2: 'hop_alternatives' must hold"),
+        ("queries.jsonl", 2, {"hop_alternatives": [["p01"]]}, "queries.jsonl:2: 'hop_alternatives' must have"),
         ("queries.jsonl", 2, {"hop_alternatives": [["p01"], ["p99"]]}, "queries.jsonl:2: the judged passage"),
     ],
 )
@@ -272,5 +277,5 @@ def test_a_query_in_both_sets_is_named_with_file_and_line(folder, tmp_path):
     dataset = load_dataset(folder)
     other = load_dataset(write_dataset(tmp_path / "other", [("new", "What is new?", ["p00"], True), QUERIES[2]]))
     check_disjoint(other.subset([0]), dataset)
-    with pytest.raises(InvalidInputError, match=r"other/queries.jsonl:2: a query must stand in one .*'q2'"):
+    with pytest.raises(InvalidInputError, match=r"other/queries.jsonl:2: a query must be in one .*'q2'"):
         check_disjoint(other, dataset)

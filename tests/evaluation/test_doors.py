@@ -119,7 +119,7 @@ def test_a_system_within_collections_is_named_too(folder):
     "judged", [{"Who?": [PAIR]}, {"Who?": {3: 1.0}}, [{"question": "Who?", "relevant": [7]}]], ids=str
 )
 def test_judged_questions_name_ids_that_are_text(judged):
-    with pytest.raises(InvalidInputError, match=r"judged.*must hold ids \(text\)|an id must be text"):
+    with pytest.raises(InvalidInputError, match=r"judged.*must contain ids \(text\)|an id must be text"):
         evaluate(lambda question: ["a"], judged)
 
 
@@ -133,7 +133,8 @@ def test_a_system_none_of_whose_ids_is_judged_is_an_error_not_a_row_of_zeros():
     foreign = Answers("mine", {"q1": ("doc-1",), "q2": ("doc-2", "doc-1")})
     with pytest.raises(
         InvalidInputError,
-        match=r"none of the 2 ids of 'mine' is judged for any question; it gives 'doc-1', known is 'a'.*corpus=",
+        match=r"none of the 2 ids of 'mine' is judged for any question; a returned id is 'doc-1', a known id is "
+        "'a'.*corpus=",
     ):
         compare([known, foreign], JUDGED)
 
@@ -143,7 +144,7 @@ def test_a_system_that_finds_passages_of_the_corpus_may_find_nothing_right():
     assert compare([known, poor], JUDGED, corpus=["a", "b", "c", "x"])["mine"].means[Measure("Recall", 5)] == 0
     with pytest.raises(
         InvalidInputError,
-        match=r"none of the 1 ids of 'mine' is in the corpus or judged for any question; it gives 'X 1'",
+        match=r"none of the 1 ids of 'mine' is in the corpus or judged for any question; a returned id is 'X 1'",
     ):
         compare([known, Answers("mine", {"q1": ("X 1",)})], JUDGED, corpus=["a", "b", "c", "x"])
 
@@ -157,9 +158,11 @@ def test_a_system_that_finds_nothing_at_all_scores_nothing():
 def test_a_run_none_of_whose_ids_is_known_is_no_array_of_zeros(name):
     paged = [replace(one, pages=("page",), sources={"a": "page"}) for one in JUDGED]
     measure = Measure(name, 5)
-    with pytest.raises(InvalidInputError, match=r"none of the 1 ids of the run is judged.*gives 'zzz', known is 'a'"):
+    with pytest.raises(
+        InvalidInputError, match=r"none of the 1 ids of the run is judged.*returned id is 'zzz', a known id is 'a'"
+    ):
         score_run({"q1": ["zzz"]}, paged, measure)
-    with pytest.raises(InvalidInputError, match=r"is in the corpus or judged for any question; it gives 'zzz'"):
+    with pytest.raises(InvalidInputError, match=r"is in the corpus or judged for any question; a returned id is 'zzz'"):
         score_run({"q1": ["zzz"]}, paged, measure, corpus=["a", "x"])
     assert score_run({"q1": ["x", "zzz"]}, paged, measure, corpus=["a", "x"])[0] == 0
     assert score_run({}, paged, measure)[0] == 0

@@ -99,7 +99,7 @@ def test_the_same_experiment_gives_the_same_table():
     ("answers", "judged", "options", "message"),
     [
         ([], JUDGED, {}, "give at least one system"),
-        ([Answers("vector", {}), Answers("vector", {})], JUDGED, {}, "a name of its own"),
+        ([Answers("vector", {}), Answers("vector", {})], JUDGED, {}, "a unique name"),
         ([Answers("rrf", {})], JUDGED, {}, "the baseline must be one of"),
         ([Answers("vector", {})], [], {}, "at least one judged query"),
         ([Answers("vector", {})], JUDGED, {"measures": ()}, "at least one judged query and one measure"),
@@ -165,7 +165,7 @@ def test_a_system_whose_package_is_missing_is_left_out_with_a_line(folder):
 
 
 def test_two_systems_of_one_name_are_refused(folder):
-    with pytest.raises(InvalidInputError, match="a name of its own"):
+    with pytest.raises(InvalidInputError, match="a unique name"):
         run_systems(ExperimentInput(load_dataset(folder)), [source_system("vector")] * 2, 5)
 
 
@@ -243,7 +243,7 @@ def test_means_by_label_add_up_to_the_mean():
     found = table.means_by(["left"] * 10 + ["right"] * 30)
     assert found["left"]["vector"]["LastHop@5"] == 100.0
     assert found["right"] == {"vector": dict.fromkeys(map(str, DEFAULT_MEASURES), 0.0)}
-    with pytest.raises(InvalidInputError, match=r"labels must hold one per query \(40\)"):
+    with pytest.raises(InvalidInputError, match=r"labels must have one entry per query \(40\)"):
         table.means_by(["left"])
 
 

@@ -97,7 +97,10 @@ def test_the_command_measures_pages_where_questions_name_them(paged, tmp_path, c
         ]
         assert state["systems"]["vector"][f"PageRecall@{k}"] == pytest.approx(100 * sum(found) / 3)
     assert state["scored"]["PageRecall@5"] == 3
-    assert "PageRecall is of 3 of 4 queries, the others left out: no page that answers is known (pages," in captured.err
+    assert (
+        "PageRecall is of 3 of 4 queries, the others left out: no page that answers is known (fields 'pages'"
+        in captured.err
+    )
     assert all(f"{measure} (p)" in captured.err for measure in (*PAGE_MEASURES, "MRR@10"))
 
 

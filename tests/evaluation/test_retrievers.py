@@ -200,8 +200,8 @@ def test_the_last_hop_is_measured_where_the_order_of_hops_is_known():
         ({"question": "Who?"}, "judged.jsonl:2: 'hops' must be a list of at least one id; got None"),
         ({"question": "Who?", "relevant": []}, "judged.jsonl:2: 'relevant' must be a list of at least one id"),
         ({"question": "Who?", "relevant": "a"}, "judged.jsonl:2: 'relevant' must be an object of gains"),
-        ({"question": "Who?", "relevant": {"a": 0}}, "judged.jsonl:2: 'relevant' must hold a gain above 0"),
-        ({"question": "Who?", "relevant": ["a"], "grades": {"a": 1}}, "'grades' and 'relevant' say the same"),
+        ({"question": "Who?", "relevant": {"a": 0}}, "judged.jsonl:2: 'relevant' must contain a gain above 0"),
+        ({"question": "Who?", "relevant": ["a"], "grades": {"a": 1}}, "'grades' and 'relevant' have the same meaning"),
         ({"question": "Who?", "relevant": ["a"], "hops": ["b"]}, "must give every hop a gain above 0; 'b' has none"),
         ({"question": " ", "relevant": ["a"]}, "judged.jsonl:2: 'question' must be text that is not blank"),
         ({"relevant": ["a"]}, "judged.jsonl:2: 'question' must be text that is not blank; got None"),
@@ -270,7 +270,7 @@ def test_ids_that_are_not_in_the_corpus_are_counted(data, order):
 
 
 def test_passages_none_of_which_is_judged_are_warned_about(data):
-    with pytest.warns(PhasegraphWarning, match="none of the 2 ids it returned is judged for any question"):
+    with pytest.warns(PhasegraphWarning, match="none of the 2 returned ids is judged for any question"):
         found = evaluate({"search": lambda question: ["p07", "p09"]}, data)
     assert found.means["search"]["Recall@10"] == 0
 
@@ -289,19 +289,21 @@ def test_a_key_says_where_the_judged_id_stands(data, order):
     for search, key in ((documents, "page"), (nodes, "ref_doc_id")):
         found = evaluate(search, data, id_key=key)
         assert np.array_equal(found.table.values[search.__name__], wanted, equal_nan=True)
-    with pytest.raises(AllSourcesFailed, match="hit 0 has no 'url'; its metadata has page"):
+    with pytest.raises(AllSourcesFailed, match="hit 0 has no id under id_key='url'; its metadata keys are: page"):
         evaluate(documents, data, id_key="url")
 
 
 def test_chunks_of_one_document_count_once(data, order):
     found = evaluate(lambda question: [name for name in order[question] for _ in "abc"], data)
     assert found.table.found["<lambda>"] == {query.id: tuple(order[query.text]) for query in data.queries}
-    assert "<lambda>: 96 hits repeat an id of their answer and are left out" in found.notes
+    assert "<lambda>: 96 hits repeat an id of the same answer and are left out" in found.notes
 
 
 def test_few_hits_are_said_since_deep_measures_see_no_more(data, order):
     found = evaluate(lambda question: order[question][:4], data)
-    assert any(note.startswith("<lambda> returned at most 4 hits: deeper measures see no more") for note in found.notes)
+    assert any(
+        note.startswith("<lambda> returned at most 4 hits, so deeper measures gain nothing") for note in found.notes
+    )
 
 
 def test_texts_that_no_passage_has_are_said(data, order):
@@ -309,7 +311,7 @@ def test_texts_that_no_passage_has_are_said(data, order):
         return [Document(data.contents[order[question][0]]), Document("a text of its own")]
 
     found = evaluate(search, data)
-    assert "search: 4 hits have no id, and no passage of a corpus has their text" in found.notes
+    assert "search: 4 hits have no id, and no passage of the corpus has their text" in found.notes
     assert found.unknown == {"search": 0.5}
 
 

@@ -46,13 +46,13 @@ def test_an_id_with_a_space_has_no_place_in_a_trec_run(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("q1 Q0 a 1 2.0 x\nq1 Q0 a 2 1.0 x\n", "bad.run:2: an id must stand once per query; 'a'"),
+        ("q1 Q0 a 1 2.0 x\nq1 Q0 a 2 1.0 x\n", "bad.run:2: an id must occur once per query; 'a'"),
         ("q1 Q0 a 1 1.0 x\nq1 Q0 b 2 2.0 x\n", "bad.run:2: scores must not rise"),
         ("q1 Q0 a 1 nan x\n", "bad.run:1: a score must be a finite number; got 'nan'"),
         ("q1 Q0 a 1 inf x\n", "bad.run:1: a score must be a finite number"),
         ("q1 Q0 a 1 high x\n", "bad.run:1: a score must be a finite number"),
         ("q1 Q0 a 1 2.0\n", "bad.run:1: a run line must be"),
-        ("\n", "bad.run: a run must hold at least one line"),
+        ("\n", "bad.run: a run must have at least one line"),
     ],
 )
 def test_a_bad_run_is_refused_with_file_and_line(tmp_path, text, message):
@@ -64,14 +64,14 @@ def test_a_bad_run_is_refused_with_file_and_line(tmp_path, text, message):
     ("text", "message"),
     [
         ('{"query": "q", "ids": ["a", "a"], "scores": [2, 1]}', "bad.jsonl:1: 'ids' must not repeat"),
-        ('{"query": "q", "ids": ["a"], "scores": [2, 1]}', "bad.jsonl:1: 'scores' must hold one number"),
+        ('{"query": "q", "ids": ["a"], "scores": [2, 1]}', "bad.jsonl:1: 'scores' must have one number"),
         ('{"query": "q", "ids": ["a"], "scores": [NaN]}', "bad.jsonl:1: a score must be a finite"),
         ('{"query": "q", "ids": ["a"], "scores": [true]}', "bad.jsonl:1: a score must be a finite"),
         ('{"query": "q", "ids": ["a", "b"], "scores": [1, 2]}', "bad.jsonl:1: scores must not rise"),
         ('{"ids": ["a"], "scores": [1]}', "bad.jsonl:1: 'query' must be text"),
         (
             '{"query": "q", "ids": ["a"], "scores": [1]}\n{"query": "q", "ids": ["b"], "scores": [1]}',
-            "bad.jsonl:2: a query must stand on one line",
+            "bad.jsonl:2: a query must have one line",
         ),
     ],
 )
@@ -81,7 +81,7 @@ def test_a_bad_jsonl_run_is_refused_with_file_and_line(tmp_path, text, message):
 
 
 def test_a_missing_run_is_named(tmp_path):
-    with pytest.raises(InvalidInputError, match=r"none.run: there is no such file"):
+    with pytest.raises(InvalidInputError, match=r"none.run: the file does not exist"):
         read_run(tmp_path / "none.run")
 
 
@@ -107,11 +107,11 @@ def test_jsonl_judgements_keep_the_order_of_the_hops(tmp_path):
         ("b.qrels", "q1 0 a 1\nq1 0 a 0\n", "b.qrels:2: an id must be judged once"),
         ("b.qrels", "q1 0 a high\n", "b.qrels:1: a grade must be a whole number"),
         ("b.qrels", "q1 a 1\n", "b.qrels:1: a qrels line must be"),
-        ("b.qrels", "", "b.qrels: qrels must hold at least one line"),
+        ("b.qrels", "", "b.qrels: qrels must have at least one line"),
         ("b.jsonl", '{"query": "q", "hops": ["z"]}\n', "b.jsonl:1: the judged passage 'z' is not in the corpus"),
         ("b.jsonl", '{"query": "q", "hops": ["a"], "last_hop_known": 1}\n', "b.jsonl:1: 'last_hop_known'"),
-        ("b.jsonl", '{"query": "q", "hops": ["a"]}\n' * 2, "b.jsonl:2: a query must stand on one line"),
-        ("b.jsonl", "", "b.jsonl: judgements must hold"),
+        ("b.jsonl", '{"query": "q", "hops": ["a"]}\n' * 2, "b.jsonl:2: a query must have one line"),
+        ("b.jsonl", "", "b.jsonl: judgements must have"),
     ],
 )
 def test_bad_judgements_are_refused_with_file_and_line(tmp_path, name, text, message):

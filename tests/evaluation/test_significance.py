@@ -249,7 +249,7 @@ def test_a_group_of_many_weighs_as_many_in_the_mean_of_a_resample():
 @pytest.mark.parametrize("groups", [["a"], [["a", "b"]], "ab"])
 def test_there_is_one_group_per_query(groups):
     for call in (sign_flips, bootstrap_intervals):
-        with pytest.raises(InvalidInputError, match=r"groups must hold one per query \(2\)"):
+        with pytest.raises(InvalidInputError, match=r"groups must have one entry per query \(2\)"):
             call(np.array([[0.0], [1.0]]), groups=groups)
 
 

@@ -126,8 +126,8 @@ def test_spans_may_have_the_names_of_hetdocqa_and_count_before_hops(cut):
     ("change", "message"),
     [
         ({"spans": []}, "queries.jsonl:1: 'spans' must be a list of at least one span"),
-        ({"spans": [{"doc_id": "d"}]}, "queries.jsonl:1: 'spans' must hold .* 'char_start'"),
-        ({"spans": [7]}, "queries.jsonl:1: 'spans' must hold"),
+        ({"spans": [{"doc_id": "d"}]}, "queries.jsonl:1: each item of 'spans' must have .* 'char_start'"),
+        ({"spans": [7]}, "queries.jsonl:1: each item of 'spans' must have"),
         ({"spans": [{"doc_id": "d", "char_start": 4, "char_end": 4}]}, "the end of a span must be >= 5"),
     ],
 )
@@ -148,4 +148,4 @@ def test_the_table_says_how_many_queries_no_passage_answers(cut, capsys):
     assert main(["evaluate", str(cut), "--systems", "vector", "--measures", "nDCG@10"]) == 0
     printed = capsys.readouterr().out
     assert "tiny: 3 queries" in printed
-    assert "left out: 1 queries whose spans no passage holds: q1" in printed
+    assert "left out: 1 queries whose spans no passage covers: q1" in printed

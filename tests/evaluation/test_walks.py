@@ -98,6 +98,6 @@ def test_a_data_set_without_facts_leaves_the_walks_out_and_says_so(folder):
     inputs = ExperimentInput(load_dataset(folder))
     answers, left_out = run_systems(inputs, [OWN_SYSTEMS[name] for name in ("vector", "hipporag2", "semflow")], 5)
     assert [one.name for one in answers] == ["vector"]
-    assert left_out[0] == "hipporag2: this walk needs triples; tiny has none"
+    assert left_out[0] == "hipporag2: this walk needs triples; tiny has no triples.jsonl"
     with pytest.raises(InsufficientDataError):
         load_facts(load_dataset(folder))

@@ -119,7 +119,7 @@ def test_a_graph_is_written_walked_refreshed_and_dropped_on_a_real_server(addres
     assert lines[0] == "written: 6; written again: 0, unchanged: 6"
     assert {line.split("  ")[-1] for line in lines[2:4]} == {"Alfred Hitchcock", "Vertigo"}
     best = lines[2].split("  ")[-1]
-    assert lines[-2:] == [f"removed: 1; a reader that refreshes sees: {[best]}", "dropped; left of it: []"]
+    assert lines[-2:] == [f"removed: 1; read_changes reports: {[best]}", "dropped; corpora left: []"]
     assert contents(address) == before
 
 

@@ -96,7 +96,7 @@ def test_each_stand_in_says_that_it_is_a_stand_in():
     for path in tutorials.FOLDER.glob("*_stand_ins.py"):
         classes = [node for node in ast.parse(path.read_text(encoding="utf-8")).body if isinstance(node, ast.ClassDef)]
         assert len(classes) == 2
-        assert all(ast.get_docstring(node).startswith("Stands for a") for node in classes)
+        assert all(ast.get_docstring(node).startswith("A stand-in for a") for node in classes)
     assert all("**stand-in**" in page.read_text(encoding="utf-8") for page in PAGES)
 
 

@@ -115,7 +115,7 @@ def test_an_option_by_source_name_outlives_copies_and_refuses_what_it_cannot_use
         FusionPipeline.named("tsallis", {"a": 1.0, "b": 1.0})
     with pytest.raises(InvalidInputError, match=r"q must .*2.*got 7"):
         replace(pipeline, rule_options={"q": {"vector": 1.2, "graph": 7.0}})
-    with pytest.raises(InvalidInputError, match="must be what it can use"):
+    with pytest.raises(InvalidInputError, match="have a value of a wrong type"):
         replace(pipeline, rule_options={"epsilon": {"graph": 1e-6}})
     with pytest.raises(InvalidInputError, match=r"one per source \(2\); got 3"):
         tsallis(PERCENTILES, q=np.array([1.0, 1.5, 1.5]))

@@ -125,13 +125,13 @@ def test_the_walk_reaches_what_the_vectors_did_not_and_says_how() -> None:
 def test_without_a_ranking_nothing_is_found_and_the_reason_is_given() -> None:
     ranking = ChunkGraphSource(build_chunk_graph(CODE)).search("read_file?", 10, {"vector": None})
     assert ranking.ids == ()
-    said = "no ranking was handed over: the walk starts from the hits of 'vector'; by itself it needs "
+    said = "no ranking was handed over: the walk starts from the hits of 'vector'; without them, it needs "
     assert ranking.reason == f"{said}an embedder"
     blind = ChunkGraphSource(build_chunk_graph(CODE), embedder=lambda query: [1.0, 0.0, 0.0]).search("q?", 10, {})
-    assert blind.reason == f"{said}graph.embeddings beside its embedder"
+    assert blind.reason == f"{said}graph.embeddings in addition to its embedder"
     other = {"vector": Ranking("vector", ["elsewhere"], [0.9])}
     found = ChunkGraphSource(build_chunk_graph(CODE)).search("q?", 10, other)
-    assert found.reason == "the ranking that was handed over holds no chunk of the graph"
+    assert found.reason == "the ranking that was handed over contains no chunk of the graph"
 
 
 def test_a_corpus_without_a_single_edge_still_ranks_its_seeds() -> None:
@@ -165,12 +165,12 @@ class TestChunkGraphSource(SourceContract):
     ("change", "message"),
     [
         ({"documents": ["a"]}, "documents must have one item per passage"),
-        ({"documents": [1] * 6}, "documents must hold"),
+        ({"documents": [1] * 6}, "documents must contain only"),
         ({"positions": [0.0] * 5 + [float("nan")]}, "positions must be finite"),
-        ({"positions": ["1"] * 6}, "positions must hold"),
+        ({"positions": ["1"] * 6}, "positions must contain only"),
         ({"code": [True] * 7}, "code must have one item"),
         ({"embeddings": VECTORS[:5]}, "embeddings must have 6 rows"),
-        ({"embeddings": VECTORS * np.nan}, "row 0 holds NaN"),
+        ({"embeddings": VECTORS * np.nan}, "row 0 contains NaN"),
     ],
 )
 def test_bad_input_names_the_field(change: dict[str, object], message: str) -> None:

@@ -28,6 +28,7 @@ from phasegraph.graph import (
 )
 from phasegraph.graph.corpus.corpus import Corpus
 from phasegraph.graph.corpus.folder import Folder
+from phasegraph.graph.index.combined_arrays import StackedRows, StackedTexts
 from phasegraph.graph.index.logged_graph import LoggedGraph
 from phasegraph.graph.walk.restricting import restrict_graph
 from phasegraph.ranking import Ranking
@@ -158,6 +159,25 @@ def answers_as(one: EntityGraph, other: EntityGraph) -> None:
         assert path.words == both[1][3].payloads[both[0][3].ids[0]].words
 
 
+def edges_of(graph: EntityGraph) -> dict[str, dict[str, float]]:
+    """The weights of the edges from each existing passage and entity, by names."""
+    names = [*graph.passages, *graph.entities]
+    first = len(graph.passages)
+    rows = [*graph.passage_rows.values(), *(first + graph.entity_rows[one] for one in graph.entities
+            if one in graph.entity_rows)]  # fmt: skip
+    walk: Any = graph.operator
+    found = {}
+    for node in rows:
+        at = np.array([node])
+        edges = walk.indptr.take(at)[0] + np.arange(int(walk.out_degrees.take(at)[0]))
+        targets = [names[target] for target in walk.indices.take(edges).tolist()]
+        assert len(set(targets)) == len(targets), names[node]
+        found[names[node]] = dict(zip(targets, walk.weights.take(edges).tolist(), strict=True))
+        weight = walk.inverse_out[at][0] if len(edges) else 0.0
+        assert weight == pytest.approx(1 / sum(found[names[node]].values()) if len(edges) else 0.0, rel=1e-5)
+    return found
+
+
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("stored", [True, False])
 def test_a_log_finds_what_a_new_index_finds_and_merges_to_its_bits(tmp_path: Path, seed: int, stored: bool) -> None:
@@ -172,6 +192,16 @@ def test_a_log_finds_what_a_new_index_finds_and_merges_to_its_bits(tmp_path: Pat
         whole = world.index()
         assert list(index.records) == list(whole.records)
         answers_as(index.graph, whole.graph)
+        found, wanted = edges_of(index.graph.view), edges_of(whole.graph)
+        assert found.keys() == wanted.keys()
+        for name, edges in wanted.items():
+            assert found[name] == pytest.approx(edges, rel=1e-6), name
+        titles = [dict(zip(one.passages, one.titles_at(np.arange(len(one.passages))).tolist(), strict=True))
+                  for one in (index.graph.view, whole.graph)]  # fmt: skip
+        for name in whole.graph.passages:
+            rows = [[one.entities[row] if 0 <= row < len(one.entities) else "" for row in each[name]]
+                    for one, each in zip((index.graph.view, whole.graph), titles, strict=True)]  # fmt: skip
+            assert set(rows[0]) == set(rows[1])
         assert "whole" not in vars(index.graph)  # nothing was merged for it
         same(index.graph, whole.graph)
     merged = index.compact()
@@ -201,6 +231,53 @@ def test_an_entity_that_gets_too_common_or_a_title_loses_its_edges_or_gets_them(
             assert dict(zip(found.ids, found.scores, strict=True)) == pytest.approx(
                 dict(zip(wanted.ids, wanted.scores, strict=True)), rel=1e-9
             )
+
+
+def test_the_passage_about_an_entity_leaves_the_base_and_the_entity_is_too_common_again() -> None:
+    """The passage has other names before and after its title's, which is the first entity of all, or the last."""
+    for name in ("Ada", "Zoe"):
+        texts = {f"p{n}": f"{name} met Bo{n}." for n in range(11)}
+        passages = [{"id": key, "text": text} for key, text in texts.items()]
+        home = {"id": "home", "title": name, "text": f"Bo1 knew {name}, Cy and Yak."}
+        index = GraphIndex.build([*passages[:4], home, *passages[4:]]).remove(["home"])
+        whole = GraphIndex.build(passages)
+        assert edges_of(index.graph.view) == edges_of(whole.graph)
+        again = index.add([home])
+        assert edges_of(again.graph.view)[name.lower()].keys() == {*texts, "home"}
+
+
+def test_whether_a_title_gives_a_name_is_read_from_base_and_log() -> None:
+    passages = [
+        {"id": "a", "title": "Bo", "text": "Bo sang of Ada."},
+        {"id": "b", "title": "", "text": "Then they saw Ada. They saw Bo."},
+        {"id": "c", "title": "Ada", "text": "Ada sang of Cy."},
+        {"id": "d", "title": "Ada", "text": "She met Bo."},
+    ]
+    log = GraphIndex.build(passages).add([{"id": "e", "title": "Eve", "text": "Eve met Cy."}]).log
+    assert log is not None
+    for name, homes in (("ada", {"c", "d"}), ("bo", {"a"}), ("eve", {"e"}), ("cy", set()), ("nobody", set())):
+        assert log.give(name) == bool(homes), name
+        assert not log.give(name, without=homes)
+        assert all(log.give(name, without=homes - {one}) for one in homes)
+    for least in (1, 2):
+        columns = np.arange(len(log.base.entities))
+        rows, place = log.homes_of(columns, least)
+        kinds = log.base.homes.toarray()
+        wanted = {(row, column) for row, column in zip(*np.nonzero(kinds >= least), strict=True)}
+        assert sorted(zip(rows.tolist(), columns[place].tolist(), strict=True)) == sorted(wanted)
+
+
+def test_stacked_arrays_are_read_by_one_row_as_by_many() -> None:
+    first, more = np.arange(6.0).reshape(3, 2), np.arange(6.0, 10.0).reshape(2, 2)
+    stacked, texts = StackedRows(first, more), StackedTexts(("a", "b"), ("c",))
+    whole = np.concatenate([first, more])
+    assert (len(stacked), stacked.shape, stacked.dtype) == (5, (5, 2), np.float64)
+    for row in range(5):
+        assert stacked[row].tolist() == whole[row].tolist()
+    assert stacked[np.array([4, 0, 3, 2])].tolist() == whole[[4, 0, 3, 2]].tolist()
+    assert stacked.times(np.array([1.0, 2.0])).tolist() == (whole @ [1.0, 2.0]).tolist()
+    assert [texts[row] for row in range(3)] == list(texts) == list(texts[:]) == ["a", "b", "c"]
+    assert (texts[1:3], len(texts)) == (("b", "c"), 3)
 
 
 def test_facts_come_and_go_with_the_passages_that_state_them() -> None:
@@ -394,9 +471,9 @@ def test_a_file_that_is_cut_off_is_said_and_not_looked_into(tmp_path: Path) -> N
     assert source.search(QUESTIONS[0], 5, {}).ids
     largest = max(tmp_path.glob("mentions_indices.*.npy"), key=lambda file: file.stat().st_size)
     os.truncate(largest, 64)
-    with pytest.raises(IntegrityError, match="cut off"):
+    with pytest.raises(IntegrityError, match="was truncated"):
         source.search(QUESTIONS[0], 5, {})
-    with pytest.raises(IntegrityError, match="cut off"):
+    with pytest.raises(IntegrityError, match="was truncated"):
         index.remove([world.passages[0]["id"]])
 
 
@@ -416,5 +493,5 @@ def test_no_file_of_a_large_index_is_looked_into_when_it_is_cut_off(tmp_path: Pa
         lambda: index.remove([world.passages[0]["id"]]),
         lambda: GraphSource(index.graph).search(QUESTIONS[0], 5, {}),
     ):
-        with pytest.raises(IntegrityError, match="cut off"):
+        with pytest.raises(IntegrityError, match="was truncated"):
             look()

@@ -36,7 +36,9 @@ def test_a_model_is_the_same_up_to_a_cosine_of_99_hundredths(turn: float, same: 
     if same:
         assert check_model(INDEX, model().identity, model(turn=turn, name="renamed"), "f")
         return
-    with pytest.raises(InvalidInputError, match=r"f was embedded with SimpleNamespace m, and SimpleNamespace n is"):
+    with pytest.raises(
+        InvalidInputError, match=r"f was embedded with SimpleNamespace m, but the given model is SimpleNamespace n"
+    ):
         check_model(INDEX, model().identity, model(turn=turn, name="n"), "f")
 
 

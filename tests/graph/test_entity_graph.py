@@ -145,7 +145,7 @@ def test_passages_may_be_objects():
 
 BAD_PASSAGES = [
     ([], "at least one"),
-    ([{"id": "1", "text": "a"}, {"id": "1", "text": "b"}], r"'1' is that of rows 0 and 1"),
+    ([{"id": "1", "text": "a"}, {"id": "1", "text": "b"}], r"'1' is the id of rows 0 and 1"),
     ([{"text": "a"}], "passage 0 must have an id"),
     ([{"id": 7, "text": "a"}], "passage 0 must have an id"),
     ([{"id": "1", "text": "a"}, {"id": "2"}], r"passage 1 \('2'\) must have text"),
@@ -166,7 +166,7 @@ def test_bad_passages_are_refused_by_row(passages, message):
         ({"nowhere": []}, "'nowhere', which is not in the corpus"),
         ({"film": [("a", "b")]}, "triples of passage 'film' must have three parts; got 2"),
         ({"film": [("a", "b", "c", "d")]}, "three parts; got 4"),
-        ({"film": [("a", "b", None)]}, "passage 'film' must hold strings"),
+        ({"film": [("a", "b", None)]}, "passage 'film' must contain only strings"),
         ([Extraction("gone")], "'gone', which is not in the corpus"),
     ],
 )
@@ -181,9 +181,9 @@ def test_bad_triples_are_refused_by_passage(triples, message):
         (np.ones((2, 4)), "must have 3 rows"),
         (np.ones(3), "must have 3 rows"),
         (np.ones((3, 0)), "must have 3 rows"),
-        (np.array([[1.0], [np.nan], [1.0]]), "row 1 holds NaN"),
-        (np.array([[1.0], [1.0], [np.inf]]), "row 2 holds NaN or infinity"),
-        ([[1.0, 2.0], [1.0], [1.0]], "rows of one length"),
+        (np.array([[1.0], [np.nan], [1.0]]), "row 1 contains NaN"),
+        (np.array([[1.0], [1.0], [np.inf]]), "row 2 contains NaN or infinity"),
+        ([[1.0, 2.0], [1.0], [1.0]], "rows of equal length"),
         ([["a"], ["b"], ["c"]], "must be numbers"),
     ],
 )

@@ -174,7 +174,7 @@ def test_a_tokenizer_is_kept_by_name_and_a_function_is_not_saved(tmp_path):
     save_graph(german, tmp_path / "german")
     assert load_graph(tmp_path / "german").lexical.tokenizer == "german"
     own = build_graph([{"id": "a", "text": "x"}], tokenizer=str.split)
-    with pytest.raises(InvalidInputError, match="saved with a tokenizer that has a name"):
+    with pytest.raises(InvalidInputError, match="can be saved only with the name of a tokenizer"):
         save_graph(own, tmp_path / "own")
 
 
@@ -223,7 +223,7 @@ def test_what_is_no_settings_or_index_is_refused():
         GraphSource(GRAPH, words=True)
     with pytest.raises(InvalidTypeError, match="lexical must be a LexicalIndex"):
         replace(GRAPH, lexical="index")
-    with pytest.raises(InvalidInputError, match="lexical must hold 5 passages; got 1"):
+    with pytest.raises(InvalidInputError, match="lexical must index 5 passages; got 1"):
         replace(GRAPH, lexical=LexicalIndex.of(["one"]))
 
 
@@ -233,7 +233,7 @@ THINGS = [{"id": f"p{row:02d}", "text": f"Note on thing{row}."} for row in range
 def test_passages_of_which_nothing_is_known_are_no_seeds():
     source = GraphSource(build_graph(THINGS))
     strange = source.search("Where is the zebra?", 10, {"vector": Ranking("vector", ["uuid"], [0.9])})
-    assert (len(strange), strange.reason.rpartition("and ")[2]) == (0, "the ranking holds no passage of the graph")
+    assert (len(strange), strange.reason.rpartition("and ")[2]) == (0, "the ranking contains no passage of the graph")
     assert source.search("Where is the zebra?", 10, {"vector": Ranking("vector", ["p20"], [0.9])}).ids == ("p20",)
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -167,3 +168,47 @@ def test_a_title_that_the_text_begins_with_is_counted_once() -> None:
     assert [one.content for one in index.records.values()] == ["Ada\nShe met Bo.", "Bo\nHe sang.", "Bo alone."]
     assert index.graph.lexical is not None
     assert index.graph.lexical.lengths.tolist() == [4, 3, 2]
+
+
+def test_metadata_that_json_does_not_reproduce_is_refused_when_an_index_is_saved(tmp_path: Path) -> None:
+    kept = {"page": 3, "none": None, "yes": True, "tags": ["a", {"b": [1.5]}], "text": "ü"}
+    GraphIndex.build([{"id": "a", "text": "Ada sang.", "metadata": kept}]).save(tmp_path / "kept")
+    assert GraphIndex.load(tmp_path / "kept").records["a"].metadata == kept
+    for key, value in (("pair", (1, 2)), ("set", {1}), ("deep", [{"x": (1,)}]), ("named", {1: "one"})):
+        index = GraphIndex.build([{"id": "a", "text": "Ada sang.", "metadata": {**kept, key: value}}])
+        with pytest.raises(InvalidInputError, match=f"{key!r} of passage 'a' must be plain"):
+            index.save(tmp_path / key)
+
+
+def test_words_of_names_of_other_passages_are_refused(tmp_path: Path) -> None:
+    index = GraphIndex.build([{"id": name, "text": f"{name} sang."} for name in ("Ada", "Bo")])
+    other = GraphIndex.build([{"id": "Ada", "text": "Ada sang."}])
+    assert index.name_words is not None
+    replace(index, words=other.name_words).save(tmp_path)
+    with pytest.raises(IntegrityError, match="must be those of the passages"):
+        GraphIndex.load(tmp_path)
+
+
+def test_an_index_is_shown_without_its_contents() -> None:
+    assert repr(GraphIndex.build([{"id": "a", "text": "Ada sang."}])) == "GraphIndex()"
+
+
+def test_many_records_are_read_and_written_again_in_any_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In pieces of any size, from the file and from memory, with few that are kept."""
+    monkeypatch.setattr("phasegraph.graph.index.records.MOST_READ", 3)
+    passages = [{"id": f"p{n}", "title": f"Name{n}", "text": f"Name{n} met Bo."} for n in range(12)]
+    for number, size in enumerate((1, 150, 1 << 20)):
+        monkeypatch.setattr("phasegraph.graph.index.records._RUN", size)
+        folder = tmp_path / str(number)
+        GraphIndex.build(passages).save(folder)
+        index = GraphIndex.load(folder)
+        assert [one.title for one in index.records.values()] == [one["title"] for one in passages]
+        assert len(index.records._read) <= 3
+        changed = index.replace(["p3", "p7"], [{"id": "p3", "title": "Name3", "text": "Name3 slept."}])
+        changed.save(folder)
+        rest = [one for one in passages if one["id"] not in ("p3", "p7")]
+        again = GraphIndex.load(folder)
+        assert [one.id for one in again.records.values()] == [*(one["id"] for one in rest), "p3"]
+        assert again.records.content("p3") == ("Name3 slept.", {})
+        with pytest.raises(KeyError, match="p7"):
+            again.records["p7"]

@@ -182,7 +182,7 @@ def test_nearest_names_and_facts_are_found_in_one_index():
     assert nearest_entities(GOLDEN, both, [1.0, 0.0, 0.0], 2).nodes.tolist() == [5 + 1, 5 + 2, 5 + 3]
     seeds = reset_by_name("semflowrag", GOLDEN, both, [1.0, 0.0, 0.0], np.zeros(5) + 0.1)
     assert {5 + 1, 5 + 2, 5 + 3} <= set(seeds.nodes.tolist())
-    with pytest.raises(InvalidInputError, match="embeddings must have one length; got 3 and 1"):
+    with pytest.raises(InvalidInputError, match="embeddings must have the same length; got lengths 3 and 1"):
         both.plus(FactIndex.of_names(GOLDEN, ["a"], [[1.0]]))
 
 
@@ -210,7 +210,7 @@ def test_facts_of_another_graph_and_vectors_that_do_not_fit_are_refused():
         nearest_entities(small, FactIndex.of_names(GOLDEN, ["d"], [[1.0]]), [1.0], 5)
     with pytest.raises(InvalidInputError, match="query's embedding must have shape"):
         nearest_entities(GOLDEN, FactIndex.of_names(GOLDEN, ["d"], [[1.0]]), [1.0, 2.0], 5)
-    with pytest.raises(InvalidInputError, match="row 1 holds NaN"):
+    with pytest.raises(InvalidInputError, match="row 1 contains NaN"):
         FactIndex.of_names(GOLDEN, ["a", "d"], [[1.0], [np.nan]])
 
 

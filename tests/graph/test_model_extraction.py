@@ -175,7 +175,9 @@ def test_what_no_one_should_catch_passes_through(error: type[BaseException]) -> 
 def test_an_answer_without_a_list_fails_the_passage_and_says_what_came(said: object) -> None:
     run = extract_with_model(PASSAGES[:1], lambda prompt: said, model_name="m", settings=QUIET)
     reason = run.report.failed["p0"]
-    expected = "the answer holds no JSON list: " if isinstance(said, str) else f"answered with {type(said).__name__}, "
+    expected = (
+        "the answer contains no JSON list: " if isinstance(said, str) else f"answered with {type(said).__name__}, "
+    )
     assert expected in reason
     assert run.report.calls == 3
 
@@ -271,7 +273,7 @@ def test_a_cache_that_is_a_file_is_refused(tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore:.*have no extraction")
 def test_a_model_that_repeats_the_prompt_makes_up_nothing() -> None:
     run = extract_with_model(PASSAGES[:1], lambda prompt: prompt, model_name="m", settings=QUIET)
-    assert run.report.failed["p0"].startswith("entities: the answer holds no JSON list")
+    assert run.report.failed["p0"].startswith("entities: the answer contains no JSON list")
     run = extract_with_model(PASSAGES[:1], lambda prompt: "Well: " + prompt, model_name="m", settings=QUIET)
     assert run.extractions[0].entities == ()
     assert run.extractions[0].triples == ()
@@ -373,6 +375,6 @@ def test_a_cache_that_cannot_be_written_is_told_once_and_stops_nothing(
         raise OSError("no space left")
 
     monkeypatch.setattr("phasegraph.graph.experimental.llm_extraction.write_document", full)
-    with pytest.warns(PhasegraphWarning, match="answers cannot be kept there.*no space left") as told:
+    with pytest.warns(PhasegraphWarning, match="answers cannot be stored there.*no space left") as told:
         run = extract_with_model(PASSAGES, answer, model_name="m", cache=tmp_path, settings=QUIET)
     assert (len(told), run.report.done) == (1, 12)

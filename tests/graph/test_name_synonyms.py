@@ -115,7 +115,7 @@ def test_an_index_with_names_is_saved_and_goes_on(tmp_path: Path) -> None:
     start, rest = [_passage(n, n, n % 3) for n in range(5)], [_passage(n, n, 3) for n in range(5, 8)]
     GraphIndex.build(start, synonyms=NameSynonyms.of(embed, threshold=0.6)).save(tmp_path)
     loaded = GraphIndex.load(tmp_path)
-    with pytest.raises(InvalidInputError, match="entity 'cy twombly' has no embedding of its name"):
+    with pytest.raises(InvalidInputError, match="the name of entity 'cy twombly' has no embedding"):
         loaded.add(rest)
     again = loaded.add(rest[:1], name_embeddings=embed).add(rest[1:])
     assert _bits(again.graph) == _bits(build_graph(start + rest, synonyms=NameSynonyms.of(embed, threshold=0.6)))
@@ -151,9 +151,9 @@ def test_entities_without_vectors_have_no_synonyms() -> None:
 @pytest.mark.parametrize(
     ("embeddings", "threshold", "error", "message"),
     [
-        ({"a": [1.0, np.nan]}, 0.8, InvalidInputError, "row 0 holds NaN"),
-        ({"a": [1.0], "b": [1.0, 2.0]}, 0.8, InvalidTypeError, "rows of one length"),
-        ({"a": ["x"]}, 0.8, InvalidTypeError, "rows of one length"),
+        ({"a": [1.0, np.nan]}, 0.8, InvalidInputError, "row 0 contains NaN"),
+        ({"a": [1.0], "b": [1.0, 2.0]}, 0.8, InvalidTypeError, "rows of equal length"),
+        ({"a": ["x"]}, 0.8, InvalidTypeError, "rows of equal length"),
         ({3: [1.0]}, 0.8, InvalidTypeError, "names must be strings; got 3"),
         (np.eye(2), 0.8, InvalidTypeError, "mapping of names to vectors or a callable; got ndarray"),
         ({}, 0.0, InvalidInputError, "threshold must lie"),
@@ -169,17 +169,17 @@ def test_an_embedder_must_give_one_finite_row_for_every_name() -> None:
     passages = [_passage(0, 0, 0)]
     with pytest.raises(InvalidInputError, match="name embeddings must have"):
         build_graph(passages, synonyms=NameSynonyms.of(lambda names: np.ones((1, 3))))
-    with pytest.raises(InvalidInputError, match="row 0 holds NaN"):
+    with pytest.raises(InvalidInputError, match="row 0 contains NaN"):
         build_graph(passages, synonyms=NameSynonyms.of(lambda names: np.full((len(names), 3), np.nan)))
 
 
 def test_updates_refuse_names_that_do_not_fit_and_change_nothing() -> None:
     index = GraphIndex.build([_passage(0, 0, 0)], synonyms=NameSynonyms.of({"Ada": [1.0, 0.0]}))
     before = _bits(index.graph)
-    with pytest.raises(InvalidInputError, match="name 'ada' is given a second embedding"):
+    with pytest.raises(InvalidInputError, match="name 'ada' already has a different embedding"):
         index.add([_passage(1, 2, 2)], name_embeddings={"Ada": [0.0, 1.0]})
     with pytest.raises(InvalidInputError, match="2 columns"):
         index.add([_passage(1, 2, 2)], name_embeddings={"Seine": [0.0, 1.0, 0.0]})
-    with pytest.raises(InvalidInputError, match="for an index with synonyms; this one has none"):
+    with pytest.raises(InvalidInputError, match="needs an index with synonyms; this index has no synonyms"):
         GraphIndex.build([_passage(0, 0, 0)]).add([_passage(1, 2, 2)], name_embeddings={"Seine": [1.0]})
     assert _bits(index.graph) == before

@@ -58,13 +58,13 @@ def test_entities_can_be_left_out_so_that_only_facts_count(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ('{"id": "a"}\n{"id": "b", "triples"\n', r":2: must be JSON"),
+        ('{"id": "a"}\n{"id": "b", "triples"\n', r":2: the content must be JSON"),
         ('{"id": "a"}\n{"id": "zz"}\n', r":2: .*'zz' is not"),
         ('{"id": "a"}\n\n{"id": "a"}\n', r":3: id 'a' is already on line 1"),
         ('{"id": "a"}\n["a"]\n', r":2: the line must be one JSON object; got list"),
         ('{"id": 3}\n', r":1: 'id' must be text"),
         ('{"id": "a", "triples": "x"}\n', r":1: 'triples' must be a list"),
-        ({"docs": [DOC, {"idx": "zz", "passage": "Cy."}]}, r"docs\[1\]: .*'zz' is no id"),
+        ({"docs": [DOC, {"idx": "zz", "passage": "Cy."}]}, r"docs\[1\]: .*no passage has the id 'zz'"),
         ({"docs": [DOC, {**DOC, "idx": "chunk-1"}]}, r"docs\[1\]: .*'a' is already in docs\[0\]"),
         ({"docs": [DOC, 5]}, r"docs\[1\]: an entry must be an object"),
         ({"docs": {}}, "'docs' must be a list"),
@@ -80,7 +80,7 @@ def test_a_file_that_is_wrong_names_file_and_place(tmp_path: Path, content: obje
 def test_a_line_that_is_not_utf8_names_its_number(tmp_path: Path) -> None:
     file = tmp_path / "t.jsonl"
     file.write_bytes(b'{"id": "a"}\n{"id": "b\xff"}\n')
-    with pytest.raises(InvalidInputError, match=r"t\.jsonl:2: must be JSON in UTF-8"):
+    with pytest.raises(InvalidInputError, match=r"t\.jsonl:2: the content must be JSON in UTF-8"):
         read_openie(file, PASSAGES)
     with pytest.raises(InvalidInputError, match="does not exist"):
         read_openie(tmp_path / "none.jsonl", PASSAGES)

@@ -144,7 +144,7 @@ def test_what_cannot_be_restricted_is_named():
     graph = graph_of([record("a", ["ada", "bo"], True)])
     with pytest.raises(InvalidTypeError, match="allowed must be a function of a passage id or a collection"):
         restrict_graph(graph, "a")
-    with pytest.raises(InvalidTypeError, match="allowed must hold ids of passages"):
+    with pytest.raises(InvalidTypeError, match="allowed must contain passage ids"):
         GraphSource(graph).within([3])
 
 
@@ -229,11 +229,11 @@ def test_a_source_with_embedded_facts_is_restricted_with_them(reset):
 
 def test_the_passages_of_facts_must_fit_them():
     graph = graph_of([record("a", ["ada", "bo"], True)])
-    with pytest.raises(InvalidInputError, match="passages must name those of each of 1 facts; got 2"):
+    with pytest.raises(InvalidInputError, match="passages must contain the ids for each of 1 facts; got 2"):
         FactIndex.of(graph, [("ada", "met", "bo")], [[1.0, 0.0]], passages=["a", "a"])
-    with pytest.raises(InvalidTypeError, match="passages must be ids; got 3"):
+    with pytest.raises(InvalidTypeError, match="passages must contain ids of type str; got 3"):
         FactIndex.of(graph, [("ada", "met", "bo")], [[1.0, 0.0]], passages=[[3]])
-    with pytest.raises(InvalidInputError, match="stated must hold the passages of each of 1 facts"):
+    with pytest.raises(InvalidInputError, match="stated must contain the passages of each of 1 facts"):
         FactIndex(np.zeros((1, 2), dtype=np.int32), np.ones((1, 2), dtype=np.float32), (("a",), ("b",)))
     assert len(FactIndex.of_extractions(graph, [], lambda texts: texts).ends) == 0
 

@@ -281,7 +281,7 @@ def test_ablated_walks_agree_between_solvers(ablation, method):
 
 
 def test_a_flow_without_direction_is_refused():
-    with pytest.raises(InvalidInputError, match="must be directed"):
+    with pytest.raises(InvalidInputError, match="must have directed=True"):
         flow(directed=False)
 
 

@@ -386,7 +386,7 @@ def test_bad_input_is_named() -> None:
     with pytest.raises(InvalidInputError, match="levels"):
         built(passages, vectors, levels=0)
     tree = built(passages, vectors)
-    with pytest.raises(InvalidInputError, match="these would be by 'other'"):
+    with pytest.raises(InvalidInputError, match="new summaries would be by 'other'"):
         tree.add([{"id": "n", "text": "New."}], vectors[:1], summariser="other")
     with pytest.raises(InvalidInputError, match="'q' is not in the tree"):
         tree.remove(["q"])

@@ -194,7 +194,7 @@ def test_settings_are_moved_and_nothing_is_asked_anew(watch, address, inspector)
         assert sum(int(one.removesuffix(" %")) for one in said) == 100
         expect(page.locator("#edited")).to_have_text("as opened, edited")
         expect(page.locator("#pipeline option:checked")).to_have_text("as opened, edited")
-        expect(page.locator("#answers")).to_contain_text("▲ ▼ against as opened")
+        expect(page.locator("#answers")).to_contain_text("▲ ▼: rank change from as opened")
         move(page, "#weight-2", 100)
         expect(page.locator("#weight-2-said")).to_have_text("100 %")
         wanted = inspector.view(QUESTION, {"weights": {"graph": 0, "bm25": 0, "vector": 1}})
@@ -209,7 +209,7 @@ def test_settings_are_moved_and_nothing_is_asked_anew(watch, address, inspector)
         mark = "▲ new" if not was[first["id"]] else f"{'▲▼'[was[first['id']] < first['position']]} "
         expect(page.locator("#answers li").nth(first["position"] - 1).locator(".move")).to_contain_text(mark)
         move(page, "#final", 0.99)
-        expect(page.locator("#summary")).to_contain_text("No passage: acceptance rejected every one")
+        expect(page.locator("#summary")).to_contain_text("No passages: acceptance rejected every candidate")
         page.get_by_text("What each source returned").click()
         expect(page.locator("#weights-why")).to_contain_text("Weights: given")
         expect(page.locator("#lists tr.rejected").first).to_be_visible()
@@ -315,10 +315,10 @@ def test_the_address_keeps_question_and_settings_and_the_back_button_takes_steps
     expect(page.get_by_label("Question", exact=True)).to_have_value(QUESTION)
     page.go_back()
     expect(page.locator("#start-card")).to_be_visible()
-    expect(page.locator("#starters")).to_contain_text("Asked before in this browser")
+    expect(page.locator("#starters")).to_contain_text("Previous questions in this browser")
     expect(page.locator("#starters li").filter(has_text=other)).to_have_count(1)
-    page.get_by_role("button", name="Forget them").click()
-    expect(page.locator("#starters")).not_to_contain_text("Asked before in this browser")
+    page.get_by_role("button", name="Remove these questions").click()
+    expect(page.locator("#starters")).not_to_contain_text("Previous questions in this browser")
     assert not any("question" in url for url in watched.asked), "the question is behind the #"
 
 
@@ -375,7 +375,7 @@ def test_a_token_in_the_address_leaves_it_and_is_needed(watch, inspector, served
     page = other.open(home)
     expect(page.locator("#token-form")).to_be_visible()
     page.get_by_label("Token").fill(token)
-    page.get_by_role("button", name="Use it").click()
+    page.get_by_role("button", name="Use token").click()
     expect(page.locator("#token-form")).to_be_hidden()
     ask(page)
     other.wrong = [line for line in other.wrong if "401" not in line]  # that the browser noted the refusal is right

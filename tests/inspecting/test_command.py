@@ -89,7 +89,7 @@ def test_a_graph_of_chunks_takes_its_texts_from_the_corpus(index, tmp_path, caps
     assert [one["name"] for one in data["about"]["sources"]] == ["bm25", "graph"]
     assert data["view"]["rows"][0]["label"] == "Ada Lovelace"
     assert main(["inspect", "chunks"]) == 1
-    assert "a graph of chunks needs --embedder or --corpus" in capsys.readouterr().err
+    assert "a chunk graph needs --embedder or --corpus" in capsys.readouterr().err
     assert main(["inspect", str(index), "--corpus", str(corpus)]) == 1
     assert "--corpus must be left out" in capsys.readouterr().err
 
@@ -110,7 +110,7 @@ def test_the_page_knows_the_command_that_serves_it(index, monkeypatch) -> None:
         (["--ask", "Who?"], "--ask and --export go together"),
         (["--pipeline", "nothing.json"], "--pipeline must be a saved pipeline or one of"),
         (["--embedder", "my_inspected:model"], "--embedder needs an index with embeddings"),
-        (["--host", "no-such-host.invalid"], "cannot be listened on"),
+        (["--host", "no-such-host.invalid"], "cannot listen on"),
     ],
 )
 def test_what_cannot_be_is_said(index, capsys, arguments, said) -> None:
@@ -119,7 +119,7 @@ def test_what_cannot_be_is_said(index, capsys, arguments, said) -> None:
 
 
 def test_weights_must_name_a_source_that_there_is() -> None:
-    with pytest.raises(InvalidInputError, match=r"must name one of \['bm25', 'graph'\].*--embedder"):
+    with pytest.raises(InvalidInputError, match=r"must name at least one of \['bm25', 'graph'\].*--embedder"):
         Inspector(indexed(), "x", pipeline=FusionPipeline(weights={"vector": 1.0}))
 
 

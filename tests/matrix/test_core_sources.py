@@ -48,9 +48,9 @@ async def test_what_a_bare_walk_finds_has_its_text_or_a_warning_says_how_to_give
 async def test_alone_it_says_what_to_pass(framework):
     source = CallableSource("one", lambda query, limit: [("p", 0.9), ("q", 0.8), ("r", 0.7)])
     ours = retriever(framework, retrievers={"one": source})
-    said = r"'one' named passages .* fields=HitFields\(resolve=\.\.\.\)"
+    said = r"'one' returned ids of passages .* fields=HitFields\(resolve=\.\.\.\)"
     with pytest.warns(PhasegraphWarning, match=said):
         hits = ask(ours, "who?")
     with pytest.warns(PhasegraphWarning, match=said):
         assert ids(await aask(ours, "who?")) == ids(hits) == ["p", "q", "r"]
-    assert "'one' named passages that no source holds" in ours.explain("who?").warnings[-1]
+    assert "'one' returned ids of passages that no source has" in ours.explain("who?").warnings[-1]

@@ -37,10 +37,10 @@ def test_the_id_says_which_passage_it_is_and_not_the_text():
     assert len(EnsembleRetriever(retrievers=list(changed.values())).invoke("q")) == 2, "one passage counts as two"
     found = ours(**changed).explain("q")
     assert found.ids == ("a",)
-    assert "has another text" in found.warnings[-1]
+    assert "has different texts" in found.warnings[-1]
     equal = {"one": leg("a", text="the same"), "other": leg("b", text="the same")}
     assert len(EnsembleRetriever(retrievers=list(equal.values())).invoke("q")) == 1, "two passages count as one"
-    with pytest.warns(PhasegraphWarning, match="return one text under two ids"):
+    with pytest.warns(PhasegraphWarning, match="return the same text under two ids"):
         assert set(ids(ours(**equal).invoke("q"))) == {"a", "b"}
 
 

@@ -171,7 +171,7 @@ def test_a_bm25_under_a_filter_is_left_as_it_was_and_built_once(data):
 
 def test_a_graph_without_its_documents_cannot_tell_whose_they_are(data):
     graph = EntityGraphRetriever(graph=GraphSource(walk("LangChain", data).graph))
-    with pytest.raises(InvalidInputError, match="filter= needs the passages' metadata: pass documents="):
+    with pytest.raises(InvalidInputError, match="filter= needs the metadata of the passages: give documents="):
         graph.invoke(data.questions[0], filter={"tenant": "red"})
 
 

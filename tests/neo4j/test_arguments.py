@@ -36,7 +36,7 @@ def test_a_graph_in_place_of_records_is_named():
     graph = build_graph([{"id": "a", "text": "Ada met Bo."}])
     with (
         Neo4jConnection.connect("bolt://127.0.0.1:9") as connection,
-        pytest.raises(InvalidTypeError, match=r"passages must hold PassageRecord .*; got EntityGraph"),
+        pytest.raises(InvalidTypeError, match=r"passages must be PassageRecord objects .*; got EntityGraph"),
     ):
         write_graph(connection, graph, corpus="c")
 

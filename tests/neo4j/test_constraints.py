@@ -60,7 +60,7 @@ def test_what_was_created_is_listed_with_kind_and_state_and_dropped_whole(bare, 
 
 def test_a_schema_is_not_dropped_under_a_corpus(bare):
     write_graph(bare, SMALL, corpus="manuals")
-    with pytest.raises(InvalidInputError, match=r"the database holds the corpora 'manuals'; drop them before"):
+    with pytest.raises(InvalidInputError, match=r"the database contains the corpora 'manuals'; drop them before"):
         drop_schema(bare)
     assert len(list_schema(bare)) == len(NAMES)
     assert drop_schema(bare, corpora_may_remain=True) == NAMES

@@ -170,7 +170,7 @@ def test_an_error_says_what_kind_it_is_and_never_what_was_sent_nor_comes_late(fa
     if fault == "schema_missing":
         assert "chunk_vectors does not exist" in str(caught.value)
     if fault == "wrong_dimensions":
-        assert "differ in length: 3 and 384" in str(caught.value)
+        assert "have different lengths: 3 and 384" in str(caught.value)
 
 
 @pytest.mark.parametrize("fault", ["refuse", "black_hole", "silent_answer", "auth_failure"])

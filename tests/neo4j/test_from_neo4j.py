@@ -132,7 +132,7 @@ def test_a_corpus_that_is_not_there_is_refused_with_those_that_are(load, corpus)
 
 
 def test_an_empty_database_says_that_a_schema_or_a_corpus_must_be_given(connection):
-    with pytest.raises(InvalidInputError, match=r"pass corpus= or schema=: .*none of any preset"):
+    with pytest.raises(InvalidInputError, match=r"pass corpus= or schema=: .*no edges of any preset"):
         open_graph(connection)
     with pytest.raises(InvalidInputError, match="no passages under the schema 'langchain'"):
         open_graph(connection, schema="langchain")
@@ -163,7 +163,7 @@ def test_what_is_no_retriever_of_the_framework_is_named_with_what_to_do(framewor
         fused(graph="manuals")
     with pytest.raises(InvalidTypeError, match=r"from_neo4j\); got Neo4jConnection"):
         room.EntityGraphRetriever(graph=Neo4jConnection(Unasked()))
-    with pytest.raises(InvalidTypeError, match=r"got a GraphRecords: give its graph\(\)"):
+    with pytest.raises(InvalidTypeError, match=r"got a GraphRecords: pass records.graph\(\)"):
         room.EntityGraphRetriever(graph=GraphRecords(()))
     theirs = importlib.import_module(other).EntityGraphRetriever(graph=graph)
     with pytest.raises(InvalidTypeError, match=rf"got {other.partition('.')[0]}\.EntityGraphRetriever$"):

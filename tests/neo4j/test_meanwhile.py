@@ -116,7 +116,7 @@ def test_what_is_kept_of_a_corpus_does_not_outlive_a_drop_that_ended_in_the_midd
     with pytest.raises(StoreError):
         drop_corpus(Killed(driver), "k")
     assert source.passage_ids() == ()
-    with pytest.raises(InvalidInputError, match="read it whole by read_graph"):
+    with pytest.raises(InvalidInputError, match="read the whole corpus with read_graph"):
         read_changes(connection, corpus="k", since=since)
     drop_corpus(connection, "k")
     assert list_corpora(connection) == ()

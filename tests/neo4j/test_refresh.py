@@ -89,13 +89,13 @@ def test_writers_at_the_same_time_each_have_revisions_of_their_own(connection, d
 def test_a_revision_of_a_corpus_that_was_dropped_is_refused(connection):
     old = write_graph(connection, FIRST, corpus="c").revision
     drop_corpus(connection, "c")
-    with pytest.raises(InvalidInputError, match="is not one of the corpus that is there now: read it whole"):
+    with pytest.raises(InvalidInputError, match="does not belong to the current corpus; read the whole"):
         read_changes(connection, corpus="c", since=old)
     new = write_graph(connection, FIRST[:2], corpus="c", batch=1)
     assert new.revision > old
-    with pytest.raises(InvalidInputError, match="is not one of the corpus that is there now: read it whole"):
+    with pytest.raises(InvalidInputError, match="does not belong to the current corpus; read the whole"):
         read_changes(connection, corpus="c", since=old)
-    with pytest.raises(InvalidInputError, match="is not one of the corpus that is there now"):
+    with pytest.raises(InvalidInputError, match="does not belong to the current corpus"):
         read_changes(connection, corpus="c", since=new.revision + 1)
     assert read_changes(connection, corpus="c", since=0).changed == FIRST[:2]
 

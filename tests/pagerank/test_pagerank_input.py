@@ -71,7 +71,7 @@ def test_a_bad_reset_distribution_is_refused(reset, error, words, method):
         ({"method": "push", "polish": -1}, "polish"),
         ({"method": "push", "polish": True}, "polish"),
         ({"method": "push", "refine": -1}, "refine"),
-        ({"method": "push", "workspace": PushWorkspace(3)}, "workspace must serve 4 nodes"),
+        ({"method": "push", "workspace": PushWorkspace(3)}, "workspace must have the size of the graph, 4 nodes"),
         ({"precision": "float16"}, "precision"),
         ({"max_iterations": 0}, "max_iterations"),
         ({"method": "chebyshev"}, "undirected"),

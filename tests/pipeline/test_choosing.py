@@ -33,7 +33,7 @@ DISTANCES = Ranking.from_hits("near", IDS, np.linspace(0.1, 1.2, 12), higher_is_
 def test_a_threshold_on_distances_is_the_highest_that_is_accepted_and_the_report_says_so() -> None:
     result = FusionPipeline(accept=AcceptancePolicy({"near": 0.5}), k=12).decide([DISTANCES])
     assert result.ids == ("p0", "p1", "p2", "p3", "p4")
-    assert result.reports[0].notes == ("its threshold is a distance: accepted at most 0.5",)
+    assert result.reports[0].notes == ("the threshold is a distance: hits are accepted up to 0.5",)
     again = FusionPipeline(accept=AcceptancePolicy({"near": 0.5})).decide([DISTANCES], reports=result.reports)
     assert again.reports == result.reports
     none = FusionPipeline(accept=AcceptancePolicy({"near": 0.05})).decide([DISTANCES])
@@ -137,7 +137,7 @@ def _broken(ids: list[str]) -> np.ndarray:
         (lambda ids: np.ones((2, 3)), "embeddings must have shape"),
         (lambda ids: [[1.0]] * (len(ids) - 1) + [[1.0, 2.0]], "ValueError|embeddings"),
         (lambda ids: np.full((len(ids), 3), np.nan), "embeddings must be finite"),
-        ({"p0": np.ones(3)}, "11 of 12 have none"),
+        ({"p0": np.ones(3)}, "lacks 11 of 12"),
     ],
 )
 def test_embeddings_that_fail_cost_the_selection_and_not_the_answer(embeddings: object, why: str) -> None:
@@ -164,7 +164,7 @@ def test_strict_accepts_no_promise_that_does_not_hold(revoked: str) -> None:
     pipeline = FusionPipeline(
         accept=AcceptancePolicy(final=threshold), calibrator=ListCalibrator("min_max"), strict=True
     )
-    with pytest.raises(DegradedError, match="promise of the threshold 'final' does not hold"):
+    with pytest.raises(DegradedError, match="guarantee of the threshold 'final' is not valid"):
         pipeline.decide([VECTOR])
     assert replace(pipeline, strict=False).decide([VECTOR]).warnings
 

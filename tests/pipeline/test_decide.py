@@ -110,7 +110,7 @@ def test_the_reports_name_the_tier_each_source_was_calibrated_by() -> None:
 
 
 def test_strict_refuses_a_degraded_answer_and_the_list_tier() -> None:
-    with pytest.raises(DegradedError, match="vector: calibrated by its list alone"):
+    with pytest.raises(DegradedError, match="vector: calibrated from its returned list alone"):
         FusionPipeline(strict=True).decide([VECTOR, GRAPH])
     with pytest.raises(DegradedError, match="graph: timeout"):
         FusionPipeline(strict=True, calibrator=ListCalibrator("min_max")).decide(

@@ -31,7 +31,7 @@ def test_the_floor_is_the_fifth_percentile_of_the_calibration_queries():
 def test_sources_that_agree_less_than_when_calibrated_are_warned_about():
     pipeline = FusionPipeline(min_agreement={("vector", "graph"): 0.4, ("graph", "vector"): 0.4})
     (said,) = pipeline.decide(lists(2)).warnings
-    assert "'graph' and 'vector' agree on less than in 95 % of the queries" in said
+    assert "'graph' and 'vector' agree less than in 95 % of their calibration queries" in said
     assert "20% and 20% of a top 10" in said
     assert "usually at least 40% and 40%" in said
     assert pipeline.decide(lists(4)).warnings == ()

@@ -74,5 +74,5 @@ def test_the_certificate_of_a_final_threshold_knows_that_exact_matches_joined() 
 
 
 def test_a_ranking_named_as_the_exact_matches_is_refused_where_there_are_none() -> None:
-    with pytest.raises(InvalidInputError, match="a ranking named 'exact_match' is ExactMatchBonus's"):
+    with pytest.raises(InvalidInputError, match="the ranking 'exact_match' needs an ExactMatchBonus"):
         FusionPipeline().decide([Ranking("exact_match", ["x"], [1.0])])

@@ -97,9 +97,9 @@ def test_pdf_gives_the_text_of_its_pages(tmp_path) -> None:
     [
         ("a.pdf", pdf("Ada", password="secret"), "a.pdf: the PDF is encrypted: save a copy without a password"),
         ("a.pdf", b"%PDF-1.7 broken", "a.pdf: the PDF"),
-        ("a.pdf", pdf(), "the PDF holds no text .scanned pages.*run OCR"),
+        ("a.pdf", pdf(), "the PDF contains no text .scanned pages.*run OCR"),
         ("a.txt", b"a\0b", "a.txt: the file is not text"),
-        ("a.txt", b"  \n", "a.txt: there is no readable file: skipped 1 file: the file holds no text"),
+        ("a.txt", b"  \n", "a.txt: there is no readable file: skipped 1 file: the file contains no text"),
         ("a.jsonl", b"no json\n", "a.jsonl:1: the line must be one JSON object"),
         ("a.docx", b"PK", "no reader for this kind of file .a.docx.; phasegraph reads text .*PDF .*archives"),
     ],

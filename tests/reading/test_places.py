@@ -85,7 +85,7 @@ def test_links_in_an_archive_are_not_followed(tmp_path) -> None:
 def test_what_an_archive_unpacks_to_is_bounded(tmp_path, monkeypatch, make, limit, value) -> None:
     monkeypatch.setattr(archives, limit, value)
     path = make(tmp_path / ("a.zip" if make is zipped else "a.tar.gz"), **{"a.txt": "a " * 300, "b.txt": "b " * 300})
-    with pytest.raises(InvalidInputError, match=r"the archive holds more than .* unpack the part that you want"):
+    with pytest.raises(InvalidInputError, match=r"the archive contains more than .* unpack the part that you want"):
         read_files(path)
 
 
@@ -125,9 +125,9 @@ def test_a_data_set_is_read_without_its_questions(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("files", "said"),
     [
-        ({}, "the folder holds no files; phasegraph reads text"),
+        ({}, "the folder contains no files; phasegraph reads text"),
         ({"a.png": "x", "b.docx": "x"}, r"no readable file: skipped 2 files: no reader for this .*a\.png, b\.docx"),
-        ({"a.jsonl": '{"id": "x", "text": "a"}', "b.jsonl": '{"id": "x", "text": "b"}'}, "'x' must name one passage"),
+        ({"a.jsonl": '{"id": "x", "text": "a"}', "b.jsonl": '{"id": "x", "text": "b"}'}, "duplicate passage id 'x'"),
     ],
 )  # fmt: skip
 def test_a_folder_without_passages_says_what_can_be_read(tmp_path, files, said) -> None:

@@ -33,7 +33,7 @@ def test_the_page_says_what_the_figures_say(tool):
 
 
 def test_the_page_says_of_a_run_that_it_left_no_figures(tool, tmp_path):
-    assert tool("promises").page(tmp_path).count("There is no result of `make ") == 8
+    assert tool("promises").page(tmp_path).count("There is no result of `make ") == 10
 
 
 @pytest.mark.slow
@@ -137,3 +137,21 @@ def test_siege_asks_beside_every_kind_of_hostile_client(tmp_path, tool):
     assert not [one for one in figures["broken"] if "p99" not in one]
     assert set(figures["hostile"]) == set(tool("siege").HOSTILE)
     assert min(figures["answers"].values()) > 5
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_many_connections_lock_no_honest_client_out(tmp_path):
+    options = ["--connections", "600", "--honest", "3", "--seconds", "8"]
+    done, figures = run("connections", *options, figures=tmp_path / "f.json")
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert figures["servers"]["room for all"]["most"] > 300
+    assert figures["servers"]["the default limit"]["most"] < 600
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_a_clock_that_is_set_back_and_forth_changes_nothing(tmp_path):
+    done, figures = run("clocks", "--searches", "4", "--changes", "14", figures=tmp_path / "f.json")
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert figures["clocks"]["set back and forth"]["years"] > 5

@@ -86,7 +86,7 @@ def test_five_rows_stand_open_the_best_first_and_the_others_are_folded(tmp_path:
 
     assert order("LastHop@10") == ["s6", "s5", "s4", "s3", "s2", "s1", "s0", "none"]
     assert order("Recall@5") == order("") == ["s0", "s1", "s2", "s3", "s4", "s5", "s6", "none"]
-    with pytest.raises(InvalidInputError, match="sort_by must be what a column starts with; got 'MRR'"):
+    with pytest.raises(InvalidInputError, match="sort_by must be the start of a column heading; got 'MRR'"):
         order("MRR")
     short = write_report(tmp_path, title="t", lead="l", columns=columns, rows=rows[:5])
     assert "checkbox" not in short.read_text(encoding="utf-8")
@@ -166,7 +166,8 @@ def test_the_picture_says_which_source_tells_gold_passages_apart() -> None:
     gold = {name: np.array([True, True, False, False]) for name in values}
     said = separation(values, gold)
     assert said == (
-        "Medians of gold passages and of others: graph 9.0 and 2.0, vector 5.0 and 4.2; graph sets them furthest apart."
+        "Medians of gold passages and of other passages: graph 9.0 and 2.0, vector 5.0 and 4.2; graph "
+        "separates them most."
     )
     assert score_distributions(values, values, gold).get_suptitle() == said
     many = {f"a source with a name {row}": values["graph"] for row in range(6)}
@@ -175,7 +176,10 @@ def test_the_picture_says_which_source_tells_gold_passages_apart() -> None:
     assert max(map(len, lines)) <= 140
     none = dict.fromkeys(values, np.zeros(4, dtype=bool))
     assert (separation(values, none), score_distributions(values, values, none).get_suptitle()) == ("", "")
-    assert separation({"graph": values["graph"]}, gold) == "Medians of gold passages and of others: graph 9.0 and 2.0."
+    assert (
+        separation({"graph": values["graph"]}, gold)
+        == "Medians of gold passages and of other passages: graph 9.0 and 2.0."
+    )
 
 
 def _table(right: dict[str, int], questions: int = 20):  # type: ignore[no-untyped-def]

@@ -141,7 +141,7 @@ def test_a_model_is_handed_in_by_name_and_its_answers_are_replayed_without_it(tu
     (tmp_path / "kept.jsonl").write_text("", encoding="utf-8")
     empty = run_program(turned, tmp_path / "two", *model, "--offline")
     assert empty.returncode == 1
-    assert "holds no answer of 'mine:chat'" in empty.stderr
+    assert "contains no answer of 'mine:chat'" in empty.stderr
 
 
 def test_an_experiment_without_its_data_is_said_to_be_left_out(tmp_path):

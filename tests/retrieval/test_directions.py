@@ -51,7 +51,7 @@ def test_a_declaration_that_the_order_contradicts_is_believed_and_doubted_aloud_
         assert declared.of(quiet) == (True, "")
     with pytest.warns(PhasegraphWarning, match="source 'vector': declared higher_is_better=True, but the order"):
         higher, note = declared.of([0.1, 0.2, 0.4])
-    assert (higher, note.endswith("the declaration was believed")) == (True, True)
+    assert (higher, note.endswith("the declared direction was used")) == (True, True)
     assert declared.of([0.1, 0.2, 0.4]) == (True, note), "every report says it, the warning comes once"
 
 
@@ -69,7 +69,7 @@ def test_a_direction_is_what_most_of_the_evidence_says():
 def test_one_answer_of_three_hits_sets_no_direction_for_good():
     direction = Direction(source="vector")
     assert direction.of([1.0, 2.0, 3.0])[0] is False
-    with pytest.warns(PhasegraphWarning, match="source 'vector': higher is better: as its answers say by now") as told:
+    with pytest.warns(PhasegraphWarning, match="source 'vector': higher is better: inferred from all") as told:
         found = [direction.of([9.0, 7.0, 4.0, 2.0, 1.0])[0] for _ in range(5)]
     assert (found, len(told)) == ([True] * 5, 1)
 

@@ -73,7 +73,7 @@ def test_hits_without_an_id_take_that_of_another_source_with_the_same_text():
         assert by_name["a"] is named
         assert by_name["b"].ids == ("y", "w", text_id("three"))
         assert by_name["b"].payloads["w"] == "one text"
-        assert notes == {"b": ["2 of 3 hits without an id joined to other sources' by their text"]}
+        assert notes == {"b": ["2 of 3 hits without an id joined to hits of other sources with the same text"]}
 
 
 def test_ids_are_left_alone_where_every_source_has_some_or_none_has_any():

@@ -96,4 +96,4 @@ def test_the_payload_of_the_heaviest_source_with_a_text_is_kept_and_other_texts_
     assert (hits["x"].source, hits["x"].payload, hits["x"].others) == ("c", "text c", ("a",))
     assert (hits["y"].source, hits["y"].others) == ("b", ())
     (warned,) = with_text_warnings(result, list(map(hits.get, result.ids))).warnings
-    assert warned == "id 'x' has another text in a than in c, which was kept"
+    assert warned == "id 'x' has different texts in c and in a: the text of c is used"

@@ -215,7 +215,7 @@ def test_a_hanging_stage_leaves_the_rest_their_time(clock: ManualClock, hang: Ha
     assert found.ids == engine().retrieve("q", SOURCES)[0].ids
     told = [(one.stage, one.status) for one in found.extras["stages"]]  # type: ignore[attr-defined]
     assert sorted(told) == [("rerank", "late"), ("rewrite", "late"), ("rewrite", "late"), ("route", "late")]
-    assert any("asked as it is" in note for one in found.reports for note in one.notes)
+    assert any("the original query was searched" in note for one in found.reports for note in one.notes)
 
 
 def test_routed_sources_bring_along_what_they_depend_on_and_only_they_are_fused() -> None:
@@ -507,10 +507,14 @@ def test_a_source_that_cannot_take_the_rewritten_text_is_asked_the_query(given: 
     found = (asyncio.run(made.aretrieve("q", {"v": source})) if awaits else made.retrieve("q", {"v": source}))[0]
     assert (found.ids, asked[-1]) == (("a", "b"), "q")
     (told,) = found.extras["stages"]  # type: ignore[misc, attr-defined]
-    assert (told.status, told.reason) == ("failed", "the source failed on what it gave (ValueError)")
+    assert (told.status, told.reason) == ("failed", "the source failed on the rewritten texts (ValueError)")
     (report,) = found.reports
     assert (report.status, report.notes) == (
-        "ok", ("its query was not rewritten (the source failed on what it gave (ValueError)) and asked as it is",)
+        "ok",
+        (
+            "the original query was searched, because rewriting had no effect "
+            "(the source failed on the rewritten texts (ValueError))",
+        ),
     )  # fmt: skip
 
 

@@ -36,7 +36,7 @@ def test_an_agent_that_listens_for_ever_is_told_to_post(narrow):
     for _ in range(3):
         answer = httpx.get(f"{narrow}/mcp", headers=RED | {"Accept": "text/event-stream"}, timeout=10)
         assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
-        assert answer.json() == {"error": "ask by POST"}
+        assert answer.json() == {"error": "use the method POST"}
     assert httpx.post(f"{narrow}/search", json={"query": "Oslo"}, headers=BLUE).status_code == 200
 
 
@@ -122,7 +122,7 @@ def test_a_port_that_is_taken_is_said_in_a_sentence(folder, narrow):
     process = started(folder, "--port", narrow.rsplit(":", 1)[1])
     _, said = process.communicate(timeout=60)
     assert process.returncode == 1
-    assert "cannot be listened on" in " ".join(said.split())
+    assert "cannot listen on" in " ".join(said.split())
 
 
 def test_two_hosts_are_one_too_many(index):

@@ -114,7 +114,7 @@ def test_a_model_for_an_index_without_vectors_is_refused():
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[]", "must hold"),
+        ("[]", "must have the form"),
         ("{", "JSON"),
         ("[" * 100_000, "JSON"),
         ('{"a": {"token": "short", "filter": {"team": "red"}}}', "16 visible"),
@@ -123,7 +123,7 @@ def test_a_model_for_an_index_without_vectors_is_refused():
         (
             '{"a": {"token": "aaaaaaaaaaaaaaaaaaaa", "filter": {"t": 1}}, '
             '"b": {"token": "aaaaaaaaaaaaaaaaaaaa", "filter": {"t": 2}}}',
-            "of its own",
+            "its own token",
         ),
     ],
 )

@@ -50,7 +50,7 @@ def test_search_explain_and_passages_answer(open_app):
 @pytest.mark.parametrize(
     ("path", "given", "status", "said"),
     [
-        ("/search", {"json": {}}, 400, "query is needed"),
+        ("/search", {"json": {}}, 400, "the field 'query' is missing"),
         ("/search", {"json": {"query": ""}}, 400, "query must not be empty"),
         ("/search", {"json": {"query": "x", "k": 1000}}, 400, "at most 100"),
         ("/search", {"json": {"query": "x", "k": "5"}}, 400, "k must be"),

@@ -132,7 +132,7 @@ def test_a_search_that_is_a_coroutine_function_is_told_its_right_name(ask, healt
 
     gatherer = Gatherer(dict.fromkeys(["healthy", "s"], SourceSettings()))
     report = ask(gatherer, {"healthy": healthy, "s": Misnamed()}, "who?").reports[1]
-    assert report.reason == "search returned a coroutine; a coroutine function must be the source's asearch"
+    assert report.reason == "search returned a coroutine: name the coroutine function asearch"
 
 
 def test_a_callable_may_be_a_coroutine_function(ask):

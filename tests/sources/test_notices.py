@@ -14,10 +14,10 @@ from phasegraph.errors import AllSourcesFailed, DegradedError, PhasegraphWarning
 from phasegraph.ranking import Ranking
 from phasegraph.sources import BreakerSettings, Gatherer, SourceSettings
 
-OPEN = r"source 's' failed 2 times in a row \(last: OSError\) and is left out; one search in 30 s tries it again"
-FAILED = ("WARNING", "source 's' failed (OSError); answers go without it")
+OPEN = r"source 's' failed 2 times in a row \(last: OSError\) and is skipped; one search in 30 s tries it again"
+FAILED = ("WARNING", "source 's' failed (OSError); answers do not include it")
 BACK = ("WARNING", "source 's' answers again")
-UNUSABLE = ("WARNING", "source 's' returns hits without a usable score and id, and is left out. Check how its hits")
+UNUSABLE = ("WARNING", "source 's' returns hits without a usable score and id, so answers do not include them. Check")
 GOOD, BAD, NONE = [("a", 1.0)], [("a", float("nan")), ("b", "high")], []
 
 
@@ -74,7 +74,7 @@ def test_a_failure_is_logged_once_and_so_is_the_next_answer(scripted, logged):
 
 
 def test_a_source_that_never_answered_is_named_at_its_first_failure(scripted, logged):
-    with pytest.warns(PhasegraphWarning, match=r"source 's' failed \(OSError\); answers go without it"):
+    with pytest.warns(PhasegraphWarning, match=r"source 's' failed \(OSError\); answers do not include it"):
         scripted(OSError())
     assert logged() == [FAILED]
 
@@ -99,7 +99,7 @@ def test_an_opening_breaker_warns_and_logs_once_and_its_closing_logs(scripted, l
 def test_a_missed_deadline_is_a_failure_like_any_other(ask, held, takes, logged, clock):
     gatherer = Gatherer({"held": SourceSettings(timeout=0.5), "t": SourceSettings()}, clock=clock)
     ask(gatherer, {"held": held, "t": takes("t", 0.5)}, "who?")
-    text = "source 'held' failed (no answer in time); answers go without it"
+    text = "source 'held' failed (no answer in time); answers do not include it"
     assert logged() == [("WARNING", text)]
 
 
@@ -137,7 +137,7 @@ def test_the_warning_names_the_callers_line(scripted, source):
 def test_where_warnings_are_errors_the_call_that_tells_raises_and_the_next_answers(scripted, logged, clock):
     with warnings.catch_warnings():
         warnings.simplefilter("error", PhasegraphWarning)
-        with pytest.raises(PhasegraphWarning, match="answers go without it"):
+        with pytest.raises(PhasegraphWarning, match="answers do not include it"):
             scripted(OSError())
         with pytest.raises(PhasegraphWarning, match=OPEN):
             scripted(OSError())

@@ -1,7 +1,7 @@
-"""What retrievers over documents of one's own promise in any framework, as tests to inherit.
+"""Shared tests of both integrations for retrievers that own their documents.
 
-Derive :class:`CorpusSuite` in a test-suite and say how the framework's documents and retrievers are made. Needs pytest
-and chromadb.
+Derive a test class from :class:`CorpusSuite` and implement the methods that create the framework's documents and
+retrievers. The tests need chromadb.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ from phasegraph.graph.walk.clauses import clauses
 from phasegraph.graph.walk.source import GraphSource
 
 FOLDERS = Path(__file__).parents[1] / "folders"
-"""Folders that versions up to this one wrote; ``tests/folders/write.py`` writes another."""
+"""Folder with corpus folders of this and older versions; ``tests/folders/write.py`` writes a corpus folder."""
 TITLES = ["Ada Lovelace", "Charles Babbage", "Analytical Engine", "London", "Byron", "Turin", "Luigi Menabrea", "Devon"]
 QUESTIONS = ["Who wrote about the engine of Charles Babbage?", "Where was Byron?", "London", "Menabrea in Turin"]
 
 
 def story(number: int) -> tuple[str, str]:
-    """Title and text of a passage that names others."""
+    """Return the title and text of a test passage, whose text names other titles."""
     one, other = TITLES[(number * 3 + 1) % 8], TITLES[(number * 5 + 2) % 8]
     return TITLES[number % 8] if number < 8 else f"Letter {number}", f"{one} met {other} in Letter {number // 2}."
 
@@ -71,14 +71,15 @@ def same_graph(one: EntityGraph, other: EntityGraph) -> None:
 
 
 def dying(*arguments: Any) -> None:
-    """Stands for a store in whose midst the process is killed."""
+    """Kill the process, as a replacement for a method of a store."""
     os._exit(9)
 
 
 class OtherProcess:
-    """Processes that change a folder, and may be killed meanwhile.
+    """A server process that runs methods of a suite in child processes, which may be killed.
 
-    They are forked from a process that has loaded the framework and opened no store, since loading takes seconds.
+    The children are forked from a process that has imported the framework but opened no store, because the imports take
+    seconds.
     """
 
     PROGRAM = """
@@ -125,59 +126,59 @@ for line in sys.stdin:
 
 
 class CorpusSuite:
-    """Tests of one framework's retrievers over documents; derive, name it ``Test…`` and override what comes first."""
+    """Tests of retrievers that own their documents; derive a class ``Test…`` and override the hooks."""
 
     copiers: Sequence[Callable[[Any], Any]] = (copy.deepcopy,)
-    """Ways to copy a retriever."""
+    """Functions that copy a retriever."""
     framework = ""
-    """The framework's name in its folders."""
+    """The framework's name as its folders store it."""
     embeds_query = ""
-    """The method of the test's model that embeds a query."""
+    """Name of the method of the embedding model that embeds a query."""
     vector_store = "flat"
-    """Where a folder that a test makes has its vectors searched."""
+    """The argument `vector_store` for the folders that the tests write."""
 
     def document(self, name: str | None, text: str, **metadata: Any) -> Any:
-        """A document of the framework; without an id of its own where `name` is None."""
+        """Create a document of the framework with the id `name`; None creates a document without an id."""
         raise NotImplementedError
 
     def model(self, name: str = "plain", size: int = 16) -> Any:
-        """An embedding model of that name, whose vectors are of its own; a model named "silent" does not answer."""
+        """Create an embedding model; each name gives different vectors, and a model named "silent" raises an error."""
         raise NotImplementedError
 
     def counting(self) -> Any:
-        """The plain model, which keeps the texts that it embedded under ``texts``."""
+        """Create the model named "plain" with an attribute ``texts`` that collects the embedded texts."""
         raise NotImplementedError
 
     def made(self, documents: Sequence[Any], path: Path | None = None, model: Any = None, **fields: Any) -> Any:
-        """The fused retriever of documents."""
+        """Create the fused retriever from documents."""
         raise NotImplementedError
 
     def opened(self, path: Path, model: Any = None, **fields: Any) -> Any:
-        """The fused retriever of a folder."""
+        """Open the fused retriever in a folder."""
         raise NotImplementedError
 
     def graph_of(self, documents: Sequence[Any]) -> Any:
-        """The graph retriever of documents, without vectors."""
+        """Create the entity-graph retriever from documents, without vectors."""
         raise NotImplementedError
 
     def opened_graph(self, path: Path, model: Any = None, **fields: Any) -> Any:
-        """The graph retriever of a folder."""
+        """Open the entity-graph retriever in a folder."""
         raise NotImplementedError
 
     def add(self, retriever: Any, documents: Sequence[Any]) -> list[str]:
-        """Add documents."""
+        """Add documents to a retriever, and return their ids."""
         raise NotImplementedError
 
     def aadd(self, retriever: Any, documents: Sequence[Any]) -> Any:
-        """Add documents: an awaitable."""
+        """Return an awaitable that adds documents to a retriever."""
         raise NotImplementedError
 
     def ask(self, retriever: Any, query: str, **only: Any) -> list[tuple[str, str, dict[str, Any]]]:
-        """Id, text and metadata of what is found, within a filter by equality."""
+        """Return the ids, texts and metadata of the hits; `only` are metadata values that a hit must have."""
         raise NotImplementedError
 
     def documents(self, numbers: Sequence[int]) -> list[Any]:
-        """Passages of the tests."""
+        """Create the test passages with these numbers."""
         stories = ((number, *story(number)) for number in numbers)
         return [
             self.document(f"d{number}", text, title=title, team="red" if number % 2 else "blue")
@@ -186,33 +187,33 @@ class CorpusSuite:
 
     @pytest.fixture(params=["in memory", "in a folder"])
     def place(self, request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
-        """Where a corpus is kept."""
+        """Return None for a corpus in memory, or the path of a new folder."""
         return None if request.param == "in memory" else tmp_path / "corpus"
 
     @pytest.fixture(params=["in memory", "flat", "chroma"])
     def any_place(self, request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
-        """Where a corpus is kept, with either kind of vector store."""
+        """Return None for a corpus in memory, or the path of a new folder, with each vector store in turn."""
         if request.param == "in memory":
             return None
         self.vector_store = request.param
         return tmp_path / "corpus"
 
     def in_chroma(self, documents: Sequence[Any], path: Path) -> Any:
-        """A retriever in a folder with vectors in Chroma."""
+        """Create a retriever in a folder, with its vectors in Chroma."""
         self.vector_store = "chroma"
         return self.made(documents, path)
 
     def answers(self, retriever: Any) -> list[Any]:
-        """Everything that is found, for several questions."""
+        """Return all hits for each of `QUESTIONS`."""
         return [self.ask(retriever, question) for question in QUESTIONS]
 
     @staticmethod
     def names_of(answers: Sequence[Any]) -> list[list[str]]:
-        """The ids alone of :meth:`answers`."""
+        """Return only the ids from the return value of :meth:`answers`."""
         return [[name for name, _, _ in one] for one in answers]
 
     def write_folder(self, path: Path) -> None:
-        """Write a folder with changes beside its index, as ``tests/folders`` keeps them for later versions."""
+        """Write a folder with an index and later changes; ``tests/folders`` stores such folders of each version."""
         retriever = self.made(self.documents(range(6)), path)
         retriever.delete(["d2"])
         self.add(retriever, self.documents([7]))
@@ -223,7 +224,7 @@ class CorpusSuite:
         kind, asked = type(self.model()), []
         embed = getattr(kind, self.embeds_query)
 
-        @wraps(embed)  # the name is that of the method, so that a copy finds it
+        @wraps(embed)  # wraps keeps the method's name, so that pickle can find it
         def heard(model: Any, text: str) -> Any:
             asked.append(text)
             return embed(model, text)
@@ -279,7 +280,9 @@ class CorpusSuite:
             newer = before.replace('"version": 1', '"version": 2', 1)
             assert newer != before
             (path / file).write_text(newer)
-            with pytest.raises(IntegrityError, match=r"up to version 1, and this one is newer: 2.*pip install -U"):
+            with pytest.raises(
+                IntegrityError, match=r"up to version 1, and this file is newer: version 2.*pip install -U"
+            ):
                 self.opened(path)
             (path / file).write_text(before)
         assert self.opened(path).ids() == ["d0", "d2"]
@@ -360,7 +363,7 @@ class CorpusSuite:
             found = plain(source, *given, **more)
             name = next(gone, None)
             if name is not None:
-                retriever.delete([name])  # another thread's change, after each search of the graph
+                retriever.delete([name])  # like a change in another thread, after each search of the graph
             return found
 
         monkeypatch.setattr(GraphSource, "search", search)
@@ -441,7 +444,7 @@ class CorpusSuite:
         assert again._corpus._store.ids() == {f"d{n}" for n in kept}
 
     def change_and_die(self, path: Path, method: str) -> None:
-        """Change a folder, and be killed when the vectors are to be changed."""
+        """Change a folder, and kill the process in the method of the vector store that changes the vectors."""
         retriever = self.opened(path)
         if method == "write":
             retriever.delete(["d4"])
@@ -504,7 +507,7 @@ class CorpusSuite:
                 found = plain.fget(corpus)
                 if armed and sys._getframe(1).f_code.co_name == "_counted":
                     armed.clear()
-                    retriever.delete(["d1"])  # another thread's change, right after the passages were looked at
+                    retriever.delete(["d1"])  # like a change in another thread, right after the passages were read
                 return found
 
             return property(look)
@@ -587,9 +590,7 @@ class CorpusSuite:
         def refused(*arguments: Any) -> None:
             raise OSError(errno.EROFS, "Read-only file system")
 
-        monkeypatch.setattr(
-            "phasegraph._support.files._lock", refused
-        )  # a superuser may write where the bits forbid it
+        monkeypatch.setattr("phasegraph._support.files._lock", refused)  # because root can write to read-only folders
         monkeypatch.setattr(os, "access", lambda place, mode: mode != os.W_OK)
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
@@ -648,7 +649,7 @@ class CorpusSuite:
     def test_the_graph_of_a_folder_with_vectors_in_chroma_is_not_changed_alone(self, tmp_path: Path) -> None:
         self.in_chroma(self.documents(range(4)), tmp_path / "corpus")
         graph = self.opened_graph(tmp_path / "corpus")
-        with pytest.raises(InvalidInputError, match="keeps vectors in Chroma"):
+        with pytest.raises(InvalidInputError, match="stores its vectors in Chroma"):
             graph.delete(["d1"])
 
     def test_the_graph_of_a_folder_with_flat_vectors_deletes_passages_of_both(self, tmp_path: Path) -> None:
@@ -794,7 +795,8 @@ class CorpusSuite:
         self.made(self.documents(range(6)), path)
         for opened in (self.opened, self.opened_graph):
             with pytest.raises(
-                InvalidInputError, match=r"embedded with Hashed plain, and Hashed other.*cosine.*reembed=True"
+                InvalidInputError,
+                match=r"embedded with Hashed plain, but the given model is Hashed other.*cosine.*reembed=True",
             ):
                 opened(path, self.model("other"))
         assert len(self.opened_graph(path, self.model())._corpus) == 6
@@ -806,7 +808,9 @@ class CorpusSuite:
         assert settings.pop("model") == {"name": "Hashed plain", "settings": {}, "given": False}
         retriever._corpus._folder.applied()
         retriever._corpus._folder._write_state(0, settings)  # as an older version wrote it
-        with pytest.raises(InvalidInputError, match=r"embedded with another model, and Hashed other"):
+        with pytest.raises(
+            InvalidInputError, match=r"embedded with another model, but the given model is Hashed other"
+        ):
             self.opened(path, self.model("other"))
         self.add(self.opened(path), self.documents([4]))
         assert self.opened(path)._corpus.settings["model"] == retriever._corpus.made_by.to_json()
@@ -814,7 +818,9 @@ class CorpusSuite:
     def test_a_model_that_does_not_answer_is_known_by_its_name(self, tmp_path: Path) -> None:
         path = tmp_path / "corpus"
         self.made(self.documents(range(4)), path)
-        with pytest.raises(InvalidInputError, match=r"embedded with Hashed plain, and Hashed silent.*not answer"):
+        with pytest.raises(
+            InvalidInputError, match=r"embedded with Hashed plain, but the given model is Hashed silent.*not answer"
+        ):
             self.opened(path, self.model("silent"))
 
     def test_the_model_is_checked_at_the_first_change_where_it_was_not_before(self, tmp_path: Path) -> None:
@@ -823,7 +829,7 @@ class CorpusSuite:
         other = self.made(self.documents([1]), None, self.model("other"))._corpus.state.embedder
         one._corpus.state = replace(one._corpus.state, embedder=other)
         one._corpus._checked = False
-        with pytest.raises(InvalidInputError, match=r"embedded with Hashed plain, and Hashed other"):
+        with pytest.raises(InvalidInputError, match=r"embedded with Hashed plain, but the given model is Hashed other"):
             self.add(one, self.documents([5]))
         assert len(self.opened(path)._corpus) == 4
 
@@ -887,7 +893,7 @@ class CorpusSuite:
         assert [one.name for one in again._corpus._store.client.list_collections()] == [again._corpus._store.name]
 
     def reembed_and_die(self, path: Path, method: str) -> None:
-        """Embed a folder anew, and be killed within the new vectors or after them."""
+        """Embed a folder again, and kill the process while the new vectors are written, or right after."""
         retriever = self.opened(path)
         if method == "write":
             setattr(ChromaVectors, method, dying)
@@ -900,11 +906,11 @@ class CorpusSuite:
             self.graph_of(self.documents([1])).reembed(self.model())
 
     def pages(self, **texts: Sequence[str]) -> list[Any]:
-        """Passages without ids of their own, of documents by name."""
+        """Create passages without ids; `texts` maps names of documents to the texts of their passages."""
         return [self.piece(f"{name}.md", text) for name, each in texts.items() for text in each]
 
     def piece(self, source: str, text: str, **metadata: Any) -> Any:
-        """A passage of a document, without an id of its own."""
+        """Create a passage without an id, which belongs to the document `source`."""
         return self.document(None, text, source=source, **metadata)
 
     def test_documents_are_counted_listed_and_deleted_as_a_whole(self, place: Path | None) -> None:
@@ -964,7 +970,7 @@ class CorpusSuite:
         assert texts == {"a.md": "Ada met Cy.", "b.md": "Cy danced."}
         given = {"a.md": self.document("a.md", "All of a.", source="a.md")}
         one = self.made(self.pages(a=["Ada met Bo."], b=["Cy danced."]), group_by="source", parents=given)
-        with pytest.warns(PhasegraphWarning, match=r"no text of the 1 documents 'b.md'"):
+        with pytest.warns(PhasegraphWarning, match="1 documents have no text, .*: 'b.md'"):
             texts = {metadata["source"]: text for _, text, metadata in self.ask(one, "Who danced?")}
         assert texts == {"a.md": "All of a.", "b.md": "Cy danced."}
 
@@ -980,7 +986,7 @@ class CorpusSuite:
         assert "secret" in text
         given = {"a.md": self.document("a.md", "The secret, too.", source="a.md", team="blue")}
         retriever = self.made(pages, group_by="source", parents=given)
-        with pytest.warns(PhasegraphWarning, match="no text of the 1 documents"):
+        with pytest.warns(PhasegraphWarning, match="1 documents have no text"):
             ((_, text, _),) = self.ask(retriever, "Who met Bo?", team="red")
         assert text == "Ada met Bo."
 
@@ -1061,7 +1067,7 @@ class CorpusSuite:
         with pytest.raises(InvalidInputError, match="text"):
             retriever.sync(self.pages(a=[" "]))
         other = self.made([self.document("own", "Dee slept."), *self.pages(a=["Ada met Bo."])])
-        with pytest.raises(InvalidInputError, match=r"the id 'own' of a passage of 'b.md'"):
+        with pytest.raises(InvalidInputError, match=r"the id 'own' of a passage of document 'b.md'"):
             other.sync([self.document("own", "Other words.", source="b.md")])
         assert other.sync([self.piece("b.md", "Cy.")], full=True).deleted == 1
         assert other.documents() == {"": 1, "b.md": 1}
@@ -1102,14 +1108,14 @@ class CorpusSuite:
         assert outcomes == {2, 6}
 
     def sync_and_die(self, path: Path) -> None:
-        """Sync copies of a folder, each in a child killed before another one of its writes to disk."""
+        """Sync copies of a folder in child processes; each child is killed before a different write to disk."""
         for step in range(20):
             copied = path.with_name(f"copy-{step:02d}")
             shutil.copytree(path, copied)
             if child := os.fork():
                 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) in (0, 9), step
                 continue
-            self._dying_at(step, lambda: self._sync(copied))  # noqa: B023 - called at once
+            self._dying_at(step, lambda: self._sync(copied))  # noqa: B023 - the function is called immediately
             os._exit(0)
 
     def _sync(self, path: Path) -> None:
@@ -1117,7 +1123,7 @@ class CorpusSuite:
 
     @staticmethod
     def _dying_at(step: int, change: Callable[[], None]) -> None:
-        """Make a change, and be killed before the n-th file is replaced, removed or synced to disk."""
+        """Make a change, and kill the process before the operation number `step` that replaces, removes or syncs."""
         left = iter(range(step))
 
         def dies(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -1142,9 +1148,9 @@ class CorpusSuite:
         path = tmp_path / "corpus"
         wrong: list[tuple[Any, dict[str, Any], str]] = [
             (self.document("w", " "), {}, "'w' must have text"),
-            (self.document("w", "Ada met Bo."), {"tokenizer": str.split}, "tokenizer that has a name"),
+            (self.document("w", "Ada met Bo."), {"tokenizer": str.split}, "needs the name of a tokenizer"),
             (self.document("w", "Ada met Bo."), {"kk": 3}, "kk"),
-            (self.document("\ud800", "Ada met Bo."), {}, "whole characters"),
+            (self.document("\ud800", "Ada met Bo."), {}, "lone surrogates"),
         ]
         for document, fields, message in wrong:
             with pytest.raises((InvalidInputError, InvalidTypeError), match=message):
@@ -1236,7 +1242,7 @@ class CorpusSuite:
             raise OSError("no space left")
 
         monkeypatch.setattr("phasegraph.graph.corpus.folder.write_document", full)
-        with pytest.warns(PhasegraphWarning, match=r"is made and kept.*no space left"):
+        with pytest.warns(PhasegraphWarning, match=r"is complete and stored.*no space left"):
             self.add(retriever, self.documents([9]))
         monkeypatch.undo()
         for again in (retriever, self.opened(path)):
@@ -1312,7 +1318,7 @@ class CorpusSuite:
         assert set(self._vectors_of(again)) == {f"d{number}" for number in (0, 1, 2, 3, 4, 5, 9)}
 
     def change(self, path: Path) -> None:
-        """Change a folder."""
+        """Delete, add and replace passages of a folder."""
         retriever = self.opened(path)
         retriever.delete(["d2"])
         self.add(retriever, [*self.documents([9]), self.document("d4", "Other words.")])
@@ -1320,14 +1326,14 @@ class CorpusSuite:
     @pytest.fixture(scope="class")
     @classmethod
     def other_process(cls) -> Iterator[OtherProcess]:
-        """Runs a method of the suite, with a path and more arguments, in a process of its own; gives the exit code."""
+        """Return a function that runs a method of the suite in another process and returns the exit code."""
         if not hasattr(os, "fork"):
             pytest.skip("no fork here")
         with OtherProcess(str(sys.modules[cls.__module__].__file__), cls.__name__) as other:
             yield other
 
     def load(self) -> None:
-        """Load what the framework and the stores load at the first change."""
-        import chromadb  # noqa: F401 - its client would not survive a fork
+        """Import the modules that the framework and the stores import at the first change."""
+        import chromadb  # noqa: F401 - imported before the fork; a client would not survive the fork
 
         self.add(self.made(self.documents(range(2))), self.documents([3]))

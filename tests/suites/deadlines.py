@@ -1,6 +1,6 @@
-"""What the retrievers of an integration promise of time and length in any framework, as tests to inherit.
+"""Shared tests of both integrations for deadlines, for slow or numerous hits, and for the length of queries.
 
-Derive :class:`DeadlineSuite` in a test-suite and give it the framework's hooks. Needs pytest.
+Derive a test class from :class:`DeadlineSuite` and set its attribute `framework`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FIVE = {"a": 5.0, "b": 4.0, "c": 3.0, "d": 2.0, "e": 1.0}
 
 
 class SlowPrior:
-    """A prior of the user's that asks somebody else, and hangs."""
+    """A user's prior that calls a function that hangs."""
 
     additive = False
 
@@ -44,26 +44,30 @@ class SlowPrior:
 
 
 class DeadlineSuite(ManualTime):
-    """Tests of one framework's retrievers; derive, name it ``Test…`` and give the framework.
+    """Tests of the deadlines of a framework's retrievers; derive a class ``Test…`` and set `framework`.
 
-    A function that hangs lets the time of the call pass, and not a moment more: a call that waits for anything beyond
-    its deadline never ends.
+    The tests move the clock by hand. A function that hangs advances the clock exactly to the deadline. Therefore, a
+    call that waits beyond its deadline never ends.
 
     Attributes
     ----------
     framework : FrameworkSuite
+        The suite of the framework, which creates documents and searches retrievers.
     """
 
     framework: FrameworkSuite
 
     def found(self, retriever: Any, awaited: bool, query: str = "q") -> list[str]:
-        """Ids of what it finds."""
+        """Return the ids of the hits of a retriever, called synchronously or, if `awaited`, asynchronously."""
         if awaited:
             return ids_of(asyncio.run(self.framework.aask(retriever, query)))
         return ids_of(self.framework.ask(retriever, query))
 
     def timely(self, retriever: Any, awaited: bool, hang: Hang, *, ends: bool = False) -> list[str]:
-        """As `found`, at the deadline; where it `ends`, what an event loop would wait for at its end ends then, too."""
+        """Return the same ids as `found`, and assert that the call ends at the deadline.
+
+        If `ends` is True, release the hanging functions after the call, so that the event loop can close.
+        """
         on_clock(retriever, hang.clock)
         due = hang.clock.now() + TIMEOUT
 
@@ -79,7 +83,7 @@ class DeadlineSuite(ManualTime):
         return found
 
     def five(self, **arguments: Any) -> Any:
-        """A retriever of five hits."""
+        """Create a retriever with a source that returns the five hits of `FIVE`."""
         return self.framework.retriever(
             **{"retrievers": {"one": lambda query: self.framework.pairs(**FIVE)}, "timeout": None, **arguments}
         )
@@ -216,7 +220,7 @@ class DeadlineSuite(ManualTime):
         )
         with pytest.warns(PhasegraphWarning, match="'many' failed"):
             assert self.found(retriever, False) == list(FIVE)
-        assert "100,001 hits, and at most 100,000 are read" in seen[0].reports[0].reason
+        assert "100,001 hits, more than the maximum 100,000" in seen[0].reports[0].reason
 
     @pytest.mark.parametrize("awaited", [False, True])
     def test_a_query_is_limited_in_length(self, awaited: bool) -> None:
@@ -233,7 +237,7 @@ class DeadlineSuite(ManualTime):
                 made(max_query_length=-1)
 
     def walking(self, **arguments: Any) -> Any:
-        """An entity graph's retriever."""
+        """Create an entity-graph retriever over a single passage."""
         return self.framework.graph([self.framework.document("p", "Ada met Bo.")], **arguments)
 
     def test_a_longer_query_reaches_the_graph_in_a_retriever_that_allows_it(self) -> None:

@@ -1,7 +1,7 @@
-"""What the retrievers of an integration promise in any framework, as tests to inherit.
+"""Shared tests of the retrievers of both integrations.
 
-Derive :class:`FrameworkSuite` in a test-suite, say how the framework's documents, stores and retrievers are made and
-asked, and the tests run for it; what is true of one framework alone stays in tests of its own. Needs pytest.
+Derive a test class from :class:`FrameworkSuite` and implement the methods that create and search the framework's
+documents, stores and retrievers. Tests of a single framework belong into the integration's own test modules.
 """
 
 from __future__ import annotations
@@ -81,12 +81,12 @@ FAULTS = [
 
 
 def nothing(query: str) -> list[Any]:
-    """A source that finds nothing."""
+    """Return no hits, as a source that finds nothing."""
     return []
 
 
 def raising(error: BaseException) -> Callable[[str], NoReturn]:
-    """A source that raises."""
+    """Create a source that raises an error."""
 
     def search(query: str) -> NoReturn:
         raise error
@@ -95,7 +95,7 @@ def raising(error: BaseException) -> Callable[[str], NoReturn]:
 
 
 def each(name: str, *values: Any, named: str = "") -> list[tuple[dict[str, Any], str]]:
-    """Values that an argument must not have, each with what the error says."""
+    """Return a pair of arguments and error pattern for each invalid value of the argument `name`."""
     return [({name: value}, named or name) for value in values]
 
 
@@ -108,7 +108,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"retrievers": {"a": None}}, "retrievers.*'a'"),
     ({"retrievers": "vector"}, "retrievers"),
     ({"retrievers": {"vector": nothing}}, "'vector'.*given twice"),
-    ({"vector": None, "retrievers": [nothing, nothing], "weights": [1]}, "weights.* got 1 for 2"),
+    ({"vector": None, "retrievers": [nothing, nothing], "weights": [1]}, "weights.* got 1 weights for 2"),
     ({"vector": None, "retrievers": {"a": nothing}, "weights": [1]}, "weights as a list"),
     *each("k", -1, True, 2.0, "3", named="k must"),
     *each("weights", {}, [1], [1, 2], *({"vector": value} for value in (float("nan"), float("inf"), -1, True, 0))),
@@ -137,7 +137,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
 
 
 class Hit(NamedTuple):
-    """A hit of any framework: its id, text, metadata and score as the framework shows them, and itself."""
+    """A hit of any framework: the id, text, metadata and score that the framework shows, and the original hit."""
 
     id: str
     text: str
@@ -147,33 +147,33 @@ class Hit(NamedTuple):
 
 
 def ids_of(found: Sequence[Hit]) -> list[str]:
-    """The ids, in order."""
+    """Return the ids of hits, in order."""
     return [hit.id for hit in found]
 
 
 def pickled(value: Any) -> Any:
-    """The value as another process would receive it."""
+    """Return a pickled and unpickled copy, as another process would receive it."""
     return ForkingPickler.loads(ForkingPickler.dumps(value))
 
 
 def letters(text: str) -> list[float]:
-    """Counts of letters: nearly equal texts have nearly equal vectors."""
+    """Return the letter counts of a text as its vector, so that similar texts have similar vectors."""
     return [float(text.count(letter)) for letter in "abcdefghijklmnopqrstuvwxyz"]
 
 
 class FrameworkSuite(ManualTime):
-    """Tests of one framework's retrievers; derive, name it ``Test…`` and override what comes first.
+    """Tests of a framework's retrievers; derive a class ``Test…`` and override the hooks before the tests.
 
     Attributes
     ----------
     package : module
-        The integration.
+        The package of the integration.
     retriever : type
-        The retriever that fuses.
+        The class of the fused retriever.
     noun : str
-        What the framework calls a passage, as messages do.
+        The framework's word for a passage, which messages use: ``"document"`` or ``"node"``.
     shown : mapping
-        Arguments under which hits show their fused score.
+        The retriever's arguments that make hits show their fused score.
     """
 
     package: ModuleType
@@ -182,50 +182,50 @@ class FrameworkSuite(ManualTime):
     shown: Mapping[str, Any] = {}
 
     def document(self, name: str | None, text: str, **metadata: Any) -> Any:
-        """The framework's own document or node."""
+        """Create a document or node with the id `name`; None creates it without an id."""
         raise NotImplementedError
 
     def listed(self, answer: Any) -> Any:
-        """A retriever of the framework that returns what a function gives, or hits of these scores, or raises it."""
+        """Create a retriever that returns `answer`: functions are called, scores become hits, errors are raised."""
         raise NotImplementedError
 
     def ask(self, retriever: Any, query: Any = "q", **call: Any) -> list[Hit]:
-        """What a retriever finds."""
+        """Return the hits of a retriever."""
         raise NotImplementedError
 
     async def aask(self, retriever: Any, query: Any = "q", **call: Any) -> list[Hit]:
-        """As `ask`."""
+        """Return the hits of a retriever that is called asynchronously."""
         raise NotImplementedError
 
     def store(self, documents: Sequence[Any] | None = None, **model: Any) -> Any:
-        """A vector store in memory of these, or of the passages p0 to p8; a query is nearest to the first of them.
+        """Create an in-memory vector store of `documents`, by default of the passages p0 to p8.
 
-        `model` changes attributes of the embedding model.
+        A query is nearest to the first passage. `model` sets attributes of the embedding model.
         """
         raise NotImplementedError
 
     def searching(self, store: Any, k: int) -> Any:
-        """The framework's retriever of so many from a store."""
+        """Create the framework's retriever that returns `k` hits from a store."""
         raise NotImplementedError
 
     def plain(self, store: Any) -> list[Hit]:
-        """What a store itself finds for "what?", with its own scores."""
+        """Return the hits and scores of the store's own search for "what?"."""
         raise NotImplementedError
 
     def graph(self, documents: Sequence[Any], **more: Any) -> Any:
-        """An entity graph's retriever over these."""
+        """Create an entity-graph retriever from documents."""
         raise NotImplementedError
 
     def over(self, graph: Any, documents: Any = None) -> Any:
-        """An entity graph's retriever of this graph, whose passages' documents are there."""
+        """Create an entity-graph retriever over an existing graph, with the documents of its passages."""
         raise NotImplementedError
 
     def only(self, **metadata: Any) -> dict[str, Any]:
-        """The argument, of constructors and calls, that keeps to passages of this metadata."""
+        """Return the filter argument, for constructors and calls, that requires these metadata values."""
         raise NotImplementedError
 
     def searching_only(self, store: Any, k: int, **metadata: Any) -> Any:
-        """The store's own retriever of `k` hits whose metadata have these values."""
+        """Create the store's own retriever of `k` hits with a filter that requires these metadata values."""
         raise NotImplementedError
 
     def delete(self, store: Any, name: str) -> None:
@@ -233,38 +233,38 @@ class FrameworkSuite(ManualTime):
         raise NotImplementedError
 
     def fuser(self, **options: Any) -> Any:
-        """What fuses lists; `k` is how many it returns."""
+        """Create the object that fuses lists and returns `k` hits."""
         raise NotImplementedError
 
     def fuse(self, fuser: Any, lists: Any) -> list[Hit]:
-        """Lists, fused."""
+        """Return the hits of fused lists."""
         raise NotImplementedError
 
     @pytest.fixture
     def real_store(self) -> Any:
-        """Each of the framework's stores, of the passages p0 to p8."""
+        """Return each of the framework's stores in turn, with the passages p0 to p8."""
         raise NotImplementedError
 
     @pytest.fixture
     def copied(self) -> Any:
-        """Each kind of retriever that must survive a copy; they find something about `ABOUT`."""
+        """Return each kind of retriever that must be copyable in turn; each finds hits for the question `ABOUT`."""
         raise NotImplementedError
 
     @pytest.fixture
     def sent(self) -> Any:
-        """Retrievers to be used in another process."""
+        """Return the retrievers that are sent to another process."""
         raise NotImplementedError
 
     def embedding(self, found: Mapping[str, float], embed: Any, aembed: Any = None) -> dict[str, Any]:
-        """Sources: ``vector`` finds these hits, and there is a model that embeds texts by these functions."""
+        """Return arguments with a source ``vector`` that finds `found`, and with a model that calls `embed`."""
         raise NotImplementedError
 
     def pairs(self, **scores: Any) -> list[tuple[Any, Any]]:
-        """Documents of these names with their scores, as a function may return them."""
+        """Return (document, score) pairs by id, as a function may return them."""
         return [(self.document(name, f"text of {name}"), score) for name, score in scores.items()]
 
     def both(self, retriever: Any, query: str = "q") -> list[list[Hit]]:
-        """What it finds when called and when awaited."""
+        """Return the hits of a synchronous and of an asynchronous call."""
         return [self.ask(retriever, query), asyncio.run(self.aask(retriever, query))]
 
     def fruit(self, query: str) -> list[tuple[Any, float]]:
@@ -280,7 +280,7 @@ class FrameworkSuite(ManualTime):
         for name in self.package.__all__:
             assert "Parameters\n" in (getattr(self.package, name).__doc__ or ""), name
 
-    # What the report of a source says of how its answer was read.
+    # The report of a source says how its hits were read.
 
     def notes(self, limit: int = 5, **fields: Any) -> Sequence[str]:
         found = self.pairs(**{f"p{row}": 9.0 - row for row in range(8)})
@@ -302,10 +302,10 @@ class FrameworkSuite(ManualTime):
         assert [one for one in self.notes(score=score) if "returned" not in one] == [note]
 
     def test_an_answer_longer_than_the_limit_is_cut_and_said(self) -> None:
-        assert "returned 8 hits where 5 were asked for; the best 5 were kept" in self.notes()
+        assert "returned 8 hits instead of 5; the best 5 were used" in self.notes()
         assert not any("asked for" in note for note in self.notes(limit=8))
 
-    # What `on_result` does, or fails to do, never costs the answer.
+    # An `on_result` function that fails does not change the answer.
 
     def test_a_callback_hears_every_result_and_may_be_a_coroutine(self) -> None:
         heard: list[Any] = []
@@ -344,7 +344,7 @@ class FrameworkSuite(ManualTime):
             gc.collect()
         assert heard == []
 
-    # Acceptance, selection, and whose settings hold.
+    # Acceptance, selection, and the precedence of settings.
 
     def test_thresholds_by_source_decide_what_comes_back(self) -> None:
         retriever = self.retriever(vector=self.fruit, accept={"vector": 0.65})
@@ -475,7 +475,7 @@ class FrameworkSuite(ManualTime):
     @pytest.mark.filterwarnings("ignore:source 'vector'")
     async def test_distances_read_as_similarities_are_refused_where_labels_show_it(self) -> None:
         def distances(query: str) -> Any:
-            """Nearest last, as if distances were similarities; they move a little with the query."""
+            """Return distances in increasing order, which look like similarities of a worst-first list."""
             return self.pairs(**{f"p{i}": (i + len(query) / 100) / 10 for i in range(9)})
 
         def read(higher: bool) -> Any:
@@ -490,7 +490,7 @@ class FrameworkSuite(ManualTime):
         assert wrong.fitted_pipeline.calibrators == {}
         assert wrong.calibrate(QUERIES).fitted_pipeline.calibrators
         assert right.calibrate(QUERIES, relevant=relevant).fitted_pipeline.calibrators
-        with pytest.raises(InvalidInputError, match="relevant must name queries among those given"):
+        with pytest.raises(InvalidInputError, match="relevant must have keys among the given queries"):
             right.calibrate(QUERIES, relevant={"another": ["p0"]})
 
     def test_sources_that_agree_less_than_when_calibrated_are_warned_about(self) -> None:
@@ -501,15 +501,15 @@ class FrameworkSuite(ManualTime):
         assert retriever.fitted_pipeline.min_agreement[("bm25", "vector")] == 1.0
         assert retriever.explain("who?").warnings == ()
         names[1:] = ["p8", "p7", "p6"]
-        assert "agree on less than in 95 %" in retriever.explain("who?").warnings[0]
+        assert "agree less than in 95 %" in retriever.explain("who?").warnings[0]
 
     def test_calibrators_of_another_model_are_warned_about_and_refused_when_strict(self, tmp_path: Path) -> None:
         file, same, other = tmp_path / "fitted.json", self.store(), self.store(model_name="another")
         self.retriever(vector=same).calibrate(QUERIES).save(file)
-        said = r"'vector': calibrated on scores of \w+VectorStore, (\w+)( unknown)?, and is \w+VectorStore, \1 another"
+        said = r"scores of \w+VectorStore, (\w+)( unknown)?, but now gives scores of \w+VectorStore, \1 another"
         with pytest.warns(PhasegraphWarning, match=said):
             retriever = self.retriever(vector=other, pipeline=file)
-        assert " another now" in retriever.explain("p1").reports[0].notes[0]
+        assert " another: calibrate" in retriever.explain("p1").reports[0].notes[0]
         with pytest.raises(DegradedError, match=r"calibrated on scores of \w+VectorStore"):
             self.retriever(vector=other, pipeline=file, strict=True)
         assert self.ask(self.retriever(vector=same, pipeline=file, strict=True), "p1")
@@ -519,7 +519,7 @@ class FrameworkSuite(ManualTime):
         def dead(query: str) -> Any:
             raise ConnectionError("gone")
 
-        with pytest.warns(PhasegraphWarning, match="'graph': it returned nothing"):
+        with pytest.warns(PhasegraphWarning, match="'graph': it returned no hits"):
             retriever = self.retriever(vector=self.fruit, graph=dead).calibrate(ASKED, progress=False)
         assert list(retriever.fitted_pipeline.calibrators) == ["vector"]
 
@@ -530,13 +530,13 @@ class FrameworkSuite(ManualTime):
         assert found.reports[0].calibration == "fitted"
         assert 0 <= found.calibrated.min() <= found.calibrated.max() <= 1
 
-    # One bad source never costs the others, and the answer says so.
+    # If a source fails, the other sources still answer, and the result reports the failure.
 
     def good(self, query: str) -> Any:
         return self.pairs(**GOOD)
 
     def fault(self, name: str, hang: Hang) -> tuple[Any, str, str]:
-        """A source that is broken in one way, the status of its report, and what its reason says."""
+        """Return a source with the named fault, the status in its report, and a part of the report's reason."""
         good, noun = self.pairs(**GOOD), self.noun
 
         def midway(query: str) -> Iterator[Any]:
@@ -760,7 +760,7 @@ class FrameworkSuite(ManualTime):
         report, _ = retriever.explain("q").reports
         assert (report.status, "contains itself" in report.reason) == ("error", True)
 
-    # Nothing fails unseen: one warning per change of state, on the logger, too; what a foreign error says is its cause.
+    # Each change of a source's state gives a warning and a log record; another library's error is only in __cause__.
 
     def test_one_warning_when_a_source_dies_when_its_hits_are_all_dropped_and_when_it_is_back(
         self, caplog: Any
@@ -828,7 +828,7 @@ class FrameworkSuite(ManualTime):
     def test_calibrating_with_too_few_questions_says_how_many_are_needed_and_fits_nothing(self) -> None:
         retriever = self.retriever(vector=self.fruit)
         with pytest.raises(
-            InsufficientDataError, match=r"at least 20 different questions .* got 3, and nothing was fitted"
+            InsufficientDataError, match=r"at least 20 different texts, .* got 3, and nothing was fitted"
         ):
             retriever.calibrate(["fruit", "nothing", "rewritten"] * 10, progress=False)
         assert retriever.fitted_pipeline.calibrators == {}
@@ -914,7 +914,7 @@ class FrameworkSuite(ManualTime):
         with pytest.raises(InvalidInputError, match="k must"):
             self.retriever(vector=nothing).explain("q", k=k)
 
-    # The answer: the sources' own passages, as the core decided.
+    # The answer contains the sources' own passages, in the order of the core's result.
 
     def two(self, **more: Any) -> Any:
         first, second = self.pairs(**FIRST), self.pairs(**SECOND)
@@ -974,7 +974,7 @@ class FrameworkSuite(ManualTime):
         sources = {name: lambda query, name=name: [self.document("x", f"from {name}")] for name in "ab"}
         retriever = self.retriever(retrievers=sources, weights={"a": 1, "b": 2})
         assert self.ask(retriever)[0].text == "from b"
-        assert retriever.explain("q").warnings[-1] == "id 'x' has another text in a than in b, which was kept"
+        assert retriever.explain("q").warnings[-1] == "id 'x' has different texts in b and in a: the text of b is used"
 
     def test_different_ids_with_one_text_stay_two_and_repeats_in_one_source_count_once(self) -> None:
         twins = [(self.document(name, "same"), score) for name, score in (("1", 0.9), ("2", 0.8), ("1", 0.1))]
@@ -1093,7 +1093,7 @@ class FrameworkSuite(ManualTime):
         assert len(result.ids) == 10
         named = {one.source for one in result.evidence("p2").sources if one.raw is not None}
         assert named == {"source_1", "source_2"}
-        assert "2 of 3 hits without an id joined to other sources' by their text" in result.reports[1].notes
+        assert "2 of 3 hits without an id joined to hits of other sources with the same text" in result.reports[1].notes
         for found in self.both(retriever, "what?"):
             assert sorted(ids_of(found)) == sorted(result.ids)
             assert len({hit.text for hit in found}) == 10
@@ -1174,12 +1174,12 @@ class FrameworkSuite(ManualTime):
             assert all(one == other for one, other in shared)
             assert any(dict(one["phasegraph"]) != dict(other["phasegraph"]) for one, other in shared)
 
-    # Ids: repeated ones and different schemes are never passed over in silence.
+    # Repeated ids, and sources that use different ids for a passage, give a warning.
 
     def test_a_repeated_id_in_one_corpus_is_an_error_that_names_it(self) -> None:
         corpus = [self.document(name, f"text {row}") for row, name in enumerate("abcb")]
         for make in (self.graph, lambda given: self.over(self.entities(), given)):
-            with pytest.raises(InvalidInputError, match="each must have its own id; 'b' is the id of 2"):
+            with pytest.raises(InvalidInputError, match="id 'b' is repeated"):
                 make(corpus)
 
     def test_sources_that_return_one_text_under_two_ids_are_warned_about_at_once(self) -> None:
@@ -1208,7 +1208,7 @@ class FrameworkSuite(ManualTime):
         for _ in range(4):
             self.ask(met)
 
-    # What was deleted stays deleted.
+    # Deleted passages are never returned.
 
     @pytest.mark.filterwarnings("ignore:source 'vector'. 1 of 9 hits dropped")
     def test_a_deleted_passage_is_dropped_and_counted_and_never_comes_from_memory(self, real_store: Any) -> None:
@@ -1221,10 +1221,10 @@ class FrameworkSuite(ManualTime):
             assert "p3" in ids_of(self.ask(retriever, "text of p3"))
         self.delete(real_store, "p3")
         for retriever in (kept, live, named):
-            with pytest.warns(PhasegraphWarning, match="source 'graph': 1 of . hits dropped: no store holds"):
+            with pytest.warns(PhasegraphWarning, match="source 'graph': 1 of . hits dropped: their passages are in no"):
                 result = retriever.explain("text of p3")
             assert result.reports[0].dropped == 1
-            assert any("dropped: no store holds their passages any more" in note for note in result.reports[0].notes)
+            assert any("dropped: their passages are in no store any more" in note for note in result.reports[0].notes)
             for found in self.both(retriever, "text of p3"):
                 assert len(found) == 8
                 assert "p3" not in ids_of(found)
@@ -1243,7 +1243,7 @@ class FrameworkSuite(ManualTime):
         assert self.ask(free, "what?", **red) == expected == asyncio.run(self.aask(free, "what?", **red))
         assert free.explain("what?", **red).ids == own.explain("what?").ids
         assert asyncio.run(free.aexplain("what?", **red)).ids == own.explain("what?").ids
-        with suppress(InvalidInputError):  # refused, or nothing found: never what only one of the two lets through
+        with suppress(InvalidInputError):  # an error or no hits, but never hits that match only one of the filters
             assert self.ask(own, "what?", **blue) == []
         assert {hit.metadata["colour"] for hit in self.ask(free, "what?")} == set(colours)
 
@@ -1283,7 +1283,7 @@ class FrameworkSuite(ManualTime):
         with pytest.raises((InvalidInputError, AllSourcesFailed), match=r"vector.* does not support filters?="):
             self.ask(self.retriever(vector=self.good), **self.only(colour="red"))
 
-    # Real stores: direction known, ids kept, nothing written into the index.
+    # Real stores: the score direction is known, ids are kept, and nothing is written into the index.
 
     def test_the_best_passage_of_every_store_comes_first_and_the_worst_last(self, real_store: Any) -> None:
         called, awaited = self.both(self.retriever(vector=real_store, k=9, **self.shown), "what?")
@@ -1317,7 +1317,7 @@ class FrameworkSuite(ManualTime):
         assert len(self.ask(self.retriever(vector=SourceSpec(retriever=own, fetch_k=limit)), "what?")) == expected
         assert len(self.ask(own, "what?")) == 2
 
-    # Lists that are already there.
+    # Fusion of existing lists.
 
     def test_lists_are_fused_as_the_retriever_fuses_its_sources(self) -> None:
         lists = {"first": self.pairs(**FIRST), "second": self.pairs(**SECOND)}
@@ -1344,7 +1344,7 @@ class FrameworkSuite(ManualTime):
         assert len(self.fuse(fuser, lists)) == len(fuser.explain(lists).ids) == 2
         assert len(self.fuse(self.fuser(pipeline=pipeline, k=3), lists)) == 3
         texts = {name: [(self.document("a", f"text of {name}"), 2.0)] for name in ("one", "two")}
-        assert "id 'a' has another text in two than in one" in fuser.explain(texts).warnings[-1]
+        assert "id 'a' has different texts in one and in two" in fuser.explain(texts).warnings[-1]
 
     def test_a_list_whose_scores_are_all_nan_degrades_the_answer(self) -> None:
         lists = {"first": self.pairs(**FIRST), "second": self.pairs(c=float("nan"), a=float("nan"))}
@@ -1365,7 +1365,7 @@ class FrameworkSuite(ManualTime):
         with pytest.raises(InvalidInputError, match="list"):
             self.fuse(self.fuser(), lists)
 
-    # Copies: pickle, deepcopy, another process.
+    # Copies by pickle, by deepcopy, and in another process.
 
     @pytest.mark.parametrize("way", [copy.deepcopy, pickled])
     def test_a_copy_answers_the_same(self, copied: Any, way: Callable[[Any], Any]) -> None:
@@ -1398,7 +1398,7 @@ class FrameworkSuite(ManualTime):
         lists, fuser = {"a": self.pairs(**FIRST), "b": self.pairs(**SECOND)}, self.fuser(k=2)
         assert self.fuse(pickled(fuser), lists) == self.fuse(fuser, lists)
 
-    # The entity graph: alone, and seeded by the vectors it is fused with.
+    # The entity graph, in a direct call and in a fusion in which the walk starts at the hits of the vectors.
 
     def films(self) -> list[Any]:
         return [self.document(name, text, title=title) for name, (title, text) in FILMS.items()]

@@ -1,4 +1,4 @@
-"""That no hit is lost in silence, whatever a source returns: what both integrations promise."""
+"""Shared tests of both integrations that no hit is lost without a warning, whatever a source returns."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from phasegraph.retrieval import HitFields, SourceSpec
 
 
 class LossSuite:
-    """Tests that a framework's class inherits; it says how its documents and retrievers are made and asked."""
+    """Tests of lost hits; derive a class ``Test…`` that creates documents and searches retrievers of a framework."""
 
     retriever: Any
-    """The class that fuses."""
+    """The class of the fused retriever."""
 
     def document(self, name: str | None, text: str, **metadata: Any) -> Any:
-        """A document of the framework; without an id of its own where `name` is None."""
+        """Create a document of the framework with the id `name`; None creates a document without an id."""
         raise NotImplementedError
 
     def asked(self, retriever: Any) -> list[tuple[str, str]]:
-        """Id and text of what it finds for any question."""
+        """Return the ids and texts of the hits of a retriever for any query."""
         raise NotImplementedError
 
     def found(self, *answers: Any, **fields: Any) -> list[tuple[str, str]]:
-        """Id and text of what is found where each source gives one of these answers."""
+        """Return the ids and texts of the fused hits if each source returns one of `answers`."""
         return self.asked(self.made(*answers, **fields))
 
     def made(self, *answers: Any, **fields: Any) -> Any:
-        """A retriever over functions that return these answers."""
+        """Create a retriever with a source for each of `answers`; the source returns this answer."""
         specs = [SourceSpec(retriever=lambda q, one=one: one, fields=HitFields(**fields)) for one in answers]
         return self.retriever(retrievers={f"source {row}": spec for row, spec in enumerate(specs)})
 
     def texts(self, found: list[tuple[str, str]]) -> list[str]:
-        """Texts, sorted."""
+        """Return the texts of the hits, sorted."""
         return sorted(text for _, text in found)
 
     @pytest.mark.filterwarnings("ignore:source .* returns hits without an id")
@@ -66,7 +66,7 @@ class LossSuite:
 
     def test_chunks_of_one_document_from_two_sources_are_different_passages(self) -> None:
         first = [{"text": "one", "doc_id": "d"}, {"text": "two", "doc_id": "e"}]
-        with pytest.warns(PhasegraphWarning, match="other sources' ids of other texts") as told:
+        with pytest.warns(PhasegraphWarning, match="name different texts in other sources") as told:
             found = self.found(first, [{"text": "three", "doc_id": "d"}])
         assert self.texts(found) == ["one", "three", "two"]
         assert ("e", "two") in found
@@ -79,11 +79,11 @@ class LossSuite:
         nan = float("nan")
         hits = [("low", 0.1), ("none", nan), ("best", 0.9), ("middle", 0.5)]
         answer = [(self.document("a", text), score) for text, score in hits]
-        with pytest.warns(PhasegraphWarning, match=r"different texts under one id \('a'\), of which the best is kept"):
+        with pytest.warns(PhasegraphWarning, match=r"different texts under one id \('a'\), and only the best"):
             assert self.found([*answer, (self.document("b", "x"), 0.4)], higher_is_better=True) == [
                 ("a", "best"), ("b", "x")
             ]  # fmt: skip
-        with pytest.warns(PhasegraphWarning, match="of which the best is kept"):
+        with pytest.warns(PhasegraphWarning, match="and only the best of these hits is used"):
             assert self.found([*answer, (self.document("b", "x"), 0.4)], higher_is_better=False)[0] == ("a", "low")
 
     def test_equal_ids_of_two_tenants_in_one_answer_are_told(self) -> None:
@@ -94,10 +94,10 @@ class LossSuite:
     def test_equal_ids_of_two_tenants_in_two_sources_are_told(self) -> None:
         first, second = self.document("1", "theirs", tenant="a"), self.document("1", "ours", tenant="b")
         (said,) = self.made([first], [second]).explain("q").warnings[-1:]
-        assert said == "id '1' has another text in source 1 than in source 0, which was kept"
+        assert said == "id '1' has different texts in source 0 and in source 1: the text of source 0 is used"
 
     def notes(self, retriever: Any) -> str:
-        """What the report of the first source says."""
+        """Return the notes in the report of the first source, joined."""
         return " ".join(retriever.explain("q").reports[0].notes)
 
     @pytest.mark.parametrize("rows", [True, False])
@@ -119,14 +119,14 @@ class LossSuite:
             assert "higher is better: inferred from the order of its scores" in self.notes(self.made(best))
 
     reads_metadata = True
-    """Whether a score is looked for in a document's metadata: where the framework's hits have a place for it, not."""
+    """True if phasegraph reads scores from the metadata of a document; False if the framework's hits have a score."""
 
     def name_of(self, one: Any) -> str:
-        """The id of a row or a document."""
+        """Return the id of a row or a document."""
         return str(one["id"] if isinstance(one, dict) else self.id_of(one))
 
     def id_of(self, document: Any) -> str:
-        """The id of a document."""
+        """Return the id of a document."""
         return str(document.id)
 
     def test_one_answer_of_three_hits_does_not_set_the_direction_for_good(self) -> None:
@@ -138,6 +138,6 @@ class LossSuite:
 
         retriever = self.retriever(retrievers={"vector": search})
         assert "lower is better" in self.notes(retriever)
-        with pytest.warns(PhasegraphWarning, match="source 'vector': higher is better: as its answers say by now"):
+        with pytest.warns(PhasegraphWarning, match="source 'vector': higher is better: inferred from all"):
             said = [self.notes(retriever) for _ in answers[1:]]
         assert all("higher is better" in one for one in said)

@@ -1,6 +1,7 @@
-"""Time that a test moves by hand: functions that hang without sleeping, and waiting for what happens in other threads.
+"""A clock that a test moves by hand, functions that hang without sleeping, and waits for other threads.
 
-No test here depends on the speed of the machine. A wait for another thread has a limit that only a defect reaches.
+No test here depends on the speed of the machine. A wait for another thread fails after `PATIENCE` seconds, which only a
+defect can cause.
 """
 
 from __future__ import annotations
@@ -21,29 +22,29 @@ from phasegraph.testing import ManualClock
 Retriever = TypeVar("Retriever")
 
 PATIENCE = 60.0
-"""Seconds of real time after which a wait counts as stuck."""
+"""Maximum real time of a wait for other threads, in seconds; a longer wait fails the test."""
 
 
 def until(condition: Callable[[], object], seconds: float = PATIENCE) -> None:
-    """Wait until other threads have made a condition true."""
+    """Wait until other threads have made a condition true; fail after `seconds`."""
     end = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < end, "it never came true"
+        assert time.monotonic() < end, f"the condition is still false after {seconds} s"
         time.sleep(0.001)
 
 
 async def auntil(condition: Callable[[], object], seconds: float = PATIENCE) -> None:
-    """As :func:`until`, while the event loop runs on."""
+    """Wait like :func:`until`, without blocking the event loop."""
     async with asyncio.timeout(seconds):
         while not condition():
             await asyncio.sleep(0.001)
 
 
 class Hang:
-    """Makes functions that hang: each waits until no other job runs, lets time pass, and stays until it is released.
+    """A factory of functions that hang: each advances the clock, and returns only after `released` is set.
 
-    A function waits until the caller has begun every source, and until all other jobs have settled, so that only the
-    hanging function misses the deadline. `beside` is the number of other jobs that may go on.
+    Before a function advances the clock, it waits until the caller has begun every source, and until at most `beside`
+    other jobs are running. Therefore only the hanging function misses the deadline.
     """
 
     def __init__(self, clock: ManualClock) -> None:
@@ -54,11 +55,11 @@ class Hang:
 
     @property
     def jobs(self) -> int:
-        """How many sources and steps run in workers."""
+        """Number of sources and steps that are running in worker threads."""
         return pool().outstanding
 
     def function(self, seconds: float, answer: Any = None, beside: float = 0) -> Callable[..., Any]:
-        """A plain function that hangs in a worker."""
+        """Create a plain function that hangs in a worker thread and advances the clock by `seconds`."""
 
         def hang(*arguments: Any) -> Any:
             if self.released.is_set():
@@ -74,7 +75,7 @@ class Hang:
         return hang
 
     def coroutine(self, seconds: float, beside: float = 0) -> Callable[..., Awaitable[Any]]:
-        """A coroutine function that hangs until it is cancelled or released."""
+        """Create a coroutine function that advances the clock and hangs until it is cancelled or released."""
 
         async def hang(*arguments: Any) -> Any:
             self.entered += 1
@@ -88,7 +89,7 @@ class Hang:
 
 @contextmanager
 def hanging(clock: ManualClock, patch: pytest.MonkeyPatch) -> Iterator[Hang]:
-    """Functions that hang, among workers of the test's own."""
+    """Give the test its own worker threads and a :class:`Hang`, which is released at the end."""
     patch.setattr("phasegraph.sources.workers._process.pool", WorkerPool())
     hang = Hang(clock)
     try:
@@ -98,22 +99,22 @@ def hanging(clock: ManualClock, patch: pytest.MonkeyPatch) -> Iterator[Hang]:
 
 
 class ManualTime:
-    """The fixtures of a suite whose tests move the time."""
+    """The fixtures of a suite whose tests move the clock by hand."""
 
     @pytest.fixture
     def clock(self) -> ManualClock:
-        """The time of the retrievers that :func:`on_clock` was called with."""
+        """Return the clock that :func:`on_clock` can give to retrievers."""
         return ManualClock()
 
     @pytest.fixture
     def hang(self, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hang]:
-        """Functions that hang until the end of the test."""
+        """Return a factory of functions that hang until the end of the test."""
         with hanging(clock, monkeypatch) as made:
             yield made
 
 
 def on_clock(retriever: Retriever, clock: ManualClock) -> Retriever:
-    """The same retriever of an integration, on a clock that the test moves."""
+    """Make a retriever use a clock that the test moves, and return the retriever."""
     engine: FusionEngine = retriever._engine  # type: ignore[attr-defined]
     engine.gatherer.clock = clock
     return retriever

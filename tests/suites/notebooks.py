@@ -1,4 +1,4 @@
-"""What a notebook is shown of a retriever's answer, in any framework, as tests to inherit."""
+"""Shared tests of both integrations for the page that ``inspect`` shows in a notebook."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ QUESTION = "Where did the friend of Ada Lovelace die? <b>"
 
 
 class InspectSuite:
-    """Derive it, and say how a retriever is made of passages."""
+    """Tests of ``inspect``; derive a class ``Test…`` and implement :meth:`made`."""
 
     def made(self, passages: Mapping[str, tuple[str, str]], **fields: Any) -> Any:
-        """A retriever ``from_documents`` (``from_nodes``) of title and text by id."""
+        """Create a retriever with ``from_documents`` or ``from_nodes``; `passages` maps ids to titles and texts."""
         raise NotImplementedError
 
     def test_a_notebook_shows_every_source_with_its_values_and_the_path(self) -> None:
@@ -54,7 +54,7 @@ class InspectSuite:
         assert found.result.ids == ()
         assert len(found.everything.ids) == len(HOSTILE)
         assert {row["verdict"] for row in found.view()["rows"]} == {"rejected"}
-        assert "no results: acceptance rejected every one" in found._repr_html_()
+        assert "no results: acceptance rejected every candidate" in found._repr_html_()
 
     async def test_it_is_the_same_awaited(self) -> None:
         retriever = self.made(HOSTILE)

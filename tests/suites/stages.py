@@ -1,4 +1,4 @@
-"""What stages promise in any framework, as tests to inherit; needs pytest."""
+"""Shared tests of both integrations for the stages: rewriting, routing, reranking and correction."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ TEXTS = {"a": "apple", "b": "banana", "c": "cherry", "d": "date", "e": "elder", 
 FIRST = {"a": 0.9, "b": 0.8, "c": 0.5, "d": 0.3, "e": 0.2}
 SECOND = {"c": 7.0, "f": 6.0, "a": 5.0, "b": 2.0, "d": 1.0}
 CALLS = int(os.environ.get("PHASEGRAPH_FAULT_CALLS", "20"))
-"""How often each fault of a stage is met."""
+"""Number of calls with which each fault of a stage is tested."""
 
 
 class Letters(NamedTuple):
-    """Scores a text by its place in an order of first letters: a reranker whose order is known."""
+    """A reranker with a known order: it scores a text by the position of its first letter in `order`."""
 
     order: str
 
@@ -53,7 +53,7 @@ class Letters(NamedTuple):
 
 
 def same(query: str) -> str:
-    """The query."""
+    """Return the query unchanged."""
     return query
 
 
@@ -66,6 +66,45 @@ def _raiser(error: BaseException) -> Callable[..., Any]:
 
 def _giver(answer: Any) -> Callable[..., Any]:
     return lambda *arguments: answer
+
+
+class UnreadableError(ValueError):
+    """An error whose text cannot be read."""
+
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+class Unreadable:
+    """An answer that raises wherever it is read."""
+
+    def _raises(self, *arguments: object) -> Any:
+        raise RuntimeError("secret")
+
+    __iter__ = __len__ = __getitem__ = __bool__ = __float__ = __str__ = __repr__ = __eq__ = __hash__ = _raises
+
+
+class MiscountedList(list[float]):
+    """A list that says another length than it has."""
+
+    def __len__(self) -> int:
+        return 6
+
+
+def _broken_off() -> Iterator[float]:
+    yield 1.0
+    raise ValueError("secret")
+
+
+def _endless(*arguments: Any) -> Any:
+    return _endless(*arguments)
+
+
+def _emptied(*arguments: Any) -> None:
+    """Empty every list that the stage was given."""
+    for one in arguments:
+        if isinstance(one, list):
+            one.clear()
 
 
 FAULTS: dict[str, Callable[..., Any]] = {
@@ -84,6 +123,15 @@ FAULTS: dict[str, Callable[..., Any]] = {
     "gives None many times": _giver([None] * 50),
     "gives without end": lambda *arguments: itertools.repeat(1.0),
     "gives itself": lambda *arguments: FAULTS,
+    "raises a group of errors": _raiser(ExceptionGroup("secret", [ValueError("secret")])),
+    "raises an error without a readable text": _raiser(UnreadableError()),
+    "recurses without end": _endless,
+    "gives an answer that cannot be read": lambda *arguments: Unreadable(),
+    "gives infinity": _giver([float("inf")] * 50),
+    "gives numbers beyond any float": _giver([10**400] * 50),
+    "gives a list of a false length": lambda *arguments: MiscountedList(),
+    "breaks off midway": lambda *arguments: _broken_off(),
+    "empties its input": _emptied,
 }
 
 
@@ -92,7 +140,7 @@ async def _awaited(stage: Any, arguments: tuple[Any, ...]) -> Any:
 
 
 def as_coroutine(stage: Any) -> Callable[..., Any]:
-    """The same fault as a coroutine function."""
+    """Return a coroutine function that behaves like a plain function."""
 
     async def awaited(*arguments: Any) -> Any:
         return await _awaited(stage, arguments)
@@ -101,16 +149,16 @@ def as_coroutine(stage: Any) -> Callable[..., Any]:
 
 
 class StageSuite(ManualTime):
-    """Derive it, and say what makes a framework's retriever, its language model and its hits."""
+    """Tests of the stages; derive a class ``Test…`` that creates a framework's retrievers, models and hits."""
 
     retriever: Callable[..., Any]
 
     def source(self, scores: dict[str, float], seen: list[Any] | None = None) -> Any:
-        """A source that gives hits of these scores and notes its queries."""
+        """Create a source that returns hits with these scores and appends each query to `seen`."""
         raise NotImplementedError
 
     def hits(self, scores: dict[str, float]) -> Any:
-        """Hits of the framework's own class."""
+        """Create hits of the framework's class, with these scores by id."""
         raise NotImplementedError
 
     def ask(self, retriever: Any, query: str = "q") -> list[str]:
@@ -120,15 +168,15 @@ class StageSuite(ManualTime):
         raise NotImplementedError
 
     def chat(self, answer: Callable[[str], str], *, native: bool = False) -> Any:
-        """A language model of the framework's own base class that answers so; with an own coroutine, or without."""
+        """Create a language model of the framework that calls `answer`; `native` adds its own asynchronous method."""
         raise NotImplementedError
 
     def reranking(self, judge: Any) -> list[Any]:
-        """Models of each of the framework's kinds that rerank so."""
+        """Create a reranking model of each type that the framework has; each model scores texts with `judge`."""
         raise NotImplementedError
 
     def in_a_chain(self, retriever: Any, query: str) -> list[str]:
-        """The ids that come out of a real chain or query engine around the retriever."""
+        """Return the ids of the hits of a real chain or query engine that uses the retriever."""
         raise NotImplementedError
 
     def made(self, **more: Any) -> Any:
@@ -136,7 +184,7 @@ class StageSuite(ManualTime):
         return self.retriever(**given)
 
     def stage(self, name: str, function: Any) -> dict[str, Any]:
-        """Arguments that make `function` a stage."""
+        """Return the arguments of a retriever that use `function` as the stage `name`."""
         if name == "rewrite":
             return {"vector": SourceSpec(retriever=self.source(FIRST), rewrite=function)}
         if name in ("route", "rerank"):
@@ -167,7 +215,7 @@ class StageSuite(ManualTime):
         while calls < CALLS:
             for function in kinds:
                 retriever = self.made(**self.stage(name, function))
-                for _ in range(6):  # a step is left out after 10 failures in a row
+                for _ in range(6):  # after 10 failures in a row, a stage is skipped
                     assert self.ask(retriever) == expected
                     calls += 1
 
@@ -181,7 +229,7 @@ class StageSuite(ManualTime):
 
     @pytest.mark.parametrize(
         ("error", "native"), [(ValueError(), False), (ValueError(), True), (SystemExit(), False), (KeyError("q"), True)]
-    )  # a SystemExit in a task that LangChain's model makes itself ends the event loop, before any of ours sees it
+    )  # a SystemExit in a task of LangChain's own model would end the event loop before phasegraph could catch it
     def test_a_language_model_that_fails_costs_no_answer(self, error: BaseException, native: bool, quiet: None) -> None:
         model = self.chat(_raiser(error), native=native)
         expected = self.ask(self.made())
@@ -228,7 +276,7 @@ class StageSuite(ManualTime):
 
     def test_a_failure_is_reported_and_warned_about_once_without_the_query_or_foreign_text(self) -> None:
         retriever = self.made(rerank=FAULTS["raises"])
-        failed = r"rerank failed \(ValueError\): the order is the fused one"
+        failed = r"rerank failed \(ValueError\): the fused order is used"
         with pytest.warns(PhasegraphWarning, match=failed) as caught:
             result = [retriever.explain("a very private query") for _ in range(3)][-1]
         assert len([one for one in caught if "rerank" in str(one.message)]) == 1
@@ -246,10 +294,10 @@ class StageSuite(ManualTime):
         with pytest.raises(DegradedError, match=r"rerank|rewrite|route|correct"):
             self.ask(retriever)
 
-    # -- answers that are kept
+    # -- stored answers of models
 
     def staged(self, answers: ModelAnswers, model: Any, reranker: Any) -> Any:
-        """A retriever with every stage that asks a model, the answers kept."""
+        """Create a retriever with every stage that calls a model; `answers` stores the models' answers."""
         chat = answers.around(model, "chat")
         return self.made(
             vector=SourceSpec(retriever=self.source(FIRST), rewrite=hyde(chat, combine="union")),
@@ -260,7 +308,7 @@ class StageSuite(ManualTime):
 
     @pytest.mark.parametrize("native", [False, True])
     def test_a_run_is_replayed_from_its_answers_without_a_model(self, native: bool, tmp_path: Any) -> None:
-        """To the bit, with every kind of reranker; a second run with the models asks them nothing either."""
+        """The results are identical to the bit, for every type of reranker; a second run does not call the models."""
         said: list[str] = []
 
         def answer(prompt: str) -> str:
@@ -289,7 +337,7 @@ class StageSuite(ManualTime):
         replay = ModelAnswers(tmp_path / "a.jsonl", offline=True)
         told = self.staged(replay, None, None).explain("another question").extras["stages"]
         assert {one.status for one in told} == {"failed"}
-        assert all("holds no answer of" in one.reason for one in told)
+        assert all("contains no answer of" in one.reason for one in told)
         assert replay.missing == len(told)
 
     # -- rewriting
@@ -343,11 +391,11 @@ class StageSuite(ManualTime):
         spec = SourceSpec(retriever=self.source_of(lists), rewrite=step_back(lambda prompt: "wider"), fetch_k=4)
         result = self.retriever(vector=spec).explain("q")
         (ranking,) = result.candidates.rankings
-        assert ranking.ids == ("a", "b", "e", "c")  # b with the score it has for the query, f beyond half of 4
+        assert ranking.ids == ("a", "b", "e", "c")  # b keeps its query score; f is not in the first 2 hits
         assert ranking.scores.tolist() == [0.9, 0.8, 0.7, 0.1]
 
     def source_of(self, lists: Callable[[str], dict[str, float]]) -> Any:
-        """A source whose scores depend on the query."""
+        """Create a source whose scores depend on the query."""
         raise NotImplementedError
 
     def test_dphf_is_reciprocal_rank_of_the_query_and_its_hypothesis(self) -> None:
@@ -390,7 +438,7 @@ class StageSuite(ManualTime):
             assert self.both(self.made(rerank=judge)) == list("fedcba")
         orders = [tuple(self.ask(self.made(rerank=Rerank(Letters("fedcba"), blend=one / 20)))) for one in range(21)]
         assert orders[0] == plain.ids
-        assert len(set(orders)) > 2  # between the two the values mix
+        assert len(set(orders)) > 2  # between blend 0 and blend 1, the values are mixed
 
     def test_what_the_reranker_did_not_read_follows_in_fused_order(self) -> None:
         plain = list(self.made().explain("q").ids)
@@ -408,12 +456,12 @@ class StageSuite(ManualTime):
             for _ in range(12):
                 assert self.both(retriever) == plain
             (told,) = retriever.explain("q").extras["stages"]
-            assert (told.status, told.reason) == ("ok", "it kept none of 6: the order is the fused one")
+            assert (told.status, told.reason) == ("ok", "the reranker rejected all 6 passages: the fused order is used")
             (report,) = [one for one in retriever.explain("q").reports if one.source == "rerank"]
             assert (report.status, report.reason) == ("empty", told.reason)
 
     def dropping(self) -> list[Any]:
-        """Models of the framework's kinds that may leave passages out, which leave out all."""
+        """Create a model of each framework type that may drop passages; each model drops all passages."""
         raise NotImplementedError
 
     def test_a_model_that_gives_other_hits_than_it_got_has_failed(self, quiet: None) -> None:
@@ -422,7 +470,7 @@ class StageSuite(ManualTime):
             assert self.told(self.made(rerank=model)) == [("rerank", "failed")]
 
     def inventing(self) -> list[Any]:
-        """Such models that give hits of their own making."""
+        """Create models of the same types that return hits that are not among the passages."""
         raise NotImplementedError
 
     def test_its_scores_stand_in_the_evidence_and_thresholds_read_them(self) -> None:
@@ -551,7 +599,7 @@ def _grade(query: str, texts: list[str]) -> int:
 
 
 class _Listed:
-    """A source that can be pickled."""
+    """A source that can be pickled and returns the hits of `FIRST`."""
 
     def __init__(self, suite: StageSuite) -> None:
         self.kind = type(suite)
@@ -561,7 +609,7 @@ class _Listed:
 
 
 def bits(found: Result, expected: Result) -> None:
-    """Whether two results are the same to the bit, stages and times apart."""
+    """Assert that two results are identical to the bit, except for the stages and the times."""
     assert found.ids == expected.ids
     for name in ("scores", "fused", "contributions", "calibrated", "weights", "bonuses", "priors"):
         assert getattr(found, name).tobytes() == getattr(expected, name).tobytes(), name

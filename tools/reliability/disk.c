@@ -1,7 +1,8 @@
 /* A faulty file system for one process tree, preloaded: the n-th call on a file below a folder fails, and maybe all
    after it. Set by DISK_ROOT and by disk_fault(kinds, after, code, lasting, done); tools/reliability/disk.py drives it.
    Kinds: 1 write, 2 fsync, 4 rename, 8 flock. `done`: the call is made, and fails all the same, as NFS does when its
-   answer was lost. The count is shared by the children of the process. */
+   answer was lost. A code of 0 is no failure: the write takes half of what it is given, as POSIX allows. The count is
+   shared by the children of the process. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -56,11 +57,12 @@ static int fails_on(int descriptor, int kind) {
 #define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
 
 ssize_t write(int descriptor, const void *data, size_t size) {
-  return fails_on(descriptor, 1) ? -1 : REAL(write)(descriptor, data, size);
+  if (!fails_on(descriptor, 1)) return REAL(write)(descriptor, data, size);
+  return state()->code ? -1 : REAL(write)(descriptor, data, size > 1 ? size / 2 : size);
 }
 
 size_t fwrite(const void *data, size_t size, size_t count, FILE *file) {
-  return fails_on(fileno(file), 1) ? 0 : REAL(fwrite)(data, size, count, file);
+  return state()->code && fails_on(fileno(file), 1) ? 0 : REAL(fwrite)(data, size, count, file);
 }
 
 int fsync(int descriptor) { return fails_on(descriptor, 2) ? -1 : REAL(fsync)(descriptor); }

@@ -10,7 +10,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 FIGURES, PAGE = ROOT / "docs" / "reliability", ROOT / "docs" / "reliability.md"
-RUNS = ("chaos", "kills", "soak", "siege", "disk", "fuzz", "determinism", "compare")
+RUNS = ("chaos", "kills", "soak", "siege", "connections", "disk", "clocks", "fuzz", "determinism", "compare")
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
@@ -109,9 +109,52 @@ def siege(found: dict[str, Any]) -> list[str]:
         f"Promise: while hostile clients attack, p99 of honest clients is at most {found['most_ratio']:g} times their "
         "p99 in quiet periods. Every honest request gets a complete answer, and no answer contains a passage of "
         f"another tenant. Measured: {found['ratio']} times. The memory of the server was {memory['start']} MB at the "
-        f"start and at most {memory['most']} MB.",
+        f"start and at most {memory['most']} MB. The load of the machine was {found['load']} over 15 minutes.",
         table(["honest clients", "answers", "p50 ms", "p99 ms", "longest ms"], rows),
         table(["what a hostile client does", "how the server answers"], statuses),
+    ]
+
+
+def connections(found: dict[str, Any]) -> list[str]:
+    """What connections.py found."""
+    columns = ["server", "connections at once, at most", "what became of them", "honest answers quiet", "p50 ms",
+               "honest answers beside", "p50 ms", "most ms", "the server's MB before", "at most"]  # fmt: skip
+    rows = []
+    for name, one in found["servers"].items():
+        said = ", ".join(f"{count:,} {what}" for what, count in one["outcomes"].items())
+        quiet, beside = (one["ms"][kind] for kind in ("quiet", "hostile"))
+        memory = [one["resident_kb"][kind] // 1024 for kind in ("before", "most")]
+        rows.append([name, f"{one['most']:,}", said, one["answers"]["quiet"], quiet["p50"], one["answers"]["hostile"],
+                     beside["p50"], beside["max"], *memory])  # fmt: skip
+    return [
+        "A process keeps opening connections that send nothing or half of a request's head. The server closes each "
+        "connection within five seconds (408), or at once if there is no room. Promise: every honest request from the "
+        "same address gets a complete answer, and the server keeps running. The number of open connections depends on "
+        f"how fast the machine opens new ones. Its load was {found['load']}, and a process may open "
+        f"{found['open_files']:,} files.",
+        table(columns, rows),
+    ]
+
+
+def clocks(found: dict[str, Any]) -> list[str]:
+    """What clocks.py found."""
+    columns = ["wall clock", "years", "searches", "left out by the breaker", "changes", "SHA-256"]
+    rows = [
+        [
+            name,
+            one["years"],
+            one["searches"],
+            one["left out by the breaker"],
+            one["changes"],
+            f"`{one['digest'][:16]}…`",
+        ]
+        for name, one in found["clocks"].items()
+    ]
+    return [
+        "Every reading of the wall clock is wrong by up to ten years, and the files of a folder get past or future "
+        "times after each change. Promise: deadlines and the circuit breaker keep working. A reader that follows the "
+        "folder misses no change, the log is merged, and the contents of the folder are equal to the bit.",
+        table(columns, rows),
     ]
 
 
@@ -125,7 +168,8 @@ def disk(found: dict[str, Any]) -> list[str]:
     return [
         "A preloaded library makes the n-th write, sync, rename or lock of a command fail. The run repeats the command "
         "for different n (`--step`). The command must exit with 0 or 1, and must leave a complete target, old or new. "
-        "It must succeed when it is run again without the fault.",
+        "It must succeed when it is run again without the fault. For the fault of short writes, every write from the "
+        "n-th takes half of its bytes. A short write is no error, so the command must exit with 0.",
         table(["command", "fault", "failing calls", "exit 1", "exit 0", "old target kept"], rows),
     ]
 
@@ -215,11 +259,27 @@ TITLES = {
     "kills": ("A folder stays complete when a process dies or the disk is full", kills),
     "soak": ("A call leaves no memory, thread or file behind", soak),
     "siege": ("Hostile clients cost honest clients little", siege),
+    "connections": ("Ten thousand connections lock nobody out", connections),
+    "clocks": ("The clock may be set back and forth", clocks),
     "disk": ("A full or failing disk loses nothing", disk),
     "fuzz": ("Damaged files and hostile input are refused", fuzz),
     "determinism": ("The same answer, to the bit", determinism),
     "compare": ("The laws of fusion, in phasegraph and other packages", compare),
 }
+
+
+ATTACKS = {
+    "tests/suites/stages.py": "24 hostile behaviours of each stage's model, in LangChain and in LlamaIndex",
+    "tests/distributed/test_hostile_workers.py": "workers that say that they are done and are not; two builds of one "
+    "index at once",
+    "tests/distributed/test_ray.py": "shards that raise, are rubbish or repeat the ids of another shard; an actor, a "
+    "node and a driver that are killed (`make test-distributed`)",
+    "tests/distributed/test_spark.py": "the same shards; a worker and a driver that are killed (`make "
+    "test-distributed`)",
+    "tests/neo4j/test_outages_in_writes.py": "a real Neo4j that is killed or frozen while a corpus is written, "
+    "changed, and dropped, over `bolt://` and `neo4j://` (`make test-servers`)",
+}
+"""Attacks that are tests, which either hold or fail, by file."""
 
 
 def page(folder: Path = FIGURES) -> str:
@@ -229,10 +289,9 @@ def page(folder: Path = FIGURES) -> str:
         "You want to know what phasegraph promises, and whether it keeps its promises. Each section has one promise, "
         "the command that checked it last, and the result.",
         "`python tools/reliability/promises.py` writes this page from `docs/reliability/*.json`. These files are the "
-        "results of `make chaos`, `make kills`, `make soak`, `make siege`, `make disk`, `make fuzz`, "
-        "`make determinism` and `make compare`. Each command prints its verdict in its last line, and exits with 1 if "
-        "a promise is broken. A section may show a smaller run than the `make` target; its first line is the exact "
-        "command.",
+        f"results of {', '.join(f'`make {name}`' for name in RUNS)}. Each command prints its verdict in its last line, "
+        "and exits with 1 if a promise is broken. A section may show a smaller run than the `make` target; its first "
+        "line is the exact command.",
     ]
     for name in RUNS:
         title, told = TITLES[name]
@@ -247,6 +306,8 @@ def page(folder: Path = FIGURES) -> str:
         broken = found["broken"]
         said = "\n".join(f"- {one}" for one in broken)
         parts.append(f"These promises were broken:\n\n{said}" if broken else "All promises of this section were kept.")
+    parts.append("## Attacks that are tests")
+    parts.append(table(["tests", "attack"], [[f"`{file}`", what] for file, what in ATTACKS.items()]))
     return "\n\n".join(parts) + "\n"
 
 

@@ -22,8 +22,8 @@ import tempfile
 import time
 import zlib
 from collections import Counter
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -243,12 +243,9 @@ async def run(port: int, pid: int, given: Any) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    """Serve, besiege, and judge."""
-    if len(sys.argv) == 5 and sys.argv[1] == "--child":
-        print(json.dumps(asyncio.run(hostile(int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])))))
-        return
-    given = arguments(__doc__, hostile=200, honest=50, seconds=600)
+@contextmanager
+def serving(*options: str) -> Iterator[tuple[int, subprocess.Popen[str]]]:
+    """Serve the folder to its tenants in a process of its own; its port and the process."""
     with tempfile.TemporaryDirectory() as root:
         folder, tenants = Path(root) / "folder", Path(root) / "tenants.json"
         make_folder(folder)
@@ -256,10 +253,20 @@ def main() -> None:
             json.dumps({name: {"token": token, "filter": {"team": name}} for name, token in TOKENS.items()})
         )
         code = "import sys; from phasegraph.apps.cli import main; sys.exit(main())"
-        options = ["--transport", "http", "--port", "0", "--tenants", str(tenants), "--embedder", "siege:vector"]
+        given = [
+            "--transport",
+            "http",
+            "--port",
+            "0",
+            "--tenants",
+            str(tenants),
+            "--embedder",
+            "siege:vector",
+            *options,
+        ]
         env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
         server = subprocess.Popen(
-            [sys.executable, "-c", code, "serve", str(folder), *options],
+            [sys.executable, "-c", code, "serve", str(folder), *given, *options],
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=env,
         )  # fmt: skip
         try:
@@ -269,11 +276,28 @@ def main() -> None:
                 if not line:
                     raise SystemExit(f"the server did not start: {told}")
                 told += line
-            figures = asyncio.run(run(int(address[1]), server.pid, given))
-            ended = server.poll()
+            yield int(address[1]), server
         finally:
-            server.terminate()
-            said = server.communicate(timeout=60)[1]
+            server.kill()
+            server.wait()
+
+
+def stopped(server: subprocess.Popen[str]) -> str:
+    """What the server logged, once it has stopped."""
+    server.terminate()
+    return server.communicate(timeout=60)[1]
+
+
+def main() -> None:
+    """Serve, besiege, and judge."""
+    if len(sys.argv) == 5 and sys.argv[1] == "--child":
+        print(json.dumps(asyncio.run(hostile(int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])))))
+        return
+    given = arguments(__doc__, hostile=200, honest=50, seconds=600)
+    with serving() as (port, server):
+        figures = asyncio.run(run(port, server.pid, given))
+        ended = server.poll()
+        said = stopped(server)
     broken = [f"{count} honest requests: {what}" for what, count in figures["wrong"].items()]
     if figures["ratio"] > MOST_RATIO:
         broken.append(f"honest p99 was {figures['ratio']} times that in quiet, and {MOST_RATIO:g} is the most")
@@ -281,7 +305,8 @@ def main() -> None:
         broken.append(f"the server ended with {ended}")
     if "Traceback" in said:
         broken.append("the server's log has a traceback")
-    finish("siege", given, {"most_ratio": MOST_RATIO, **figures}, broken)
+    load = round(os.getloadavg()[2], 1)
+    finish("siege", given, {"most_ratio": MOST_RATIO, "load": load, **figures}, broken)
 
 
 if __name__ == "__main__":

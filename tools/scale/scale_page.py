@@ -123,103 +123,110 @@ TEXT = """# At size
 
 *Record of 2026-11-23, commit d26c3d9: the figures of this page are those of that code.*
 
-What an index costs from ten thousand passages on. Seconds and milliseconds are processor time of one thread, on two
-shared cores that were busy with other work; counts and bytes are exact. An *exponent* e says that a figure grows with
-the size to the power of e, from the smallest to the largest size here.
+You want to know how much time and memory an index of ten thousand passages or more needs. Seconds and milliseconds are
+processor time of one thread, on two shared cores that were busy with other work. Counts and bytes are exact. An
+*exponent* e means that a figure grows with the size to the power of e, from the smallest to the largest size here.
 
     python tools/scale/measure.py 10000 100000 1000000 --work /tmp/scale --json docs/research/scale.json
     python tools/scale/scale_page.py
 
-The corpus (`tools/scale/corpus.py`) is made of the 14,813 real passages of 2Wiki and MuSiQue, repeated with other
-names: titles are unique, a passage links to the passages of its copy that the real one links to, all other names
-follow Zipf's law, embeddings are the real ones (MiniLM), shifted by copy and passage. Without the two sets the
-bundled passages serve.
+The corpus (`tools/scale/corpus.py`) contains the 14,813 real passages of 2Wiki and MuSiQue, repeated with other names.
+All titles are unique. Inside each copy, the passages have the same links as the real passages. All other names follow
+Zipf's law. The embeddings are the real embeddings (MiniLM), shifted by copy and passage. Without these two data sets,
+the program uses the bundled passages.
 
 ## Building
 
 {built}
 
-Building is without saving, which took 0.84, 11.5 and 110 s of processor besides, the walk's edges
-included. *In shards* is `phasegraph index --engine local --workers
-1`: one process from a file of JSON lines to the saved index, reading, checksums and saving included, which the figures
-above are without; equal to the bit, as compared at 100,000. A dozen other processes shared the two cores when it was
-measured, which adds to seconds of processor; at the largest size its reduction held more then than it does now.
+The time of building does not include saving, which took another 0.84, 11.5 and 110 s of processor time, with the edges
+of the walk. *In shards* is `phasegraph index --engine local --workers 1`: one process from a file of JSON lines to the
+saved index. Its time includes reading, checksums and saving. The index is equal to the bit; we compared it at 100,000
+passages. During its measurement, a dozen other processes shared the two cores, which increases processor time. At the
+largest size, the driver used more memory in this trial than it does now.
 
 ## Workers
 
 100,000 passages in 16 shards, by `python tools/scale/distributed.py CORPUS.jsonl --shards 16 --speedup 1,2,4,8 --json
-docs/research/scale.json`. Two cores were there, so that the time of more workers is computed from measured seconds of
-processor: those of the driver, and for each map those of the busiest of so many workers, each of which takes the next
-shard when it is done with one.
+docs/research/scale.json`. The machine had two cores, so we computed the time of more workers from measured processor
+seconds. The critical path is the time of the driver plus, for each step, the time of the busiest worker. A worker takes
+the next shard when it has finished a shard.
 
 {faster}
 
-What the driver does alone is the reduction: names of titles before the second map, one index of all shards after it.
+The driver does two steps alone: it collects the names of titles before the second step of the workers, and joins all
+shards into one index at the end.
 
 ## Opening
 
 {opened}
 
-Seven programs for each core ran beside these measurements, which adds to seconds of processor. The answer to a first
+During these measurements, seven programs ran for each core, which increases processor time. The answer to a first
 question includes loading the compiled walk.
 
-Ids, names, words and the prepared edges of the walk stay in the files: a text is decoded when it is asked for, a row
-is found by bisection over a saved order. After copying, structure is checked before anything is used: what compiled
-code relies on, and whether the arrays fit together. Of more than 64 MiB, the checksums are compared on a thread of low
-priority while the graph is in use. A damaged file is logged, and from then on every search, every save and every
-opening of this state of the files raises IntegrityError with its name.
+Ids, names, words and the prepared edges of the walk stay in the files. phasegraph decodes a text when it needs the
+text, and finds a row by bisection over a saved order. When you open a copied folder, phasegraph first checks the
+structure: the conditions of the compiled code, and whether the arrays fit together. If the files are larger than 64
+MiB, a thread of low priority compares the checksums while the graph is in use. If a file is damaged, the log names it.
+From then on, every search, every save and every opening of these files raises IntegrityError with the name of the file.
 
-What makes the difference between the first time after copying and later is a note in the user's cache directory: once
-checksums have been compared, and the arrays found to fit together, inode, size and times of every file are noted
-there, and as long as these are the same nothing is read again. The note lies outside of the folder, so that whoever
-hands over a folder cannot say that it was checked. Who saves an index notes the same: the checksums are those of the
-bytes that were just written, and the arrays those of a graph that was checked when it was made or opened. It looks at
-the files' times when the file system's clock has gone on, so that whatever changes a file after that is seen; where
-that clock is coarser than a millisecond it notes nothing. A program that changes a file changes its times (those of
-status changes, which no program sets), so that damage by programs is found as before; files that changed less than two
-seconds ago are not trusted. What a disk loses silently beneath is found by `load_graph(..., verify="again")`, which
-always reads every byte. Where the user has no cache directory, and on Windows, nothing is noted and every opening is a
-first one.
+Later openings are faster, because phasegraph stores a note in the user's cache directory. When it has compared the
+checksums and checked the arrays, it notes inode, size and times of every file. While these are the same, it does not
+read the files again. The note is outside the folder, so nobody can give you a folder with a false note. Saving an index
+also writes a note, because the checksums are from the bytes that were just written, and the graph was checked when it
+was built or opened. phasegraph reads the times of the files after the clock of the file system has advanced, so that it
+notices every later change. If this clock is coarser than a millisecond, it writes no note.
+
+A program that changes a file also changes the file's times (the time of the status change, which no program can set).
+So phasegraph still notices damage by programs. It does not trust files that changed less than two seconds ago. If a
+disk loses data silently, `load_graph(..., verify="again")` notices it, because it always reads every byte. On Windows,
+or if the user has no cache directory, phasegraph writes no note, and every opening is like the first.
 
 ## Searching
 
-`GraphSource.search` with the query's vector and a dense list of 50, which the vector store would give and which is
-not timed; lists of 50; 200 questions, the second time they are asked.
+The trial calls `GraphSource.search` with the query's vector and a dense list of 50 hits. A vector store would return
+this list; its time is not included. The lists have 50 hits. There are 200 questions, and the figures are of the second
+time that each question is asked.
 
 {asked}
 
-Up to 50,000 passages the default compares all with the query (`WalkSettings(compare="all")` always does), above it
-takes them from lists (`"listed"`):
+Up to 50,000 passages, the default compares the query with all passages; `WalkSettings(compare="all")` always does.
+Above 50,000 passages, the default compares the query with listed passages (`"listed"`):
 
-* seeds: from the passages of the dense list and the 200 that BM25 has foremost, found in the entries of the query's
-  rarer words (2,048 in all) and, where these are too few, among the 500 passages in which the next word weighs most;
-* edges: by the relevance of the passage they lead to, worked out for those seeds' candidates and for each passage to
-  which more than a thousandth of the mass is about to flow; all others count as the mean of the sample;
-* scores: of the passages so known, and of an even sample of 1,024, which stands for all others in every mean and
-  deviation, so that the background that fusion needs is that of the whole collection.
+* **Seeds** come from the dense list and the first 200 passages of BM25. phasegraph finds these 200 passages in the
+  posting lists of the query's rarer words (2,048 entries in all). If these are too few, it adds the 500 passages in
+  which the next word has the most weight.
+* **Edges** have a weight by the relevance of the passage to which they lead. phasegraph computes the relevance for the
+  candidates of the seeds, and for each passage that will receive more than a thousandth of the mass. All other
+  passages get the mean of the sample.
+* **Scores** are computed for these passages and for an even sample of 1,024. The sample represents all other passages
+  in every mean and deviation, so fusion gets the background of the whole collection.
 
-*Private* is memory of a process's own (Private_Dirty); mapped pages are shared, and the system may drop them.
+*Private* is the memory that belongs to one process (Private_Dirty). Mapped pages are shared, and the system may drop
+them.
 
-What is left that grows is memory: the walk reads as many edges, from farther apart. Without a dense list, or without
-a limit, the default compares all: nothing else finds what only the meaning says.
+Only memory still grows: the walk reads the same number of edges, but from more distant places in the files. Without a
+dense list, or without a limit, the default compares all passages, because no list contains the passages that only have
+a similar meaning.
 
-The rows of `default` are the last of three runs. The p95 at 1,000,000 over that at 10,000 was 1.35 (9.87 and 7.31 ms),
-2.42 (14.1 and 5.83; another program worked on large arrays beside it, and mapped pages came and went) and 1.76 (13.0
-and 7.39). `all` and `listed` are from before passages that much is about to flow to were found inside the compiled
-rounds, and what is known of a passage kept within a search. Before and after that, run in turn, answers equal to the
-bit, ms of processor p50 / p95: at 10,000 passages 7.03 / 8.92 and 5.74 / 6.89, at 100,000 12.75 / 15.96 and 7.18 /
-8.85.
+The rows of `default` are the last of three runs. The p95 at 1,000,000 divided by the p95 at 10,000 was 1.35 (9.87 and
+7.31 ms), 2.42 (14.1 and 5.83 ms, while another program used large arrays) and 1.76 (13.0 and 7.39 ms). The rows `all`
+and `listed` are older than two changes: passages that will receive much mass are now found inside the compiled rounds,
+and a search computes the relevance of a passage once. We ran the code before and after these changes in turn; the
+answers are equal to the bit. The p50 / p95 in ms of processor time are 7.03 / 8.92 before and 5.74 / 6.89 after at
+10,000 passages, and 12.75 / 15.96 before and 7.18 / 8.85 after at 100,000.
 
-A filter by ids reads what is allowed, what that mentions and the entries of a query's words: at 100,000 passages, 100
-of them allowed, 7 ms of processor for a new filter (689 before, when it passed over all passages and words), 1,000
-allowed 25 (609). A function is asked about each passage, and where the two ends of a fact are entities too common for
-the walk, all mentions are read.
+A filter by ids reads only the allowed passages, the entities in them, and the posting lists of the query's words. At
+100,000 passages, a new filter with 100 allowed passages takes 7 ms of processor time, and with 1,000 allowed passages
+25 ms. Formerly it read all passages and words, and took 689 and 609 ms. If the filter is a function, phasegraph calls
+it for each passage. If both ends of a fact are entities too common for the walk, it reads all mentions.
 
-Batches (`phasegraph retrieve`, lists from names and words, 500 questions of 2Wiki on 100,000 passages of four real
-sets): 142 to 219 questions a second and core, 74 to 97 before, as other work left room.
+A batch (`phasegraph retrieve`, lists from names and words, 500 questions of 2Wiki on 100,000 passages of four real
+sets) answers 142 to 219 questions per second and core, depending on the other load; formerly 74 to 97.
 
-Recall@5 of the walk / of the default of two, all compared and listed, on the open sets (lists of 50, MiniLM; each set
-has fewer than 50,000 passages, `listed` was asked for), before the walk heeded what a question asks about its names
+The table shows Recall@5 of the walk / of the default with two sources on the public data sets, with all passages
+compared and with listed passages (lists of 50, MiniLM). Each set has fewer than 50,000 passages, so we set `listed`
+explicitly. At the time, the walk did not use the words that a question asks about its names
 (`WordSettings(relation=0)`):
 
 | | all | listed |
@@ -237,35 +244,41 @@ has fewer than 50,000 passages, `listed` was asked for), before the walk heeded 
 
 {changed}
 
-Each is a change through a folder, with all that the next search needs. Up to 50,000 passages new arrays are made for
-it, which cost time in the collection. Above, a change goes into a log beside the arrays, on disk as one small bundle
-and in memory as rows: new passages and entities stand behind those there are, those that left keep rows that nothing
-leads to, and only the edges of nodes that the change touches are made anew. What depends on all passages (rarity,
-idf, mean length) is worked out when a search asks for it. A search by lists walks both and finds what it would in a
-new index, but for the rounding of sums in another order: scores agree to 1e-9 (`tests/graph/test_deltas.py`). What an
-entity's share of *all* passages decides, whether it is too common to have edges, is decided anew where a change
-touches the entity, for the others when the log is merged. A name that stands in very many passages touches these:
-removing a passage whose title no other has means reading again every passage in which the title stands.
+Each row is a change through a folder, with everything that the next search needs. Up to 50,000 passages, phasegraph
+builds new arrays for a change, so the time grows with the collection. Above 50,000 passages, it writes the change into
+a log beside the arrays: one small file on disk, and rows in memory. New passages and entities get rows after the
+existing rows. Deleted passages keep their rows, but no edge leads to them. Only the edges of the nodes that the change
+touches are computed again. Values that depend on all passages (rarity, idf, mean length) are computed when a search
+needs them.
 
-At 1,000,000 passages new arrays took 11.3, 9.8 and 6.9 s and 3.8 GB. Merging takes the time and memory of new arrays
-still: 6 GB at the peak there.
+A search by lists walks over both arrays and log. It finds the same passages as in a new index; scores differ by at most
+1e-9, because sums are rounded in another order (`tests/graph/test_deltas.py`). An entity is too common to have edges if
+it is in too large a share of *all* passages. For entities that a change touches, phasegraph decides this at once; for
+other entities, when it merges the log. If you remove the only passage with a title, phasegraph must read every passage
+that contains this title.
 
-The log is merged, to the bit of a new index, by `GraphIndex.compact()`, by saving, and by a folder when 5 % of the
-passages have changed, or 10,000; and in memory, once for each change, for what it does not serve: searches that
-compare all passages, or within some of them, with embedded facts, or a look at the graph's arrays. Indexes with
-embedded names have no log. The walk over a log is not compiled, so that a search takes about two and a half times as
-long at 100,000 passages (10 ms without a log, 26 ms with 100 or 950 passages in it).
+At 1,000,000 passages, a change with new arrays took 11.3, 9.8 and 6.9 s and 3.8 GB. Merging the log takes as much time,
+and 6 GB at its peak.
+
+`GraphIndex.compact()` and saving merge the log; the result equals a new index to the bit. A folder merges its log when
+5 % of the passages, or 10,000 passages, have changed. Some operations cannot use the log, so phasegraph merges it in
+memory, once for each change: searches that compare all passages or have a filter, searches with embedded facts, and
+access to the graph's arrays. Indexes with embedded names have no log. The walk over a log is not compiled. So at
+100,000 passages, a search takes about two and a half times as long (10 ms without a log, 26 ms with 100 or 950 passages
+in it).
 
 ## {far} passages
 
-Computed, not measured: at {bytes} bytes a passage on disk (embeddings of 384 numbers in 1,536 of them, at {largest}
-passages) the files have {far_disk} GiB, of {far_nodes} million nodes, in proportion; one machine maps that, and the
-scratch memory of a walk would be {far_scratch} GiB if every page of it came to be touched. Building takes {far_cpu}
-hours of processor in shards, most of them in workers of half a gigabyte each, on any number of machines, with a shared
-folder of {far_work} TiB for finished shards. The one driver would hold {far_driver} GiB by the growth between the two
-largest sizes ({near_driver} GiB at 4,000,000 passages); of the reduction as it is now, 23 MB were counted for 100,000
-passages (`tracemalloc`), which makes 22 GiB, and 1.3 GiB at 4,000,000. Neither size was built here.
-"""
+These figures are computed in proportion, not measured; we did not build an index of this size. At {largest} passages, a
+passage takes {bytes} bytes on disk, of which 1,536 are an embedding of 384 numbers. So the files would have {far_disk}
+GiB and {far_nodes} million nodes. One machine can map such files. The working memory of a walk would be at most
+{far_scratch} GiB.
+
+Building in shards would take {far_cpu} hours of processor time. Most of this time is in workers of half a gigabyte
+each, on any number of machines, with a shared folder of {far_work} TiB for finished shards. By the growth between the
+two largest sizes, the driver would need {far_driver} GiB ({near_driver} GiB at 4,000,000 passages). The present driver
+needs less: it used 23 MB for 100,000 passages (`tracemalloc`), which gives 22 GiB here and 1.3 GiB at 4,000,000
+passages. """
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Shared set-up: the helper module beside the tests can be imported by name."""
+"""Shared fixtures; this folder is added to ``sys.path``, so that tests can import the helper modules by name."""
 
 from __future__ import annotations
 

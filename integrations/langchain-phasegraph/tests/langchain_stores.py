@@ -1,4 +1,4 @@
-"""Real stores over the same nine passages, and small retrievers."""
+"""Test helpers: LangChain stores with the same nine passages, and small retrievers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ORDER = tuple(VECTORS)
 
 
 class Fixed(Embeddings):
-    """A text's vector is that of the passage it names; a query points to the first passage."""
+    """An embedding model that gives a text the vector of the passage it names last; queries are nearest to p0."""
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         return [self.embed_query(text) for text in texts]
@@ -67,7 +67,7 @@ STORES: dict[str, Callable[[], VectorStore]] = {
 
 
 class Listed(BaseRetriever):
-    """Returns what it was given."""
+    """A retriever that returns `answer`, calls it if it is a function, or raises it if it is an error."""
 
     answer: Any
 

@@ -1,4 +1,4 @@
-"""Bad arguments of what only LangChain has."""
+"""Invalid values of the arguments that only the LangChain package has."""
 
 import uuid
 
@@ -28,7 +28,7 @@ def test_a_bad_k_at_the_call_is_an_error(k):
 
 
 class Pairs:
-    """A source of the core that returns pairs, or whatever it is given."""
+    """A source of the core that returns pairs, or the value that its constructor received."""
 
     def __init__(self, answer):
         self.answer = answer
@@ -72,7 +72,7 @@ def test_a_source_that_ignores_the_filter_is_cut_and_its_report_says_so():
 
 def test_an_evidence_key_that_the_documents_have_themselves_is_kept_and_warned_about():
     documents = [Document("a", id="a", metadata={"title": "A"})]
-    with pytest.warns(PhasegraphWarning, match="already use the metadata key 'title'; its value is kept"):
+    with pytest.warns(PhasegraphWarning, match="already use the metadata key 'title': its value is unchanged"):
         found = PhaseGraphRetriever(vector=lambda query: documents, evidence_key="title").invoke("q")
     assert found[0].metadata == {"title": "A"}
 

@@ -1,4 +1,4 @@
-"""A source is asked in the same run, whether or not anybody listens to it."""
+"""A source is searched in the same way with and without callback handlers."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ from langchain_phasegraph import PhaseGraphRetriever
 
 
 class Remembering(BaseRetriever):
-    """Keeps the runs in which it is asked."""
+    """A retriever that records the run managers of its calls."""
 
     runs: list = Field(default_factory=list)
 
@@ -27,7 +27,7 @@ class Remembering(BaseRetriever):
 
 
 class Counting(Remembering):
-    """Has an ``invoke`` of its own."""
+    """A retriever that overrides ``invoke``."""
 
     calls: list = Field(default_factory=list)
 
@@ -37,7 +37,7 @@ class Counting(Remembering):
 
 
 class Ears(BaseCallbackHandler):
-    """Listens."""
+    """A callback handler that records the names of the runs that start."""
 
     def __init__(self):
         self.names = []

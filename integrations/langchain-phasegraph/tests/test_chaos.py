@@ -1,4 +1,4 @@
-"""Three sources, each failing a fifth of the time in nine ways: what is healthy is never lost, to the bit."""
+"""Three sources that each fail in a fifth of the calls, in nine ways: hits of healthy sources are never lost."""
 
 import asyncio
 import random
@@ -33,7 +33,7 @@ HARMLESS = {"some infinite", "doubled", "in strange order"}
 
 
 def plan(seed):
-    """Per query and source: its hits and its fault."""
+    """Return the hits and the fault of each source for each query."""
     rng = random.Random(seed)
     names = [f"p{i}" for i in range(40)]
     out = []

@@ -14,7 +14,7 @@ TEXTS = ["red apple", "red apple pie", "green pear", "blue plum", "white fig", "
 
 
 class Letters(Embeddings):
-    """Counts of letters: nearly equal texts have nearly equal vectors."""
+    """An embedding model that counts letters, so that similar texts have similar vectors."""
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         return [[float(text.count(letter)) for letter in "abcdefghijklmnopqrstuvwxyz"] for text in texts]
@@ -29,7 +29,7 @@ def test_a_threshold_on_a_distance_store_is_the_highest_distance() -> None:
     spec = SourceSpec(retriever=lambda query: documents, fields=fields)
     retriever = PhaseGraphRetriever(vector=spec, accept={"vector": 0.35})
     assert [one.id for one in retriever.invoke("fruit")] == TEXTS[:3]
-    assert "its threshold is a distance: accepted at most 0.35" in retriever.explain("fruit").reports[0].notes
+    assert "the threshold is a distance: hits are accepted up to 0.35" in retriever.explain("fruit").reports[0].notes
 
 
 @pytest.mark.parametrize("k", [2, 4, 6, 9])

@@ -1,4 +1,4 @@
-"""Inside the frameworks' own retrievers, which tell documents apart by comparing them: no passage comes twice."""
+"""The retriever inside LangChain's own retrievers, which compare documents: no passage is returned twice."""
 
 import pytest
 from langchain_classic.retrievers import EnsembleRetriever, MultiQueryRetriever

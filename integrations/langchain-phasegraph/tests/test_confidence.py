@@ -1,4 +1,4 @@
-"""Abstaining by confidence, through the retriever, over a real store and our own graph."""
+"""The retriever returns nothing if the confidence is too low, with a real store and an entity graph."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ QUESTIONS = {ask.format(one.metadata["title"]): {one.id} for one in PASSAGES for
 
 
 class Words(Embeddings):
-    """How often each word stands in a text, in 512 places."""
+    """An embedding model that counts the words of a text, in 512 dimensions."""
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         return [self.embed_query(text) for text in texts]
@@ -79,7 +79,7 @@ def test_without_a_graph_the_words_are_weighed_by_the_hits(sources):
     alone = PhaseGraphRetriever(vector=sources["vector"], on_result=seen.append)
     alone.invoke(ON)
     assert seen[0].confidence is None
-    assert "explain and accept=Confidence(...) do" in seen[0].confidence_evidence.reason
+    assert "use explain() or accept=Confidence(...)" in seen[0].confidence_evidence.reason
     assert alone.explain(ON).confidence > 2 * alone.explain(OFF).confidence
     assert alone.explain(ON).confidence_evidence.reason == "without a walk that knows the words"
 
@@ -88,4 +88,4 @@ def test_a_warning_says_where_there_is_none():
     mute = PhaseGraphRetriever(vector=lambda query: [(Document("", id="a"), 0.9)], accept=Confidence(min=0.5))
     result = mute.explain("who?")
     assert (result.ids, result.confidence) == (("a",), None)
-    assert "no confidence to accept by, and nothing was held back" in result.warnings[-1]
+    assert "acceptance by confidence has no confidence, and it rejected nothing" in result.warnings[-1]

@@ -1,4 +1,4 @@
-"""A filter under ``configurable`` holds wherever LangChain asks our retrievers without handing it over."""
+"""A filter under ``configurable`` applies even if LangChain calls a retriever without passing the configuration on."""
 
 import asyncio
 from typing import TypedDict
@@ -42,7 +42,7 @@ def walking(**fields):
 
 
 def explaining(**fields):
-    """The fused retriever, asked by `explain`."""
+    """Create a runnable that searches the fused retriever with `explain` and returns all candidates."""
     retriever = fused(**fields)
 
     def called(query):
@@ -57,7 +57,7 @@ def explaining(**fields):
 
 
 def bare(retriever):
-    """A function that asks without a configuration."""
+    """Return a function that calls the retriever without a configuration."""
     return RunnableLambda(lambda query: retriever.invoke(query), lambda query: retriever.ainvoke(query))
 
 
@@ -82,13 +82,13 @@ def node(retriever):
 
 
 def with_another_configuration(retriever):
-    """One that hands over a configuration of its own, in which nothing is said of a filter."""
+    """Return a function that calls the retriever with another configuration, which has no filter."""
     own = {"configurable": {"session": "x"}, "tags": ["inner"]}
     return RunnableLambda(lambda query: retriever.invoke(query, own), lambda query: retriever.ainvoke(query, own))
 
 
 def compressing(retriever):
-    """A retriever of LangChain's that asks ours with its callbacks alone."""
+    """Create a LangChain retriever that passes only its callbacks to the phasegraph retriever."""
     return ContextualCompressionRetriever(
         base_retriever=retriever, base_compressor=DocumentCompressorPipeline(transformers=[])
     )
@@ -103,7 +103,7 @@ def tool_of(retriever):
 def tool_node(retriever):
     @tool(response_format="content_and_artifact")
     def find(query: str):
-        """Finds."""
+        """Search the retriever."""
         found = retriever.invoke(query)
         return "", found
 
@@ -207,7 +207,7 @@ def test_what_is_no_filter_fails_instead_of_being_passed_over(kind, wrong):
 def test_no_configuration_of_a_call_takes_the_filter_around_it_away(kind, own):
     retriever = RETRIEVERS[kind]()
     assert tenants(RunnableLambda(lambda query: retriever.invoke(query, own)).invoke(QUERY, RED)) == {"red"}
-    outside = {"phasegraph_filter": {"tenant": "blue"}}  # LangChain counts a key that it does not know as configurable
+    outside = {"phasegraph_filter": {"tenant": "blue"}}  # LangChain moves unknown keys into configurable
     assert tenants(retriever.invoke(QUERY, outside)) == {"blue"}
     with pytest.raises(InvalidInputError, match="filters must agree"):
         RunnableLambda(lambda query: retriever.invoke(query, outside)).invoke(QUERY, RED)
@@ -243,11 +243,11 @@ def test_lists_that_are_fused_within_a_run_are_filtered():
     assert {one.partition("-")[0] for one in result.candidates.ids} == {"blue"}
 
 
-# Where it cannot be kept, the call fails.
+# If a source cannot apply the filter, the call fails.
 
 
 def refusing():
-    """Retrievers of which a source cannot keep a filter, beside one that can."""
+    """Return retrievers, by name, with a source that cannot apply a filter."""
     whole = fused()
     walk = EntityGraphRetriever(graph=whole.graph.graph)
     other = [("vector", InMemoryVectorStore.from_documents(documents(), EMBEDDINGS))]
@@ -269,9 +269,9 @@ async def test_where_a_source_cannot_keep_it_the_call_fails(kind, place):
     asked = PLACES[place](retriever)
     assert asked.invoke(QUERY)
     for _ in range(4):  # a breaker that opened would leave the source out
-        with pytest.raises(InvalidInputError, match=r"does not support filter=|filter= needs the passages' metadata"):
+        with pytest.raises(InvalidInputError, match=r"does not support filter=|filter= needs the metadata"):
             asked.invoke(QUERY, RED)
-        with pytest.raises(InvalidInputError, match=r"does not support filter=|filter= needs the passages' metadata"):
+        with pytest.raises(InvalidInputError, match=r"does not support filter=|filter= needs the metadata"):
             await asked.ainvoke(QUERY, RED)
     with pytest.raises(InvalidInputError, match=r"filter="):
         retriever.invoke(QUERY, filter={"tenant": "red"})
@@ -312,7 +312,7 @@ def test_where_a_filter_is_required_explaining_needs_it_and_calibrating_does_not
     assert len(retriever.explain(QUERY, filter={"tenant": "red"}).ids) == 6
 
 
-# What `resolve` brings back is filtered, too.
+# Passages from `resolve` are filtered, too.
 
 
 def resolving(found, **fields):
@@ -323,7 +323,7 @@ def resolving(found, **fields):
 
 
 def parents(ids):
-    """Red's even rows have a parent of blue's; blue's have one of red's."""
+    """Return the parents of passages by id; an even row has a parent of the other tenant."""
     other = {"red": "blue", "blue": "red"}
     made = {}
     for one in ids:

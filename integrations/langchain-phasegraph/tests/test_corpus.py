@@ -1,4 +1,4 @@
-"""Retrievers over documents of one's own, in LangChain."""
+"""The shared tests of retrievers that own their documents, for LangChain."""
 
 import asyncio
 import copy
@@ -20,7 +20,7 @@ from phasegraph import IntegrityError, InvalidInputError, InvalidTypeError, Phas
 
 
 class Hashed(Embeddings):
-    """A vector of its own for every word; a text's is their sum."""
+    """An embedding model with a vector for every word; the vector of a text is the sum of its words' vectors."""
 
     def __init__(self, name="plain", size=16):
         self.model_name, self.size = name, size
@@ -38,7 +38,7 @@ class Hashed(Embeddings):
 
 
 class Counting(Hashed):
-    """Keeps the texts that it embedded."""
+    """An embedding model that records the embedded texts."""
 
     def __init__(self):
         super().__init__()
@@ -109,7 +109,9 @@ def test_a_store_that_another_model_filled_is_not_changed():
     store = InMemoryVectorStore.from_documents([Document(f"Ada met Bo {n}.", id=f"a{n}") for n in range(4)], Hashed())
     store.embedding = Hashed("other")
     retriever = PhaseGraphRetriever.from_vectorstore(store)
-    with pytest.raises(InvalidInputError, match="the store was embedded with another model, and Hashed other"):
+    with pytest.raises(
+        InvalidInputError, match="the store was embedded with another model, but the given model is Hashed other"
+    ):
         retriever.add_documents([Document("Cy sang.", id="c")])
     assert set(store.store) == {"a0", "a1", "a2", "a3"}
     with pytest.raises(InvalidInputError, match="your own store"):

@@ -10,7 +10,7 @@ def test_pairs_mixed_with_documents_are_malformed():
     mixed = [*pairs(a=3.0), Document("text of b", id="b")]
     result = PhaseGraphRetriever(vector=lambda q: pairs(a=1.0), graph=lambda q: mixed).explain("q")
     assert (result.reports[0].status, result.ids) == ("error", ("a",))
-    assert "hits must all be pairs with a score, or none of them" in result.reports[0].reason
+    assert "some hits are pairs with a score and other hits have no score" in result.reports[0].reason
 
 
 def test_huge_texts_are_not_touched():

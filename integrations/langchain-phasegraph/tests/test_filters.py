@@ -1,4 +1,4 @@
-"""Filters: operators in every store's words, a store's own filter in every source, and what cannot be kept."""
+"""Filters: operators for every store, a store's own filter in every source, and filters that cannot be applied."""
 
 import pytest
 from langchain_chroma import Chroma
@@ -203,7 +203,7 @@ def test_a_qdrant_filter_that_says_something_else_is_not_guessed(made, given):
 
 
 class Plain(VectorStore):
-    """A store of which nothing is known, and that heeds no filter."""
+    """A store of an unknown class that ignores filters."""
 
     def __init__(self, count):
         self.held = [Document(f"text {row}", id=str(row), metadata={"row": row}) for row in range(count)]
@@ -261,7 +261,7 @@ def test_a_filter_over_faiss_follows_what_is_added_and_deleted(made):
     assert rows(retriever.invoke(QUERY, filter=wanted)) == list(range(3, 31, 3))
 
 
-# Faults that a mutation run planted and no test noticed
+# Faults that a mutation test planted and that no test found
 
 
 def test_a_store_in_memory_keeps_several_values_and_none_that_is_greater(made):

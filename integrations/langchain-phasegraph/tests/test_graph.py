@@ -1,4 +1,4 @@
-"""The entity graph in LangChain: alone, and seeded by the vectors it is fused with."""
+"""The entity-graph retriever in LangChain, in a direct call and fused with vectors whose hits start the walk."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Which document is which: the splitter's output without ids, ids that repeat, stores that make up their own."""
+"""Ids of documents: splitter output without ids, repeated ids, and stores that generate ids."""
 
 import copy
 import warnings
@@ -30,7 +30,7 @@ STORES = {
 
 
 def chunks(**metadata):
-    """What a splitter makes of six pages; `metadata` by key, a function of the page."""
+    """Split six pages into chunks; `metadata` maps keys to functions of the page."""
     pages = [
         Document(
             ". ".join(
@@ -64,7 +64,7 @@ def test_a_splitters_chunks_without_ids_meet_those_of_a_store_that_made_ids_up(m
     retriever = PhaseGraphRetriever(vector=store, graph=graph, k=len(given), evidence_key="why")
     result = retriever.explain(QUERY)
     assert len(result.candidates.ids) == len(given)
-    assert any(note.endswith("joined to other sources' by their text") for note in result.reports[0].notes)
+    assert any(note.endswith("joined to hits of other sources with the same text") for note in result.reports[0].notes)
     found = retriever.invoke(QUERY)
     assert sorted(one.page_content for one in found) == sorted(one.page_content for one in given)
     both = [one.metadata["why"]["sources"] for one in found]
@@ -143,7 +143,7 @@ def test_texts_that_are_there_twice_without_an_id_are_kept_once_and_said():
 
 def test_a_bm25_with_a_repeated_document_id_is_refused():
     bm25 = BM25Retriever.from_documents([Document("one text", id="a"), Document("another", id="a")])
-    with pytest.raises(InvalidInputError, match="source 'bm25': each must have its own id; 'a' is the id of 2"):
+    with pytest.raises(InvalidInputError, match="source 'bm25': id 'a' is repeated"):
         PhaseGraphRetriever(retrievers={"bm25": bm25})
 
 
@@ -153,4 +153,4 @@ def test_texts_lost_under_a_repeated_id_in_an_answer_are_warned_about_once():
     with pytest.warns(PhasegraphWarning, match=r"'own' returns different texts under one id \('a'\)"):
         assert [one.page_content for one in retriever.invoke("q")] == ["one"]
     report = retriever.explain("q").reports[0]
-    assert "different texts under one id ('a'), of which the best is kept" in report.notes
+    assert "different texts under one id ('a'), and only the best of these hits is used" in report.notes

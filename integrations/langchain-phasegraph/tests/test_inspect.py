@@ -1,4 +1,4 @@
-"""What a notebook is shown of an answer, in LangChain."""
+"""The shared tests of the notebook page of ``inspect``, for LangChain."""
 
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding

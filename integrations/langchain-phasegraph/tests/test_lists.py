@@ -1,4 +1,4 @@
-"""Lists that are already there."""
+"""Fusion of existing lists."""
 
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableParallel

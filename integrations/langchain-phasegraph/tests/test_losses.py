@@ -1,4 +1,4 @@
-"""No hit is lost in silence, in LangChain."""
+"""The shared tests that no hit is lost without a warning, for LangChain."""
 
 from langchain_core.documents import Document
 from tests.suites.losses import LossSuite

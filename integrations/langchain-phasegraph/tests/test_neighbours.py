@@ -1,4 +1,4 @@
-"""Inside the rest of LangChain: chains, tools, other retrievers, graphs of runnables."""
+"""The retriever in other parts of LangChain: chains, tools, other retrievers and graphs of runnables."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The drop-in promises: the sources' own documents, scores, provenance, k, weights, save and load."""
+"""The retriever as a whole: the sources' own documents, scores, evidence, k, weights, save and load."""
 
 import asyncio
 import json

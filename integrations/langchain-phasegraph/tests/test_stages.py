@@ -1,4 +1,4 @@
-"""What stages promise in any framework, in LangChain; and what is true of LangChain alone."""
+"""The shared tests of the stages for LangChain, and tests of the stages that only LangChain needs."""
 
 import asyncio
 import copy

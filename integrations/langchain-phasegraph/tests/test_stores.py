@@ -1,4 +1,4 @@
-"""Scores out of real stores: direction known, ids kept, nothing written into the index."""
+"""Scores of real stores: the direction is known, ids are kept, and nothing is written into the index."""
 
 import copy
 
@@ -85,7 +85,7 @@ def test_relevance_functions_are_never_asked(store, monkeypatch):
 
 
 class Unscored(VectorStore):
-    """A store with nothing but a plain search."""
+    """A store that has only a search without scores."""
 
     def similarity_search(self, query, k=4, **kwargs):
         return passages()[:k]

@@ -1,4 +1,4 @@
-"""What our retrievers promise in any framework, in LangChain."""
+"""The shared tests of the retrievers, for LangChain."""
 
 import pytest
 from langchain_community.vectorstores import FAISS

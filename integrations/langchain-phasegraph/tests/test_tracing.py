@@ -1,4 +1,4 @@
-"""Child runs belong to the call, under their source's name."""
+"""The searches of sources are child runs of the call, named after the source."""
 
 import json
 import warnings
@@ -14,7 +14,7 @@ from langchain_phasegraph import EntityGraphRetriever, PhaseGraphRetriever
 
 
 class Runs(BaseTracer):
-    """Keeps the finished root runs."""
+    """A tracer that records the finished root runs."""
 
     def __init__(self):
         super().__init__()

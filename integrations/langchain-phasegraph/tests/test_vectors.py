@@ -1,4 +1,4 @@
-"""A selection by vectors is refused early where there can be none."""
+"""A selection that needs vectors raises an error in the constructor if there is no embedding model."""
 
 import pytest
 

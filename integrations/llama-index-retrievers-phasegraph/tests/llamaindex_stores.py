@@ -1,4 +1,4 @@
-"""Real indexes over the same nine passages, a small property graph, and small retrievers."""
+"""Test helpers: LlamaIndex indexes with the same nine passages, a small property graph, and small retrievers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ORDER = tuple(VECTORS)
 
 
 class Looked(BaseEmbedding):
-    """Looks vectors up: a text's is that of the passage it names last, a query points to the first passage."""
+    """An embedding model that gives a text the vector of the passage it names last; queries are nearest to p0."""
 
     vectors: dict[str, Sequence[float]] = VECTORS
     default: Sequence[float] = (1.0, 0.02)
@@ -84,7 +84,7 @@ DIRECTIONS = {"c1": (1, 0, 0), "c2": (0.8, 0.6, 0), "c3": (0, 0, 1), "Ada": (1, 
 
 
 class Known(TransformComponent):
-    """Extracts the facts that are known of a chunk."""
+    """An extractor that adds the entities and relations from `FACTS` to each chunk."""
 
     def __call__(self, nodes: Any, **kwargs: Any) -> Any:
         for node in nodes:
@@ -98,7 +98,7 @@ class Known(TransformComponent):
 
 
 class Keywords(CustomLLM):
-    """A model that always answers with the same keywords."""
+    """A language model that always answers with the same keywords."""
 
     @property
     def metadata(self) -> LLMMetadata:
@@ -124,7 +124,7 @@ def property_graph() -> PropertyGraphIndex:
 
 
 class Listed(BaseRetriever):
-    """Returns what it was given."""
+    """A retriever that returns `answer`, calls it if it is a function, or raises it if it is an error."""
 
     def __init__(self, answer: Any) -> None:
         super().__init__()

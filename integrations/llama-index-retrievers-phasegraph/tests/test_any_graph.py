@@ -69,9 +69,9 @@ def test_a_chunk_walk_alone_starts_from_the_nearest_chunks(graph):
 
 
 def test_a_chunk_graph_itself_is_refused_with_what_to_make_of_it(graph):
-    with pytest.raises(InvalidTypeError, match="make a ChunkGraphSource of it"):
+    with pytest.raises(InvalidTypeError, match="ChunkGraphSource"):
         CalibratedFusionRetriever(graph=graph)
-    with pytest.raises(InvalidTypeError, match="make a ChunkGraphSource of it"):
+    with pytest.raises(InvalidTypeError, match="ChunkGraphSource"):
         EntityGraphRetriever(graph)
 
 
@@ -93,7 +93,7 @@ async def test_a_bare_source_takes_its_texts_from_the_store_beside_it(index, bar
 
 @pytest.mark.parametrize("part", [{"filters": RED}, {"node_ids": ["1", "2"]}])
 def test_a_retriever_that_shows_a_part_of_its_index_gives_no_texts(index, part):
-    """Better a blank and a warning than the text of another tenant."""
+    """An empty text with a warning is better than the text of another tenant."""
     vector = index.as_retriever()
     for name, value in part.items():
         setattr(vector, f"_{name}", value)
@@ -103,12 +103,12 @@ def test_a_retriever_that_shows_a_part_of_its_index_gives_no_texts(index, part):
         ):
             CalibratedFusionRetriever(vector=vector, graph=named("4"))
     else:
-        with pytest.warns(PhasegraphWarning, match="'graph' named passages that no source holds"):
+        with pytest.warns(PhasegraphWarning, match="'graph' returned ids of passages that no source has"):
             found = CalibratedFusionRetriever(vector=vector, graph=named("4")).retrieve("prices?")
         assert texts_of(found)["4"] == ""
     own_ids = SourceSpec(retriever=index, fields=HitFields(id="tenant"))
     with (
-        pytest.warns(PhasegraphWarning, match="no source holds"),
+        pytest.warns(PhasegraphWarning, match="no source has"),
         pytest.warns(PhasegraphWarning, match="different texts under one id"),
     ):
         CalibratedFusionRetriever(vector=own_ids, graph=named("4")).retrieve("prices?")
@@ -184,7 +184,7 @@ def test_a_search_of_another_kind_is_refused_when_built():
             return []
 
     with pytest.raises(
-        InvalidTypeError, match=r"must take \(query, limit, upstream\); that of Client takes \(\*, index"
+        InvalidTypeError, match=r"must take \(query, limit, upstream\); Client.search takes \(\*, index"
     ):
         CalibratedFusionRetriever(graph=Client())
 
@@ -193,7 +193,7 @@ def test_a_search_of_another_kind_is_refused_when_built():
 
 
 class Own(CustomPGRetriever):
-    """A retriever of one's own, which returns what it was made with."""
+    """A custom retriever that returns `answer`, or calls it if it is a function."""
 
     def init(self, answer, **kwargs):
         self.answer = answer
@@ -208,7 +208,7 @@ def of(answer, together, include_text=False):
 
 
 def chunk(name):
-    """As a node parser makes it: a part of a document."""
+    """Return a node like the nodes of a node parser: a part of a document."""
     source = RelatedNodeInfo(node_id="document", node_type=ObjectType.DOCUMENT)
     return TextNode(id_=name, text=f"{TEXTS[name]} a -> b -> c", relationships={NodeRelationship.SOURCE: source})
 

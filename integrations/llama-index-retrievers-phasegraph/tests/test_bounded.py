@@ -1,4 +1,4 @@
-"""What LlamaIndex keeps of calls is bounded: a callback manager of its own would keep the events of all."""
+"""The memory of LlamaIndex's callback managers is bounded; a separate manager would store the events of all calls."""
 
 import gc
 
@@ -19,7 +19,7 @@ MADE = {
 
 
 def events_kept():
-    """By the callback managers of this process."""
+    """Return the number of events that the callback managers of this process store."""
     managers = [one for one in gc.get_objects() if type(one) is CallbackManager]
     return sum(len(events) for one in managers for events in one.trace_map.values())
 

@@ -13,7 +13,7 @@ TEXTS = ["red apple", "red apple pie", "green pear", "blue plum", "white fig", "
 
 
 class Letters(BaseEmbedding):
-    """Counts of letters: nearly equal texts have nearly equal vectors."""
+    """An embedding model that counts letters, so that similar texts have similar vectors."""
 
     def _get_text_embedding(self, text: str) -> list[float]:
         return [float(text.count(letter)) for letter in "abcdefghijklmnopqrstuvwxyz"]
@@ -35,7 +35,7 @@ def test_a_threshold_on_distances_is_the_highest_distance() -> None:
     )
     retriever = CalibratedFusionRetriever(vector=spec, accept={"vector": 0.35})
     assert [hit.node_id for hit in retriever.retrieve("Which?")] == ["a", "b", "c"]
-    assert "its threshold is a distance: accepted at most 0.35" in retriever.explain("Which?").reports[0].notes
+    assert "the threshold is a distance: hits are accepted up to 0.35" in retriever.explain("Which?").reports[0].notes
 
 
 @pytest.mark.parametrize("k", [2, 4, 6, 9])

@@ -1,4 +1,4 @@
-"""Ours inside the framework's own fusion: a passage is the same passage whatever the query."""
+"""The retriever inside LlamaIndex's own fusion, which must recognize a passage in the hits of different queries."""
 
 import copy
 import json
@@ -100,7 +100,7 @@ def test_evidence_in_the_metadata_is_out_of_its_text_and_in_all_else():
 
 
 def test_an_evidence_key_that_the_nodes_have_themselves_is_kept_and_warned_about():
-    with pytest.warns(PhasegraphWarning, match="already use the metadata key 'title'; its value is kept"):
+    with pytest.warns(PhasegraphWarning, match="already use the metadata key 'title': its value is unchanged"):
         found = ours("title").retrieve("what of p2")
     assert all(hit.metadata["title"] == f"Page {hit.node_id}" for hit in found)
 
@@ -150,7 +150,7 @@ def test_hits_are_new_in_every_call_and_a_nodes_hash_is_the_same(key):
 
 
 def test_a_nested_retriever_hands_over_scores_of_which_higher_is_better():
-    """Also where they are in an order of their own, and few: nothing is inferred."""
+    """The direction is never inferred, even if the hits are few and not ordered by score."""
     inner = CalibratedFusionRetriever(vector=Listed(hits(a=0.1, b=0.4, c=0.9)), fetch_k=None)
     report = CalibratedFusionRetriever(retrievers={"inner": inner}).explain("who?").reports[0]
     assert report.notes[0] == "higher is better: known for this store"

@@ -1,4 +1,4 @@
-"""Abstaining by confidence, through the retriever, over a real index and our own graph."""
+"""The retriever returns nothing if the confidence is too low, with a real index and an entity graph."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ QUESTIONS = {ask.format(title): {name} for name, (title, _) in TEXTS.items() for
 
 
 class Words(BaseEmbedding):
-    """How often each word stands in a text, in 512 places."""
+    """An embedding model that counts the words of a text, in 512 dimensions."""
 
     def _get_text_embedding(self, text: str) -> list[float]:
         out = [1e-6] * 512

@@ -1,4 +1,4 @@
-"""Retrievers over nodes of one's own, in LlamaIndex."""
+"""The shared tests of retrievers that own their nodes, for LlamaIndex."""
 
 import copy
 import hashlib
@@ -22,7 +22,7 @@ from phasegraph import InvalidInputError, InvalidTypeError, PhasegraphWarning
 
 
 class Hashed(BaseEmbedding):
-    """A vector of its own for every word; a text's is their sum."""
+    """An embedding model with a vector for every word; the vector of a text is the sum of its words' vectors."""
 
     model_name: str = "plain"
     size: int = 16
@@ -43,7 +43,7 @@ class Hashed(BaseEmbedding):
 
 
 class Counting(Hashed):
-    """Keeps the texts that it embedded, without the metadata before them."""
+    """An embedding model that records the embedded texts, without the metadata that precede them."""
 
     texts: list[str] = Field(default_factory=list)
 

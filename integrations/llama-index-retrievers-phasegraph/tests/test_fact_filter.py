@@ -26,7 +26,7 @@ SOURCE = GraphSource(
 
 
 class Saying(CustomLLM):
-    """An LLM with one answer."""
+    """A language model that always returns the same answer."""
 
     answer: str
 

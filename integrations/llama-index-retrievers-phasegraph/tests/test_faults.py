@@ -1,4 +1,4 @@
-"""Faults of sources: each costs itself, is reported, and the rest is as if it had never been there."""
+"""Faults of sources: the report names the source, and the answer is the answer without this source."""
 
 from llama_index.core.schema import TextNode
 from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
@@ -14,7 +14,7 @@ GOOD = {f"p{i}": 1.0 - i / 10 for i in range(8)}
 
 
 def test_passages_that_a_narrowed_graph_must_not_name_are_no_answer():
-    """Fails closed: a source of one's own that does not keep to what it was narrowed to."""
+    """A custom source that ignores its filter causes an error, not an unfiltered answer."""
 
     class Careless:
         depends_on = ()

@@ -1,4 +1,4 @@
-"""MetadataFilters: what a retriever has already reaches every source, and what is worked out is kept while it holds."""
+"""MetadataFilters: a retriever's own filters apply to every source, and matching nodes are cached while valid."""
 
 import uuid
 

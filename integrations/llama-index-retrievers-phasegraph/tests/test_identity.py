@@ -1,4 +1,4 @@
-"""Which node is which: a corpus split twice, and ids that repeat."""
+"""Ids of nodes: a corpus that was split twice, and repeated ids."""
 
 import pytest
 from llama_index.core import Document, VectorStoreIndex
@@ -23,14 +23,14 @@ def test_a_splitters_nodes_serve_all_sources_and_a_corpus_split_twice_is_warned_
     same = CalibratedFusionRetriever(vector=index, graph=EntityGraphRetriever.from_nodes(nodes), k=len(nodes))
     assert len({hit.text for hit in same.retrieve("Rome")}) == len(same.retrieve("Rome"))
     twice = CalibratedFusionRetriever(vector=index, graph=EntityGraphRetriever.from_nodes(split()))
-    with pytest.warns(PhasegraphWarning, match="'graph' and 'vector' share no id, and return one text under two ids"):
+    with pytest.warns(PhasegraphWarning, match="'graph' and 'vector' share no id, and return the same text"):
         twice.retrieve("Rome")
     twice.retrieve("Rome")
 
 
 def test_a_bm25_with_a_repeated_node_id_is_refused():
     bm25 = BM25Retriever.from_defaults(nodes=[TextNode(id_="a", text="one text"), TextNode(id_="a", text="another")])
-    with pytest.raises(InvalidInputError, match="source 'bm25': each must have its own id; 'a' is the id of 2"):
+    with pytest.raises(InvalidInputError, match="source 'bm25': id 'a' is repeated"):
         CalibratedFusionRetriever(retrievers={"bm25": bm25})
 
 

@@ -1,4 +1,4 @@
-"""What a notebook is shown of an answer, in LlamaIndex."""
+"""The shared tests of the notebook page of ``inspect``, for LlamaIndex."""
 
 from llama_index.core import MockEmbedding
 from llama_index.core.schema import TextNode

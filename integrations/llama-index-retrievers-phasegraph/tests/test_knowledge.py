@@ -1,4 +1,4 @@
-"""Knowledge-graph retrievers: every triple leads to the passage that states it."""
+"""Retrievers of property graphs: every triple is replaced by the passage that states it."""
 
 import asyncio
 
@@ -63,7 +63,7 @@ async def test_async_gives_the_same_passages(graph, include_text):
 
 
 def test_the_framework_alone_loses_the_passages_of_shared_entities(graph):
-    """What the mapping is for: the framework asks the subject, whose last passage overwrote the others."""
+    """The reason for the mapping: the framework reads the passage from the subject, which stores only the last one."""
     assert set(ids_of(synonyms(graph).retrieve("Ada?"))) == {"c3"}
 
 
@@ -273,6 +273,6 @@ def test_a_passage_without_a_node_is_left_out_alone_and_in_a_fusion_another_sour
     fused = CalibratedFusionRetriever(
         graph=walk, vector=lambda query: [(node, 1.0 - row / 10) for row, node in enumerate(nodes)]
     )
-    found = fused.retrieve("Where was the director of Vertigo born?")  # no warning, which would be an error here
+    found = fused.retrieve("Where was the director of Vertigo born?")  # a warning would raise an error here
     assert "film" in ids_of(found)
     assert all(hit.node.get_content() for hit in found)

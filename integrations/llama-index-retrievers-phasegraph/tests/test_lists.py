@@ -1,4 +1,4 @@
-"""Lists that are already there."""
+"""Fusion of existing lists."""
 
 import pytest
 from llama_index.core.schema import NodeWithScore, TextNode

@@ -1,4 +1,4 @@
-"""No hit is lost in silence, in LlamaIndex."""
+"""The shared tests that no hit is lost without a warning, for LlamaIndex."""
 
 import pytest
 from llama_index.core.base.response.schema import Response
@@ -12,7 +12,7 @@ from phasegraph import PhasegraphWarning
 
 
 class Returns(BaseRetriever):
-    """A retriever of the framework that returns what it is given."""
+    """A LlamaIndex retriever that returns the value that its constructor received."""
 
     def __init__(self, answer):
         super().__init__()
@@ -23,7 +23,7 @@ class Returns(BaseRetriever):
 
 
 class Says(CustomQueryEngine):
-    """A query engine that answers, and cannot retrieve."""
+    """A query engine that returns an answer but has no ``retrieve``."""
 
     said: object = "the answer"
 
@@ -95,6 +95,6 @@ class TestLosses(LossSuite):
     def test_texts_with_and_without_a_score_in_one_answer_are_an_error_and_not_dropped(self):
         sources = {"f": lambda q: ["one", ("two", 0.4)], "g": lambda q: [(TextNode(id_="a", text="a"), 1.0)]}
         retriever = CalibratedFusionRetriever(retrievers=sources)
-        with pytest.warns(PhasegraphWarning, match="pairs with a score, or none of them"):
+        with pytest.warns(PhasegraphWarning, match="some hits are pairs with a score"):
             found = self.asked(retriever)
         assert found == [("a", "a")]

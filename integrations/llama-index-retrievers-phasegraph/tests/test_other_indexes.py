@@ -21,7 +21,7 @@ TEXTS = [*FACTS]
 
 
 class Ada(Keywords):
-    """A model that finds one keyword in every question, and sums everything up in the same words."""
+    """A language model that always answers with the keyword `keyword`."""
 
     keyword: str = "Ada"
 
@@ -112,7 +112,7 @@ UNORDERED = {
 
 @pytest.mark.parametrize("kind", UNORDERED)
 def test_a_retriever_that_returns_all_it_holds_counts_by_membership_alone(kind):
-    """What stands first in the store must not stand first in the answer."""
+    """The order of the nodes in the store must not affect the order of the answer."""
     total = 3 if kind == "tree, roots" else 60
     found = [TextNode(id_=f"c{row:02}", text=f"text {row}") for row in range(total)]
     retriever = CalibratedFusionRetriever(
@@ -134,7 +134,7 @@ def test_a_retriever_that_returns_all_it_holds_counts_by_membership_alone(kind):
     assert {one["rank"] for one in blocks if one["rank"] is not None} == {(len(ranking) + 1) / 2}
     assert len({one["contribution"] for one in blocks if one["rank"] is not None}) == 1
     report = next(one for one in result.reports if one.source == "all")
-    assert "membership only: its hits stand in no order" in report.notes
+    assert "membership only: its hits have no order" in report.notes
     assert [name for name in result.ids if name in ("c00", "c01", "c02")] == ["c02", "c01", "c00"]
     alone = CalibratedFusionRetriever(retrievers={"all": SourceSpec(retriever=UNORDERED[kind](found), fetch_k=2)})
     with pytest.warns(PhasegraphWarning, match="in no order"):

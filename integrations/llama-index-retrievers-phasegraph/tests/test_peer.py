@@ -1,4 +1,4 @@
-"""What QueryFusionRetriever gets wrong, shown on it and not found here."""
+"""Defects of QueryFusionRetriever, and that the phasegraph retriever does not have them."""
 
 import copy
 

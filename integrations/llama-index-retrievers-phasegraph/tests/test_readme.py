@@ -15,7 +15,7 @@ README = Path(__file__).parents[1] / "README.md"
 
 
 def vector(self, text):
-    """A direction by the text's length: the framework's stand-in gives all texts the same."""
+    """Return a vector that depends on the text's length, because MockEmbedding gives all texts the same vector."""
     return [1.0, len(text) / 100.0]
 
 

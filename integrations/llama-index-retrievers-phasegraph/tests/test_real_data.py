@@ -1,4 +1,4 @@
-"""The bundled multi-hop questions through a real store and the graph: the framework gives what the core gives."""
+"""The bundled multi-hop questions with a real store and a graph: the framework returns the core's answer."""
 
 import json
 from pathlib import Path
@@ -48,7 +48,7 @@ def retriever(corpus):
 
 
 class Exact:
-    """Every passage by its cosine with the query, as the store computes it."""
+    """A source that ranks every passage by its cosine with the query, computed like in the store."""
 
     def __init__(self, corpus):
         passages, queries, self.vectors, embedded, _ = corpus

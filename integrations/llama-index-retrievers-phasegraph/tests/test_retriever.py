@@ -84,7 +84,7 @@ async def test_async_emits_the_same(events):
 
 
 class Spans(SimpleSpanHandler):
-    """Every span that was entered."""
+    """A span handler that records every span."""
 
     def new_span(self, id_, bound_args, instance=None, parent_span_id=None, tags=None, **kwargs):
         self.names.append(id_.partition("-")[0])
@@ -114,7 +114,7 @@ def test_who_listens_hears_of_every_child_and_changes_no_answer():
             remove()
     assert len(retrievals(heard.found)) == 6
     assert spans.names.count("VectorIndexRetriever.retrieve") == 1
-    assert len(debug.get_event_pairs(CBEventType.RETRIEVE)) == 3  # the manager of the settings is that of all three
+    assert len(debug.get_event_pairs(CBEventType.RETRIEVE)) == 3  # all three use the manager of the settings
     assert is_unheard(asked)
 
 
@@ -203,14 +203,14 @@ def test_an_index_node_is_entered_as_in_every_retriever():
 
 
 async def tick(ticks):
-    """Count the rounds of the event loop."""
+    """Count the iterations of the event loop."""
     while True:
         ticks.append(1)
         await asyncio.sleep(0)
 
 
 def runs_on(ticks):
-    """Wait until the event loop has gone on."""
+    """Wait until the event loop has run further iterations."""
     before = len(ticks)
     until(lambda: len(ticks) > before + 5)
 
@@ -243,7 +243,7 @@ async def test_a_native_child_runs_on_the_callers_loop():
 
 
 def test_a_query_engine_has_the_scores_of_its_index(tmp_path):
-    """So that calibrators fitted to the one serve the other, strictly."""
+    """Therefore, calibrators that were fitted on the index also fit the query engine, even with strict=True."""
     file = tmp_path / "fitted.json"
     questions = [f"question {n}" for n in range(24)]
     CalibratedFusionRetriever(vector=simple()).calibrate(questions, progress=False).save(file)
@@ -316,7 +316,7 @@ def test_a_source_that_cannot_keep_filters_is_named_when_they_are_given():
     with pytest.raises(InvalidInputError, match="source 'vector' does not support filters="):
         CalibratedFusionRetriever(vector=lambda query: []).explain("who?", filters=only("red"))
     graph = EntityGraphRetriever(build_graph([{"id": "a", "text": "Ada met Bo."}]))
-    with pytest.raises(InvalidInputError, match="filters= needs the passages' metadata: pass nodes="):
+    with pytest.raises(InvalidInputError, match="filters= needs the metadata of the passages: give nodes="):
         CalibratedFusionRetriever(graph=graph, filters=only("red"))
 
 
@@ -328,7 +328,7 @@ def test_a_model_of_the_framework_becomes_a_function_of_a_prompt():
 
 
 async def test_searches_of_the_in_memory_store_take_turns_and_the_event_loop_runs_on(monkeypatch):
-    """Its search keeps the interpreter to itself: fifty at once would all be late, and so would the event loop."""
+    """The store's search holds the interpreter lock, so fifty parallel searches would delay each other and the loop."""
     running, most, ticks, searched = 0, 0, [], 0
     plain, embedding = SimpleVectorStore.query, threading.Barrier(50, timeout=PATIENCE)
 

@@ -1,4 +1,4 @@
-"""What stages promise in any framework, in LlamaIndex; and what is true of LlamaIndex alone."""
+"""The shared tests of the stages for LlamaIndex, and tests of the stages that only LlamaIndex needs."""
 
 import asyncio
 
@@ -70,7 +70,7 @@ class NativeJudge(Judge):
 
 
 class Reorder(BaseNodePostprocessor):
-    """Gives no scores, only an order."""
+    """A postprocessor that returns an order without scores."""
 
     judge: object
 
@@ -134,7 +134,7 @@ SUITE = TestLlamaIndexStages()
 
 
 class Letter(MockEmbedding):
-    """Embeds a text by its first letter, and notes what it embeds."""
+    """An embedding model that embeds a text by its first letter and records the texts."""
 
     asked: list = []  # noqa: RUF012
 

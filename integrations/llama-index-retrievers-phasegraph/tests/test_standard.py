@@ -1,7 +1,7 @@
-"""What LlamaIndex's own packages test of every retriever, nothing overridden.
+"""The tests that LlamaIndex's own packages run for every retriever.
 
-Unlike LangChain the framework has no conformance suite: its packages check the base class, and the rest is what the
-base class promises.
+Unlike LangChain, LlamaIndex has no conformance suite. Its packages check only the base class. The other tests here
+check the documented behavior of the base class.
 """
 
 import pytest

@@ -1,4 +1,4 @@
-"""Scores out of real stores: direction known, ids kept, nothing written into the index or the retriever."""
+"""Scores of real stores: the direction is known, ids are kept, and the index and the retriever stay unchanged."""
 
 import copy
 import json

@@ -1,4 +1,4 @@
-"""What our retrievers promise in any framework, in LlamaIndex."""
+"""The shared tests of the retrievers, for LlamaIndex."""
 
 from pathlib import Path
 from typing import Any
@@ -127,7 +127,7 @@ class TestLlamaIndex(FrameworkSuite):
         return store.as_retriever(similarity_top_k=k, **self.only(**metadata))
 
     def delete(self, store, name):
-        if "Faiss" in type(store.vector_store).__name__:  # cannot delete
+        if "Faiss" in type(store.vector_store).__name__:  # this store cannot delete
             store.docstore.delete_document(name)
         else:
             store.delete_nodes([name])
@@ -148,7 +148,7 @@ class TestLlamaIndex(FrameworkSuite):
 
     @pytest.fixture
     def sent(self, monkeypatch):
-        """The index holds the framework's text splitter, whose tokenizer a process loads anew: here without network."""
+        """Return retrievers for another process, which must load the index's tokenizer without a network."""
         cache = Path(llama_index.core.__file__).parent / "_static" / "tiktoken_cache"
         monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(cache))
         return [COPIED[name]() for name in ("readme", "filters")]

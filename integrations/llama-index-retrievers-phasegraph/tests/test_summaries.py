@@ -22,7 +22,7 @@ NODES = [
 
 
 class Topical(BaseEmbedding):
-    """A direction for each topic, and a little of its own for each text."""
+    """An embedding model with a direction for each topic and a small part that differs for each text."""
 
     def _get_text_embedding(self, text):
         vector = np.array([float(topic in text.lower()) for topic in TOPICS] + [0.0] * 5)

@@ -1,4 +1,4 @@
-"""Filters hold on every way in: engines, tools, recursion, what ``resolve`` brings back, and where they are lost."""
+"""Filters apply in engines, tools and recursive retrieval, to passages from ``resolve``, and cannot be lost."""
 
 import asyncio
 
@@ -79,14 +79,14 @@ def test_engines_and_tools_ask_within_the_filters(kind):
 
 
 def standing(kind, obj):
-    """A retriever of red's passages, one of which stands for `obj`."""
+    """Create a retriever over the passages of tenant red and an index node that refers to `obj`."""
     if kind == "fused":
         return fused(object_nodes(None), object_map={"x": obj})
     return EntityGraphRetriever(walking(object_nodes(None))._source, object_nodes(obj), similarity_top_k=12)
 
 
 def object_nodes(obj):
-    """Red's passages, and one that stands for `obj`."""
+    """Return the passages of tenant red and an index node that refers to `obj`."""
     own = [one for one in nodes() if one.metadata["tenant"] == "red"]
     return [
         *own,
@@ -123,11 +123,11 @@ def test_an_index_node_that_stands_for_an_engine_cannot_be_filtered(kind):
         asyncio.run(retriever.aretrieve(QUERY))
 
 
-# What `resolve` brings back.
+# Passages from `resolve`.
 
 
 def parents(ids):
-    """Red's even rows have a parent of blue's; blue's have one of red's."""
+    """Return the parents of passages by id; an even row has a parent of the other tenant."""
     other = {"red": "blue", "blue": "red"}
     made = {}
     for one in ids:
@@ -173,7 +173,7 @@ def test_of_passages_of_equal_id_only_the_own_one_is_shown():
     assert result.warnings == ()
 
 
-# Where they cannot be kept, or were never given.
+# Filters that cannot be applied, or that are missing.
 
 
 @pytest.mark.parametrize("kind", sorted(RETRIEVERS))

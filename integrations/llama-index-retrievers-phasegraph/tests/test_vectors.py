@@ -1,4 +1,4 @@
-"""Vectors for a selection: the nodes' own, else those of the first source's model, awaited within the timeout."""
+"""Vectors for a selection: the nodes' embeddings, or the first source's model, which must answer in time."""
 
 import pytest
 from llama_index.core import VectorStoreIndex

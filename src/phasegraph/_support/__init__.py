@@ -1,1 +1,1 @@
-"""Helpers of every room: they know nothing of retrieval."""
+"""Helpers for all packages of phasegraph: files, validation, text, threads, clocks and array types."""

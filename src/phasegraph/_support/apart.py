@@ -1,4 +1,4 @@
-"""Run a function in a process of its own, which takes only time and memory that are free."""
+"""Run a function in a separate process of low priority."""
 
 from __future__ import annotations
 
@@ -16,31 +16,32 @@ getattr(import_module(sys.argv[1]), sys.argv[2])(*sys.argv[3:])
 """
 _ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 _BELOW_NORMAL = 0x4000
-"""The priority of Windows that comes closest to a nice value."""
+"""The process priority of Windows that corresponds to a nice value of 10."""
 
 
 def run_apart(module: str, function: str, arguments: Sequence[str], seconds: float) -> str:
-    """Call a function of an installed module with texts, at low priority, and wait for the end.
+    """Call a function of an installed module with texts, in a new process of low priority, and wait for its end.
 
-    The interpreter starts anew: no thread, lock or array of this process is in the other. What the other process
-    used is free when it ends.
+    The new interpreter shares no thread, lock or array with this process. Its memory is free when it ends.
 
     Parameters
     ----------
     module, function : str
+        The names of the module and of the function.
     arguments : sequence of str
+        The arguments of the function.
     seconds : float
-        The process is killed after this time.
+        Time in seconds after which the process is killed.
 
     Returns
     -------
     str
-        Why the function did not end well; "" where it did.
+        The reason of a failure; "" if the function succeeded.
 
     Raises
     ------
     OSError
-        If no process can be started.
+        If the process cannot be started.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""One piece of work at a time on a thread of its own."""
+"""Run a function in a background thread, one at a time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class Background:
-    """A daemon thread that exists while there is work; a copy, and a forked child, have none.
+    """A daemon thread that exists while a function runs; a copy of the object, or a forked child, has no thread.
 
     >>> work, done = Background("example"), []
     >>> work.start(lambda: done.append(1))
@@ -25,7 +25,7 @@ class Background:
         return Background, (self._name,)
 
     def start(self, work: Callable[[], object]) -> bool:
-        """Begin the work, unless other work is under way; whether it began."""
+        """Run a function in the thread, and return True; return False if another function is still running."""
         if self._thread is not None and self._thread.is_alive():
             return False
         self._thread = threading.Thread(target=work, name=f"phasegraph-{self._name}", daemon=True)
@@ -33,6 +33,6 @@ class Background:
         return True
 
     def wait(self, timeout: float | None = None) -> None:
-        """Wait for the end of the work, at most for so many seconds."""
+        """Wait until the function has ended, at most `timeout` seconds."""
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout)

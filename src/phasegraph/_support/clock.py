@@ -1,4 +1,4 @@
-"""Time as a value: a clock to read and to wait on, and the deadline of the work at hand."""
+"""A clock that code reads and waits on, and deadlines on that clock."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from typing import Any, Protocol, TypeVar
 Item = TypeVar("Item")
 
 FOREVER = float("inf")
-"""The time of a deadline that never comes."""
+"""The time of a deadline that never occurs."""
 
 _LEAST_SECONDS = 1e-3
 
 
 class Timer(Protocol):
-    """A pending call of a function."""
+    """A function call that is scheduled for a later time."""
 
     def cancel(self) -> None:
-        """Do not call the function."""
+        """Cancel the call, if it has not happened yet."""
 
 
 class Clock:
-    """The monotonic clock of the machine: read it, or wait until a time on it.
+    """The monotonic clock of the machine, with methods that wait until a time on this clock.
 
-    A call reads and waits on one clock, that of its gatherer. A test passes another clock, which it advances itself
-    (:class:`phasegraph.testing.ManualClock`).
+    A call uses a single clock, the clock of its gatherer. A test passes a :class:`phasegraph.testing.ManualClock`, and
+    controls its time.
 
     >>> Clock().now() <= Clock().now()
     True
@@ -38,44 +38,44 @@ class Clock:
     __slots__ = ()
 
     now = staticmethod(monotonic)
-    """Seconds since an arbitrary time."""
+    """Return the time of the clock: seconds since an arbitrary moment."""
 
     def __reduce__(self) -> str | tuple[Any, ...]:
         return "CLOCK"
 
     def get(self, queue: SimpleQueue[Item], until: float) -> Item:
-        """Wait for the next item of a queue; ``queue.Empty`` if there is none at the time `until`."""
+        """Wait for the next item of a queue; raise ``queue.Empty`` if there is no item at the time `until`."""
         return queue.get() if until == FOREVER else queue.get(timeout=max(until - monotonic(), 0.0))
 
     def call_at(
         self, loop: asyncio.AbstractEventLoop, until: float, function: Callable[..., object], *arguments: object
     ) -> Timer:
-        """Call a function on an event loop at the time `until`; use it on the thread of the loop."""
+        """Schedule a call of a function on an event loop at the time `until`; call this on the thread of the loop."""
         return loop.call_later(max(until - monotonic(), 0.0), function, *arguments)
 
     async def wait_for(self, awaitable: Awaitable[Item], until: float) -> Item:
-        """Await a value; cancel it and raise TimeoutError if it is not there at the time `until`."""
+        """Await a value; at the time `until`, cancel the awaitable and raise TimeoutError."""
         if until == FOREVER:
             return await awaitable
         async with asyncio.timeout(None) as limit:
-            timer = self.call_at(asyncio.get_running_loop(), until, limit.reschedule, 0.0)  # 0 is past: it expires
+            timer = self.call_at(asyncio.get_running_loop(), until, limit.reschedule, 0.0)  # time 0 is past: it expires
             try:
                 return await awaitable
             finally:
                 timer.cancel()
 
     async def wait(self, futures: Collection[asyncio.Future[Any]], until: float) -> None:
-        """Wait for all futures, and not beyond the time `until`; cancel none of them."""
+        """Wait for all futures, at most until the time `until`; no future is canceled."""
         with suppress(TimeoutError):
             await self.wait_for(asyncio.wait(futures), until)
 
 
 CLOCK = Clock()
-"""The clock of every call that is given no other."""
+"""The default clock, which is the monotonic clock of the machine."""
 
 
 class Deadline:
-    """A time on a clock, at which the work at hand is late.
+    """The time on a clock at which some work is late.
 
     >>> Deadline.after(CLOCK, 60.0).part(0.5).left() <= 30.0, Deadline.after(CLOCK, None).left()
     (True, None)
@@ -89,15 +89,18 @@ class Deadline:
 
     @classmethod
     def after(cls, clock: Clock, seconds: float | None) -> Deadline:
-        """The deadline in so many seconds; None is no deadline."""
+        """Return the deadline that is `seconds` from now; None means no deadline."""
         return cls(clock, FOREVER if seconds is None else clock.now() + seconds)
 
     def left(self) -> float | None:
-        """The remaining seconds, at least one millisecond; None without a deadline."""
+        """Return the remaining seconds, at least .001; None without a deadline."""
         return None if self.due == FOREVER else max(self.due - self.clock.now(), _LEAST_SECONDS)
 
     def part(self, share: float = 1.0, most: float | None = None) -> Deadline:
-        """The deadline of a step that may take a share of the remaining time, and of `most` seconds if it is given."""
+        """Return the deadline of a step that may use a `share` of the remaining time.
+
+        If `most` is given, the remaining time counts as at most `most` seconds.
+        """
         left = self.left()
         if left is None or (most is not None and most < left):
             left = most
@@ -107,4 +110,4 @@ class Deadline:
 NO_DEADLINE = Deadline(CLOCK, FOREVER)
 
 DEADLINE: ContextVar[Deadline] = ContextVar("phasegraph_deadline", default=NO_DEADLINE)
-"""The deadline of the work at hand."""
+"""The deadline of the running search or step, for code that it calls."""

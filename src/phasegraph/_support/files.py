@@ -1,6 +1,6 @@
-"""Files that are replaced in one step, and folders that one writer at a time writes to.
+"""Replace files in one step, and allow only one writer at a time in a folder.
 
-Both stand on locks of the operating system, which a process that dies gives back: there is nothing to be stale.
+Both use locks of the operating system. The system releases the locks of a process that ends, so no lock becomes stale.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from phasegraph.errors import StoreError, warn
 
 LOCK = ".lock"
 PATIENCE = 60.0
-"""Seconds for which one who saves waits for another."""
+"""Default maximum time in seconds that a writer waits for another writer."""
 _GLANCE = 0.02
 _HELD = {errno.EAGAIN, errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK}
 _FULL = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}
 _BEYOND = 1 << 30
-"""Where Windows locks a byte, so that what the file says can be read meanwhile."""
+"""Offset of the byte that is locked on Windows; it is behind the content, so that the content can still be read."""
 
 
 @contextmanager
 def naming_full_disk(folder: Path) -> Iterator[None]:
-    """Name the folder in the error of a full disk; the error of the system is its cause.
+    """Replace the error of a full disk, raised in the ``with`` block, by an error that names the folder.
 
-    numpy reports a short write without a code: "8192 requested and 0 written".
+    numpy reports a short write without an error code: "8192 requested and 0 written".
     """
     try:
         yield
@@ -46,9 +46,9 @@ def naming_full_disk(folder: Path) -> Iterator[None]:
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Write `data` next to `path`, sync it, rename it into place, and sync the directory.
+    """Replace the content of a file in one step: write a temporary file, sync it, and rename it to `path`.
 
-    What writers that died left there is removed; what a living one is writing is locked, and stays.
+    Temporary files of processes that have ended are deleted. A running process locks its temporary file, which stays.
     """
     with naming_full_disk(path.parent):
         _replace(path, data)
@@ -64,7 +64,7 @@ def _replace(path: Path, data: bytes) -> None:
             handle.flush()
             os.fsync(handle.fileno())
             os.chmod(name, path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask())
-            if sys.platform != "win32":  # an open file cannot be renamed there
+            if sys.platform != "win32":  # Windows cannot rename an open file
                 os.replace(name, path)
         if sys.platform == "win32":
             os.replace(name, path)
@@ -74,7 +74,7 @@ def _replace(path: Path, data: bytes) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Make a directory and its parents where they are missing; a power cut does not lose them."""
+    """Create a directory and its missing parents, and write them to disk, so that they survive a power failure."""
     made = [one for one in (path, *path.parents) if not one.exists()]
     path.mkdir(parents=True, exist_ok=True)
     for one in made:
@@ -82,9 +82,9 @@ def make_folder(path: Path) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """Write the names of a directory's files to disk, so that a power cut undoes no rename and no removal.
+    """Write the entries of a directory to disk, so that a power failure undoes no rename and no deletion.
 
-    Windows has no such call, and a file system that does not support the call is passed over.
+    On Windows, and on file systems that do not support it, this does nothing.
     """
     if sys.platform == "win32":
         return
@@ -99,23 +99,23 @@ def sync_folder(path: Path) -> None:
 
 
 def file_digest(path: Path) -> str:
-    """The SHA-256 of a file."""
+    """Return the SHA-256 of a file, in hexadecimal digits."""
     with path.open("rb") as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 def _begin(path: Path) -> tuple[int, str]:
-    """A new file next to `path`, locked."""
+    """Create and lock a temporary file next to `path`; return its descriptor and its name."""
     while True:
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent)
-        if _lock(descriptor) is not False and os.path.exists(name):  # else someone sweeps it, or just has
+        if _lock(descriptor) is not False and os.path.exists(name):  # otherwise, another process is deleting it
             return descriptor, name
         os.close(descriptor)
         Path(name).unlink(missing_ok=True)
 
 
 def _sweep(path: Path) -> None:
-    """Remove what writers of `path` that died have left."""
+    """Delete the temporary files of processes that ended while they wrote `path`."""
     for stale in path.parent.glob(f".{glob.escape(path.name)}.????????.partial"):
         with suppress(OSError), stale.open("r+b") as handle:
             if _lock(handle.fileno()):
@@ -123,7 +123,7 @@ def _sweep(path: Path) -> None:
 
 
 def _umask() -> int:
-    """The process's mask for new files; it can only be read by setting it."""
+    """Return the process's permission mask for new files, which can be read only by setting it."""
     mask = os.umask(0o022)
     os.umask(mask)
     return mask
@@ -131,21 +131,21 @@ def _umask() -> int:
 
 @contextmanager
 def one_writer(folder: Path, *, patience: float | None = None, name: str = LOCK) -> Iterator[None]:
-    """Hold a folder, so that no other process and no other thread writes to it.
+    """Lock a folder during the ``with`` block, so that no other process or thread writes to it.
 
     Parameters
     ----------
     folder : Path
-        Gets a file of that `name`, which stays there.
+        The folder. A lock file is created in it, and stays there.
     patience : float, optional
-        Seconds to wait for whoever holds it; ``PATIENCE`` unless given.
+        Maximum time in seconds to wait for another writer. Default: ``PATIENCE``.
     name : str, default ".lock"
-        Writers with different names do not wait for each other.
+        The name of the lock file. Writers with different lock files do not exclude each other.
 
     Raises
     ------
     StoreError
-        If another writer holds it for longer; the message says which process, on which machine, since when.
+        If another writer holds the lock for longer. The message names its process, its machine and its start time.
     OSError
         If the folder cannot be written to.
     """
@@ -154,7 +154,7 @@ def one_writer(folder: Path, *, patience: float | None = None, name: str = LOCK)
         while (got := _lock(handle.fileno())) is False:
             if time.monotonic() >= end:
                 raise StoreError(
-                    f"{folder.name}: {_holder(handle.fileno())} is writing to it; try again when that is done"
+                    f"{folder.name}: {_holder(handle.fileno())} is writing to it; try again when this writer is done"
                 )
             time.sleep(_GLANCE)
         if got is None:
@@ -171,7 +171,7 @@ def one_writer(folder: Path, *, patience: float | None = None, name: str = LOCK)
         finally:
             with suppress(OSError):
                 os.truncate(handle.fileno(), 0)
-            _unlock(handle.fileno())  # closing alone would leave it to a child that was forked meanwhile
+            _unlock(handle.fileno())  # closing the file is not enough, because a forked child may share the lock
 
 
 def _holder(descriptor: int) -> str:

@@ -1,4 +1,4 @@
-"""Frozen dataclasses: read-only contents, and pickling by fields."""
+"""Helpers for frozen dataclasses: make their contents read-only, and pickle them by their fields."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 
 def read_only(value: Any) -> None:
-    """As ``__post_init__`` of a frozen dataclass, leave nobody to write into its arrays and dictionaries."""
+    """Make the arrays and dictionaries of a frozen dataclass read-only; call this in ``__post_init__``."""
     for name in value.__dataclass_fields__:
         one = getattr(value, name)
         if isinstance(one, np.ndarray):
@@ -21,13 +21,13 @@ def read_only(value: Any) -> None:
 
 
 def by_fields(value: Any) -> tuple[Callable[..., Any], tuple[type, Mapping[str, Any]]]:
-    """As ``__reduce__`` of a frozen dataclass, make it again, with all its checks, from its fields."""
+    """Pickle a frozen dataclass by its fields, so that unpickling runs all checks; use this as ``__reduce__``."""
     given = {one.name: getattr(value, one.name) for one in fields(value) if one.init}
     return _made, (type(value), {name: _plain(one) for name, one in given.items()})
 
 
 def _plain(value: Any) -> Any:
-    """A read-only mapping, and those in it, as dicts."""
+    """Convert a read-only mapping, and the read-only mappings in it, to dictionaries."""
     return {name: _plain(one) for name, one in value.items()} if isinstance(value, MappingProxyType) else value
 
 

@@ -1,4 +1,4 @@
-"""Checksums of large files, compared on a thread while the files are in use; damage ends their use."""
+"""Compare the checksums of large files in a thread while the files are in use; damaged files are refused."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from phasegraph.errors import IntegrityError
 
 _logger = logging.getLogger("phasegraph")
 LATER = hasattr(os, "pread")
-"""Whether this system reads a file at a place without moving the place of others."""
+"""True if the system can read at an offset of a file without moving the position of other readers (``os.pread``)."""
 _PIECE = 4 * 1024**2
-"""Bytes that are read at once."""
+"""Number of bytes that are read at once."""
 
 CheckBytes = Callable[[bytes], str]
-"""Says what is wrong with a run of whole rows of an array; "" where nothing is."""
+"""The type of a function that checks the bytes of whole rows of an array; it returns the fault, or ""."""
 
 
 @dataclass(frozen=True, slots=True)
 class LateFile:
-    """A file to check: its open descriptor, its name and checksum, where its rows start, and the bytes of a row."""
+    """A file to check: its open descriptor, name and checksum, the offset of its first row, and the bytes per row."""
 
     descriptor: int
     name: str
@@ -37,11 +37,11 @@ class LateFile:
 
 
 class LateCheck:
-    """A check of files by their checksums, on a thread of low priority that reads a few megabytes at a time.
+    """A check of files by their checksums, in a thread of low priority that reads a few megabytes at a time.
 
-    The files stay open until the check ends, so that a writer may replace them. The files are read, never mapped: a
-    file that another program cuts off is damage, and ends no process. A forked child checks anew what its parent had
-    not finished.
+    The files stay open until the check ends, so that a writer may replace them. The files are read, never mapped. If
+    another program truncates a file, the check reports damage, and the process does not crash. A forked child repeats
+    a check that its parent had not finished.
     """
 
     def __init__(self) -> None:
@@ -54,15 +54,18 @@ class LateCheck:
         weakref.finalize(self, _close, self._open)
 
     def add(self, array: str, descriptor: int, name: str, sha256: object, first: int, row: int) -> None:
-        """Have a file checked; its descriptor may be closed afterwards."""
+        """Add a file to the check; the caller may close its descriptor afterwards.
+
+        `array` is the name of the array in the file, `first` the offset of its first row, and `row` the bytes per row.
+        """
         kept = os.dup(descriptor)
         self._open.append(kept)
         self._files[array] = LateFile(kept, name, sha256, first, row)
 
     def begin(self, done: Callable[[str], object], checks: dict[str, CheckBytes]) -> None:
-        """Start. At the end, `done` is called with the damage found, or with "".
+        """Start the check. At its end, ``done(damage)`` is called; the damage is "" if all files are intact.
 
-        `checks` also check the rows of some arrays.
+        `checks` maps names of arrays to functions that also check their rows.
         """
         self._done, self._checks, self._process = done, checks, os.getpid()
         self._thread.start(self._run)
@@ -79,13 +82,13 @@ class LateCheck:
             raise IntegrityError(self._damage)
 
     def _run(self) -> None:
-        if sys.platform == "linux":  # where a thread has a priority of its own
+        if sys.platform == "linux":  # only Linux has a priority for each thread
             with suppress(OSError):
                 os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
         for array, file in self._files.items():
             self._damage = self._damage_of(file, self._checks.get(array))
             if self._damage:
-                _logger.error("%s; what was read of it is refused from now on", self._damage)
+                _logger.error("%s; searches that use this file raise IntegrityError from now on", self._damage)
                 break
         try:
             self._done(self._damage)

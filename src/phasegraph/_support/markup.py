@@ -1,4 +1,4 @@
-"""How an answer looks in a page: one colour a source, and foreign text that stays text."""
+"""Render an answer as HTML for a notebook, with a color for each source; foreign text is escaped."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from typing import Any
 from phasegraph.sentences import tell
 
 COLOURS = ("#3b6fb6", "#d1702f", "#4d9a5b", "#8c5fa8", "#b8455a", "#6f6f6f", "#2a9d9d", "#b59b2c")
-# The same source has the same colour in every picture; others take what these leave, in the order of their names.
+# These sources have the same color in every picture; other sources get the remaining colors in name order.
 _OF_SOURCE = {"vector": COLOURS[0], "graph": COLOURS[1], "bm25": COLOURS[2]}
 _JOINERS = "\u200c\u200d"
-"""Format characters that Persian, the scripts of India and emoji are written with."""
+"""Invisible characters that Persian, Indian scripts and emoji need; they are not escaped."""
 _HIDDEN = re.compile(r"[^\S\n\t ]|[^\w\s!-~]")
 SHOWN = 10
-"""Hits of a list that stand open; the others are unfolded."""
+"""Number of hits of a source's list that are shown; further hits are in a collapsed section."""
 SNIPPET = 240
-"""Characters of a passage's text."""
+"""Maximum number of characters of a passage's text that are shown."""
 
 
 def source_colours(names: Iterable[str]) -> dict[str, str]:
-    """A colour for each source.
+    """Return a color for each source, by name.
 
     Examples
     --------
@@ -37,7 +37,7 @@ def source_colours(names: Iterable[str]) -> dict[str, str]:
 
 
 def visible(text: str) -> str:
-    """The text with its control, direction and other unseen characters named: they could make it look like another.
+    """Replace control, direction and other invisible characters by their names, because they can disguise a text.
 
     >>> visible("a\u202eb"), visible("Zürich, نمی\u200cخواهم")
     ('a⟨U+202E⟩b', 'Zürich, نمی\u200cخواهم')
@@ -52,17 +52,17 @@ def _named(match: re.Match[str]) -> str:
 
 
 def escaped(text: object) -> str:
-    """Anything as HTML text, also within an attribute in double quotes; nothing of it is markup."""
+    """Convert an object to escaped HTML text, which is also safe in an attribute in double quotes."""
     return html.escape(visible(str(text)))
 
 
 def cut(text: str, length: int) -> str:
-    """At most `length` characters of a text, in one line."""
+    """Return a text on one line, cut at `length` characters."""
     line = " ".join(text.split())
     return line if len(line) <= length else f"{line[: length - 1]}…"
 
 
-# Colours of the page around it, so that it fits a light and a dark notebook: greys are see-through.
+# Colors are inherited from the page, and grays are transparent, so that the table fits light and dark notebooks.
 _STYLE = """
 .pg-answer{font:14px/1.45 system-ui,sans-serif;padding:.6rem;text-align:left;overflow-x:auto}
 .pg-answer table{border-collapse:collapse;margin:0;font-size:12.5px}.pg-answer h4{margin:.2rem 0;font-size:15px}
@@ -84,7 +84,7 @@ _STYLE = """
 
 
 def answer_html(view: Mapping[str, Any]) -> str:
-    """What ``Result.view`` says as a piece of HTML: no script, no request, everything escaped."""
+    """Render the output of ``Result.view`` as HTML, without scripts and external requests; all texts are escaped."""
     view = tell(view)
     sources, rows = view["sources"], {row["id"]: row for row in view["rows"]}
     colours = source_colours(one["name"] for one in sources)
@@ -101,10 +101,10 @@ def answer_html(view: Mapping[str, Any]) -> str:
 
 
 def summary(view: Mapping[str, Any]) -> str:
-    """One line: how many results of how many candidates, why there is none, and the confidence.
+    """Return one line with the numbers of results and candidates, the reason for an empty answer, and the confidence.
 
-    >>> summary({"rows": [], "why_empty": "every source looked and none found anything", "confidence_said": "unknown"})
-    'no results: every source looked and none found anything; confidence unknown'
+    >>> summary({"rows": [], "why_empty": "every source searched and found nothing", "confidence_said": "unknown"})
+    'no results: every source searched and found nothing; confidence unknown'
     """
     count = sum(row["position"] is not None for row in view["rows"])
     said = f"{count} of {len(view['rows'])} candidates" if count else f"no results: {view['why_empty']}"

@@ -1,4 +1,4 @@
-"""How much memory this process can still take: of the machine, and within the limit of its container."""
+"""Find the memory that this process can still use, on the machine and within the limit of its container."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ _LIMITS = (("memory.max", "memory.current"), ("memory/memory.limit_in_bytes", "m
 
 
 def free_memory() -> int | None:
-    """Bytes of memory that are free, pages that the system can drop included; None where the system does not tell.
+    """Return the number of bytes of available memory, including caches that the system can drop; None if unknown.
 
-    A container's limit counts where it is lower: of the pages of files that count as used, none are counted as free.
+    If the container has a lower limit, this limit minus its used memory is returned. Its cached pages of files count
+    as used.
     """
     lines = dict(line.split(":", 1) for line in _text(_MACHINE).splitlines() if ":" in line)
     found = [int(lines["MemAvailable"].split()[0]) * 1024] if "MemAvailable" in lines else []

@@ -1,4 +1,4 @@
-"""Numbers of foreign types, and arithmetic that neither overflows nor vanishes."""
+"""Convert numbers of foreign types, and scale values so that arithmetic neither overflows nor underflows."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ _NUMERIC = frozenset({float, int, np.float64, np.float32, np.float16, np.int64, 
 
 
 def all_true(flags: BoolArray) -> bool:
-    """Whether every flag is true."""
+    """Return True if every flag is True."""
     return bool(np.logical_and.reduce(flags))
 
 
 def moderate(values: FloatArray) -> FloatArray:
-    """The values, times a power of two where their squares or sums would overflow or vanish.
+    """Scale values by a power of two if their squares or sums would overflow or underflow.
 
     Parameters
     ----------
     values : array of float
-        Finite.
+        Finite values.
 
     Returns
     -------
     array of float
-        Of the same shape and order.
+        The scaled values, in the same shape; the values unchanged if no scaling is needed.
 
     Examples
     --------
@@ -44,7 +44,7 @@ def moderate(values: FloatArray) -> FloatArray:
 
 
 def as_floats(scores: Sequence[object] | FloatArray) -> FloatArray:
-    """Numbers as float64, anything that is not a number as NaN."""
+    """Convert numbers to float64; other objects become NaN."""
     if isinstance(scores, np.ndarray) and scores.dtype.kind in "fiu":
         return scores.astype(np.float64)
     if set(map(type, scores)) <= _NUMERIC:

@@ -1,4 +1,4 @@
-"""Ranks, the one tie rule, and the best of many values."""
+"""Compute ranks and select the highest values, with a single rule for ties."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _STRIDES = 64
 
 _FEW, _MANY = 32, 512
 _ROUNDING = 2.4e-7
-"""Four times the rounding of float32, relative to 1."""
+"""Margin for rounding errors: four times the relative rounding error of float32."""
 
 
 def tied_ranks(values: FloatArray, /) -> FloatArray:
-    """Ranks from 1, best (highest) first, ties sharing their mean rank; NaN stays NaN."""
+    """Return the ranks of values, from 1 for the highest value; ties share their mean rank, and NaN stays NaN."""
     out = np.full(len(values), np.nan)
     present = np.flatnonzero(~np.isnan(values))
     if not len(present):
@@ -31,20 +31,23 @@ def tied_ranks(values: FloatArray, /) -> FloatArray:
 
 
 def top_order(values: FloatArray, ids: Sequence[str], k: int | None = None) -> IntArray:
-    """Rows of the first `k` by (value descending, id ascending): the tie rule of the whole library.
+    """Return the rows of the `k` highest values, the highest first; equal values are in ascending order of their ids.
+
+    The whole library uses this rule for ties.
 
     Parameters
     ----------
     values : (n,) array of float
-        Not NaN.
+        The values; no NaN.
     ids : sequence of str
-        The n ids.
+        The ids of the n values.
     k : int, optional
-        How many; default all.
+        Number of rows; default: all.
 
     Returns
     -------
     (min(k, n),) array of int
+        The rows.
 
     Examples
     --------
@@ -78,20 +81,22 @@ def top_order(values: FloatArray, ids: Sequence[str], k: int | None = None) -> I
 
 
 def reached_by(values: FloatArray, wanted: int) -> float | None:
-    """A value that at least `wanted` of many values reach, close to their `wanted`-th largest; None for few values.
+    """Return a lower bound for the `wanted`-th largest value, so that few values need to be sorted.
 
-    The largest of every 64 are compared instead of all; they are taken in strides, because lists come ordered.
+    At least `wanted` values are greater than or equal to the bound. It is computed from the maxima of groups of 64
+    values. A group consists of values at equal distances, because lists are often sorted.
 
     Parameters
     ----------
     values : (n,) array of float
-        Not NaN.
+        The values; no NaN.
     wanted : int
-        How many, at least 1.
+        Number of values, at least 1.
 
     Returns
     -------
     float or None
+        The bound; None if there are too few values to use groups.
 
     Examples
     --------
@@ -107,19 +112,23 @@ def reached_by(values: FloatArray, wanted: int) -> float | None:
 
 
 def possibly_best(cosines: FloatArray | Float32Array, wanted: int, width: int) -> IntArray:
-    """Rows, ascending, of the cosines that may be among the `wanted` highest, ties and rounding included.
+    """Return the rows of the cosines that may be among the `wanted` highest, in ascending order.
+
+    The rows include ties and a margin for rounding errors, because libraries add numbers in different orders.
 
     Parameters
     ----------
     cosines : (n,) array of float32
-        Of vectors of `width` numbers; a library of linear algebra may have summed them in any order.
+        The cosines.
     wanted : int
-        How many, at least 1.
+        Number of cosines, at least 1.
     width : int
+        Dimension of the vectors.
 
     Returns
     -------
-    (at least min(wanted, n),) array of int
+    array of int
+        The rows; at least min(wanted, n).
 
     Examples
     --------
@@ -133,18 +142,19 @@ def possibly_best(cosines: FloatArray | Float32Array, wanted: int, width: int) -
 
 
 def best_rows(values: FloatArray, wanted: int) -> IntArray:
-    """Rows of the `wanted` highest values, ties by row, in no order.
+    """Return the rows of the `wanted` highest values, in no particular order; among equal values, the first rows.
 
     Parameters
     ----------
     values : (n,) array of float
-        Not NaN.
+        The values; no NaN.
     wanted : int
-        How many, at least 1.
+        Number of rows, at least 1.
 
     Returns
     -------
     (min(wanted, n),) array of int
+        The rows.
 
     Examples
     --------

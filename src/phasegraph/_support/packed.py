@@ -1,4 +1,4 @@
-"""Texts in one run of bytes, decoded one by one when they are asked for; names in ascending order, merged and found."""
+"""Sequences of many texts in a single byte array, which are decoded when needed, and lookups of their rows."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from phasegraph._support.typing import BoolArray, IntArray
 from phasegraph.errors import IntegrityError
 
 _AT_ONCE = 65_536
-"""Texts that are decoded together when all are gone through."""
+"""Number of texts that are decoded together while all texts are iterated over."""
 _MOST_BEGUN = 10_000
-"""Beginnings of names of which it is kept where they stand."""
+"""Maximum number of prefixes of names whose position is cached."""
 _ROWS, _STRIDE = range(2**62), 32
 
 
 class PackedTexts(Sequence[str]):
-    """A sequence of texts, equal to the tuple of them; made of bytes in UTF-8 and of where each text ends.
+    """A sequence of texts that is stored as UTF-8 bytes and the end position of each text.
 
-    `order` are the rows in ascending order of their texts, sorted when needed; `ascends` says that the texts are known
-    to be unique and in ascending order.
+    It is equal to the tuple of its texts. `order` are the rows in ascending order of their texts; by default, they are
+    computed when needed. `ascends` is True if the texts are known to be unique and in ascending order.
 
     >>> texts = PackedTexts(np.frombuffer("adabo".encode(), dtype=np.uint8), np.array([3, 5]))
     >>> texts, texts[-1], texts == ("ada", "bo")
@@ -52,11 +52,11 @@ class PackedTexts(Sequence[str]):
         return _decoded(self.raw(place))
 
     def raw(self, row: int) -> bytes:
-        """The bytes of a text; `row` is one there is."""
+        """Return the bytes of the text in a row, which must exist."""
         return self._bytes[self._ends[row - 1] if row else 0 : self._ends[row]].tobytes()
 
     def place(self, text: str, first: int = 0) -> int:
-        """``bisect_left(texts, text, first)``, where they ascend; without decoding them."""
+        """Return ``bisect_left(texts, text, first)`` for texts in ascending order, without decoding them."""
         sought = text.encode("utf-8", "surrogatepass")
         near = bisect_left(self._marks, sought)
         low, high = max(first, (near - 1) * _STRIDE), min(near * _STRIDE, len(self._ends))
@@ -64,11 +64,11 @@ class PackedTexts(Sequence[str]):
 
     @lazy_property
     def _marks(self) -> list[bytes]:
-        """Every so many of the texts, in memory: bisection begins among them."""
+        """The bytes of every 32nd text, in memory; a bisection first searches these texts."""
         return self.raws(np.arange(0, len(self._ends), _STRIDE))
 
     def raws(self, rows: IntArray) -> list[bytes]:
-        """The bytes of some texts; `rows` are ones there are."""
+        """Return the bytes of the texts in some rows, which must exist."""
         ends = np.asarray(self.ends)
         starts = np.where(rows > 0, ends[rows - 1], 0)
         text = self._bytes
@@ -101,7 +101,9 @@ class PackedTexts(Sequence[str]):
         return tuple, (tuple(self),)
 
     def edited(self, stays: BoolArray, new: Sequence[tuple[int, str]]) -> PackedTexts:
-        """Those of the texts that stay, and new ones, each before the row that is given with it; rows ascend.
+        """Return the texts for which `stays` is True, together with new texts.
+
+        `new` contains pairs of a row and a text, in ascending order of rows. The text is inserted before the old row.
 
         >>> texts = PackedTexts(np.frombuffer(b"adabocy", dtype=np.uint8), np.array([3, 5, 7]))
         >>> texts.edited(np.array([True, False, True]), [(1, "al"), (3, "dee")])
@@ -125,13 +127,13 @@ class PackedTexts(Sequence[str]):
 
     @lazy_property
     def order(self) -> IntArray:
-        """(n,) array of int: rows in ascending order of their texts."""
+        """The rows in ascending order of their texts, as an array of shape (n,)."""
         return ascending_order(self) if self._order is None else self._order
 
     def ascend_by(self, rows: IntArray | None = None) -> bool:
-        """Whether each text, taken in the order of `rows`, comes after the text before it.
+        """Return True if the texts, taken in the order of `rows`, are unique and in ascending order.
 
-        Bytes are compared, eight at a time and for many texts at once. Their order in UTF-8 is that of the texts.
+        Eight bytes are compared at a time, for many texts at once. The order of UTF-8 bytes equals the order of texts.
 
         Raises
         ------
@@ -156,7 +158,7 @@ class PackedTexts(Sequence[str]):
         return True
 
     def _check_encoding(self) -> None:
-        """Raise IntegrityError where a text is not UTF-8, without a copy of each text."""
+        """Raise IntegrityError if a text is not valid UTF-8; the texts are checked without a copy of each text."""
         starts, start = np.asarray(self.ends)[:-1], 0
         inside = starts[starts < len(self.text)]
         if ((self.text[inside] & 0xC0) == 0x80).any():  # a text starts within a character
@@ -169,7 +171,7 @@ class PackedTexts(Sequence[str]):
 
 
 class TextRows(Mapping[str, int]):
-    """The row of each of some texts that are unique, in any order: found by bisection.
+    """A mapping of unique texts to their rows, which are found by bisection; the texts may be in any order.
 
     >>> texts = PackedTexts(np.frombuffer(b"boada", dtype=np.uint8), np.array([2, 5]))
     >>> dict(TextRows(texts)), "cy" in TextRows(texts)
@@ -203,7 +205,9 @@ class TextRows(Mapping[str, int]):
 
 
 def place_of(names: Sequence[str], name: str, first: int = 0) -> int:
-    """Where a name stands, or would, among names that ascend.
+    """Return the row of a name among names in ascending order, or the row at which it would be inserted.
+
+    The search begins at the row `first`.
 
     >>> place_of(("ada", "bo"), "b")
     1
@@ -212,13 +216,13 @@ def place_of(names: Sequence[str], name: str, first: int = 0) -> int:
 
 
 def ascending_order(texts: Sequence[str]) -> IntArray:
-    """(n,) array of int32: rows of the texts, those of the first texts first."""
+    """Return the rows in ascending order of their texts, as an int32 array of shape (n,)."""
     listed = list(texts)
     return np.array(sorted(range(len(listed)), key=listed.__getitem__), dtype=np.int32)
 
 
 def ascend(texts: Iterable[str]) -> bool:
-    """Whether each text comes after the one before it.
+    """Return True if the texts are unique and in ascending order.
 
     >>> ascend(("ada", "bo")), ascend(("ada", "ada"))
     (True, False)
@@ -229,17 +233,17 @@ def ascend(texts: Iterable[str]) -> bool:
 
 
 _WORD = 8
-"""Bytes that are compared at once."""
+"""Number of bytes that are compared at once."""
 
 
 def _with_tail(text: Any) -> Any:
-    """The eight bytes from each place on as one number, the first byte the highest, as a view that is not aligned."""
+    """Return, for each position, the next eight bytes as an integer in native byte order; the result is a view."""
     whole = text if len(text) >= _WORD else np.concatenate([text, np.zeros(_WORD, dtype=np.uint8)])
     return np.ndarray((len(whole) - _WORD + 1,), dtype=np.uint64, buffer=whole, strides=(1,))
 
 
 def _spans_ascend(words: Any, starts: IntArray, ends: IntArray) -> bool:
-    """Whether the texts at these spans of bytes ascend, and none is twice there."""
+    """Return True if the texts at these spans of bytes are unique and in ascending order."""
     found, counts = _next_word(words, starts, ends)
     low, high, left, right = found[:-1], found[1:], counts[:-1], counts[1:]
     before, after = (starts[:-1], ends[:-1]), (starts[1:], ends[1:])
@@ -256,7 +260,10 @@ def _spans_ascend(words: Any, starts: IntArray, ends: IntArray) -> bool:
 
 
 def _next_word(words: Any, starts: IntArray, ends: IntArray) -> tuple[Any, IntArray]:
-    """The next eight bytes of each span as a number, with zeros where it has fewer, and how many it has."""
+    """Return the next eight bytes of each span as an integer, padded with zeros, and the number of bytes used.
+
+    The first byte is the most significant byte, so that integers compare like the bytes.
+    """
     count = np.minimum(ends - starts, _WORD)
     places = np.minimum(starts, len(words) - 1)
     found = words[places]
@@ -275,7 +282,7 @@ def _decoded(found: bytes) -> str:
 
 
 class NameRows(Mapping[str, int]):
-    """The row of each of some names, which ascend.
+    """A mapping of names in ascending order to their rows.
 
     >>> dict(NameRows(("ada", "bo")))
     {'ada': 0, 'bo': 1}
@@ -286,9 +293,10 @@ class NameRows(Mapping[str, int]):
         self._begun: dict[str, tuple[int, bool, bool]] = {}
 
     def begun(self, text: str, first: int = 0) -> tuple[int, bool, bool]:
-        """Where a text stands among names, or would; whether a name begins with it, and whether it is one.
+        """Return the row of a text, True if a name begins with the text, and True if the text is a name.
 
-        `first` is a row that it is not before. Kept for a while: questions begin names with the same words.
+        If the text is not a name, the row is where it would be inserted. The search begins at the row `first`. Results
+        are cached, because many questions contain the same words.
 
         >>> NameRows(("ada", "bo")).begun("b")
         (1, True, False)
@@ -316,7 +324,7 @@ class NameRows(Mapping[str, int]):
 
 
 class ChangedRows(Mapping[str, int]):
-    """Rows of texts, some of which are gone, and of others that came, which stand behind them.
+    """A mapping of texts to rows after a change: the texts in `gone` are removed, the texts in `came` are added.
 
     >>> dict(ChangedRows({"a": 0, "b": 1}, {"a"}, {"c": 2, "a": 3}))
     {'b': 1, 'c': 2, 'a': 3}
@@ -342,7 +350,10 @@ class ChangedRows(Mapping[str, int]):
 
 
 class ChangedNames(NameRows):
-    """The same for names: those that came are in no order, and found by bisection in one of their own."""
+    """A mapping of names to rows after a change, with the methods of :class:`NameRows`.
+
+    `parts` are the old names, and the added names in ascending order; each part is searched by bisection.
+    """
 
     def __init__(self, names: Sequence[str], came: Mapping[str, int], gone: Collection[str]) -> None:
         super().__init__(names)
@@ -366,7 +377,9 @@ class ChangedNames(NameRows):
 
 
 def merged_names(old: Sequence[str], alive: BoolArray, new: Iterable[str]) -> tuple[Sequence[str], IntArray]:
-    """The old names that are alive and the new ones, ascending, and the new row of each old one (-1: it is gone).
+    """Merge old names with new names in ascending order, without the old names for which `alive` is False.
+
+    Return the names, and the new row of each old name, which is -1 for a removed name.
 
     >>> merged_names(("ada", "bo", "dee"), np.array([True, False, True]), ["cy", "ada"])
     (('ada', 'cy', 'dee'), array([ 0, -1,  2]))

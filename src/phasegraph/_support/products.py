@@ -1,4 +1,4 @@
-"""Products of a matrix with a vector on the caller's thread."""
+"""Multiply a matrix with a vector on the caller's thread only."""
 
 from __future__ import annotations
 
@@ -7,28 +7,29 @@ from typing import Any
 import numpy as np
 
 _LARGEST = 9215
-"""Numbers in the largest matrix that OpenBLAS multiplies with a vector without its helper threads."""
+"""Maximum number of elements of a matrix that OpenBLAS multiplies with a vector without its helper threads."""
 _TOGETHER = 4
-"""Rows that its kernels multiply together: blocks of a multiple give the digits of the whole product."""
+"""Number of rows that OpenBLAS multiplies together. Blocks of a multiple of it give the same digits as the product."""
 
 
 def times_vector(matrix: Any, vector: Any) -> Any:
-    """Multiply a matrix with a vector, in blocks that OpenBLAS does not share among threads.
+    """Multiply a matrix with a vector, in blocks that OpenBLAS does not distribute to threads.
 
-    A helper thread of OpenBLAS goes on spinning after its part of a product, at the cost of several milliseconds of
-    processor for a product of one. Memory is read as quickly by one thread. The digits are those of the product that
-    OpenBLAS computes on one thread, but for the last rows and for vectors of more than 2,303 numbers, where the last
-    digit may differ.
+    A helper thread of OpenBLAS keeps a processor busy for several milliseconds after a product of one millisecond. A
+    single thread reads memory as quickly. The digits are equal to a product that OpenBLAS computes on a single thread.
+    Only for the last rows, and for vectors of more than 2,303 numbers, the last digit may differ.
 
     Parameters
     ----------
     matrix : (n, d) array of float
+        The matrix.
     vector : (d,) array of float
-        Of the same type.
+        The vector, of the same dtype.
 
     Returns
     -------
     (n,) array of float
+        The product.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""A progress bar on a terminal."""
+"""Show a progress bar on a terminal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,11 @@ def with_progress(
     unit: str = "query",
     total: int | None = None,
 ) -> Iterable[Item]:
-    """`queries` (`total` of them), with a bar while they come, if `show` and standard error is a terminal with tqdm."""
+    """Return an iterable of the same items that shows a progress bar while it is read.
+
+    The bar appears only if `show` is True, standard error is a terminal, and tqdm is installed. `total` is the number
+    of items, if it is known.
+    """
     if not show or not sys.stderr.isatty():
         return queries
     try:

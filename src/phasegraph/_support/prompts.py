@@ -1,4 +1,4 @@
-"""Fill the fields of a prompt."""
+"""Fill the fields of a prompt template, and check that a template has its fields."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from phasegraph.errors import InvalidInputError
 
 
 def filled(template: str, **values: str) -> str:
-    """A prompt with its places filled in, once: what is put in is not looked at again.
+    """Replace the fields ``{name}`` of a prompt template by values; fields in the values are not replaced.
 
     >>> filled("{query} {n}", query="{n}?", n="3")
     '{n}? 3'
@@ -18,7 +18,10 @@ def filled(template: str, **values: str) -> str:
 
 
 def check_prompt(prompt: object, *fields: Sequence[str]) -> None:
-    """Refuse a prompt that is no text, or lacks every field of a group of `fields`: ``{name}``, for :func:`filled`."""
+    """Raise InvalidInputError unless the prompt is a text that contains a field of each group in `fields`.
+
+    A field is written as ``{name}``; see :func:`filled`.
+    """
     if not isinstance(prompt, str) or not all(any(f"{{{one}}}" in prompt for one in group) for group in fields):
         asked = " and ".join(" or ".join(f"{{{one}}}" for one in group) for group in fields)
         raise InvalidInputError(f"prompt must be a text with {asked} in it; got {prompt!r:.80}")

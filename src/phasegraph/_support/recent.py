@@ -1,4 +1,4 @@
-"""A small cache of the values that were made last."""
+"""A small cache of the most recently computed values."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 
 class Recent:
-    """The `most` last values that were made, by key, each for so many seconds; None is for good.
+    """A cache of the `most` most recently computed values, by key.
 
-    A copy starts empty. Safe for any number of threads.
+    A value is valid for `seconds` seconds; None means without a limit. A copy of the cache is empty. Thread-safe.
 
     >>> recent = Recent()
     >>> recent.get("a", lambda: 1), recent.get("a", lambda: 2)
@@ -30,17 +30,17 @@ class Recent:
         return Recent(self.seconds, self.most)
 
     def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """The value of `key`, made where there is none that still serves."""
+        """Return the value of `key`; call ``make()`` if no valid value is cached."""
         held, now = self._held.get(key), monotonic()
         if held is not None and (self.seconds is None or now - held[0] < self.seconds):
             return held[1]
         value = make()
         self._held.pop(key, None)
-        for oldest in list(self._held)[: 1 - self.most or None]:  # a list at once: other threads change it meanwhile
+        for oldest in list(self._held)[: 1 - self.most or None]:  # a copy, because other threads may change the cache
             self._held.pop(oldest, None)
         self._held[key] = now, value
         return value
 
     def forget(self, key: Hashable) -> None:
-        """Make the value of `key` anew the next time."""
+        """Remove the value of `key`, so that it is computed again the next time."""
         self._held.pop(key, None)

@@ -1,4 +1,4 @@
-"""Old names of public parameters and values: accepted for one release, with a warning that names the new name."""
+"""Old names of public parameters and values, which are accepted for one release, with a warning."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ PARAMETERS: Mapping[str, str] = MappingProxyType(
         "extractions": "triples",
     }
 )
-"""Parameters of the retrievers and of what they take, by their old names."""
+"""A mapping of old to new names of parameters, for retrievers and the objects in their arguments."""
 SOURCES: Mapping[str, str] = MappingProxyType({"lexical": "bm25"})
-"""Sources that are made by name, by their old names."""
+"""A mapping of old to new names of sources."""
 SYSTEMS: Mapping[str, str] = MappingProxyType(
     {f"phasegraph{one}": f"paper{one}" for one in ("", "-2wiki", "-hard-slice", "-legacy")}
 )
-"""Presets of pipelines and systems of evaluations, by their old names."""
+"""A mapping of old to new names of pipeline presets and of systems in evaluations."""
 _OURS = ("phasegraph", "langchain_phasegraph", "llama_index.retrievers.phasegraph")
 _BETWEEN = ("pydantic", "langchain_core", "dataclasses", "functools", "typer", "click")
-"""Packages whose frames stand between a caller and the library."""
+"""The packages whose stack frames may be between the user's code and phasegraph."""
 
 Made = TypeVar("Made", bound=Callable[..., Any])
 
 
 def warn_of_old_name(old: str, new: str) -> None:
-    """Warn that an old name was used, at the line of the caller outside this library.
+    """Warn that an old name was used; the warning points to the line in the user's code.
 
     >>> import warnings
     >>> with warnings.catch_warnings(record=True) as seen:
@@ -52,7 +52,7 @@ def warn_of_old_name(old: str, new: str) -> None:
 
 
 def old_name_text(old: str, new: str) -> str:
-    """The text of the warning."""
+    """Return the text of the warning about an old name."""
     return f"{old} is now called {new}; the old name works for one more release"
 
 
@@ -61,9 +61,9 @@ def _is_between(module: str) -> bool:
 
 
 def renamed_arguments(given: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:
-    """Arguments under their new names, for a function that knows the new names and not the old ones.
+    """Return the arguments of a function under their new names; `known` are the function's parameters.
 
-    InvalidInputError if an argument is given under both names.
+    Warn about each old name. Raise InvalidInputError if an argument is given under its old and its new name.
 
     >>> renamed_arguments({"k": 3}, {"fetch_k", "k"})
     {'k': 3}
@@ -82,9 +82,9 @@ def renamed_arguments(given: Mapping[str, Any], known: Collection[str]) -> dict[
 
 
 def renamed_sources(mentioned: Collection[str], names: Collection[str]) -> dict[str, str]:
-    """What to call the sources that somebody mentions, so that they are among the `names` of sources; with a warning.
+    """Map each mentioned name without a source to the existing source with the old or new form of this name.
 
-    A source may have the new name and be mentioned by the old one, or the other way round.
+    `mentioned` are names in an argument, and `names` the names of the existing sources. Warn about each mapped name.
 
     >>> renamed_sources(["bm25", "vector"], ["bm25", "vector"])
     {}
@@ -99,7 +99,7 @@ def renamed_sources(mentioned: Collection[str], names: Collection[str]) -> dict[
 
 
 def new_system(name: str, say: Callable[[str], None] | None = None) -> str:
-    """The new name of a preset or system; ``say(text)``, or a warning, tells of an old name.
+    """Return the new name of a preset or system; for an old name, call ``say(text)``, or warn if `say` is None.
 
     >>> new_system("phasegraph-2wiki", print), new_system("default")
     'phasegraph-2wiki' is now called 'paper-2wiki'; the old name works for one more release
@@ -114,9 +114,10 @@ def new_system(name: str, say: Callable[[str], None] | None = None) -> str:
 
 
 def renamed_options(arguments: Sequence[str], known: Collection[str], say: Callable[[str], None]) -> list[str]:
-    """Arguments of a command line with the new names of options; `known` are the options of the command.
+    """Return the arguments of a command line with the new names of options.
 
-    ``say(text)`` receives the warning. InvalidInputError if an option is given under both names.
+    `known` are the options of the command. For each old name, call ``say(text)``. Raise InvalidInputError if an option
+    is given under its old and its new name.
 
     >>> renamed_options(["--limit=5", "--json", "-"], {"--fetch-k", "--json"}, print)
     --limit is now called --fetch-k; the old name works for one more release
@@ -139,12 +140,12 @@ def renamed_options(arguments: Sequence[str], known: Collection[str], say: Calla
 
 
 def option_of(parameter: str) -> str:
-    """The option of a parameter."""
+    """Return the command-line option for a parameter, such as ``--fetch-k``."""
     return f"--{parameter.replace('_', '-')}"
 
 
 def new_name(name: str, known: Collection[str]) -> str:
-    """The new name of an attribute, with a warning if `name` is the old one; else `name` itself."""
+    """Return the new name of an attribute, and warn, if `name` is an old name; otherwise return `name`."""
     new = PARAMETERS.get(name)
     if new is None or name in known or new not in known:
         return name
@@ -153,7 +154,7 @@ def new_name(name: str, known: Collection[str]) -> str:
 
 
 def accepts_old_names(make: Made) -> Made:
-    """Have a function, or the constructor of a class, accept its parameters under their old names.
+    """Make a function, or the constructor of a class, accept the old names of its parameters, with a warning.
 
     >>> @accepts_old_names
     ... def ask(fetch_k=50):

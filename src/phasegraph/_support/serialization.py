@@ -1,8 +1,8 @@
-"""The one container for what is saved: versioned, checksummed, size-capped; JSON and npy, never pickle.
+"""Save and load documents and bundles in JSON and npy files with versions, checksums and size limits; never pickle.
 
-A *document* is one JSON file (a pipeline). A *bundle* is a directory (a graph): one JSON manifest that names npy
-files by their content. The manifest is replaced in one step after everything it names is on disk, so that a process
-killed in the middle of saving leaves the old content whole.
+A *document* is a JSON file, such as a pipeline. A *bundle* is a directory, such as a graph: a JSON manifest, and npy
+files whose names contain their checksums. The manifest is replaced in one step after all files are on disk. If a
+process is killed while it saves, the old content stays intact.
 """
 
 from __future__ import annotations
@@ -39,27 +39,29 @@ FORMAT = "phasegraph"
 MAX_DOCUMENT_BYTES = 64 * 1024 * 1024
 _DEEPEST = 100
 MISFITS = (KeyError, TypeError, ValueError, IndexError, OverflowError, RecursionError)
-"""What goes wrong where the parts of a file are sound each and don't fit together: someone made them so."""
+"""The errors that code may raise if the parts of a file are intact but contradict each other, as in a forged file."""
 
 
 def encode_document(kind: str, version: int, body: Mapping[str, object]) -> bytes:
-    """`body`, of JSON types and finite numbers only, as a checksummed JSON document; `version` is >= 1."""
+    """Encode `body`, JSON types with finite numbers, as a JSON document with a checksum and a format version >= 1."""
     try:
         text = _canonical(body)
     except (TypeError, ValueError) as error:
-        raise InvalidInputError(f"a document holds finite numbers, text, lists and mappings; {error}") from error
+        raise InvalidInputError(
+            f"a document must contain only finite numbers, text, lists and mappings; {error}"
+        ) from error
     document = {"format": FORMAT, "kind": kind, "version": version, "sha256": _digest(text), "body": body}
     return (json.dumps(document, indent=1, allow_nan=False) + "\n").encode()
 
 
 def decode_document(data: bytes, kind: str, newest: int) -> dict[str, object]:
-    """Body of a document of that kind, of version `newest` at most; IntegrityError where anything is wrong."""
+    """Return the body of a document; raise IntegrityError if it is damaged, of another kind, or newer than `newest`."""
     if len(data) > MAX_DOCUMENT_BYTES:
         raise IntegrityError(f"the file must have at most {MAX_DOCUMENT_BYTES} bytes; got {len(data)}")
     try:
         document = json.loads(data.decode())
     except (ValueError, RecursionError) as error:
-        raise IntegrityError("this is not JSON in UTF-8: the file is damaged or foreign") from error
+        raise IntegrityError("the file is not JSON in UTF-8: it is damaged, or phasegraph did not write it") from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise IntegrityError("this file is foreign: phasegraph did not write it")
     if document.get("kind") != kind:
@@ -69,14 +71,16 @@ def decode_document(data: bytes, kind: str, newest: int) -> dict[str, object]:
         raise IntegrityError(f"version must be an integer >= 1; got {str(version)[:80]!r}")
     if version > newest:
         raise IntegrityError(
-            f"this release reads {kind} files up to version {newest}, and this one is newer: {version}. "
-            "pip install -U phasegraph brings a release that reads it"
+            f"this release reads {kind} files up to version {newest}, and this file is newer: version {version}. "
+            "Run pip install -U phasegraph to get a release that reads it"
         )
     body = document.get("body")
     if not isinstance(body, dict):
         raise IntegrityError("the body is missing: the file is damaged")
     if deeper(body, _DEEPEST):
-        raise IntegrityError(f"values must lie at most {_DEEPEST} levels deep: the file is damaged or foreign")
+        raise IntegrityError(
+            f"values must be nested at most {_DEEPEST} levels deep: the file is damaged, or phasegraph did not write it"
+        )
     try:
         intact = document.get("sha256") == _digest(_canonical(body))
     except (ValueError, RecursionError) as error:
@@ -87,12 +91,12 @@ def decode_document(data: bytes, kind: str, newest: int) -> dict[str, object]:
 
 
 def write_document(path: str | os.PathLike[str], kind: str, version: int, body: Mapping[str, object]) -> None:
-    """Write a document, in one step: a reader sees the old file or the new one."""
+    """Write a document to a file in one step, so that a reader sees either the old file or the new file."""
     replace_file(Path(path), encode_document(kind, version, body))
 
 
 def read_document(path: str | os.PathLike[str], kind: str, newest: int) -> dict[str, object]:
-    """Read a document; IntegrityError names the file that is damaged, foreign, too large or newer."""
+    """Read a document; raise IntegrityError, which names the file, if it is damaged, foreign, too large or newer."""
     file = Path(path)
     try:
         with file.open("rb") as handle:
@@ -103,7 +107,7 @@ def read_document(path: str | os.PathLike[str], kind: str, newest: int) -> dict[
 
 
 def deeper(value: object, most: int) -> bool:
-    """Whether lists and mappings lie deeper in each other than that; without recursion."""
+    """Return True if lists and mappings are nested more than `most` levels deep; this uses no recursion."""
     level = [value]
     for _ in range(most):
         level = [
@@ -128,15 +132,24 @@ def _digest(text: str) -> str:
 MANIFEST = "manifest.json"
 MAX_ARRAY_BYTES = 64 * 1024**3
 MAPPED_BYTES = 1024**2
-"""Arrays larger than this are mapped; others are read, which takes no longer and cannot be cut off later."""
+"""Maximum size in bytes of an array that is read into memory; larger arrays are mapped.
+
+Reading a small array is as quick as mapping it, and a later truncation of the file does no harm.
+"""
 LATE_BYTES = 64 * 1024**2
-"""Mapped files of more bytes than this together are used before their checksums are compared."""
+"""Maximum total size in bytes of files whose checksums are compared before use.
+
+The checksums of larger mapped files are compared in a thread while the files are in use.
+"""
 _MOST_ARRAYS, _MOST_READS = 200, 1000
 _SETTLED = 2.0
-"""Seconds since its last change after which a file's times say whether it is changed again."""
+"""Minimum age in seconds of a file's last change. Only then does a further change always give the file new times."""
 _MOST_NOTES = 1000
 _TICK, _MOST_TICKS, _COARSE = 0.002, 50, 1_000_000
-"""Seconds between looks at a file system's clock, and how many; nanoseconds of which a coarse one's are multiples."""
+"""Settings for reading the clock of a file system.
+
+Seconds between readings, maximum number of readings, and the resolution of a coarse clock in nanoseconds.
+"""
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _FILE = re.compile(r"[a-z][a-z0-9_]{0,63}\.[0-9a-f]{16}\.npy")
 _BEGUN = re.compile(r"\.[a-z][a-z0-9_]{0,63}\.\d+\.partial")
@@ -148,14 +161,16 @@ _HEADER = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class StreamedArray:
-    """An array that is written part by part, and never whole in memory.
+    """An array that is written in parts, so that it is never completely in memory.
 
     Parameters
     ----------
     dtype : numpy.dtype
+        The type of the elements.
     shape : tuple of int
+        The shape of the whole array.
     parts : callable
-        ``parts()`` gives what it is made of, in order: arrays of this type that follow each other along the first axis.
+        ``parts()`` returns the parts in order: arrays of this dtype that are joined along the first axis.
     """
 
     dtype: np.dtype[Any]
@@ -163,7 +178,7 @@ class StreamedArray:
     parts: Callable[[], Iterable[NDArray[Any]]]
 
     def write(self, handle: BufferedWriter) -> None:
-        """Write it as an npy file: the bytes are those of the whole array."""
+        """Write the array as an npy file, with the same bytes as if the whole array were written at once."""
         header = {"descr": self.dtype.str, "fortran_order": False, "shape": self.shape}
         np.lib.format.write_array_header_1_0(handle, header)
         rows = 0
@@ -188,27 +203,29 @@ def write_bundle(
     readers: Sequence[str] = (),
     committing: AbstractContextManager[object] | None = None,
 ) -> None:
-    """Save a body and its arrays in a directory, atomically.
+    """Save a body and its arrays in a directory, in one step.
 
     Parameters
     ----------
     directory : path
-        Made if missing. An older bundle in it stays whole until the new one is complete.
+        The directory; it is created if it does not exist. An older bundle in it stays intact until the new bundle is
+        complete.
     kind, version, body
-        As for :func:`~phasegraph._support.serialization.encode_document`.
+        See :func:`~phasegraph._support.serialization.encode_document`.
     arrays : mapping of str to array
-        Names of lower-case letters, digits and underscores; integers, floats of 2 to 8 bytes, or bool. What is too
-        large for memory comes as a :class:`StreamedArray`.
+        The arrays by name. A name consists of lower-case letters, digits and underscores. The elements are integers,
+        floats of 2 to 8 bytes, or bool. Give an array that does not fit into memory as a :class:`StreamedArray`.
     readers : sequence of str
-        Readers that need not check these files, as :meth:`Bundle.passed` notes it: the checksums are those of what
-        was just written, and what was written fits together. Until a file changes, they open it without reading it.
+        The readers that need not check these files, because this process has just written consistent files. They
+        open the files without comparing checksums until a file changes; see :meth:`Bundle.passed`.
     committing : context manager, optional
-        Entered while the new bundle takes the place of the old one. An error on entering leaves the old bundle.
+        A context that is entered while the new bundle replaces the old bundle. If entering it raises an error, the old
+        bundle stays.
 
     Raises
     ------
     StoreError
-        If another process or thread is writing to the directory and does not end within a minute; it is named.
+        If another process or thread is writing to the directory for more than a minute; the message names it.
     """
     target = Path(directory)
     for name, array in arrays.items():
@@ -230,12 +247,12 @@ def write_bundle(
                 write_document(target / MANIFEST, kind, version, {"arrays": entries, "content": dict(body)})
         except Exception:
             named = (target / MANIFEST).read_bytes() if (target / MANIFEST).is_file() else b""
-            for begun in target.glob("*.npy"):  # a disk may be full of them; the manifest may name them already
+            for begun in target.glob("*.npy"):  # free the disk, but keep files that the manifest already names
                 if begun.name not in before and _FILE.fullmatch(begun.name) and begun.name.encode() not in named:
                     begun.unlink(missing_ok=True)
             raise
         kept = {str(entry["file"]) for entry in entries.values()}
-        for stale in target.iterdir():  # of arrays alone: somebody may be writing a document here
+        for stale in target.iterdir():  # delete only array files, because a document may be written here
             if stale.name not in kept and (_FILE.fullmatch(stale.name) or _BEGUN.fullmatch(stale.name)):
                 stale.unlink(missing_ok=True)
         if readers:
@@ -245,11 +262,11 @@ def write_bundle(
 def _note_written(
     target: Path, entries: Mapping[str, Mapping[str, object]], written: Mapping[str, list[int]], readers: Sequence[str]
 ) -> None:
-    """Note what was just written as checked, where the clock of its files tells a later change from the writing.
+    """Record that the files that were just written need no check by `readers`.
 
-    Nothing is noted where one is no longer the file that was `written`: saving a large index takes minutes.
-    Looks at the files only when that clock has gone on since the last of them was written, which takes some
-    milliseconds: whatever changes one from then on gets another time.
+    Wait some milliseconds until the clock of the file system has advanced, so that any later change gives a file a new
+    time. Record nothing if the clock is too coarse, or if a file is no longer the file that was `written`; saving a
+    large index takes minutes.
     """
     with ExitStack() as opened, suppress(OSError, IntegrityError):
         handles = {name: opened.enter_context(_opened(target, entry)) for name, entry in entries.items()}
@@ -274,19 +291,23 @@ Verify: TypeAlias = bool | Literal["again"]
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """What was read of a bundle.
+    """A bundle that was read from a directory.
 
     Parameters
     ----------
     body : dict
+        The body.
     arrays : dict of array
+        The arrays by name.
     sound : bool
-        These very files, unchanged since, have been checked before, with checksums and by the reader.
+        True if these files are unchanged since they passed all checks, by checksum and by the reader.
     directory : path
+        The directory.
     state : mapping, optional
-        What tells this state of the files from others; None where it is not to be remembered.
+        The sizes, times and checksums that identify this state of the files; None if the result of the checks must not
+        be recorded.
     late : LateCheck, optional
-        The check of the files whose checksums have yet to be compared; it waits for :meth:`passed`.
+        The check of the files whose checksums were not compared yet; :meth:`passed` starts it.
     """
 
     body: dict[str, object]
@@ -298,14 +319,14 @@ class Bundle:
 
     @property
     def plain(self) -> dict[str, NDArray[np.generic]]:
-        """The arrays, mapped ones as plain ones, which are quicker to slice."""
+        """The arrays by name as plain arrays; these are quicker to slice than mapped arrays."""
         return {name: array.view(np.ndarray) for name, array in self.arrays.items()}
 
     def passed(self, *readers: str, checks: Mapping[str, CheckBytes] | None = None) -> None:
-        """Remember that these readers need not check it, where the files are at rest.
+        """Record that these readers need not check the files again while the files are unchanged.
 
-        Where checksums have yet to be compared, begin with that, and remember what was found. `checks` are for the
-        rows of arrays that the readers have not looked at.
+        If checksums were not compared yet, start this comparison in a thread, and record its result. `checks` maps
+        names of arrays to functions that check rows; the readers themselves have not checked these arrays.
         """
         state = self.state
 
@@ -323,36 +344,39 @@ class Bundle:
 def read_bundle(
     directory: str | os.PathLike[str], kind: str, newest: int, *, mmap: bool = True, verify: bool = True
 ) -> tuple[dict[str, object], dict[str, NDArray[np.generic]]]:
-    """Body and arrays of a bundle; IntegrityError names the file that is missing, damaged, foreign or newer.
+    """Read the body and the arrays of a bundle.
 
-    Beside a writer it is the old bundle or the new one.
+    If another process is writing the bundle, the result is either the old bundle or the new bundle. Raise
+    IntegrityError, which names the file, if a file is missing, damaged, newer, or not written by phasegraph.
 
     Parameters
     ----------
     directory : path
+        The directory.
     kind, newest
-        As for :func:`~phasegraph._support.serialization.decode_document`.
+        See :func:`~phasegraph._support.serialization.decode_document`.
     mmap : bool, default True
-        Map large arrays read-only in place of copying them into memory.
+        Map large arrays read-only instead of copying them into memory.
     verify : bool, default True
-        Check every array's checksum; False checks names, sizes, shapes and types only.
+        Compare the checksums of all arrays. False checks only names, sizes, shapes and types.
 
     Returns
     -------
     (dict, dict of array)
+        The body, and the arrays by name.
 
     Notes
     -----
-    A mapped file that another program cuts off (phasegraph itself never writes into one) would end the process at
-    the next look at what is gone: :func:`check_mapped` refuses it before. Arrays of up to a mebibyte, and with
-    ``mmap=False`` all, are in memory and out of that danger.
+    If another program truncates a mapped file, reading the missing part crashes the process. :func:`check_mapped`
+    detects this before. phasegraph itself never writes into a mapped file. Arrays of up to 1 MiB are in memory; with
+    ``mmap=False``, all arrays are.
     """
     found = open_bundle(directory, kind, newest, mmap=mmap, verify="again" if verify else False)
     return found.body, found.arrays
 
 
 def check_exists(folder: Path) -> None:
-    """Refuse a folder that is not there: IntegrityError."""
+    """Raise IntegrityError if a folder does not exist."""
     if not folder.exists():
         raise IntegrityError(f"the folder {folder.name!r} does not exist")
 
@@ -366,30 +390,32 @@ def open_bundle(
     verify: Verify = True,
     reader: str = "",
 ) -> Bundle:
-    """As :func:`read_bundle`, without reading what is known to be sound.
+    """Read a bundle as :func:`read_bundle` does, but do not repeat checks of unchanged files.
 
     Parameters
     ----------
     directory, kind, newest, mmap
-        As for :func:`read_bundle`.
+        See :func:`read_bundle`.
     verify : bool or "again", default True
-        Whether to compare checksums.
+        True compares checksums unless the files are known to be intact. "again" always compares them. False does not
+        compare them.
     reader : str
-        Who checks what was read, and says so by :meth:`Bundle.passed`.
+        The name of the code that checks the content of the bundle, and then calls :meth:`Bundle.passed`.
 
     Returns
     -------
     Bundle
+        The content of the bundle.
 
     Notes
     -----
-    With ``verify=True`` checksums are compared once for each state of the files: after :meth:`Bundle.passed` by the
-    `reader`, they are not read again until the manifest, or inode, size or a time of one of the files, has changed.
-    Those of large files are compared on a thread after :meth:`Bundle.passed`; damage is noted, too, and refused here.
-    "again" compares them at once, whatever is known. On Windows, where files have no time of change, nothing is known.
-    The notes of this are the user's, in ``$XDG_CACHE_HOME/phasegraph/checked`` or ``~/.cache/phasegraph/checked``, one
-    for each of the last 1,000 directories. They lie outside of the directory, so that whoever hands it over cannot say
-    that it was checked.
+    With ``verify=True``, checksums are compared once for each state of the files. After :meth:`Bundle.passed` by the
+    `reader`, they are compared again only if the manifest changes, or the inode, the size or a time of a file. The
+    checksums of large files are compared in a thread after :meth:`Bundle.passed`. Damage is recorded, and the next call
+    raises IntegrityError. On Windows, files have no time of change, so checks are always repeated.
+
+    The records are in ``$XDG_CACHE_HOME/phasegraph/checked`` or ``~/.cache/phasegraph/checked``, for the last 1,000
+    directories. They are outside of the directory, so that the author of a directory cannot claim that it was checked.
     """
     target = Path(directory)
     manifest = target / MANIFEST
@@ -402,14 +428,14 @@ def open_bundle(
             return _read_bundle(target, seen, kind, newest, mmap, verify, reader)
         except (IntegrityError, OSError):
             if _capped(manifest)[1] == which:
-                raise  # else a writer has replaced it meanwhile, perhaps by the same, and removed what it named
+                raise  # otherwise, a writer has replaced the manifest and deleted the files that it named: read again
     raise IntegrityError(
-        f"{target.name}: it was replaced at every attempt to read it; try again when its writers are done"
+        f"{target.name}: it was replaced at every attempt to read it; try again when no process is writing to it"
     )
 
 
 def _capped(file: Path) -> tuple[bytes, tuple[int, int]]:
-    """What is in a file, and which file it was: one that replaces it has another number or time."""
+    """Return the content of a file, and its inode and time, which change if the file is replaced."""
     with file.open("rb") as handle:
         about = os.fstat(handle.fileno())
         return handle.read(MAX_DOCUMENT_BYTES + 1), (about.st_ino, about.st_mtime_ns)
@@ -424,8 +450,8 @@ def _read_bundle(
         raise IntegrityError(f"{MANIFEST}: {error}") from error
     entries, content = document.get("arrays"), document.get("content")
     if not isinstance(entries, dict) or not isinstance(content, dict) or len(entries) > _MOST_ARRAYS:
-        raise IntegrityError(f"{MANIFEST}: arrays and content must be mappings; it is damaged")
-    with ExitStack() as opened:  # all at once: from then on a writer may remove them
+        raise IntegrityError(f"{MANIFEST}: arrays and content must be mappings; the file is damaged")
+    with ExitStack() as opened:  # open all files first, because a writer may then delete them without harm
         handles = {name: opened.enter_context(_opened(target, entry)) for name, entry in entries.items()}
         state, settled = _state(manifest, handles)
         known = _remembered(state) if verify != "again" and settled else {}
@@ -440,7 +466,10 @@ def _read_bundle(
 
 
 def _state(manifest: bytes, handles: Mapping[str, BufferedReader]) -> tuple[dict[str, Any], bool]:
-    """What changes when a file does, and whether it would: not where one has changed just now."""
+    """Return the state of the files, and True if any later change would change this state.
+
+    It is False if a file was changed less than two seconds ago, and on Windows.
+    """
     files = {name: os.fstat(handle.fileno()) for name, handle in handles.items()}
     latest = max((max(one.st_ctime, one.st_mtime) for one in files.values()), default=0.0)
     state: dict[str, Any] = {
@@ -451,12 +480,12 @@ def _state(manifest: bytes, handles: Mapping[str, BufferedReader]) -> tuple[dict
 
 
 def _times(about: os.stat_result) -> list[int]:
-    """What tells one state of a file from another."""
+    """Return the inode, the size and the times of a file, which identify its state."""
     return [about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns]
 
 
 def _remembered(state: Mapping[str, object]) -> dict[str, Any]:
-    """Which `readers` need not check the files in this state, and the `damage` that was found in them."""
+    """Return the recorded `readers` that need not check the files in this state, and the recorded `damage`."""
     notes = _notes()
     if notes is None:
         return {}
@@ -469,7 +498,7 @@ def _remembered(state: Mapping[str, object]) -> dict[str, Any]:
 
 
 def _note(state: Mapping[str, object], readers: Sequence[str], damage: str = "") -> None:
-    """Note that these readers need not check the files in this state, or that these are damaged."""
+    """Record that `readers` need not check the files in this state; or record the `damage`, if it is given."""
     notes = _notes()
     if notes is None:
         return
@@ -484,9 +513,9 @@ def _note_file(notes: Path, state: Mapping[str, object]) -> Path:
 
 
 def _notes() -> Path | None:
-    """The directory of the user's notes; None where there is no place for it, or where other users may write to it.
+    """Return the user's directory for records of checks; None if it cannot be created or other users may write to it.
 
-    It lies outside of every saved directory: whoever hands over a directory cannot say that its files were checked.
+    It is outside of every saved directory, so that the author of a directory cannot claim that its files were checked.
     """
     home = os.environ.get("XDG_CACHE_HOME", "")
     try:
@@ -499,7 +528,7 @@ def _notes() -> Path | None:
 
 
 def bundle_kind(directory: str | os.PathLike[str]) -> str:
-    """What kind of bundle a directory says it is; empty where it does not, which reading it will name."""
+    """Return the kind of bundle in a directory; "" if the manifest cannot be read or has no kind."""
     try:
         kind = json.loads(_capped(Path(directory) / MANIFEST)[0]).get("kind")
     except (OSError, ValueError, AttributeError, RecursionError):
@@ -508,15 +537,17 @@ def bundle_kind(directory: str | os.PathLike[str]) -> str:
 
 
 def mapped_in(arrays: Iterable[Any]) -> tuple[Any, ...]:
-    """The mapped arrays behind some, for :func:`check_mapped`.
+    """Return the mapped arrays on which some arrays are based, for :func:`check_mapped`.
 
     Parameters
     ----------
     arrays : iterable of array or None
+        The arrays, which may be views of mapped arrays.
 
     Returns
     -------
     tuple of memmap
+        The mapped arrays; arrays in memory are left out.
     """
     found = []
     for array in arrays:
@@ -529,7 +560,7 @@ def mapped_in(arrays: Iterable[Any]) -> tuple[Any, ...]:
 
 
 class MappedArray(np.memmap):
-    """An array in a file, and the check of the file that may not have ended yet."""
+    """An array that is mapped from a file; `late` is a check of the file that may still be running, or None."""
 
     late: LateCheck | None = None
 
@@ -539,23 +570,24 @@ class MappedArray(np.memmap):
 
 
 def check_mapped(mapped: Iterable[Any], *, settled: bool = False) -> None:
-    """Refuse arrays of :func:`mapped_in` whose file was cut off or found damaged since: IntegrityError.
+    """Raise IntegrityError if the file of a mapped array was truncated, or was found to be damaged.
 
-    A file takes half a microsecond. With `settled`, wait for checks that have not ended: what is copied from a file
-    gets a checksum of its own.
-
-    Looking at what is gone would end the process (SIGBUS). A file that is cut off in the very moment of a look cannot
-    be helped; one that is deleted or replaced stays whole for those who have mapped it.
+    Reading the missing part of a truncated file would crash the process (SIGBUS). A truncation between this check and
+    the reading cannot be detected. A file that is deleted or replaced stays readable for a process that has mapped it.
+    The check takes half a microsecond per file.
 
     Parameters
     ----------
     mapped : iterable of memmap
+        The arrays from :func:`mapped_in`.
     settled : bool, default False
+        If True, wait for running checks of checksums. This is needed before data is copied to a file with a new
+        checksum.
     """
     for one in mapped:
         if one._mmap.size() < len(one._mmap):
             name = Path(str(one.filename)).name
-            raise IntegrityError(f"{name}: the file was cut off while it was in use; load it again")
+            raise IntegrityError(f"{name}: the file was truncated while it was in use; restore it and load it again")
         late = getattr(one, "late", None)
         if late is not None:
             late.refuse_damaged(settled=settled)
@@ -583,7 +615,7 @@ def _write_array(target: Path, name: str, array: NDArray[np.generic] | StreamedA
 
 def _opened(target: Path, entry: object) -> BufferedReader:
     if not isinstance(entry, dict) or not _FILE.fullmatch(str(entry.get("file"))):
-        raise IntegrityError(f"{MANIFEST}: an array's file name must be plain; it is damaged")
+        raise IntegrityError(f"{MANIFEST}: the file name of an array must be plain; the manifest is damaged")
     file = target / str(entry["file"])
     if not file.is_file():
         raise IntegrityError(f"{file.name}: the file is missing")
@@ -594,13 +626,16 @@ def _read_array(
     handle: BufferedReader, array_name: str, entry: Mapping[str, object], mmap: bool, verify: bool,
     late: LateCheck | None,
 ) -> NDArray[np.generic]:  # fmt: skip
-    """The array of an open file: its header is matched, never evaluated, and nothing is allocated on its word.
+    """Read or map the array in an open file.
 
-    The checksum of a file that is mapped is left to a `late` check.
+    The header is matched with a pattern, never evaluated. Memory is allocated only if the size of the file agrees with
+    the header. If `late` is given, it compares the checksums of mapped files later.
     """
     name, size = entry["file"], os.fstat(handle.fileno()).st_size
     if size != entry.get("bytes") or size > MAX_ARRAY_BYTES:
-        raise IntegrityError(f"{name}: {entry.get('bytes')!r:.40} bytes are expected; it has {size} (truncated?)")
+        raise IntegrityError(
+            f"{name}: {entry.get('bytes')!r:.40} bytes are expected, but it has {size}: the file is damaged"
+        )
     mapped = mmap and size > MAPPED_BYTES
     if verify and not (late is not None and mapped):
         _compare_checksum(handle, entry)
@@ -609,16 +644,18 @@ def _read_array(
     header = handle.read(int.from_bytes(start[8:10], "little"))
     found = _HEADER.fullmatch(header)
     if start[:8] != b"\x93NUMPY\x01\x00" or found is None or not _TYPE.fullmatch(found[1].decode()):
-        raise IntegrityError(f"{name}: a plain npy array is expected; the file is damaged")
+        raise IntegrityError(f"{name}: the file is no npy array of a numeric type; it is damaged")
     shape = tuple(map(int, found[2].replace(b",", b" ").split()))
     dtype, first = np.dtype(found[1].decode()), handle.tell()
     if list(shape) != entry.get("shape") or dtype.str != entry.get("dtype"):
-        raise IntegrityError(f"{name}: shape and type must be those of {MANIFEST}; got {shape} and {dtype.str}")
+        raise IntegrityError(
+            f"{name}: shape and type must be equal to the values in {MANIFEST}; got {shape} and {dtype.str}"
+        )
     if max(shape, default=1) > MAX_ARRAY_BYTES or first + dtype.itemsize * math.prod(shape) != size:
         raise IntegrityError(f"{name}: {size} bytes are no array of shape {shape}; the file is damaged")
     if late is not None and mapped and dtype.isnative:
         late.add(array_name, handle.fileno(), str(name), entry.get("sha256"), first, (size - first) // shape[0])
-    elif late is not None and mapped:  # an array in the order of other machines is copied into memory
+    elif late is not None and mapped:  # an array of another byte order is copied into memory
         _compare_checksum(handle, entry)
         handle.seek(first)
     try:

@@ -1,4 +1,4 @@
-"""What threads and forked processes share: values worked out once, locks, and whether anybody still waits."""
+"""Helpers for threads and forked processes: cached properties, locks, and a sign that a search is given up."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class lazy_property(cached_property[T_co]):  # noqa: N801 - used as the decorator it is
-    """``functools.cached_property`` without the lock of Python 3.11, one for all objects of a class.
+    """A ``functools.cached_property`` without the lock that Python 3.11 holds for all objects of a class.
 
-    Threads that ask at once work it out at once, and all get the first one's value.
+    If several threads read the property at the same time, each thread computes it, and all get the first stored value.
 
     Examples
     --------
@@ -31,7 +31,7 @@ class lazy_property(cached_property[T_co]):  # noqa: N801 - used as the decorato
     (3.14, {'area': 3.14})
     """
 
-    if not TYPE_CHECKING:  # the types are those of the base
+    if not TYPE_CHECKING:  # type checkers use the types of the base class
 
         def __get__(self, instance: object, owner: type | None = None) -> object:
             if instance is None or self.attrname is None:
@@ -46,18 +46,18 @@ class _Held(Protocol):
 
 
 LOADING = threading.RLock()
-"""Held where a search loads a module: a fork waits for it, since a child would find the module half loaded for ever."""
+"""A lock for imports during a search. A fork waits for it, so that no child process has a half-imported module."""
 _waited_for: list[_Held] = [LOADING]
 _locks: weakref.WeakSet[threading.Lock] = weakref.WeakSet()
 
 
 def wait_before_forks(lock: _Held) -> None:
-    """Have every fork wait until `lock`, one that its holder may take again, is free."""
+    """Make every fork of the process wait until the reentrant lock `lock` is free."""
     _waited_for.append(lock)
 
 
 def fork_safe_lock() -> threading.Lock:
-    """A lock that is open in a forked child, whoever held it in the parent."""
+    """Return a lock that is free in a forked child, even if a thread of the parent process holds it."""
     made = threading.Lock()
     _locks.add(made)
     return made
@@ -84,7 +84,7 @@ if hasattr(os, "register_at_fork"):
 
 
 OVER: ContextVar[Sequence[bool]] = ContextVar("phasegraph_over", default=())
-"""Of the work at hand: not empty once nobody waits for it any more."""
+"""A sequence that is not empty after the running search was given up, so that the search can stop."""
 
 _CALL: ContextVar[dict[object, object] | None] = ContextVar("phasegraph_call", default=None)
 T = TypeVar("T")
@@ -92,8 +92,8 @@ T = TypeVar("T")
 
 @contextmanager
 def one_call() -> Iterator[None]:
-    """Make everything within, in other threads too, see the same version of what changes: see :func:`of_call`."""
-    if _CALL.get() is not None:  # within another call
+    """Make all code in the ``with`` block, in any thread, use the same version of changing data (:func:`of_call`)."""
+    if _CALL.get() is not None:  # inside of another call
         yield
         return
     token = _CALL.set({})
@@ -104,7 +104,9 @@ def one_call() -> Iterator[None]:
 
 
 def of_call(owner: object, current: T) -> T:
-    """The value of `owner` when the call at hand first asked for it; outside of a call the `current` value.
+    """Return the value that this function first returned for `owner` in the running call.
+
+    The first time, and outside of a call, return `current`.
 
     >>> with one_call():
     ...     print(of_call("corpus", 1), of_call("corpus", 2))
@@ -117,9 +119,9 @@ def of_call(owner: object, current: T) -> T:
 
 
 def go_on() -> None:
-    """TimeoutError where nobody waits any more; for loops that compute for long."""
+    """Raise TimeoutError if the running search was given up; long computations call this regularly."""
     if OVER.get():
-        raise TimeoutError("nobody waits for this any more")
+        raise TimeoutError("the call has given up this search")
 
 
 Made = TypeVar("Made", bound=Callable[..., Any])
@@ -128,9 +130,9 @@ _MOST_KEPT = 256
 
 
 def portable(function: Made) -> Made:
-    """A method that a framework has wrapped, which cannot be pickled, as one that can; any other function itself."""
+    """Return a picklable equivalent of a method that a framework has wrapped; return other functions unchanged."""
     owner, name = getattr(function, "__self__", None), getattr(function, "__name__", "")
-    plain = owner is None or type(function) in (MethodType, BuiltinMethodType)  # a wrapper says that it is one
+    plain = owner is None or type(function) in (MethodType, BuiltinMethodType)  # a wrapper has another type
     if plain or not callable(getattr(owner, name, None)):
         return function
     return cast("Made", partial(_call, owner, name))
@@ -141,9 +143,9 @@ def _call(owner: object, name: str, *given: object) -> object:
 
 
 def kept_while_short(make: Made) -> Made:
-    """Keep the last 256 values of a function whose first argument is a length, for lengths of at most 4,096.
+    """Cache the last 256 values of a function whose first argument is a length, for lengths of at most 4,096.
 
-    That is at most 8 MB of numbers of eight bytes a function; what is longer is made anew.
+    The cache of a function uses at most 8 MB for arrays of eight-byte numbers. Longer values are not cached.
 
     Examples
     --------

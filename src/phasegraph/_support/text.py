@@ -1,4 +1,4 @@
-"""Text of others: its normal form in linear time, and written so that it steers no terminal, log or page."""
+"""Normalize foreign text in linear time, and escape characters that control a terminal, a log or a page."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ import unicodedata
 from functools import cache
 from operator import mul
 
-# Control signs (C0 without the tab, DEL, C1), line and paragraph separators, signs that turn the direction of writing,
-# byte-order marks and halves of characters.
+# Control characters (C0 without the tab, DEL, C1), line and paragraph separators, characters that change the direction
+# of writing, byte-order marks and lone surrogates.
 _STEERING = "\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff"
 _SIGNS = re.compile(f"[{_STEERING}]")
 _SHORT, _MOST = 1_000, 30
-"""Characters up to which a text cannot take long; marks in a row that are left alone."""
+"""Maximum length of a text that is normalized without a check, and maximum number of consecutive combining marks."""
 
 
 def composed(text: str) -> str:
-    r"""The text in normal form C.
+    r"""Return the text in Unicode normalization form C (NFC).
 
-    Sorting the marks of one letter takes time quadratic in their number, and half a megabyte of them minutes. So a run
-    of more than 30 marks is parted by U+034F, the "stream-safe" form of Unicode Standard Annex 15, section 13.
+    The time for sorting the combining marks of a letter is quadratic in their number; half a megabyte of marks takes
+    minutes. Therefore U+034F is inserted after every 30 consecutive marks. This is the "stream-safe" text format of
+    Unicode Standard Annex 15, section 13.
 
     >>> composed("e\u0301") == "\u00e9", composed("e" + 3000 * "\u0301").count("\u034f")
     (True, 99)
@@ -33,20 +34,23 @@ def composed(text: str) -> str:
 
 
 def _pairs(text: str) -> tuple[list[int], list[int]]:
-    """Whether each 30th character is a mark, and the next 30th: where both are, a run may be long."""
+    """Return the combining classes of every 30th character, and of the 30th character after each.
+
+    A run of more than 30 marks is possible only if both values of a pair are above 0.
+    """
     sampled = list(map(unicodedata.combining, text[::_MOST]))
     return sampled[:-1], sampled[1:]
 
 
 @cache
 def _many_marks() -> re.Pattern[str]:
-    """Thirty characters that stand on the one before them, and one more behind."""
+    """Return a pattern for 30 consecutive combining marks that are followed by another combining mark."""
     marks = "".join(map(re.escape, filter(unicodedata.combining, map(chr, range(sys.maxunicode + 1)))))
     return re.compile(f"[{marks}]{{{_MOST}}}(?=[{marks}])")
 
 
 def legible(text: str) -> str:
-    r"""The text on one line, with every sign that would steer a terminal or cannot be written as an escape.
+    r"""Return the text on one line; escape characters that control a terminal or cannot be encoded.
 
     >>> legible("a\x1b]0;title\x07\nb\u202e \ud800"), legible("Zoë, 東京\t!")
     ('a\\x1b]0;title\\x07\\nb\\u202e \\ud800', 'Zoë, 東京\t!')
@@ -57,7 +61,7 @@ def legible(text: str) -> str:
 
 
 def legible_json(text: str) -> str:
-    r"""JSON that says the same with these signs as its own escapes; line breaks between its values stay.
+    r"""Return JSON text of the same value, in which such characters are JSON escapes; line breaks are unchanged.
 
     >>> legible_json('["\u202e"]\n')
     '["\\u202e"]\n'

@@ -1,4 +1,4 @@
-"""Array types shared by every module, so that a signature says what an array holds."""
+"""Array types for signatures, which say the type of an array's elements."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Checks of arguments; each error names the argument, what must hold and what was given.
+"""Checks of arguments; each error names the argument, the requirement and the value that was given.
 
-A check returns the value in the type that the caller works with, and raises InvalidTypeError for a wrong type and
+A check returns the value in the type that the caller needs. It raises InvalidTypeError for a wrong type, and
 InvalidInputError for a wrong value.
 """
 
@@ -22,12 +22,12 @@ from phasegraph.errors import InvalidInputError, InvalidTypeError
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Whether `value` is a real number, NaN and infinities included; a boolean is not."""
+    """Return True if `value` is a real number, including NaN and infinity; a boolean is not a number."""
     return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
 def check_count(name: str, value: object, *, minimum: int = 0) -> int:
-    """`value` as an integer >= `minimum`; booleans and floats are refused."""
+    """Return `value` as an integer >= `minimum`; booleans and floats are errors."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
         raise InvalidTypeError(f"{name} must be an integer; got {value!r}")
     if value < minimum:
@@ -36,14 +36,14 @@ def check_count(name: str, value: object, *, minimum: int = 0) -> int:
 
 
 def check_real(name: str, value: object) -> float:
-    """`value` as a float, which may be NaN or infinite; booleans are refused."""
+    """Return `value` as a float, which may be NaN or infinite; booleans are errors."""
     if not is_number(value):
         raise InvalidTypeError(f"{name} must be a number; got {value!r}")
     return float(value)
 
 
 def check_number(name: str, value: object, *, minimum: float | None = 0.0) -> float:
-    """`value` as a finite float, >= `minimum` where one is given; booleans are refused."""
+    """Return `value` as a finite float >= `minimum`, or any finite float if `minimum` is None; booleans are errors."""
     number = check_real(name, value)
     if not math.isfinite(number) or (minimum is not None and number < minimum):
         bound = "finite" if minimum is None else f"finite and >= {minimum:g}"
@@ -52,7 +52,9 @@ def check_number(name: str, value: object, *, minimum: float | None = 0.0) -> fl
 
 
 def check_range(name: str, value: object, low: float = 0.0, high: float = math.inf, *, ends: str = "[]") -> float:
-    """`value` as a finite float between `low` and `high`; a bracket of `ends` includes its bound, a parenthesis not.
+    """Return `value` as a finite float between `low` and `high`.
+
+    In `ends`, a bracket includes the bound, and a parenthesis excludes it.
 
     Examples
     --------
@@ -71,13 +73,13 @@ def check_range(name: str, value: object, low: float = 0.0, high: float = math.i
 
 
 def check_seconds(name: str, value: object) -> None:
-    """Raise unless `value` is None or a finite number of seconds above 0."""
+    """Raise an error unless `value` is None or a finite number of seconds above 0."""
     if value is not None:
         check_range(name, value, ends="(]")
 
 
 def check_flat(name: str, values: object) -> FloatArray:
-    """`values` copied to a flat float64 array of finite numbers."""
+    """Return a copy of `values` as a one-dimensional float64 array of finite numbers."""
     try:
         array = np.array(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -91,36 +93,36 @@ def check_flat(name: str, values: object) -> FloatArray:
 
 
 def check_flag(name: str, value: object) -> bool:
-    """`value`, which must be True or False."""
+    """Return `value`; raise InvalidTypeError unless it is True or False."""
     if not isinstance(value, bool):
         raise InvalidTypeError(f"{name} must be True or False; got {value!r}")
     return value
 
 
 def check_choice(name: str, value: object, allowed: Collection[str]) -> None:
-    """Refuse what is not among the names in `allowed`."""
+    """Raise InvalidInputError unless `value` is a name in `allowed`."""
     if not isinstance(value, str) or value not in allowed:
         raise InvalidInputError(f"{name} must be one of {sorted(allowed)}; got {value!r}")
 
 
 def check_text(name: str, value: object) -> str:
-    """`value`, which must be a string."""
+    """Return `value`; raise InvalidTypeError unless it is a string."""
     if not isinstance(value, str):
         raise InvalidTypeError(f"{name} must be a string; got {value!r:.80}")
     return value
 
 
 LONGEST_QUERY = 20_000
-"""Characters of a query, unless a retriever is told otherwise."""
+"""Default maximum length of a query, in characters."""
 
 
 def check_query(query: object, longest: int | None = None) -> str:
-    """`query` as text that is not blank, and has at most so many characters."""
+    """Return `query`; raise an error unless it is a text that is not blank and has at most `longest` characters."""
     if not isinstance(query, str):
         raise InvalidTypeError(f"query must be text; got {type(query).__name__}")
     if longest is not None and len(query) > longest:
         raise InvalidInputError(
-            f"query must have at most {longest:,} characters; got {len(query):,}. Ask for less at once, or raise "
+            f"query must have at most {longest:,} characters; got {len(query):,}. Shorten the query, or raise "
             "max_query_length="
         )
     if not query.strip():
@@ -129,32 +131,35 @@ def check_query(query: object, longest: int | None = None) -> str:
 
 
 def check_rows(name: str, value: object) -> Iterable[Any]:
-    """`value`, which must be iterable and not a string."""
+    """Return `value`; raise InvalidTypeError unless it is iterable and not a string."""
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
         raise InvalidTypeError(f"{name} must be a list, not a string; got {value!r:.80}")
     return value
 
 
 def check_names(name: str, value: object) -> tuple[str, ...]:
-    """`value` as a tuple of strings; a single string is refused."""
+    """Return `value` as a tuple of strings; a single string is an error."""
     names = tuple(check_rows(name, value))
     for each in names:
         if not isinstance(each, str):
-            raise InvalidTypeError(f"{name} must hold strings; got {each!r:.80}")
+            raise InvalidTypeError(f"{name} must contain only strings; got {each!r:.80}")
     return names
 
 
 def check_mapping(name: str, value: object) -> Mapping[str, Any]:
-    """`value` as a read-only mapping in name order."""
+    """Return `value` as a read-only mapping in the order of its keys, which must be strings."""
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise InvalidTypeError(f"{name} must be a mapping with names as keys; got {value!r}")
     return MappingProxyType(dict(sorted(value.items())))
 
 
 def check_keys(owner: str, data: object, known: Collection[str], *, required: Iterable[str] = ()) -> dict[str, Any]:
-    """`data`, read from JSON, as a dict of an `owner`'s known fields, the required ones among them."""
+    """Return `data`, an object from JSON, as a dictionary.
+
+    Raise an error for a field that is not `known`, or if a `required` field is missing. `owner` names the object.
+    """
     if not isinstance(data, Mapping):
-        raise InvalidTypeError(f"{owner} must be read from an object; got {data!r}")
+        raise InvalidTypeError(f"{owner} must be read from a JSON object; got {data!r}")
     unknown = sorted(set(data) - set(known))
     if unknown:
         raise InvalidInputError(f"{owner} has no field {unknown[0]!r}; it has {', '.join(sorted(known))}")
@@ -179,7 +184,7 @@ _OF_PEERS = ("c", "id_key", "llm", "mode", "num_queries", "query_gen_prompt", "u
 
 
 def unexpected_argument(name: str, known: Collection[str]) -> InvalidTypeError:
-    """The error for an argument that there is not, with the nearest one that there is.
+    """Return the error for an unknown argument, with a hint: the most similar known argument, or all of them.
 
     Examples
     --------
@@ -191,14 +196,14 @@ def unexpected_argument(name: str, known: Collection[str]) -> InvalidTypeError:
     if near:
         said = f"did you mean {near[0] if '=' in near[0] else repr(near[0])}?"
     elif name in _OF_PEERS:
-        said = "docs/guide/coming-from.md says what takes its place"
+        said = "docs/guide/coming-from.md describes its replacement"
     else:
         said = f"known are {', '.join(sorted(known))}"
     return InvalidTypeError(f"unexpected argument {name!r}; {said}")
 
 
 def nearest_key(wanted: str, metadata: Iterable[Mapping[str, Any]], /) -> str:
-    """Describe a missing key: suggest the nearest existing key, or list the existing keys.
+    """Return a hint for a missing metadata key: the nearest existing key, or a list of the existing keys.
 
     >>> nearest_key("sectoin", [{"section": 1}])
     "did you mean 'section'?"
@@ -212,9 +217,9 @@ Made = TypeVar("Made", bound=Callable[..., Any])
 
 
 def known_arguments(make: Made) -> Made:
-    """Have a class method that takes its class's other arguments as ``**fields`` refuse what neither has.
+    """Make a class method check its ``**fields``, which it passes to the constructor of the class.
 
-    The error names the nearest argument of both.
+    An argument that neither the method nor the constructor has is an error, which names the most similar argument.
     """
     own = inspect.signature(make).parameters.keys()
 
@@ -230,7 +235,7 @@ def known_arguments(make: Made) -> Made:
 
 
 class KnownFields:
-    """A dataclass that refuses arguments it does not have, with what was probably meant."""
+    """A base class of dataclasses whose error for an unknown argument names the most similar known argument."""
 
     __slots__ = ()
 
@@ -241,10 +246,10 @@ class KnownFields:
                 raise unexpected_argument(name, known)
         return object.__new__(cls)
 
-    if not TYPE_CHECKING:  # where any attribute would be right
+    if not TYPE_CHECKING:  # type checkers would accept every attribute
 
         def __getattr__(self, name: str) -> Any:
-            """A field by its old name."""
+            """Return a field by its old name, with a warning."""
             new = new_name(name, type(self).__dataclass_fields__)
             if new == name:
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")

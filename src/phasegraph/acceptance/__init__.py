@@ -1,8 +1,9 @@
-"""What may be shown: thresholds per source and for the final set, how they are fitted, what they promise.
+"""Acceptance thresholds: their fit to judged hits, their guarantees, and the verdicts for the candidates of an answer.
 
-Judged hits (:class:`JudgedScores`) become a :class:`Threshold` by a recipe of the literature, an exact optimum,
-a certificate or conformal control; an :class:`AcceptancePolicy` turns thresholds into a verdict per candidate
-(accept, ambiguous, reject) and says which promises hold for the answer at hand.
+Functions here fit a :class:`Threshold` to judged hits (:class:`JudgedScores`): by a recipe of the literature, by an
+exact optimum, by a certificate, or by conformal prediction. An :class:`AcceptancePolicy` turns thresholds into a
+verdict per candidate (accept, ambiguous or reject). It also reports whether the guarantee of each threshold is valid
+for the answer.
 """
 
 from phasegraph.acceptance.certified import (

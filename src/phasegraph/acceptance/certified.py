@@ -1,6 +1,7 @@
-"""Thresholds with a promise about queries nobody has judged: certified, and conformal.
+"""Thresholds with a guarantee for new queries: certified thresholds and conformal thresholds.
 
-Each refuses scores that fall where relevance rises (:func:`~phasegraph.acceptance.check_orientation`).
+Each function raises an error if relevant hits have lower scores than other hits; see
+:func:`phasegraph.acceptance.judged.check_orientation`.
 """
 
 from __future__ import annotations
@@ -23,19 +24,19 @@ _BETS = np.array([0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.95])
 
 
 def hoeffding_bentkus(losses: FloatArray, level: float, /) -> FloatArray:
-    """P-value per column by the tighter of Hoeffding's and Bentkus's inequality.
+    """Compute p-values of the hypothesis "mean loss above `level`" by inequalities of Hoeffding and Bentkus.
 
     Parameters
     ----------
     losses : (n, t) array of float
-        In [0, 1]; NaN where the row does not count in that column.
+        The loss of n queries at t thresholds, in [0, 1]; NaN if the query does not count at the threshold.
     level : float
-        In (0, 1).
+        The mean loss to test against, in (0, 1).
 
     Returns
     -------
     (t,) array of float
-        In [0, 1]; 1 where nothing counts.
+        The smaller p-value of the two inequalities at each threshold, in [0, 1]; 1 if no query counts.
 
     References
     ----------
@@ -61,7 +62,7 @@ def hoeffding_bentkus(losses: FloatArray, level: float, /) -> FloatArray:
 
 
 def betting(losses: FloatArray, level: float, /) -> FloatArray:
-    """P-value per column from an average of seven fixed bets against the hypothesis.
+    """Compute p-values of the hypothesis "mean loss above `level`" from the average of seven fixed bets.
 
     Parameters
     ----------
@@ -71,14 +72,15 @@ def betting(losses: FloatArray, level: float, /) -> FloatArray:
     Returns
     -------
     (t,) array of float
-        In [0, 1]; 1 where nothing counts.
+        The p-value at each threshold, in [0, 1]; 1 if no query counts.
 
     Notes
     -----
-    A bet b turns each loss x into the factor ``1 + b (level - x) / (1 - level)``, whose mean is at most 1
-    under the hypothesis; by Markov's inequality the reciprocal of the average of the products is a p-value.
-    The bets of [1]_ adapt as losses arrive and depend on their order; fixed ones do not, at little cost.
-    Much tighter than :func:`hoeffding_bentkus` where losses vary little, slightly looser where they are 0 or 1.
+    A bet b turns each loss x into the factor ``1 + b (level - x) / (1 - level)``. Under the hypothesis, the mean of
+    this factor is at most 1. By Markov's inequality, the reciprocal of the average of the products is therefore a
+    p-value. The bets of [1]_ adapt to the previous losses, so their result depends on the order of the queries. Fixed
+    bets do not depend on the order and are only slightly weaker. If losses vary little, the p-values are much smaller
+    than the p-values of :func:`hoeffding_bentkus`. If losses are 0 or 1, they are slightly larger.
 
     References
     ----------
@@ -93,26 +95,26 @@ def betting(losses: FloatArray, level: float, /) -> FloatArray:
 
 
 def queries_needed(level: float, delta: float, /, *, risk: float = 0.0) -> int:
-    """Queries with which a mean loss of `risk` is expected to be certified below `level`.
+    """Return the number of judged queries that certifies a mean loss of at most `level`, given the observed loss.
 
     Parameters
     ----------
     level : float
         The bound to certify, in (0, 1).
     delta : float
-        Probability of being wrong, in (0, 1).
+        Probability that the certificate is wrong, in (0, 1).
     risk : float, default 0
-        Observed mean loss, in [0, level); 0 gives the least number with which anything can be certified.
+        Observed mean loss, in [0, level). With 0, the result is the smallest number that can certify any threshold.
 
     Returns
     -------
     int
-        At least 1.
+        Number of queries, >= 1.
 
     Raises
     ------
     InvalidInputError
-        If `risk` is not below `level`: then no number of labels is enough.
+        If `risk` is not below `level`; no number of queries is then enough.
 
     Examples
     --------
@@ -132,7 +134,7 @@ def _check_level(name: str, value: float) -> None:
 
 
 def _divergence(mean: FloatArray, level: float) -> FloatArray:
-    """Kullback–Leibler divergence of a coin with `mean` from a coin with `level`, in nats."""
+    """Compute the Kullback–Leibler divergence, in nats, of Bernoulli(`mean`) from Bernoulli(`level`)."""
     rest = 1 - mean
     first = np.where(mean > 0, mean * np.log(np.where(mean > 0, mean, 1.0) / level), 0.0)
     second = np.where(rest > 0, rest * np.log(np.where(rest > 0, rest, 1.0) / (1 - level)), 0.0)
@@ -147,19 +149,22 @@ _BOUNDS: Mapping[str, Callable[[FloatArray, float], FloatArray]] = {
 _MAX_THRESHOLDS = 100
 _PROMISES = {
     "wrong": (
-        "Among queries for which something is accepted, the expected share of accepted hits that are not "
-        "relevant is at most {alpha:g}"
+        "Among queries with at least one accepted hit, the expected share of accepted hits that are not relevant is "
+        "at most {alpha:g}"
     ),
     "missed": (
-        "Among queries for which something relevant is returned, the expected share of it that is not accepted "
-        "is at most {alpha:g}"
+        "Among queries with at least one relevant returned hit, the expected share of relevant returned hits that are "
+        "not accepted is at most {alpha:g}"
     ),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """A certified value, or none and the observed risk of the most promising one with its share of queries."""
+    """The certified threshold, its observed risk, and the share of queries that count for the risk.
+
+    If no threshold is certified, `value` is None, and the other fields describe the most promising threshold.
+    """
 
     value: float | None
     risk: float
@@ -178,50 +183,51 @@ def certify_threshold(
     sources: tuple[str, ...] = (),
     rng: int | np.random.Generator = 0,
 ) -> Threshold:
-    """Threshold whose risk is at most `alpha` with probability at least 1 - `delta`, or an error.
+    """Fit a threshold whose risk is at most `alpha` with probability at least 1 - `delta`, or raise an error.
 
     Parameters
     ----------
     judged : JudgedScores
-        Hits of n queries that are independent and drawn like the future ones.
+        Judged hits of queries that are independent and have the same distribution as future queries.
     risk : {"wrong", "missed"}, default "wrong"
-        ``wrong``: expected share of a query's accepted hits that are not relevant, over the queries for which
-        something is accepted. ``missed``: expected share of a query's relevant returned hits that are not
-        accepted, over the queries that have any.
+        The risk to bound. ``wrong``: the expected share of a query's accepted hits that are not relevant, among queries
+        with an accepted hit. ``missed``: the expected share of a query's relevant returned hits that are not accepted,
+        among queries with a relevant returned hit.
     alpha : float
         Highest risk, in (0, 1).
     delta : float, default 0.05
-        Probability, over the draw of the judged queries, that the risk is higher; in (0, 1).
+        Probability, over random samples of judged queries, that the risk is above `alpha`; in (0, 1).
     ordering : JudgedScores, optional
-        Hits of other queries on which the thresholds are put in order; default: half of the queries of
-        `judged`, drawn by `rng`. Not used for ``missed``, whose risk only grows with the threshold.
+        Judged hits of other queries, which set the order in which thresholds are tested. Default: half of the queries
+        of `judged`, drawn by `rng`. Not used for ``missed``, because this risk always increases with the threshold.
     bound : {"hoeffding-bentkus", "betting"}, default "hoeffding-bentkus"
-        How a p-value is computed from the queries' losses; the second is tighter where losses are fractions
-        that vary little (``missed``), the first where they are nearly 0 or 1 (``wrong`` with few accepted).
+        The method that computes p-values from the losses of the queries. ``betting`` is stronger if losses are
+        fractions that vary little (``missed``). ``hoeffding-bentkus`` is stronger if losses are near 0 or 1 (``wrong``
+        with few accepted hits).
     sources : tuple of str
-        Sources whose answers the scores were made of, for the certificate.
+        Names of the sources of the scores, for the certificate.
     rng : int or numpy.random.Generator, default 0
-        Draws the halves.
+        Seed or generator that draws the half of the queries for `ordering`.
 
     Returns
     -------
     Threshold
-        The lowest certified one for ``wrong`` (it accepts most), the highest for ``missed``.
+        For ``wrong``, the lowest certified threshold, which accepts most hits; for ``missed``, the highest.
 
     Raises
     ------
     InsufficientDataError
-        If nothing can be certified; the message says how many queries it would take. Nothing is chosen then.
+        If no threshold can be certified; the message estimates the necessary number of queries.
     InvalidInputError
         If `ordering` shares a query with `judged`.
 
     Notes
     -----
-    Learn then test [1]_ with a fixed sequence: the thresholds (at most 100, midway between scores of the
-    ordering part) are sorted by their p-value on the ordering part and tested in that order on the other
-    part, each at `delta`, up to the first that fails. Precision is not monotone in the threshold, so a scan
-    without this order would break the promise. Where a query accepts nothing it does not count for ``wrong``;
-    counting it as a success would only make the promise easier.
+    The method for ``wrong`` is learn then test [1]_ with a fixed sequence. At most 100 thresholds, midway between
+    scores, are sorted by their p-values on the ordering part. They are tested in this order on the other part, each at
+    level `delta`, until a test fails. Without this order, the guarantee would not hold, because precision is not
+    monotone in the threshold. A query without accepted hits does not count for ``wrong``; to count it as a success
+    would weaken the guarantee.
 
     References
     ----------
@@ -265,33 +271,34 @@ def certify_sources(
     bound: Bound = "hoeffding-bentkus",
     rng: int = 0,
 ) -> dict[str, Threshold]:
-    """One certified threshold a source, all of them holding together with probability at least 1 - `delta`.
+    """Fit a certified threshold per source, such that all guarantees hold with probability at least 1 - `delta`.
 
     Parameters
     ----------
     judged : mapping of str to JudgedScores
-        By source name.
+        Judged hits by source name.
     risk, bound, rng
         As for :func:`certify_threshold`.
     alpha : float
         Highest risk of each source, in (0, 1).
     delta : float, default 0.05
-        Probability that any of the risks is higher, in (0, 1); each source gets its share of it.
+        Probability that the risk of any source is above `alpha`, in (0, 1). Each threshold is certified with `delta`
+        divided by the number of sources.
 
     Returns
     -------
     dict of str to Threshold
-        By source name, ascending.
+        Thresholds by source name, ascending.
 
     Raises
     ------
     InsufficientDataError
-        If one of them cannot be certified; the message names the source.
+        If a threshold cannot be certified; the message names the source.
 
     Notes
     -----
-    Certified at `delta` each, three sources fail together up to 14 % of the time. Certifying the final set once is
-    cheaper where the whole set is judged.
+    If three thresholds were each certified with `delta` 0.05, at least one guarantee could fail with probability 14 %.
+    If the results of the whole pipeline are judged, a single threshold for the published score needs fewer queries.
     """
     out = {}
     for name in sorted(judged):
@@ -307,7 +314,7 @@ def certify_sources(
 
 
 def candidate_thresholds(judged: JudgedScores, /, *, most: int = _MAX_THRESHOLDS) -> FloatArray:
-    """At most `most` ascending thresholds midway between the distinct scores, spread evenly over the hits."""
+    """Return at most `most` ascending thresholds midway between distinct scores, at evenly spaced quantiles."""
     ordered = np.sort(judged.scores)
     places = np.ceil(np.linspace(0, 1, most) * len(ordered) - 1e-9).astype(np.intp) - 1
     picked = np.unique(ordered[np.maximum(places, 0)])
@@ -338,7 +345,10 @@ def _fixed_sequence(
 def _highest_safe(
     judged: JudgedScores, alpha: float, delta: float, bound: Callable[[FloatArray, float], FloatArray]
 ) -> _Choice:
-    """Highest threshold below which every one is certified; valid without a split as the risk is monotone."""
+    """Return the highest threshold such that it and every lower threshold are certified.
+
+    The test needs no separate ordering part, because the risk ``missed`` is monotone in the threshold.
+    """
     thresholds = candidate_thresholds(judged)
     losses = query_losses(judged, thresholds, risk="missed")
     failed = bound(losses, alpha) > delta
@@ -361,7 +371,7 @@ def _require_enough(judged: JudgedScores, alpha: float, delta: float, halves: in
     if judged.query_count < least:
         raise InsufficientDataError(
             f"certifying a risk of at most {alpha:g} with probability {1 - delta:g} needs at least {least} "
-            f"judged queries, even if none errs; got {judged.query_count}"
+            f"judged queries, even with an observed risk of 0; got {judged.query_count}"
         )
 
 
@@ -369,8 +379,8 @@ def _shortfall(choice: _Choice, judged: JudgedScores, alpha: float, delta: float
     start = f"no threshold has a risk that is certified to be at most {alpha:g}"
     if not choice.share or choice.risk >= alpha:
         return (
-            f"{start}: the most promising one errs at {choice.risk:.3f} on {judged.query_count} judged "
-            f"queries, so more labels are unlikely to help; a higher alpha or better scores would"
+            f"{start}: the most promising threshold has a risk of {choice.risk:.3f} on {judged.query_count} judged "
+            f"queries, so more judged queries are unlikely to help; raise alpha or improve the scores"
         )
     needed = math.ceil(halves * queries_needed(alpha, delta, risk=choice.risk) / choice.share)
     return (
@@ -381,11 +391,11 @@ def _shortfall(choice: _Choice, judged: JudgedScores, alpha: float, delta: float
 
 _PROMISE = {
     "query": (
-        "On average over judged samples, the expected share of a query's relevant returned hits that is not "
-        "accepted is at most {rate:g}."
+        "On average over samples of judged queries, the expected share of a query's relevant returned hits that are "
+        "not accepted is at most {rate:g}."
     ),
     "passage": (
-        "On average over judged samples, a new relevant hit that is exchangeable with the judged relevant hits "
+        "On average over samples of judged hits, a new relevant hit that is exchangeable with the judged relevant hits "
         "is accepted with probability at least {kept:g}."
     ),
 }
@@ -399,30 +409,31 @@ def conformal_threshold(
     unit: Literal["query", "passage"] = "query",
     sources: tuple[str, ...] = (),
 ) -> Threshold:
-    """Highest threshold with the expected miss rate under control.
+    """Fit the highest threshold whose expected share of missed relevant hits is at most `miss_rate`.
 
     Parameters
     ----------
     judged : JudgedScores
-        In the source's own unit.
+        Judged hits, with scores in the source's own unit.
     miss_rate : float
-        Highest expected share missed, in (0, 1).
+        Highest expected share of relevant hits that are not accepted, in (0, 1).
     unit : {"query", "passage"}, default "query"
-        ``query``: conformal risk control [1]_ of the share missed per query, valid for queries drawn like the
-        future ones. ``passage``: split conformal prediction over relevant hits, value = the k-th smallest
-        score of a relevant hit with k = floor(miss_rate * (n + 1)); valid only where relevant hits are
-        exchangeable, which hits of one query are not with hits of another.
+        ``query``: conformal risk control [1]_ of the missed share per query. The judged queries must have the same
+        distribution as future queries. ``passage``: split conformal prediction over n relevant hits. The threshold is
+        the k-th smallest score of a relevant hit, with k = floor(miss_rate * (n + 1)). All relevant hits must then be
+        exchangeable, which hits of different queries usually are not.
     sources : tuple of str
-        Sources whose answers the scores were made of.
+        Names of the sources of the scores.
 
     Returns
     -------
     Threshold
+        The threshold with its guarantee.
 
     Raises
     ------
     InsufficientDataError
-        If n is too small for `miss_rate`; the message says how many it takes.
+        If the sample is too small for `miss_rate`; the message states the necessary number.
 
     References
     ----------
@@ -455,20 +466,19 @@ def conformal_threshold(
 
 
 def three_way(floor: Threshold, accept: Threshold, /) -> Threshold:
-    """One threshold with an ambiguous band: below `floor` rejected, from `accept` on accepted.
+    """Combine two thresholds: reject hits below `floor`, accept hits from `accept` on; hits between are ambiguous.
 
     Parameters
     ----------
     floor : Threshold
-        Keeps what is relevant (a recall target, or control of the miss rate).
+        The lower threshold, usually fitted for a recall target or a miss rate.
     accept : Threshold
-        Keeps out what is not (a precision target, or a certificate).
+        The upper threshold, usually fitted for a precision target or certified.
 
     Returns
     -------
     Threshold
-        With what either promises, and no promise where neither does; without a band where `floor` is not below
-        `accept`.
+        A threshold with the guarantees of both thresholds. If `floor` is not below `accept`, no hit is ambiguous.
 
     Examples
     --------
@@ -518,7 +528,7 @@ def _by_query(judged: JudgedScores, miss_rate: float) -> float:
     if not safe[0]:
         needed = math.ceil(1 / miss_rate - 1e-9) - 1
         raise InsufficientDataError(
-            f"a miss rate of {miss_rate:g} needs at least {needed} judged queries with something relevant; got {count}"
+            f"a miss rate of {miss_rate:g} needs at least {needed} judged queries with a relevant hit; got {count}"
         )
     last = int(np.argmin(safe)) - 1 if not safe.all() else len(safe) - 1
     return float(thresholds[last])

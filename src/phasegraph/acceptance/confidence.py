@@ -1,4 +1,4 @@
-"""Does this corpus hold an answer? One number per result, from what was found and the query's words in it."""
+"""The confidence that the corpus contains an answer, from the scores of the hits and the query's words in them."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ COSINE_BAR, COSINE_WIDTH = 0.48, 0.03
 BAR_LEVEL, WIDTH_SHARE = 0.05, 0.25
 LEAST_QUERIES = 20
 TOGETHER_HALF = 0.6
-"""So many of a question's rarest words in one hit count half, where no similarity can be judged."""
+"""The word score of the best hit at which the factor for words is 1/2; used without a cosine similarity."""
 _WALK_WEIGHT, _NAMED_WEIGHT = 2.0, 0.3
 _LEAST = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class Confidence:
-    """A threshold on confidence, for ``accept=``: no result where the corpus may well hold no answer.
+    """A threshold on the confidence of an answer, for ``accept=``; below it, the answer is empty.
 
     Parameters
     ----------
     min : float
-        In [0, 1]; a result whose ``Result.confidence`` is lower comes back empty, with the reason ``abstained``. The
-        `min_keep` and `on_empty` of a policy change nothing about it.
+        Lowest accepted ``Result.confidence``, in [0, 1]. An answer with a lower confidence is empty, with the reason
+        ``abstained``. The settings `min_keep` and `on_empty` of a policy do not affect this.
     unknown : {"accept", "abstain"}, default "accept"
-        What a result without a confidence means. Where it is accepted, the result warns.
+        Whether to accept an answer without a confidence; the result then contains a warning.
 
     Examples
     --------
@@ -52,41 +52,44 @@ class Confidence:
         check_choice("Confidence.unknown", self.unknown, ("accept", "abstain"))
 
     def holds_back(self, value: float | None) -> bool:
-        """Whether a result of this confidence is withheld."""
+        """Return True if an answer with the confidence `value` must be empty."""
         return self.unknown == "abstain" if value is None else value < self.min
 
     def to_dict(self) -> dict[str, object]:
-        """Plain JSON types."""
+        """Return the threshold in plain JSON types."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, object], /) -> Confidence:
-        """The value that :meth:`to_dict` wrote."""
+        """Create the threshold from the output of :meth:`to_dict`."""
         return cls(**check_keys("Confidence", data, cls.__dataclass_fields__))
 
 
 @dataclass(frozen=True, slots=True)
 class ConfidenceEvidence:
-    """The parts of a confidence.
+    """A confidence and its components.
 
     Parameters
     ----------
     value : float or None
-        In [0, 1]; None where there is nothing to judge by.
+        The confidence, in [0, 1]; None if the data is not sufficient.
     top : float or None
-        The best score of the source named ``vector``, higher is better.
+        The best score of the source ``vector``; higher is better.
     nearness : float or None
-        In [0, 1]: how far `top` stands above the bar; None where it cannot be judged.
+        A factor in [0, 1] that increases with `top`, and is 1/2 at the model's `bar`. None if `top` is not a cosine and
+        the model is not fitted.
     covers : mapping of str to float
-        Per source, the share in [0, 1] of the query's words, weighted by idf squared, that its first 5 hits have.
+        For each source, the share of the query's words that its first 5 hits contain, weighted by squared inverse
+        document frequency (idf); in [0, 1].
     named : float or None
-        In [0, 1]: how far the query names what some passage is about; None without a walk that knows the words.
+        The degree, in [0, 1], to which the query names the subject of a passage; None without a graph walk that has
+        word statistics.
     probability : bool
-        Whether `value` is one, fitted to judged queries.
+        Whether `value` is a probability, fitted to judged queries.
     reason : str
-        Why there is no confidence, or what it had to do without; empty where nothing is missing.
+        The reason for a missing confidence, or the data that the confidence lacks; empty if it lacks no data.
     together : float or None
-        In [0, 1), the stand-in for `nearness`: how many words as rare as the query's rarest the best hit has at once.
+        A factor in [0, 1) that replaces a missing `nearness`. It increases with the best word score of a hit.
     """
 
     value: float | None = None
@@ -112,33 +115,37 @@ class ConfidenceEvidence:
 
 @dataclass(frozen=True, slots=True)
 class ConfidenceModel:
-    """The model that gives a result its confidence; ``calibrate`` fits it.
+    """The model that computes the confidence of a result; ``calibrate`` fits it.
 
     Parameters
     ----------
     bar : float, optional
-        The similarity that counts half. Default: .48, and only for cosines.
+        The similarity at which the factor for similarity is 1/2. Default: 0.48, which applies only to cosines.
     width : float, default 0.03
-        How quickly it counts more, in the unit of the similarity; > 0.
+        The scale on which this factor increases, in the unit of the similarity, > 0.
     slope, intercept : float, optional
-        Of the probability, ``sigmoid(slope * logit(confidence) + intercept)``, slope > 0; both or neither.
+        The parameters of the probability ``sigmoid(slope * logit(confidence) + intercept)``, slope > 0. Give both
+        parameters or neither.
     without : str
-        What the confidences had to do without that the probability was fitted to.
+        The data that was missing for the confidences to which the probability was fitted.
 
     Notes
     -----
-    Where the source named ``vector`` has the best score c, the confidence is ``sigmoid((c - bar) / width) * e`` with
-    ``e = (q_v + 2 q_g + .3 a) / 3.3``: q is the share of the query's distinct words, weighted by idf squared, in the
-    first 5 hits of the vectors (v) and of the walk (g), a how far the query names what passages are about. An unknown
-    word counts as the rarest. Without vectors e is (2 q_g + .3 a) / 2.3. Without a walk that knows the words, e is
-    (q + .3) / 1.3, q the mean over all sources, and idf is that of the hits at hand.
+    Let c be the best score of the source ``vector``. The confidence is ``sigmoid((c - bar) / width) * e`` with
+    ``e = (q_v + 2 q_g + .3 a) / 3.3``. Here, q_v is the share of the query's distinct words that the first 5 hits of
+    the vector source contain, weighted by squared idf; q_g is that of the graph walk. An unknown word counts as the
+    rarest word. The degree to which the query names the subject of a passage is a. Without the vector source, e is
+    ``(2 q_g + .3 a) / 2.3``. Without a graph walk that has word statistics, e is ``(q + .3) / 1.3``, where q is the
+    mean over all sources and the idf comes from the hits.
 
-    Without vectors, and where the best score is no cosine and nothing was fitted, words stand in for the similarity:
-    the confidence is ``t / (t + .6) * e``. Here t is the best BM25 of a hit, divided by the greatest idf of the query.
-    The factor stays below 1, because words that stand together need not mean an answer.
+    Without a similarity, words replace it, and the confidence is ``t / (t + .6) * e``. Here, t is the best BM25 score
+    of a hit, divided by the largest idf of a query word. This factor is always below 1, because a hit that contains the
+    words need not contain an answer. The similarity is missing without the source ``vector``, or if its best score is
+    not a cosine and the model is not fitted.
 
-    Ours, found on open data, no published method; figures in ``docs/guide/thresholds.md``. The bar and the width are
-    those of MiniLM's cosines: another model needs ``calibrate``. The probability is Platt's, over the logit.
+    This method is our own, developed on open data; ``docs/guide/thresholds.md`` contains the measurements. The default
+    `bar` and `width` fit cosines of the model MiniLM; for another model, use ``calibrate``. The probability follows
+    Platt [1]_, applied to the logit of the confidence.
 
     References
     ----------
@@ -166,25 +173,25 @@ class ConfidenceModel:
             check_number("ConfidenceModel.bar", self.bar, minimum=None)
         check_range("ConfidenceModel.width", self.width, ends="(]")
         if (self.slope is None) != (self.intercept is None):
-            raise InvalidInputError("ConfidenceModel.slope and .intercept must both be given or neither")
+            raise InvalidInputError("give both ConfidenceModel.slope and .intercept, or neither")
         if self.slope is not None and self.intercept is not None:
             check_range("ConfidenceModel.slope", self.slope, ends="(]")
             check_number("ConfidenceModel.intercept", self.intercept, minimum=None)
 
     def judge(self, rankings: Sequence[Ranking], words: HitWords | None) -> ConfidenceEvidence:
-        """The confidence of an answer made of these rankings.
+        """Compute the confidence of an answer from the rankings of its sources.
 
         Parameters
         ----------
         rankings : sequence of Ranking
-            Of the sources that found something.
+            The rankings with at least one hit.
         words : HitWords or None
-            What the texts of their hits say about the query's words.
+            The query's words in the texts of the hits; see :func:`phasegraph.lexical.read_hits`.
 
         Returns
         -------
         ConfidenceEvidence
-            0 where nothing was found.
+            The confidence with its components; the confidence is 0 without rankings.
         """
         if not rankings:
             return ConfidenceEvidence(0.0, reason="no source found anything")
@@ -215,44 +222,48 @@ class ConfidenceModel:
         return ConfidenceEvidence(value, top, near, covers, named, fitted, without, together)
 
     def _nearness(self, top: float, vector: Ranking) -> float | None:
-        """How far the best score stands above the bar; None where it is no cosine and nothing was fitted."""
+        """Return the factor for the best similarity; None if it is not a cosine and the model is not fitted."""
         cosine = -1.0 <= top <= 1.0 + 1e-6 and vector.raw is not None and vector.raw[0] == top
         if self.bar is None and not cosine:
             return None
         return float(_sigmoid((top - (COSINE_BAR if self.bar is None else self.bar)) / self.width))
 
     def probabilities(self, values: ArrayLike) -> FloatArray:
-        """(n,) probabilities of plain confidences."""
+        """Convert n confidences to (n,) probabilities that the corpus contains an answer."""
         if self.slope is None or self.intercept is None:
             raise InvalidInputError("probabilities need a slope and an intercept; calibrate with judged queries first")
         return _sigmoid(self.slope * _logit(values) + self.intercept)
 
     def to_dict(self) -> dict[str, object]:
-        """Plain JSON types."""
+        """Return the model in plain JSON types."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, object], /) -> ConfidenceModel:
-        """The value that :meth:`to_dict` wrote."""
+        """Create the model from the output of :meth:`to_dict`."""
         return cls(**check_keys("ConfidenceModel", data, cls.__dataclass_fields__))
 
 
-_NOT_READ = "no source knows the words, and the hits were not read for them: explain and accept=Confidence(...) do"
-_NO_WORDS = "the question has no words to look for, or no hit has a text to look for them in"
+_NOT_READ = (
+    "no source knows the words, and the texts of the hits were not read; use explain() or accept=Confidence(...)"
+)
+_NO_WORDS = "the question has no words to search for, or no hit has a text"
 _NO_WALK = "without a walk that knows the words"
 _NO_VECTOR = "without a source named 'vector'"
 _NO_COSINES = "without the scores of 'vector', which are no cosines: calibrate first"
 
 
 def fit_bar(model: ConfidenceModel, tops: Sequence[float]) -> ConfidenceModel:
-    """The model with the bar and the width of a source of which the best scores of some questions are known.
+    """Return the model with `bar` and `width` fitted to the best scores of questions without judgements.
 
     Parameters
     ----------
     model : ConfidenceModel
+        The model to change.
     tops : sequence of float
-        Best score of each question, higher is better; no labels. The bar is their 5th percentile, the width a quarter
-        of the way from there to the median. Fewer than 20, or all alike, leave the model as it is.
+        The best score of the source ``vector`` for each question; higher is better. The bar is the 5th percentile, and
+        the width is a quarter of the distance from the bar to the median. With fewer than 20 scores, or with a width of
+        0, the model is unchanged.
 
     Examples
     --------
@@ -269,31 +280,31 @@ def fit_bar(model: ConfidenceModel, tops: Sequence[float]) -> ConfidenceModel:
 def fit_probability(
     model: ConfidenceModel, answerable: Sequence[ConfidenceEvidence], others: Sequence[ConfidenceEvidence]
 ) -> ConfidenceModel:
-    """The model with the probability that the corpus holds an answer.
+    """Return the model with `slope` and `intercept` fitted, so that it gives probabilities.
 
     Parameters
     ----------
     model : ConfidenceModel
-        What judged the questions; it gives no probability yet.
+        The model that computed the confidences, without a probability.
     answerable, others : sequence of ConfidenceEvidence
-        Of questions that the corpus answers, and of questions that it doesn't.
+        The confidences of questions that the corpus answers, and of questions that it does not answer.
 
     Returns
     -------
     ConfidenceModel
-        Its probabilities hold where the two kinds are as frequent as they are here.
+        The fitted model. Its probabilities assume that the two kinds of questions are as frequent as in this sample.
 
     Raises
     ------
     InsufficientDataError
-        If fewer than 20 of a kind have a confidence, or it does not tell them apart.
+        If fewer than 20 questions of a kind have a confidence, or the confidence does not separate the two kinds.
     NotConvergedError
-        If the optimiser stops before its tolerance.
+        If the optimiser stops before it reaches its tolerance.
 
     Notes
     -----
-    Questions whose confidence had to do without something that that of most had are left out. Targets are Platt's,
-    (n + 1) / (n + 2) and 1 / (n + 2).
+    A question is ignored if its confidence lacks other data than most confidences. The targets of the fit are Platt's,
+    (n + 1) / (n + 2) and 1 / (n + 2) for n questions of a kind.
 
     Examples
     --------
@@ -302,7 +313,7 @@ def fit_probability(
     >>> fitted.probabilities([0.4, 0.5, 0.6]).round(2)
     array([0.29, 0.53, 0.76])
     """
-    from scipy.optimize import minimize  # imported late: it costs more than numpy itself
+    from scipy.optimize import minimize  # imported on first use, because the import is slower than that of numpy
 
     known = [[one for one in kind if one.value is not None] for kind in (answerable, others)]
     usual = Counter(one.reason for kind in known for one in kind).most_common(1)
@@ -325,7 +336,7 @@ def fit_probability(
     if not fit.success:
         raise NotConvergedError(f"fitting the probability did not converge: {fit.message}")
     if not fit.x[0] > 0:
-        raise InsufficientDataError("the confidence does not tell questions with an answer from those without one")
+        raise InsufficientDataError("the confidence is not higher for questions with an answer than for other ones")
     return replace(model, slope=float(fit.x[0]), intercept=float(fit.x[1]), without=without)
 
 

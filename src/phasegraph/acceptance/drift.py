@@ -1,7 +1,8 @@
-"""Do new queries still look like the judged ones? The whole promise rests on it.
+"""Detection of drift: a difference between the score distributions of new queries and of judged queries.
 
-Scores are compared by each query's best and mean hit, one value a query, because hits of one query move
-together; prevalence by each query's share of relevant hits, which needs labels of some new queries.
+The guarantee of a threshold assumes that both have the same distribution. The tests compare the best score and the mean
+score of each query, because the scores of a query's hits are not independent. With labels for new queries, a test also
+compares the share of relevant hits per query (the prevalence).
 """
 
 from __future__ import annotations
@@ -22,22 +23,23 @@ _LEAST = 8
 
 @dataclass(frozen=True, slots=True)
 class DriftReport:
-    """Outcome of comparing new queries with the judged ones.
+    """The outcome of a comparison of new queries with judged queries.
 
     Parameters
     ----------
     drifted : bool
-        Whether a p-value fell below `level` divided by the number of tests.
+        Whether a p-value is below `level` divided by the number of tests.
     level : float
-        Chance of calling drift where there is none; in (0, 1).
+        Probability of a false alarm, in (0, 1).
     queries : int
-        New queries looked at.
+        Number of new queries.
     p_values : dict of str to float
-        Of ``best score``, ``mean score`` and, with labels, ``prevalence``.
+        The p-values of the tests ``best score``, ``mean score`` and, with labels, ``prevalence``.
     statistics : dict of str to float
-        Largest gap between the two distributions (Kolmogorov–Smirnov), in [0, 1].
+        The Kolmogorov–Smirnov statistic of each test, in [0, 1]: the largest difference between the two distribution
+        functions.
     sentence : str
-        What was found.
+        The outcome as a sentence.
     """
 
     drifted: bool
@@ -57,31 +59,33 @@ def check_drift(
     labels: Sequence[int] | None = None,
     level: float = 0.01,
 ) -> DriftReport:
-    """Compare new queries with those a threshold was fitted on.
+    """Test whether new queries differ from the judged queries of a threshold.
 
     Parameters
     ----------
     threshold : Threshold
-        A fitted one.
+        A fitted threshold.
     scores : (n,) array_like of float
-        Of new hits, in the same unit; finite.
+        The scores of new hits, finite and in the unit of the threshold.
     queries : (n,) sequence of hashable
         The query of each hit.
     labels : (n,) sequence of {0, 1}, optional
-        Without them a change of prevalence cannot be seen, and it moves precision most.
+        1 for each relevant hit, else 0. Without labels, a change of prevalence is not detected, although it affects
+        precision most.
     level : float, default 0.01
-        Chance of a false alarm, in (0, 1), shared among the tests.
+        Probability of a false alarm of all tests together, in (0, 1).
 
     Returns
     -------
     DriftReport
+        The outcome of the tests.
 
     Raises
     ------
     InsufficientDataError
         If there are fewer than 8 new queries.
     InvalidInputError
-        If `threshold` keeps no reference or the arrays do not fit together.
+        If `threshold` has no reference, or the arrays have different lengths.
 
     References
     ----------
@@ -89,13 +93,13 @@ def check_drift(
     """
     check_range("level", level, 0, 1, ends="()")
     if threshold.reference is None:
-        raise InvalidInputError("check_drift needs a fitted threshold; this one keeps no judged queries")
+        raise InvalidInputError("check_drift needs a fitted threshold; the given threshold has no reference")
     values = check_flat("scores", scores)
     if len(queries) != len(values):
-        raise InvalidInputError(f"scores must have one query each; got {len(values)} for {len(queries)}")
+        raise InvalidInputError(f"each score needs a query; got {len(values)} scores and {len(queries)} queries")
     flags = None if labels is None else np.asarray(labels)
     if flags is not None and (flags.shape != values.shape or not np.isin(flags, (0, 1)).all()):
-        raise InvalidInputError("labels must hold one 0 or 1 per score; got something else")
+        raise InvalidInputError("labels must contain 0 or 1 for each score; a label or the length differs")
     names, groups = number_queries(queries)
     count = len(names)
     if count < _LEAST:
@@ -114,7 +118,7 @@ def check_drift(
         count,
         p_values,
         {name: result[0] for name, result in compared.items()},
-        f"{worst} {found} on {count} new queries against {len(reference.tops)} judged ones "
+        f"{worst} {found} on {count} new queries against {len(reference.tops)} judged queries "
         f"(gap {compared[worst][0]:.3f}, p = {p_values[worst]:.2g})",
     )
 
@@ -129,29 +133,29 @@ def revoke_on_drift(
     level: float = 0.01,
     strict: bool = False,
 ) -> Threshold:
-    """The threshold, its promise withdrawn with a warning if new queries look different.
+    """Withdraw the guarantee of a threshold, with a warning, if new queries differ from the judged queries.
 
     Parameters
     ----------
     threshold, scores, queries, labels, level
         As for :func:`check_drift`.
     strict : bool, default False
-        Raise instead of warn.
+        Whether to raise an error instead of a warning.
 
     Returns
     -------
     Threshold
-        The same one, or a revoked copy.
+        The given threshold, or a copy whose guarantee is withdrawn.
 
     Raises
     ------
     DegradedError
-        If it would have been revoked and `strict` is set.
+        If the new queries differ and `strict` is True.
 
     Warns
     -----
     PhasegraphWarning
-        If it was revoked.
+        If the guarantee is withdrawn.
     """
     report = check_drift(threshold, scores, queries, labels=labels, level=level)
     if not report.drifted:
@@ -164,7 +168,10 @@ def revoke_on_drift(
 
 
 def _two_sample(first: FloatArray, second: FloatArray) -> tuple[float, float]:
-    """Largest gap between two distributions, and its p-value in the limit of many queries (ties make it larger)."""
+    """Return the Kolmogorov–Smirnov statistic of two samples and its asymptotic p-value.
+
+    With ties, the p-value is too large rather than too small.
+    """
     from scipy.special import kolmogorov
 
     points = np.concatenate([first, second])

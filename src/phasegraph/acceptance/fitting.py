@@ -1,6 +1,7 @@
-"""Thresholds fitted to judged hits: the published recipes, exact optima, and one level for all sources.
+"""Thresholds fitted to judged hits: published recipes, exact optima, and a common level for all sources.
 
-Each refuses scores that fall where relevance rises (:func:`~phasegraph.acceptance.check_orientation`).
+Each function that takes judged hits raises an error if relevant hits have lower scores than other hits; see
+:func:`phasegraph.acceptance.judged.check_orientation`.
 """
 
 from __future__ import annotations
@@ -21,26 +22,26 @@ _OPTIMA = {"youden": "balanced_accuracy", "f1": "f1"}
 
 
 def sscc_threshold(tau_0: float, alpha: float, *, bi_encoder: bool) -> Threshold:
-    """Threshold ``tau_0 * (1 + alpha)`` for the bi-encoder and ``tau_0`` for every other source.
+    """Compute the threshold of the SSCC paper: ``tau_0 * (1 + alpha)`` for the bi-encoder, else ``tau_0``.
 
     Parameters
     ----------
     tau_0 : float
-        Finite.
+        Threshold of a source that is not the bi-encoder, finite.
     alpha : float
-        Finite; the relative rise for the bi-encoder.
+        Relative increase of the threshold for the bi-encoder, finite.
     bi_encoder : bool
         Whether the source is the bi-encoder.
 
     Returns
     -------
     Threshold
-        With no promise.
+        A threshold without a guarantee.
 
     Notes
     -----
-    The paper's formula. Its public code has two free numbers instead (.5 for the bi-encoder and 0 for the
-    cross-encoder by default), which this formula cannot express: with `tau_0` = 0 both are 0.
+    The public code of the paper has two independent thresholds instead, by default 0.5 for the bi-encoder and 0 for the
+    cross-encoder. The formula cannot express these defaults: with `tau_0` = 0, both thresholds are 0.
 
     Examples
     --------
@@ -53,24 +54,25 @@ def sscc_threshold(tau_0: float, alpha: float, *, bi_encoder: bool) -> Threshold
 
 
 def fit_grid(judged: JudgedScores, /, *, points: int = 100) -> Threshold:
-    """Grid value of the highest balanced accuracy, the first of equals: the public SSCC code's calibrator.
+    """Fit the threshold with the highest balanced accuracy on a grid, as the public SSCC code does.
 
     Parameters
     ----------
     judged : JudgedScores
-        In the source's own unit.
+        Judged hits, with scores in the source's own unit.
     points : int, default 100
-        Equally spaced from the lowest to the highest score; >= 2.
+        Number of grid points, equally spaced from the lowest to the highest score, >= 2. Of equally good points, the
+        lowest is chosen.
 
     Returns
     -------
     Threshold
-        With no promise; `statistics` holds the balanced accuracy.
+        A threshold without a guarantee; `statistics` contains the balanced accuracy.
 
     Notes
     -----
-    The code returns the median for labels of one kind and 0 for no labels; here both are an error, because
-    either accepts or rejects by accident.
+    The SSCC code returns the median if all labels are equal, and 0 without labels. Here, both cases are an error,
+    because these thresholds have no relation to relevance.
 
     Examples
     --------
@@ -95,27 +97,27 @@ def fit_threshold(
     target: float | None = None,
     midway: bool = True,
 ) -> Threshold:
-    """Best threshold over all distinct scores.
+    """Fit the best threshold over all distinct scores.
 
     Parameters
     ----------
     judged : JudgedScores
-        In the source's own unit.
+        Judged hits, with scores in the source's own unit.
     objective : {"youden", "f1", "recall", "precision"}, default "youden"
-        ``youden`` maximises the balanced accuracy, ``f1`` the F1; ``recall`` takes the highest threshold whose
-        recall is at least `target`, ``precision`` the lowest whose precision is. Of equals, the lowest.
+        ``youden`` maximises the balanced accuracy, and ``f1`` the F1 score. ``recall`` chooses the highest threshold
+        with a recall of at least `target`; ``precision`` chooses the lowest threshold with a precision of at least
+        `target`. Of equally good thresholds, the lowest is chosen.
     target : float, optional
-        In (0, 1]; for ``recall`` and ``precision`` only.
+        The recall or precision to reach, in (0, 1]; only for ``recall`` and ``precision``.
     midway : bool, default True
-        Put the value midway between the lowest accepted score and the next one below it (the lowest score
-        itself where there is none), so that rounding of new scores does not tip hits over. False: on the
-        lowest accepted score.
+        Whether to set the threshold midway between the lowest accepted score and the next lower score, so that rounding
+        of new scores does not change verdicts. False sets it to the lowest accepted score.
 
     Returns
     -------
     Threshold
-        With no promise; `statistics` holds the AUC, and at the optimum the balanced accuracy, F1, recall,
-        precision and coverage (share of judged hits accepted).
+        A threshold without a guarantee. `statistics` contains the AUC and, at the threshold, the balanced accuracy, F1,
+        recall, precision and coverage (the share of judged hits that are accepted).
 
     Raises
     ------
@@ -142,7 +144,18 @@ def fit_threshold(
 
 
 def area_under_curve(judged: JudgedScores, /) -> float:
-    """Probability that a relevant hit outscores an irrelevant one, ties counting half; over the hits of all queries."""
+    """Compute the area under the ROC curve (AUC) of judged scores.
+
+    Parameters
+    ----------
+    judged : JudgedScores
+        The judged hits. Hits of all queries are compared with each other.
+
+    Returns
+    -------
+    float
+        Probability that a random relevant hit has a higher score than a random irrelevant hit; ties count half.
+    """
     _, inverse, counts = np.unique(judged.scores, return_inverse=True, return_counts=True)
     ranks = (np.cumsum(counts) - (counts - 1) / 2.0)[inverse]
     positives = judged.positives
@@ -151,20 +164,23 @@ def area_under_curve(judged: JudgedScores, /) -> float:
 
 
 def fitted(judged: JudgedScores, value: float, **about: Any) -> Threshold:
-    """A threshold fitted on `judged`, whose queries it remembers; `about` are further fields."""
+    """Create a threshold with the statistics of the judged queries; `about` are further fields of the threshold."""
     columns = per_query(judged.scores, judged.groups, judged.query_count, judged.labels)
     reference = DriftReference(*(tuple(np.sort(column).tolist()) for column in columns.values()))
     return Threshold(value, queries=judged.query_count, hits=len(judged), reference=reference, **about)
 
 
 def midpoint(lower: float, upper: float) -> float:
-    """Halfway between, but never equal to `lower`, so that `lower` itself stays out."""
+    """Return the mean of two numbers, or `upper` if the mean is rounded to `lower`.
+
+    A threshold at this value therefore never accepts `lower`.
+    """
     middle = lower / 2 + upper / 2
     return middle if middle > lower else upper
 
 
 def _rates(judged: JudgedScores, thresholds: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Share of relevant and of irrelevant hits at or above each threshold."""
+    """Return the shares of relevant and of irrelevant hits at or above each threshold."""
     relevant = np.sort(judged.scores[judged.labels])
     rest = np.sort(judged.scores[~judged.labels])
     accepted = [1 - np.searchsorted(part, thresholds, side="left") / len(part) for part in (relevant, rest)]
@@ -212,28 +228,31 @@ def fit_global_threshold(
     *,
     fit: Callable[[JudgedScores], Threshold] = fit_threshold,
 ) -> dict[str, Threshold]:
-    """One level for all sources, on each source's own pooled ECDF, given back in each source's unit.
+    """Fit a common percentile level for all sources, and return it as a threshold in the unit of each source.
+
+    The percentile of a score is its value of the empirical distribution function (ECDF) of the source's judged scores.
 
     Parameters
     ----------
     judged : mapping of str to JudgedScores
-        By source name; the scores of all its queries together are its reference sample.
+        Judged hits by source name. The scores of all queries of a source are its reference sample.
     fit : callable, default :func:`~phasegraph.acceptance.fit_threshold`
-        Finds the level on the shares in (0, 1] that all sources have in common;
-        :func:`~phasegraph.acceptance.fit_grid` is the other natural choice.
+        The function that fits the level to the percentiles, in (0, 1], of all sources;
+        :func:`~phasegraph.acceptance.fit_grid` is an alternative.
 
     Returns
     -------
     dict of str to Threshold
-        ``ECDF(score) >= level`` and ``score >= value`` accept the same judged hits; `statistics` holds the
-        level.
+        Thresholds by source name. ``ECDF(score) >= level`` and ``score >= value`` accept the same judged hits.
+        `statistics` contains the level.
 
     Notes
     -----
-    A share here is of the whole reference sample, never of one query's list, whose best hit always has 1.
+    Percentiles refer to the whole reference sample. In the list of a single query, the best hit would always have the
+    percentile 1.
     """
     if not judged:
-        raise InsufficientDataError("a global threshold needs judged hits of at least one source; got none")
+        raise InsufficientDataError("a global threshold needs judged hits of at least one source; got no source")
     names = sorted(judged)
     for name in names:
         check_orientation(judged[name], name)
@@ -253,12 +272,12 @@ def fit_global_threshold(
 
 
 def ecdf(reference: FloatArray, scores: FloatArray, /) -> FloatArray:
-    """Share of the ascending `reference` at or below each score, in [0, 1]."""
+    """Return the share, in [0, 1], of the ascending numbers `reference` at or below each score."""
     return np.searchsorted(reference, scores, side="right") / len(reference)
 
 
 def _quantile_for(reference: FloatArray, level: float) -> float:
-    """Raw value that accepts the same members of `reference` as ``ECDF >= level``."""
+    """Return the score threshold that accepts the same members of `reference` as ``ECDF >= level``."""
     distinct = np.unique(reference)
     row = int(np.searchsorted(ecdf(reference, distinct), level, side="left"))
     if row >= len(distinct):

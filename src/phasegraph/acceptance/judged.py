@@ -1,4 +1,4 @@
-"""Judged scores: what every threshold is fitted on, grouped by query, and whether they rise with relevance at all."""
+"""Judged scores, to which thresholds are fitted, and a test whether relevant hits have higher scores."""
 
 from __future__ import annotations
 
@@ -15,44 +15,46 @@ from phasegraph.ranking import Ranking
 
 
 class Scored(Protocol):
-    """Ids with a score each, higher is better: a Ranking (one source's scores) or a Result (published scores)."""
+    """Ids with scores, higher is better: a Ranking with a source's scores, or a Result with published scores."""
 
     @property
     def ids(self) -> Sequence[str]:
-        """(n,) ids."""
+        """The n ids."""
 
     @property
     def scores(self) -> FloatArray:
-        """(n,) scores."""
+        """The (n,) scores."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JudgedScores:
-    """Scores of hits that someone has judged, with the query each hit belongs to.
+    """The scores, relevance labels and queries of judged hits.
 
     Parameters
     ----------
     scores : (n,) array_like of float
-        Finite, higher is better, in any one unit.
+        The score of each hit, finite; higher is better. All scores have the same unit.
     labels : (n,) array_like of {0, 1} or bool
-        1 where the passage is relevant.
+        1 for a relevant hit, else 0.
     queries : (n,) sequence of hashable, optional
-        The query of each hit; default: every hit is a query of its own, which is only true of a sample that
-        was drawn one hit per query.
+        The query of each hit. Default: each hit has its own query, which is only valid for a sample with a single hit
+        per query.
     source : str
-        Name of the source that gave the scores, where it is one.
+        Name of the source of the scores; empty if there is no single source.
 
     Attributes
     ----------
     groups : (n,) array of int
-        The row of each hit's query, 0 to `query_count` - 1, in order of first appearance.
+        The number of each hit's query, from 0 to `query_count` - 1, in order of first appearance.
+    names : tuple
+        The queries by these numbers.
 
     Raises
     ------
     InvalidInputError
         If lengths differ, a score is not finite or a label is not 0 or 1.
     InsufficientDataError
-        If there is no hit, or the labels are all 0 or all 1.
+        If there is no hit, or all labels are equal.
 
     Examples
     --------
@@ -83,11 +85,11 @@ class JudgedScores:
         if not np.isfinite(scores).all():
             raise InvalidInputError("JudgedScores.scores must be finite; got NaN or infinity")
         if labels.dtype.kind not in "biuf" or not ((labels == 0) | (labels == 1)).all():
-            raise InvalidInputError("JudgedScores.labels must be 0 or 1; got something else")
+            raise InvalidInputError("JudgedScores.labels must be 0 or 1; got another value")
         if labels.all() or not labels.any():
             kind = "relevant" if labels.all() else "not relevant"
             raise InsufficientDataError(
-                f"a threshold needs relevant and irrelevant hits to tell apart; all {len(labels)} are {kind}"
+                f"fitting a threshold needs relevant and irrelevant hits; all {len(labels)} hits are {kind}"
             )
         queries = range(len(scores)) if self.queries is None else self.queries
         if len(queries) != len(scores):
@@ -107,23 +109,23 @@ class JudgedScores:
 
     @property
     def query_count(self) -> int:
-        """Number of different queries."""
+        """The number of different queries."""
         return len(self.names)
 
     @property
     def positives(self) -> int:
-        """Number of relevant hits."""
+        """The number of relevant hits."""
         return int(self.labels.sum())
 
     def only(self, kept: BoolArray, /) -> JudgedScores:
-        """The hits of the queries flagged in `kept`, (q,) bools in the order of `names`."""
+        """Return the hits of some queries; `kept` is a (q,) mask of the queries in the order of `names`."""
         rows = np.flatnonzero(kept[self.groups])
         part = JudgedScores(self.scores[rows], self.labels[rows], self.groups[rows], self.source)
         object.__setattr__(part, "names", tuple(self.names[row] for row in np.flatnonzero(kept).tolist()))
         return part
 
     def split(self, *, rng: int | np.random.Generator = 0) -> tuple[JudgedScores, JudgedScores]:
-        """Two halves of the queries, drawn by `rng`; no query is in both."""
+        """Split the queries randomly into two halves without a common query; `rng` is a seed or a generator."""
         if self.query_count < 2:
             raise InsufficientDataError(f"a split by query needs 2 queries; got {self.query_count}")
         order = np.random.default_rng(rng).permutation(self.query_count)
@@ -133,25 +135,26 @@ class JudgedScores:
 
 
 def judge(answers: Mapping[str, Scored], relevant: Mapping[str, Collection[str]], /) -> JudgedScores:
-    """Judged scores of one source's rankings, or of whole results, of queries whose relevant passages are known.
+    """Judge the hits of rankings or results by the ids of the relevant passages.
 
     Parameters
     ----------
     answers : mapping of str to Ranking or Result
-        By query; an empty one adds no hit.
+        The rankings of a source, or the results of a pipeline, by query.
     relevant : mapping of str to collection of str
-        By query, the ids of all its relevant passages; may be empty, but every query must be in it.
+        The ids of all relevant passages by query. Every query of `answers` must be a key; its ids may be empty.
 
     Returns
     -------
     JudgedScores
+        The judged hits of all queries.
 
     Raises
     ------
     InvalidInputError
-        If a query has no judgement.
+        If a query of `answers` is not in `relevant`.
     InsufficientDataError
-        If no hit is relevant, or every hit is.
+        If no hit is relevant, or all hits are relevant.
 
     Examples
     --------
@@ -162,7 +165,7 @@ def judge(answers: Mapping[str, Scored], relevant: Mapping[str, Collection[str]]
     """
     missing = [query for query in answers if query not in relevant]
     if missing:
-        raise InvalidInputError(f"every query must be judged; {missing[0]!r} is not")
+        raise InvalidInputError(f"every query must be judged; `relevant` lacks {missing[0]!r}")
     scores = [np.asarray(answer.scores, dtype=np.float64) for answer in answers.values()]
     labels = [identifier in relevant[query] for query, answer in answers.items() for identifier in answer.ids]
     queries = [query for query, answer in answers.items() for _ in answer.ids]
@@ -176,7 +179,7 @@ def judge(answers: Mapping[str, Scored], relevant: Mapping[str, Collection[str]]
 
 
 def number_queries(queries: Sequence[object] | IntArray, /) -> tuple[tuple[object, ...], IntArray]:
-    """Distinct queries in order of first appearance, and the row of each entry among them."""
+    """Return the distinct queries in order of first appearance, and the number of each entry's query."""
     if isinstance(queries, np.ndarray) and queries.ndim == 1 and queries.dtype.kind in "iu":
         values, first, inverse = np.unique(queries, return_index=True, return_inverse=True)
         order = np.argsort(first)
@@ -187,12 +190,12 @@ def number_queries(queries: Sequence[object] | IntArray, /) -> tuple[tuple[objec
     try:
         groups = [rows.setdefault(name, len(rows)) for name in queries]
     except TypeError as error:
-        raise InvalidTypeError("queries must be hashable, such as their ids; got one that is not") from error
+        raise InvalidTypeError("queries must be hashable, for example ids; got a query that is not hashable") from error
     return tuple(rows), np.array(groups, dtype=np.intp)
 
 
 def require_separate(first: JudgedScores, second: JudgedScores, /) -> None:
-    """Refuse two parts that share a query: the second would confirm what it has already seen."""
+    """Raise InvalidInputError if two parts share a query, because a test on the second part would be biased."""
     shared = set(first.names) & set(second.names)
     if shared:
         example = sorted(map(repr, shared))[0]
@@ -204,7 +207,7 @@ def require_separate(first: JudgedScores, second: JudgedScores, /) -> None:
 def per_query(
     scores: FloatArray, groups: IntArray, count: int, labels: BoolArray | None = None
 ) -> dict[str, FloatArray]:
-    """Best and mean score of each of `count` queries, and its share of relevant hits where there are labels."""
+    """Return the best and the mean score of each of `count` queries and, with labels, the share of relevant hits."""
     sizes = np.maximum(np.bincount(groups, minlength=count), 1)
     tops = np.full(count, -np.inf)
     np.maximum.at(tops, groups, scores)
@@ -220,7 +223,7 @@ _LEAST_HITS = 20
 
 
 class Correlation(NamedTuple):
-    """Spearman's correlation of scores with relevance, its 99.9 % confidence interval, and the queries behind it."""
+    """Spearman's correlation of scores with relevance, its 99.9 % confidence interval, and the number of queries."""
 
     value: float
     low: float
@@ -229,13 +232,14 @@ class Correlation(NamedTuple):
 
 
 def rank_correlation(judged: JudgedScores, /) -> Correlation | None:
-    """Spearman's correlation of scores with relevance inside a query, averaged over queries.
+    """Compute Spearman's correlation of scores with relevance within each query, averaged over queries.
 
-    None where too little is judged to tell: fewer than 10 queries with relevant and irrelevant hits of different
-    scores. Queries differ in how high they score, so hits are compared with those of their own query only, and the
-    query is the unit of the interval (Student's t over the queries' correlations). Where every query has a single
-    hit, the correlation is that over all hits (at least 20), with Fisher's interval in the form of Bonett and Wright,
-    Psychometrika 2000, doi:10.1007/BF02294183.
+    Hits are compared only within a query, because the level of the scores differs between queries. The confidence
+    interval is Student's t interval over the correlations of the queries. Return None if fewer than 10 queries have
+    relevant and irrelevant hits with different scores.
+
+    If every query has a single hit, compute the correlation over all hits instead; return None for fewer than 20 hits.
+    The interval is then Fisher's in the form of Bonett and Wright, Psychometrika 2000, doi:10.1007/BF02294183.
 
     Examples
     --------
@@ -253,19 +257,20 @@ def rank_correlation(judged: JudgedScores, /) -> Correlation | None:
 
 
 def check_orientation(judged: JudgedScores, /, source: str = "") -> None:
-    """Refuse scores that fall where relevance rises.
+    """Raise an error if relevant hits have lower scores than other hits.
 
     Parameters
     ----------
     judged : JudgedScores
+        The judged hits.
     source : str
-        Its name, for the message; default the one that `judged` knows.
+        Name of the source for the message; default ``judged.source``.
 
     Raises
     ------
     InvalidInputError
-        If :func:`rank_correlation` is below 0 with its whole interval: the source's scores are distances, or it is
-        read the wrong way round. One source in two thousand that knows nothing of relevance is refused, too.
+        If the whole confidence interval of :func:`rank_correlation` is below 0. The scores are then probably distances.
+        For a source whose scores do not depend on relevance, the probability of this error is 1 in 2,000.
 
     Examples
     --------
@@ -288,14 +293,14 @@ def check_orientation(judged: JudgedScores, /, source: str = "") -> None:
 def check_orientations(
     answers: Iterable[tuple[str, Sequence[Ranking]]], relevant: Mapping[str, Collection[str]], /
 ) -> None:
-    """Refuse rankings of which a source's scores fall where relevance rises; see :func:`check_orientation`.
+    """Run :func:`check_orientation` for each source of many rankings.
 
     Parameters
     ----------
     answers : iterable of (query, sequence of Ranking)
-        Of any number of sources. Ranks without scores are passed over.
+        The rankings of all sources for each query. Rankings without scores are ignored.
     relevant : mapping of str to collection of str
-        By query, the ids of its relevant passages; queries that it lacks are not judged.
+        The ids of the relevant passages by query. Queries that are not in the mapping are ignored.
     """
     gold = check_relevant(relevant)
     scores: dict[str, list[FloatArray]] = {}
@@ -314,7 +319,7 @@ def check_orientations(
 
 
 def check_relevant(relevant: Mapping[str, Collection[str]], /) -> dict[str, frozenset[str]]:
-    """Ids of relevant passages by query, or InvalidTypeError that says what is wrong."""
+    """Return the ids of the relevant passages by query; raise InvalidTypeError if the types are wrong."""
     if not isinstance(relevant, Mapping):
         raise InvalidTypeError(f"relevant must be a mapping of queries to ids; got {type(relevant).__name__}")
     for query, ids in relevant.items():
@@ -324,7 +329,7 @@ def check_relevant(relevant: Mapping[str, Collection[str]], /) -> dict[str, froz
 
 
 def _spearman(scores: FloatArray, labels: BoolArray, groups: IntArray) -> FloatArray:
-    """Spearman's correlation inside each group that has both labels and more than one score."""
+    """Compute Spearman's correlation in each group that has both labels and at least two different scores."""
     order = np.lexsort((scores, groups))
     ordered, group = scores[order], groups[order]
     begins = np.flatnonzero(np.append(True, (ordered[1:] != ordered[:-1]) | (group[1:] != group[:-1])))
@@ -342,7 +347,7 @@ def _centred(values: FloatArray, group: IntArray) -> FloatArray:
 
 
 def _over_queries(found: FloatArray) -> Correlation:
-    from scipy.special import stdtrit  # imported late: it costs as much as numpy itself
+    from scipy.special import stdtrit  # imported on first use, because the import is as slow as that of numpy
 
     mean = float(found.mean())
     count = len(found)
@@ -362,22 +367,22 @@ Risk = Literal["wrong", "missed"]
 
 
 def query_losses(judged: JudgedScores, thresholds: FloatArray, /, *, risk: Risk) -> FloatArray:
-    """Loss of every query at every threshold.
+    """Compute the loss of each query at each threshold.
 
     Parameters
     ----------
     judged : JudgedScores
-        With q queries.
+        The judged hits of q queries.
     thresholds : (t,) array of float
-        Ascending; a hit is accepted where its score is at or above the threshold.
+        Ascending thresholds; a hit is accepted if its score is at or above the threshold.
     risk : {"wrong", "missed"}
-        ``wrong``: share of the query's accepted hits that are not relevant, NaN where nothing is accepted.
-        ``missed``: share of the query's relevant hits that are not accepted, NaN where it has none.
+        The loss of a query. ``wrong``: the share of its accepted hits that are not relevant, NaN without an accepted
+        hit. ``missed``: the share of its relevant hits that are not accepted, NaN without a relevant hit.
 
     Returns
     -------
     (q, t) array of float
-        In [0, 1] or NaN.
+        Losses in [0, 1] or NaN.
     """
     check_choice("risk", risk, ("wrong", "missed"))
     width = len(thresholds) + 1

@@ -1,4 +1,4 @@
-"""Which candidates an answer may use: three-valued verdicts, what an empty set means, which promises hold."""
+"""The acceptance policy, which gives each candidate of an answer a verdict: accept, ambiguous or reject."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ ACCEPT, AMBIGUOUS, REJECT = 1, 0, -1
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """Whether one threshold's promise holds for one answer.
+    """A statement whether the guarantee of a threshold is valid for an answer.
 
     Parameters
     ----------
     name : str
-        A source, ``common`` or ``final``.
+        The threshold: the name of its source, ``common`` or ``final``.
     promise : str
-        The sentence.
+        The guarantee, as a sentence.
     valid : bool
-        Whether it holds for this answer.
+        Whether the guarantee is valid for this answer.
     reason : str
-        Why not; empty where it does.
+        The reason for an invalid guarantee; empty if it is valid.
     """
 
     name: str
@@ -49,18 +49,18 @@ class Certificate:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AcceptanceOutcome:
-    """Verdicts for one answer.
+    """The verdicts of an acceptance policy for the candidates of an answer.
 
     Parameters
     ----------
     verdicts : (n,) array of int8
-        1 accept, 0 ambiguous, -1 reject; one per candidate.
+        The verdict for each candidate: 1 accept, 0 ambiguous, -1 reject.
     reason : str
-        ``accepted``, ``no_thresholds``, ``no_candidates``, ``all_below_threshold``, ``kept_best`` (`min_keep`
-        or ``on_empty="best"`` overruled the thresholds), ``callback``, ``low_confidence``, or ``callback_failed: `` and
-        what `on_empty` raised: nothing is accepted then.
+        ``accepted``, ``no_thresholds``, ``no_candidates``, ``all_below_threshold``, ``callback`` or
+        ``low_confidence``. ``kept_best``: `min_keep` or ``on_empty="best"`` accepted candidates below a threshold.
+        ``callback_failed: `` with a class of error: `on_empty` raised this error, and no candidate is accepted.
     certificates : tuple of Certificate
-        One per threshold that promises something and was used.
+        One per threshold with a guarantee that was applied.
     """
 
     verdicts: Verdicts
@@ -69,28 +69,28 @@ class AcceptanceOutcome:
 
     @property
     def accepted(self) -> BoolArray:
-        """(n,) array of bool."""
+        """The (n,) mask of the accepted candidates."""
         return np.asarray(self.verdicts == ACCEPT)
 
     @property
     def failed(self) -> bool:
-        """Whether `on_empty` raised."""
+        """True if the function `on_empty` raised an error."""
         return self.reason.startswith("callback_failed")
 
     @property
     def abstained(self) -> bool:
-        """Whether there were candidates and none was accepted."""
+        """True if the answer has candidates and no candidate is accepted."""
         return self.reason in ("all_below_threshold", "low_confidence") or self.failed
 
 
 def _certificate(
     name: str, threshold: Threshold, answered: Sequence[str], *, overruled: bool, narrowed: bool, exact: bool
 ) -> Certificate:
-    """Whether `threshold`'s promise holds for an answer of the sources `answered`.
+    """Return a certificate that states whether the guarantee of `threshold` is valid for an answer.
 
-    It was `overruled` where something below it was kept all the same, and `narrowed` where another threshold removed
-    something that it accepts; `exact` means that the sources must be the same, not only include those it was fitted
-    with.
+    `answered` are the sources that answered. `overruled` says whether a candidate below the threshold was accepted.
+    `narrowed` says whether another threshold removed a candidate that this threshold accepts. With `exact`, the answer
+    must have exactly the sources of the fit; otherwise, further sources are allowed.
     """
     absent = sorted(set(threshold.sources) - set(answered))
     extra = sorted(set(answered) - set(threshold.sources)) if exact and threshold.sources else []
@@ -102,9 +102,9 @@ def _certificate(
     elif extra:
         reason = f"fitted without {', '.join(extra)}, which answered"
     elif overruled:
-        reason = "something below the threshold was kept"
+        reason = "a candidate below the threshold was accepted"
     elif narrowed:
-        reason = "another threshold removed part of what it accepts"
+        reason = "another threshold removed a candidate that this threshold accepts"
     return Certificate(name, threshold.promise, not reason, reason)
 
 
@@ -113,39 +113,40 @@ OnEmpty: TypeAlias = Literal["abstain", "best"] | Callable[[Candidates, FloatArr
 
 @dataclass(frozen=True, slots=True)
 class AcceptancePolicy:
-    """Thresholds per source, over calibrated values, for the final score and the confidence, and what no hit means.
+    """The thresholds for the candidates of an answer, and the behavior if no candidate is accepted.
 
     Parameters
     ----------
     thresholds : mapping of str to Threshold or float
-        By source, on its own scores; under ``rerank`` on a reranker's. A candidate has the `verdict` of the sources
-        that returned it. On a source
-        that gives distances a number, and a threshold that was not fitted, is the highest distance that is accepted;
-        of one with a `lower` bound distances up to that are accepted, and those up to its value ambiguous.
+        Thresholds on the source's own scores by source name; the name ``rerank`` is for a reranker's scores. If a
+        source returns distances, a number (or a threshold that was not fitted) is the highest accepted distance. With a
+        `lower` bound, distances up to `lower` are accepted, and distances up to `value` are ambiguous.
     final : Threshold or float, optional
-        On the published score, in [0, 1].
+        Threshold on the published score, in [0, 1].
     common : Threshold or float, optional
-        On calibrated values, one for all sources; the best value among the sources that returned it counts.
+        Threshold on calibrated values for all sources. The best value of the sources that returned a candidate counts.
     min_keep : int, default 0
-        Accept at least this many (or all there are), best first, whatever the thresholds say.
+        Minimum number of accepted candidates, best first, regardless of the thresholds; at most all candidates.
     on_empty : {"abstain", "best"} or callable, default "abstain"
-        Where nothing is accepted: nothing, the best one, or the ids that ``on_empty(candidates, scores)``
-        returns; nothing, with a warning in the result, where it raises.
+        The candidates to accept if no candidate passes the thresholds. ``abstain``: no candidate. ``best``: the best
+        candidate. A function: the ids that ``on_empty(candidates, scores)`` returns. If the function raises an error,
+        no candidate is accepted, and the result warns.
     unknown_source : {"accept", "reject"}, default "accept"
-        Verdict of a source that `thresholds` does not name, where it names any.
+        Verdict of a source that `thresholds` does not name, if `thresholds` is not empty.
     confidence : Confidence, optional
-        Reject everything where it is too doubtful that the corpus holds an answer; neither `min_keep` nor `on_empty`
-        applies then.
+        Threshold on the confidence that the corpus contains an answer. Below it, all candidates are rejected, and
+        `min_keep` and `on_empty` do not apply.
     verdict : {"any", "all", "last_stage"}, default "any"
-        Of the sources that returned a candidate, the best verdict counts, or the lowest; or that of the last stage that
-        scored it: the reranker's where it did, else the best.
+        The combination of the verdicts of the sources that returned a candidate. ``any``: the best verdict. ``all``:
+        the lowest verdict. ``last_stage``: the verdict of the reranker if it scored the candidate, else the best
+        verdict.
 
     Notes
     -----
-    The verdict of a candidate is the lowest of the three (per source, common, final), so that raising any
-    threshold only removes. Being returned by a source without a threshold accepts by default: the public
-    SSCC code's "any other source, minus infinity". Its rule, a threshold by the stage that a score comes from, is
-    ``verdict="last_stage"`` with a threshold under ``rerank`` and one per source.
+    The verdict of a candidate is the lowest of the verdicts per source, common and final. A higher threshold therefore
+    never accepts more candidates. By default, a candidate is accepted if a source without a threshold returned it, as
+    in the public SSCC code. The rule of that code is ``verdict="last_stage"`` with a threshold for ``rerank`` and for
+    each source.
 
     Examples
     --------
@@ -175,10 +176,10 @@ class AcceptancePolicy:
                 put(self, name, _threshold(getattr(self, name)))
         final = self._final
         if final is not None and not (final.floor >= 0 and final.value <= 1):
-            raise InvalidInputError(f"final must be in [0, 1], like the scores; got {final.value!r}")
+            raise InvalidInputError(f"final must be in [0, 1], the range of published scores; got {final.value!r}")
         check_count("min_keep", self.min_keep)
         if not callable(self.on_empty):
-            check_choice("on_empty, where it is not callable,", self.on_empty, ("abstain", "best"))
+            check_choice("on_empty, if it is not callable,", self.on_empty, ("abstain", "best"))
         check_choice("unknown_source", self.unknown_source, ("accept", "reject"))
         check_choice("verdict", self.verdict, ("any", "all", "last_stage"))
         if not isinstance(self.confidence, Confidence | None):
@@ -196,26 +197,28 @@ class AcceptancePolicy:
         *,
         fused: tuple[str, ...] | None = None,
     ) -> AcceptanceOutcome:
-        """Verdicts for one answer.
+        """Return the verdicts for the candidates of an answer.
 
         Parameters
         ----------
         candidates : Candidates
-            n candidates of m sources.
+            The n candidates of m sources.
         calibrated : (n, m) array of float
-            Calibrated values; read only where the source returned the candidate.
+            Calibrated values; values for candidates that a source did not return are ignored.
         scores : (n,) array of float
             Published scores in [0, 1].
         answered : tuple of str
-            Sources that answered; an empty source counts as one that did not.
+            Names of the sources with at least one hit.
         confidence : float, optional
-            Of the whole answer, where it is known.
+            The confidence of the answer, if it is known.
         fused : tuple of str, optional
-            Sources that `scores` are made of, where there are more: exact matches are no source of `candidates`.
+            Names of all fused sources, including exact matches, which are not a source of `candidates`; default
+            `answered`.
 
         Returns
         -------
         AcceptanceOutcome
+            The verdicts, the reason and the certificates.
         """
         count, width = len(candidates), len(candidates.sources)
         if calibrated.shape != (count, width) or scores.shape != (count,):
@@ -250,20 +253,23 @@ class AcceptancePolicy:
         return AcceptanceOutcome(filled, reason, tuple(certificates))
 
     def threshold_of(self, ranking: Ranking, /) -> Threshold | None:
-        """The threshold of a ranking's source as it reads its scores, mirrored where they are negated distances."""
+        """Return the threshold for the scores of a ranking; for negated distances, the mirrored threshold.
+
+        Return None if the source has no threshold.
+        """
         threshold = self._named.get(ranking.source)
         if threshold is None or not self._on_distances(ranking):
             return threshold
         return threshold.mirrored
 
     def note_on(self, ranking: Ranking, /) -> str:
-        """What a report should say of how the threshold of this source was read; empty where nothing."""
+        """Return a note for the source's report if its threshold is read as a distance; else empty."""
         if not self._on_distances(ranking):
             return ""
-        return f"its threshold is a distance: accepted at most {self._named[ranking.source].floor:g}"
+        return f"the threshold is a distance: hits are accepted up to {self._named[ranking.source].floor:g}"
 
     def _on_distances(self, ranking: Ranking) -> bool:
-        """Whether the source's threshold is a distance: its direction is known, and it was not fitted to scores."""
+        """Return True if the source returns distances and its threshold is finite and was not fitted to scores."""
         threshold = self._named.get(ranking.source)
         if threshold is None or not ranking.distances or threshold.method != GIVEN:
             return False
@@ -310,7 +316,7 @@ class AcceptancePolicy:
             named = self.on_empty(candidates, scores)
         except (MemoryError, KeyboardInterrupt):
             raise
-        except BaseException as error:  # noqa: BLE001 - the answer is that of "abstain", and says so
+        except BaseException as error:  # noqa: BLE001 - treated like "abstain", and the result warns
             return out, f"callback_failed: {type(error).__name__}"
         rows = _rows_of(candidates, named)
         out[rows] = ACCEPT
@@ -329,9 +335,9 @@ class AcceptancePolicy:
         return cast("Threshold | None", self.common)
 
     def to_dict(self) -> dict[str, object]:
-        """Plain JSON types; an `on_empty` that is callable cannot be stored."""
+        """Return the policy in plain JSON types; raise InvalidInputError if `on_empty` is a function."""
         if callable(self.on_empty):
-            raise InvalidInputError("an on_empty callable cannot be stored; store 'abstain' or 'best'")
+            raise InvalidInputError("on_empty is a function, which cannot be stored; use 'abstain' or 'best'")
         return {
             "thresholds": {name: threshold.to_dict() for name, threshold in self._named.items()},
             "final": None if self._final is None else self._final.to_dict(),
@@ -345,7 +351,7 @@ class AcceptancePolicy:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, object], /) -> AcceptancePolicy:
-        """The value that :meth:`to_dict` wrote."""
+        """Create the policy from the output of :meth:`to_dict`."""
         values = check_keys("AcceptancePolicy", data, cls.__dataclass_fields__)
         named = check_mapping("AcceptancePolicy.thresholds", values.get("thresholds", {}))
         values["thresholds"] = {name: Threshold.from_dict(found) for name, found in named.items()}
@@ -362,7 +368,7 @@ def _threshold(given: Threshold | float) -> Threshold:
 
 
 def _compare(values: FloatArray, threshold: Threshold | None, *, otherwise: int = ACCEPT) -> Verdicts:
-    """Verdict of each value; `otherwise` where there is no threshold."""
+    """Return the verdict for each value; `otherwise` for all values if there is no threshold."""
     if threshold is None:
         return np.full(len(values), otherwise, dtype=np.int8)
     band = np.where(values >= threshold.floor, AMBIGUOUS, REJECT)
@@ -371,7 +377,7 @@ def _compare(values: FloatArray, threshold: Threshold | None, *, otherwise: int 
 
 def _rows_of(candidates: Candidates, ids: Sequence[str]) -> IntArray:
     where = {name: row for row, name in enumerate(candidates.ids)}
-    chosen = list(check_rows("what on_empty returns", ids))
+    chosen = list(check_rows("the output of on_empty", ids))
     for name in chosen:
         if name not in where:
             raise InvalidInputError(f"on_empty must return ids of the candidates; got {name!r}")

@@ -1,8 +1,7 @@
-"""A threshold that knows how it was fitted, on how much, and what it promises.
+"""A threshold together with its fitting method, its sample size and its guarantee.
 
-A bare number says nothing about when it may be trusted. Every fitted threshold is therefore a value that
-carries its method, its level, the number of judged queries behind it and the sentence it promises, so that
-an answer can say whether that sentence still holds for it.
+A fitted threshold records its method, its level, the number of judged queries, and its guarantee as a sentence. An
+answer can therefore report whether the guarantee is valid for it.
 """
 
 from __future__ import annotations
@@ -32,15 +31,15 @@ NO_PROMISE = "No promise for new queries: the value was given or fitted to the q
 
 @dataclass(frozen=True, slots=True)
 class DriftReference:
-    """What the judged queries looked like, kept to notice when new ones look different.
+    """Statistics of the judged queries, for a later comparison with new queries.
 
     Parameters
     ----------
     tops, means : tuple of float
-        Best and mean score of each judged query, ascending; one value a query, because hits of one query
-        are not independent of one another.
+        The best score and the mean score of each judged query, ascending. A query counts once, because the scores of
+        its hits are not independent.
     prevalence : tuple of float
-        Share of relevant hits of each judged query, ascending.
+        The share of relevant hits of each judged query, ascending.
     """
 
     tops: tuple[float, ...]
@@ -51,39 +50,41 @@ class DriftReference:
         for name in ("tops", "means", "prevalence"):
             values = check_flat(f"DriftReference.{name}", getattr(self, name))
             if not len(values):
-                raise InvalidInputError(f"DriftReference.{name} must hold at least one number")
+                raise InvalidInputError(f"DriftReference.{name} must contain at least one number; it is empty")
             object.__setattr__(self, name, tuple(values.tolist()))
 
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """A hit is accepted at or above `value`, rejected below `lower`, ambiguous between.
+    """A threshold on scores: hits at or above `value` are accepted, hits below `lower` are rejected.
+
+    Hits between `lower` and `value` are ambiguous.
 
     Parameters
     ----------
     value : float
-        In the unit of the scores it was fitted on; minus infinity accepts everything, NaN and plus infinity
-        are refused.
+        The lowest accepted score, in the unit of the scores; minus infinity accepts every hit. NaN and plus infinity
+        are not allowed.
     lower : float, optional
-        At most `value`; default `value`, that is no ambiguous band.
+        The lowest ambiguous score, at most `value`; default `value`, so that no hit is ambiguous.
     method : str, default "given"
-        How it was found.
+        Name of the fitting method; ``given`` if the caller gave the value.
     level : float, optional
-        The bound it was fitted for (a risk, a recall, a precision…), where it has one.
+        The risk, recall, precision or other bound for which the threshold was fitted, if there is one.
     confidence : float, optional
-        Probability over calibration sets with which the promise holds, where it is stated; in (0, 1).
+        Probability, in (0, 1), that a random sample of judged queries gives a threshold with a true guarantee.
     queries, hits : int
-        Judged queries and judged hits it was fitted on; 0 where it was given.
+        Number of judged queries and of judged hits in the fit; 0 without a fit.
     promise : str
-        The sentence it promises.
+        The guarantee for new queries, as a sentence.
     sources : tuple of str
-        Sources whose answers it was fitted with; empty where it is not tied to any.
+        Names of the sources whose scores were used in the fit; empty if the threshold does not depend on sources.
     statistics : mapping of str to float
-        What was observed while fitting.
+        Statistics of the fit, such as the observed risk, by name.
     reference : DriftReference, optional
-        What the judged queries looked like.
+        Statistics of the judged queries.
     revoked : str
-        Why the promise no longer holds; empty while it does.
+        The reason for which the guarantee was withdrawn; empty if it was not.
 
     Examples
     --------
@@ -131,37 +132,40 @@ class Threshold:
 
     @property
     def promises(self) -> bool:
-        """Whether it came with a promise for new queries, revoked or not."""
+        """True if the threshold was fitted with a guarantee for new queries, even if the guarantee was withdrawn."""
         return self.promise != NO_PROMISE
 
     @property
     def certified(self) -> bool:
-        """Whether it carries a promise for new queries that has not been revoked."""
+        """True if the threshold has a guarantee for new queries that was not withdrawn."""
         return self.promises and not self.revoked
 
     @property
     def floor(self) -> float:
-        """Below this a hit is rejected: `lower` where there is a band, else `value`."""
+        """The score below which a hit is rejected: `lower` if it is given, else `value`."""
         return self.value if self.lower is None else self.lower
 
     @property
     def mirrored(self) -> Threshold:
-        """The threshold as it reads negated distances, accepting distances up to `floor` and none above `value`."""
+        """The same threshold for negated distances.
+
+        It accepts distances up to `floor`, and rejects distances above `value`.
+        """
         lower = None if self.lower is None else -self.value
         return replace(self, value=-self.floor, lower=lower)
 
     def accepts(self, score: float, /) -> bool:
-        """Whether `score` is at or above `value`."""
+        """Return True if `score` is at or above `value`."""
         return score >= self.value
 
     def revoke(self, reason: str, /) -> Threshold:
-        """The same threshold with its promise withdrawn, for a reason that is not blank."""
+        """Return a copy of the threshold whose guarantee is withdrawn; the reason must not be blank."""
         if not reason.strip():
             raise InvalidInputError("Threshold.revoke needs a reason that is not blank")
         return replace(self, revoked=reason)
 
     def to_dict(self) -> dict[str, object]:
-        """Plain JSON types; minus infinity is written as ``"-inf"``."""
+        """Return the threshold in plain JSON types; minus infinity becomes ``"-inf"``."""
         out = {item.name: getattr(self, item.name) for item in fields(self)}
         out["value"], out["lower"] = _to_json(self.value), _to_json(self.lower)
         out["sources"] = list(self.sources)
@@ -172,7 +176,7 @@ class Threshold:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, object], /) -> Threshold:
-        """The value that :meth:`to_dict` wrote; InvalidInputError where a key is unknown or a value does not fit."""
+        """Create the threshold from the output of :meth:`to_dict`; raise InvalidInputError for a bad key or value."""
         values = check_keys("Threshold", data, [item.name for item in fields(cls)], required=("value",))
         values["value"], values["lower"] = _from_json(values["value"]), _from_json(values.get("lower"))
         statistics = values.get("statistics", {})
@@ -191,5 +195,5 @@ def _to_json(value: float | None) -> float | str | None:
 
 
 def _from_json(value: Any) -> Any:
-    """What :func:`_to_json` wrote as a number; anything else is left for the checks of :class:`Threshold`."""
+    """Convert ``"-inf"`` to a number; return other values unchanged, because :class:`Threshold` checks them."""
     return -math.inf if value == "-inf" else value

@@ -1,1 +1,1 @@
-"""Programs over the library: the command line, the inspector, the server, and tracing."""
+"""Programs built on the library: the command line, the inspector, the server, and tracing."""

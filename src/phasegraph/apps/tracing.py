@@ -1,4 +1,4 @@
-"""Results as OpenTelemetry spans: one for the call, one for each source, with ids and scores."""
+"""Export results as OpenTelemetry spans: a span per retriever call and per source, with ids and scores."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _FAILED = ("error", "timeout", "skipped")
 
 @dataclass(frozen=True)
 class SpansOfResults:
-    """An ``on_result`` of either retriever that writes its results as spans.
+    """An ``on_result`` callback for both retrievers that exports each result as OpenTelemetry spans.
 
     Parameters
     ----------
     most : int, default 20
-        Passages of a span, >= 1.
+        Maximum number of passages per span, >= 1.
     tracer_provider : TracerProvider, optional
-        Default: the one that the process has set.
+        Default: the tracer provider of the process.
 
     Raises
     ------
@@ -37,12 +37,12 @@ class SpansOfResults:
 
     Notes
     -----
-    The span ``phasegraph`` has a child ``phasegraph.NAME`` for every source that was asked, with the attributes that
-    OpenInference gives to retrievers (``retrieval.documents.0.document.id``, ``….score``), and of our own the source's
-    status, reason, calibration, weight, hits and dropped hits, and the call's confidence and degradation. Scores of
-    sources are their own, those of the call are published ones. There is no text: neither the question's nor a
-    passage's. They are children of the span that is current, or of the LangChain run's where OpenInference's
-    instrumentor made one. A source's span begins with the call and ends when the source had settled, by its report.
+    The span ``phasegraph`` has a child span ``phasegraph.NAME`` for every searched source. Spans have OpenInference's
+    attributes for retrievers (``retrieval.documents.0.document.id``, ``….score``). A source's span also has its status,
+    reason, calibration, weight, hits and dropped hits. The span of the call has the confidence and the degradation.
+    Source spans have the raw scores of the source, and the span of the call has the published scores. Spans contain
+    neither the question nor passage texts. The parent is the current span, or the span that OpenInference's
+    instrumentor made for the LangChain run. A source's span starts with the call and ends after the time in its report.
 
     Examples
     --------
@@ -60,7 +60,7 @@ class SpansOfResults:
         _api()
 
     def __call__(self, result: Result) -> None:
-        """Write one result."""
+        """Export one result."""
         trace = _api()
         tracer = trace.get_tracer("phasegraph", tracer_provider=self.tracer_provider)
         end = time_ns()
@@ -108,7 +108,7 @@ def _api() -> Any:
 
 
 def _parent(trace: Any) -> Any:
-    """The current context, or that of the LangChain run where only OpenInference's instrumentor knows its span."""
+    """Return the context of the LangChain run's span if only OpenInference's instrumentor knows it; otherwise None."""
     langchain = sys.modules.get("openinference.instrumentation.langchain")
     if langchain is None or trace.get_current_span().get_span_context().is_valid:
         return None

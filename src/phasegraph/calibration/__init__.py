@@ -1,8 +1,8 @@
-"""Scores to a common scale.
+"""Calibrators, which transform the scores of each source to a common scale.
 
-*Scale* calibration (unsupervised, here) makes sources comparable for fusing. *Probability* calibration
-(supervised) makes a score thresholdable and lives with acceptance. A new calibrator is one class with
-``__call__`` and ``to_dict``, and its name in :data:`CALIBRATORS`.
+The *scale calibration* here is unsupervised and makes the scores of different sources comparable for fusion. The
+supervised *probability calibration* is in :mod:`phasegraph.acceptance`; it makes a score comparable with a threshold.
+To add a calibrator, write a class with ``__call__`` and ``to_dict``, and add its name to :data:`CALIBRATORS`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = [
 
 
 def calibrator_from_dict(state: Mapping[str, object]) -> Calibrator:
-    """Rebuild a calibrator from its ``to_dict`` state; InvalidInputError where it does not fit."""
+    """Create a calibrator from the output of its ``to_dict``; raise InvalidInputError if the data is invalid."""
     name = state.get("name")
     check_choice("calibrator name", name, CALIBRATORS)
     return CALIBRATORS[str(name)](state)

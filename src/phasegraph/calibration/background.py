@@ -1,8 +1,8 @@
-"""Calibration of each source against its own whole distribution: the default, because it keeps magnitude.
+"""Background calibration: the default, which compares each score with all scores of its source.
 
-A hit's value is the number of standard deviations by which it stands above everything the source holds. Where the
-source states its background (our walk knows the mean and deviation over all passages), that is exact. Where it
-gives only the top of a list, location and scale are recovered from the order statistics of that list.
+The value of a hit is its distance above the mean score of the source's whole collection, in standard deviations. The
+calibration is exact if the source states this mean and deviation, as the graph walk does. Otherwise, both numbers are
+estimated from the returned list by order statistics.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ LINEAR, BOUND = 6.0, 12.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Calibrated:
-    """One ranking on the common scale.
+    """The calibrated values of a ranking.
 
     Parameters
     ----------
     values : (n,) array of float
         Calibrated value of each hit, in the order of the ranking.
     missing : float
-        What a candidate takes that this ranking lacks.
+        Value of a candidate that this ranking lacks.
     tier : str
-        How it was calibrated: ``exact``, ``fitted``, ``estimated`` or a per-list calibrator's name.
+        Kind of the calibration: ``exact``, ``fitted``, ``estimated`` or the name of a per-list calibrator.
     informative : bool
-        False where the values carry no order of their own (membership only).
+        False if all values are equal, because the scores do not allow a comparison.
     out_of_range_share : float
-        Share of the scores beyond the reference sample, in [0, 1].
+        Share of the scores outside the range of the reference sample, in [0, 1].
     """
 
     values: FloatArray
@@ -54,35 +54,38 @@ class Calibrated:
 
 @runtime_checkable
 class Calibrator(Protocol):
-    """Turns a ranking's scores into values that can be compared between sources."""
+    """A function that turns the scores of a ranking into values that are comparable between sources."""
 
     def __call__(self, ranking: Ranking, /) -> Calibrated:
-        """Calibrated values of the ranking's hits."""
+        """Return the calibrated values of the ranking's hits."""
         ...
 
     def to_dict(self) -> Mapping[str, object]:
-        """JSON-ready state with its registered ``name``."""
+        """Return the calibrator in plain JSON types, with its registered ``name``."""
         ...
 
 
 def normal_quantile(levels: FloatArray, /) -> FloatArray:
-    """Standard normal quantiles of levels in (0, 1)."""
+    """Return the standard normal quantiles of levels in (0, 1)."""
     with LOADING:
-        from scipy.special import ndtri  # imported late: it costs as much as numpy itself
+        from scipy.special import ndtri  # imported on first use, because the import is as slow as that of numpy
 
     return np.asarray(ndtri(levels), dtype=np.float64)
 
 
 @lru_cache(maxsize=256)
 def order_statistic(rank: int, size: int, /) -> float:
-    """Expected value of the `rank`-th largest (from 1) of `size` standard normal draws: Blom's approximation, 1958."""
+    """Return the expected value of the `rank`-th largest (from 1) of `size` standard normal draws.
+
+    The value is Blom's approximation of 1958.
+    """
     tail = (np.array([rank], dtype=np.float64) - 0.375) / (max(size, rank) + 0.25)
     return -float(normal_quantile(tail)[0])
 
 
 @kept_while_short
 def order_statistics(count: int, size: int, /) -> FloatArray:
-    """Expected values of the `count` largest of `size` standard normal draws, largest first (read-only)."""
+    """Return the expected values of the `count` largest of `size` standard normal draws, largest first, read-only."""
     tail = (np.arange(1, count + 1, dtype=np.float64) - 0.375) / (max(size, count) + 0.25)
     values = -normal_quantile(tail)
     values.setflags(write=False)
@@ -91,31 +94,34 @@ def order_statistics(count: int, size: int, /) -> FloatArray:
 
 @dataclass(frozen=True, slots=True)
 class BackgroundCalibrator:
-    """Standard deviations above the source's background, declared or recovered from the list.
+    """A calibrator that expresses scores in standard deviations above the mean of the source's background.
 
     Parameters
     ----------
     assumed_size : int, default 1,000,000
-        Size of the collection where the source does not state it; never guessed from other sources. At least 1.
+        Size of the collection for a source that does not state its size, >= 1.
 
     Notes
     -----
-    *Declared*: the source's own :class:`~phasegraph.Background`. *Per list*: the scores s_1 >= s_2 >= ... are
-    regressed on the expected normal order statistics of ranks 1 to n of N draws, and standardised with that line. A
-    list of fewer than five hits, or with one distinct value, is *uninformative*: its members share the mean expected
-    order statistic of ranks 1 to max(n, 20), so membership counts and it adds no order of its own. A rank-only list
-    takes the expected order statistic of each rank.
+    *Exact calibration* uses the :class:`~phasegraph.Background` that the source states. *Estimated calibration* derives
+    a background from the returned list of n hits and the collection size N. It fits a line through the scores and the
+    expected values of the n largest of N standard normal draws. This line standardises the scores.
 
-    Up to 6 deviations, values are as they are; beyond, ``6 + d / (1 + d / 6)`` with d = the rest, so that none reaches
-    12 and a walk that stands 38 deviations out cannot bury every other source.
+    A list with fewer than five hits, or with equal scores, is *uninformative*. All its hits get the same value: the
+    mean expected value for ranks 1 to max(n, 20). The list then supports its hits, but does not order them. In a
+    rank-only list, each hit gets the expected value for its rank.
 
-    A candidate that the list lacks takes the lower of the list's lowest value and the expected order statistic of
-    the rank below it; never 0, which would be the background's mean.
+    A value v up to 6 is unchanged. A larger value becomes ``6 + d / (1 + d / 6)`` with ``d = v - 6``, which is always
+    less than 12. A walk with a value of 38 therefore cannot outweigh all other sources.
 
-    The per-list tier is invariant to affine transforms of the scores, and for that reason cannot tell a poor list
-    from a rich one: ``[.1, .2, .3, .4, .5]`` and ``[1, 2, 3, 4, 5]`` get the same values. Its values also move with the
-    length of the list. Neither is true of the declared tier. Raising one hit of a list of five to eight can, in about
-    one random case in a thousand, lower it against a candidate that the list lacks, because the line moves too.
+    A candidate that the list lacks gets the lowest value of the list, or the expected value for rank n + 1 if that is
+    lower. It does not get 0, which is the value of an average item of the collection.
+
+    Estimated values do not change if all scores are multiplied by a number or increased by a number. A list with low
+    scores therefore gets the same values as a list with high scores: ``[.1, .2, .3, .4, .5]`` and ``[1, 2, 3, 4, 5]``
+    are equal. Estimated values also depend on the length of the list. Neither limit applies to exact calibration. In a
+    list of five to eight hits, a raised score changes the line. In about one random case in a thousand, the raised hit
+    then falls in comparison with a candidate that the list lacks.
 
     References
     ----------
@@ -137,11 +143,11 @@ class BackgroundCalibrator:
 
     @property
     def bounded(self) -> bool:
-        """Whether every value is in [0, 1]: they are not."""
+        """False, because values may be outside [0, 1]."""
         return False
 
     def __call__(self, ranking: Ranking, /) -> Calibrated:
-        """Calibrate one ranking; see the class."""
+        """Calibrate a ranking; the notes of the class describe the method."""
         count = len(ranking)
         size = max(self.assumed_size if ranking.size is None else ranking.size, count + 1)
         if ranking.background is not None and not ranking.rank_only:
@@ -157,9 +163,10 @@ class BackgroundCalibrator:
         return Calibrated(standardised, _missing(standardised, size), "estimated")
 
     def by_rank(self, ranking: Ranking, /) -> Calibrated:
-        """Expected order statistics of the hits' ranks (ties share their mean rank), whatever the scores.
+        """Calibrate a ranking by its ranks alone; ties share their mean rank.
 
-        What the pipeline uses where no source of a query is informative, so that an only list keeps its order.
+        The value of a hit is the expected order statistic of its rank. The pipeline uses this method if all sources of
+        a query are uninformative, so that a single short list keeps its order.
         """
         count = len(ranking)
         size = max(self.assumed_size if ranking.size is None else ranking.size, count + 1)
@@ -168,21 +175,21 @@ class BackgroundCalibrator:
         return Calibrated(values, _missing(values, size), "estimated")
 
     def to_dict(self) -> dict[str, object]:
-        """JSON-ready state."""
+        """Return the calibrator in plain JSON types."""
         return {"name": "background", "assumed_size": self.assumed_size}
 
     @classmethod
     def from_dict(cls, state: Mapping[str, object]) -> BackgroundCalibrator:
-        """Rebuild from :meth:`to_dict`."""
+        """Create the calibrator from the output of :meth:`to_dict`."""
         size = state.get("assumed_size", ASSUMED_SIZE)
         return cls(size)  # type: ignore[arg-type]
 
 
 def _bounded(values: FloatArray) -> FloatArray:
-    """The identity up to 6 from 0; beyond, increasing as far as a float can tell, and below 12."""
+    """Compress the parts of descending values beyond -6 and 6 into (-12, 12); leave other values unchanged."""
     if not len(values) or (values[0] <= LINEAR and values[-1] >= -LINEAR):
         return values
-    out, rising = values.copy(), values[::-1]  # they fall: what lies beyond is at the two ends
+    out, rising = values.copy(), values[::-1]  # the values descend, so values beyond the limits are at the two ends
     high, low = len(values) - int(rising.searchsorted(LINEAR, "right")), int(rising.searchsorted(-LINEAR))
     if high:
         out[:high] = _squeezed(values[:high])
@@ -202,7 +209,7 @@ def _missing(values: FloatArray, size: int) -> float:
 
 
 def _standardised_by_order(scores: FloatArray, size: int) -> FloatArray | None:
-    """Scores against the line through (expected order statistic, score), or None if uninformative."""
+    """Standardise scores by a line fitted to (expected order statistic, score); return None if uninformative."""
     count = len(scores)
     if count < INFORMATIVE_HITS or scores[0] == scores[-1]:
         return None
@@ -215,12 +222,12 @@ def _standardised_by_order(scores: FloatArray, size: int) -> FloatArray | None:
         return None
     values -= location
     values /= slope
-    return values if math.isfinite(values[0]) and math.isfinite(values[-1]) else None  # they fall between
+    return values if math.isfinite(values[0]) and math.isfinite(values[-1]) else None  # the values descend
 
 
 @kept_while_short
 def _expected(count: int, size: int) -> tuple[FloatArray, float, float]:
-    """The expected order statistics about their mean, the square of their length, and their mean."""
+    """Return the expected order statistics minus their mean, the sum of squares of these differences, and the mean."""
     expected = order_statistics(count, size)
     centred = expected - expected.mean()
     centred.setflags(write=False)

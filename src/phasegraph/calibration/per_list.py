@@ -1,7 +1,7 @@
-"""Normalisations of one list by itself, as most fusion libraries have them, and as calibrators by name.
+"""Normalisations that use only the returned list, as functions and as calibrators by name.
 
-Each takes ``scores``, an (n,) array of finite numbers in any order, higher is better, and raises InvalidInputError
-for anything else. An empty list gives an empty one.
+Each function takes ``scores``, an (n,) array of finite numbers in any order; higher is better. It raises
+InvalidInputError for other input. An empty array gives an empty array.
 """
 
 from __future__ import annotations
@@ -29,24 +29,26 @@ from phasegraph.ranking import Ranking
 
 
 def percentile_rank(scores: FloatArray, /) -> FloatArray:
-    """Share of the list that scores no higher than each hit (the paper's PIT of a source's own list).
+    """Compute the percentile rank of each hit: the share of the list with an equal or lower score.
+
+    The paper calls it the probability integral transform (PIT) of a source's own list.
 
     Parameters
     ----------
     scores : (n,) array of float
-        Finite.
+        The scores of the list, finite.
 
     Returns
     -------
     (n,) array of float
-        In [1/n, 1]; the best hit has exactly 1. Not a probability of relevance.
+        Percentile ranks in [1/n, 1]; the best hit has exactly 1. They are not probabilities of relevance.
 
     Notes
     -----
-    Ties share their *maximum* rank, as the formula with ``<=`` says; some public ports break ties by sort order.
-    The value is a function of ranks, ties and n only: any strictly increasing transform of the scores leaves it
-    unchanged, so it keeps no magnitude. It breaks the laws "an appended worst hit changes nothing" and "a poor
-    list cannot have a top of 1": ``[.01, .02, .03]`` gets 1.0 at its top.
+    Ties share their highest rank, according to ``<=`` in the paper's formula; some public ports break ties by sort
+    order. The values depend only on ranks, ties and n, so they do not show whether the scores are high or low. The
+    method does not have the laws "an appended worst hit changes nothing" and "a poor list cannot have a top of 1": the
+    best hit of ``[.01, .02, .03]`` gets 1.0.
 
     References
     ----------
@@ -64,19 +66,19 @@ def percentile_rank(scores: FloatArray, /) -> FloatArray:
 
 
 def min_max(scores: FloatArray, /, *, constant: float = 1.0) -> FloatArray:
-    """Scores stretched so that the worst of the list is 0 and the best 1.
+    """Scale scores linearly, so that the lowest score of the list becomes 0 and the highest becomes 1.
 
     Parameters
     ----------
     scores : (n,) array of float
-        Finite.
+        The scores of the list, finite.
     constant : float, default 1.0
-        What every hit of a constant list gets; in [0, 1]. HippoRAG-2 and SemFlowRAG use 1.
+        Value of every hit in a list of equal scores, in [0, 1]. HippoRAG-2 and SemFlowRAG use 1.
 
     Returns
     -------
     (n,) array of float
-        In [0, 1].
+        Scaled scores in [0, 1].
 
     Examples
     --------
@@ -95,19 +97,21 @@ def min_max(scores: FloatArray, /, *, constant: float = 1.0) -> FloatArray:
 
 
 def theoretical_min_max(scores: FloatArray, /, *, infimum: float) -> FloatArray:
-    """Scores between the scorer's theoretical infimum (0) and the best of the list (1), as in TM2C2.
+    """Scale scores linearly, so that the lowest possible score becomes 0 and the highest score of the list becomes 1.
+
+    This is the normalisation of the method TM2C2.
 
     Parameters
     ----------
     scores : (n,) array of float
-        Finite and >= `infimum`.
+        The scores of the list, finite and >= `infimum`.
     infimum : float
-        Lowest score the scorer can give: 0 for BM25, -1 for a cosine.
+        Lowest possible score of the source: 0 for BM25, -1 for a cosine.
 
     Returns
     -------
     (n,) array of float
-        In [0, 1]; all 0 where the best score equals the infimum.
+        Scaled scores in [0, 1]; all 0 if the highest score equals the infimum.
 
     References
     ----------
@@ -124,23 +128,23 @@ def theoretical_min_max(scores: FloatArray, /, *, infimum: float) -> FloatArray:
         return values
     if values.min() < infimum:
         raise InvalidInputError(f"scores must be >= infimum {infimum!r}; got {float(values.min())!r}")
-    moved = moderate(np.append(values, infimum))  # together: neither alone says what their difference is
+    moved = moderate(np.append(values, infimum))  # scaled together, because only the differences matter
     span = float(moved[:-1].max()) - float(moved[-1])
     return (moved[:-1] - moved[-1]) / span if span > 0 else np.zeros(len(values))
 
 
 def max_normalise(scores: FloatArray, /) -> FloatArray:
-    """Scores divided by the best of the list ("raw/max").
+    """Divide the scores by the highest score of the list.
 
     Parameters
     ----------
     scores : (n,) array of float
-        Finite, >= 0, at least one positive.
+        The scores of the list, finite and >= 0; at least one score is positive.
 
     Returns
     -------
     (n,) array of float
-        In [0, 1].
+        Scaled scores in [0, 1].
 
     Examples
     --------
@@ -152,22 +156,22 @@ def max_normalise(scores: FloatArray, /) -> FloatArray:
         return values
     low, high = float(values.min()), float(values.max())
     if low < 0 or high <= 0:
-        raise InvalidInputError(f"max normalisation needs scores >= 0, one > 0; got a range of {low!r} to {high!r}")
+        raise InvalidInputError(f"max normalisation needs scores >= 0 with at least one > 0; got {low!r} to {high!r}")
     return np.asarray(values / high)
 
 
 def z_score(scores: FloatArray, /) -> FloatArray:
-    """Population standard deviations above the list's own mean; 0 for a constant list.
+    """Compute the distance of each score from the list's mean in standard deviations; 0 for a list of equal scores.
 
     Parameters
     ----------
     scores : (n,) array of float
-        Finite.
+        The scores of the list, finite.
 
     Returns
     -------
     (n,) array of float
-        Unbounded, mean 0.
+        z-scores, unbounded, with mean 0. The standard deviation divides by n.
 
     Examples
     --------
@@ -184,19 +188,19 @@ def z_score(scores: FloatArray, /) -> FloatArray:
 
 
 def log_z_score(scores: FloatArray, /, *, floor: float = 1e-4) -> FloatArray:
-    """z-score of ``log(score + floor)``: for heavy-tailed scores such as walk probabilities.
+    """Compute the z-scores of ``log(score + floor)``, for heavy-tailed scores such as walk probabilities.
 
     Parameters
     ----------
     scores : (n,) array of float
-        Finite and >= 0.
+        The scores of the list, finite and >= 0.
     floor : float, default 1e-4
-        Added before the logarithm; > 0.
+        Number that is added to each score before the logarithm, > 0.
 
     Returns
     -------
     (n,) array of float
-        Unbounded, mean 0.
+        z-scores, unbounded, with mean 0.
 
     Examples
     --------
@@ -231,24 +235,25 @@ LIST_CALIBRATORS = tuple(_FUNCTIONS)
 
 @dataclass(frozen=True, slots=True)
 class ListCalibrator:
-    """A normalisation of each list by itself, by name.
+    """A calibrator that normalises each returned list by a named function.
 
     Parameters
     ----------
     name : {"percentile", "min_max", "theoretical_min_max", "max", "z_score", "log_z_score", "raw"}
-        Which one; see the function of that name.
+        Name of the normalisation; ``raw`` leaves the scores unchanged. Its function is in
+        :mod:`phasegraph.calibration.per_list`.
     options : mapping of str to float
-        Its keyword arguments.
+        Keyword arguments of the function.
 
     Raises
     ------
     InvalidInputError, InvalidTypeError
-        If the name or an option is unknown, or an option's value is not one that the function accepts.
+        If the name or an option is unknown, or the function does not accept the value of an option.
 
     Notes
     -----
-    A candidate that the list lacks takes 0 under the bounded ones (as the papers have it) and the list's lowest
-    value under ``z_score``, ``log_z_score`` and ``raw``, where 0 would be the mean or nothing in particular.
+    With a normalisation to [0, 1], a candidate that the list lacks gets 0, as in the literature. With ``z_score``,
+    ``log_z_score`` and ``raw``, it gets the lowest value of the list, because 0 is not a low value on these scales.
 
     Examples
     --------
@@ -268,30 +273,30 @@ class ListCalibrator:
         if unknown:
             raise InvalidInputError(f"options of {owner} must be among {sorted(allowed)}; got {unknown}")
         if self.name == "theoretical_min_max" and "infimum" not in options:
-            raise InvalidInputError(f"{owner} needs the option 'infimum'; got none")
+            raise InvalidInputError(f"{owner} needs the option 'infimum', the lowest possible score of the source")
         checked = {name: check_real(f"option {name!r} of {owner}", value) for name, value in options.items()}
         object.__setattr__(self, "options", MappingProxyType(checked))
         lowest = checked.get("infimum", 0.0)
-        function(np.array([lowest + 1.0, lowest]), **checked)  # refuses what it would refuse later
+        function(np.array([lowest + 1.0, lowest]), **checked)  # raises an error now if the options are invalid
 
     __reduce__ = by_fields
 
     @property
     def bounded(self) -> bool:
-        """Whether every value is in [0, 1]."""
+        """True if every value is in [0, 1]."""
         return self.name not in _UNBOUNDED
 
     def __call__(self, ranking: Ranking, /) -> Calibrated:
-        """Calibrate one ranking; see the class."""
+        """Calibrate a ranking by the named function."""
         values = _FUNCTIONS[self.name][0](ranking.scores, **self.options)
         lowest = float(values.min()) if len(values) else 0.0
         return Calibrated(values, lowest if self.name in _UNBOUNDED else 0.0, self.name)
 
     def to_dict(self) -> dict[str, object]:
-        """JSON-ready state."""
+        """Return the calibrator in plain JSON types."""
         return {"name": self.name, "options": dict(self.options)}
 
     @classmethod
     def from_dict(cls, state: Mapping[str, object]) -> ListCalibrator:
-        """Rebuild from :meth:`to_dict`."""
+        """Create the calibrator from the output of :meth:`to_dict`."""
         return cls(state.get("name"), state.get("options", {}))  # type: ignore[arg-type]

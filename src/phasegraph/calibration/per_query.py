@@ -1,4 +1,4 @@
-"""Put all rankings of one query on the common scale."""
+"""Calibrate all rankings of a query."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from phasegraph.ranking import Ranking
 def calibrate_all(
     rankings: Sequence[Ranking], calibrator_of: Mapping[str, Calibrator], default: Calibrator
 ) -> tuple[dict[str, Calibrated], dict[str, str]]:
-    """Each ranking on the common scale by source name, and why where one cannot be calibrated.
+    """Return the calibrated values by source name, and the reasons of failed calibrations by source name.
 
-    Where no source of the query is informative, background calibration falls back to ranks, so that an only short
-    list keeps its order. A source whose scores its calibrator refuses costs the others nothing.
+    `calibrator_of` gives the fitted calibrators by source name; `default` calibrates all other sources. A source whose
+    calibration fails does not affect other sources. If no source is informative, background calibration uses the ranks
+    instead of the scores, so that a single short list keeps its order.
     """
     found: dict[str, Calibrated] = {}
     failed: dict[str, str] = {}
@@ -47,19 +48,19 @@ def calibrate_all(
 
 
 def _settled(scores: FloatArray, one: Calibrated) -> FloatArray | None:
-    """The calibrated values, in order; None where one of them is not finite."""
+    """Return the calibrated values in descending order; None if a value is not finite."""
     values = one.values
     if not math.isfinite(one.missing):
         return None
     if all_true(values[:-1] > values[1:]) and math.isfinite(values[0]) and math.isfinite(values[-1]):
-        return values  # what falls throughout is in order, and finite between its ends
+        return values  # strictly descending values with finite ends are all finite
     return in_order(scores, values) if all_true(np.isfinite(values)) else None
 
 
 def in_order(scores: FloatArray, values: FloatArray) -> FloatArray:
-    """`values` with rounding undone: where a score is lower its value is lower, if only by one bit.
+    """Return `values` corrected for rounding: a lower score gets a lower value, by at least one bit.
 
-    Only for values that descend in truth (a calibrator that gives one value to all is left alone).
+    Values that are all equal stay unchanged.
     """
     same = values[:-1] == values[1:]
     if not same.any() or values[0] == values[-1]:
@@ -77,7 +78,11 @@ def in_order(scores: FloatArray, values: FloatArray) -> FloatArray:
 
 
 def calibrator_for(ranking: Ranking, own: Mapping[str, Calibrator], default: Calibrator) -> Calibrator:
-    """The source's fitted calibrator, except where the default can use the background that the source states."""
+    """Return the calibrator for a ranking.
+
+    If the ranking has a background and the default is background calibration, return the default. Otherwise, return the
+    source's calibrator in `own`, or the default.
+    """
     if ranking.background is not None and isinstance(default, BackgroundCalibrator):
         return default
     return own.get(ranking.source, default)

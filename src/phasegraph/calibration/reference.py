@@ -1,6 +1,7 @@
-"""Calibration against a reference sample: scores that a source gave to unlabelled queries.
+"""Calibration by a reference sample, which contains scores of a source for unlabelled queries.
 
-Fitted once per source, it keeps magnitude across queries: a poor list stays poor.
+The calibrator is fitted once per source. A list with low scores for a query gets low values, unlike with a
+normalisation of the list alone.
 """
 
 from __future__ import annotations
@@ -24,31 +25,34 @@ _KNOTS = 4096
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReferenceECDF:
-    """Strictly increasing distribution function of a reference sample; made by :func:`fit_reference_ecdf`.
+    """A calibrator that applies the distribution function of a reference sample.
+
+    :func:`fit_reference_ecdf` creates it. The function is strictly increasing (ECDF: empirical cumulative distribution
+    function).
 
     Parameters
     ----------
     knots : (r,) array of float
         Distinct reference scores, ascending, r >= 2.
     levels : (r,) array of float
-        Mid-rank cumulative share at each knot, strictly inside (0, 1), ascending.
+        The share of reference scores below each knot, plus half of the share at the knot; in (0, 1), ascending.
     fraction : float
-        Share of the whole collection that the sample's lists hold, in (0, 1]; 1 for a sample of everything.
+        Share of the collection that the lists of the sample contain, in (0, 1]; 1 if the sample contains all scores.
     normal_scores : bool
-        Give standard normal quantiles (unbounded) in place of percentiles in (0, 1).
+        Whether to return standard normal quantiles, which are unbounded, instead of percentiles in (0, 1).
     size : int
         Size of the collection, known or assumed.
     fingerprint : str
-        What gave the scores, such as the store and the embedding model; empty where it is not known.
+        Identification of the source of the scores, such as the store and the embedding model; empty if unknown.
 
     Notes
     -----
-    Between knots it interpolates, beyond them it continues by a hyperbolic tail in probability (or straight on, at
-    the sample's robust slope, for normal scores), so different scores always get different values and a score
-    outside the sample neither saturates nor leaves the open unit interval.
+    Between knots, the function interpolates linearly. Beyond the knots, percentiles follow a hyperbola that stays
+    within (0, 1), and normal scores follow a straight line. Different scores therefore always get different values.
 
-    With `fraction` f < 1 the sample holds the top of the distribution only: a score at level u of the sample is at
-    level ``1 - f (1 - u)`` of the whole, which puts it on the scale of the background calibration.
+    With a `fraction` f < 1, the sample contains only the best scores of the collection. For normal scores, a score at
+    level u of the sample is at level ``1 - f (1 - u)`` of the collection. These values are comparable with those of the
+    background calibration.
     """
 
     knots: FloatArray
@@ -77,11 +81,11 @@ class ReferenceECDF:
 
     @property
     def bounded(self) -> bool:
-        """Whether every value is in [0, 1]: percentiles are, normal scores are not."""
+        """True for percentiles, which are in [0, 1]; False for normal scores."""
         return not self.normal_scores
 
     def transform(self, scores: FloatArray, /) -> FloatArray:
-        """Calibrated value of each score: percentiles in (0, 1), or normal scores; strictly increasing.
+        """Return the percentile in (0, 1), or the normal score, of each score; a higher score gets a higher value.
 
         Examples
         --------
@@ -105,7 +109,10 @@ class ReferenceECDF:
         return out
 
     def _moderate(self, values: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Scores and knots on a scale on which nothing overflows, by a power of two; beyond 1e150 scores are equal."""
+        """Return scores and knots divided by the same power of two, so that no computation overflows.
+
+        Scores beyond -1e150 or 1e150 on this scale are set to these limits.
+        """
         knots = moderate(self.knots)
         if knots is not self.knots:
             largest = float(np.abs(self.knots).max())
@@ -114,7 +121,7 @@ class ReferenceECDF:
         return np.clip(values, -1e150, 1e150), knots
 
     def __call__(self, ranking: Ranking, /) -> Calibrated:
-        """Calibrated hits, and what a candidate that the list lacks takes (see :class:`Calibrated`)."""
+        """Return the calibrated values of the hits and the value of a missing candidate; see :class:`Calibrated`."""
         values = self.transform(ranking.scores)
         out_of_range_share = self.out_of_range_share(ranking.scores)
         if not self.normal_scores:
@@ -124,7 +131,7 @@ class ReferenceECDF:
         return Calibrated(values, min(lowest, below), self.tier, out_of_range_share=out_of_range_share)
 
     def out_of_range_share(self, scores: FloatArray, /) -> float:
-        """Share of scores below the lowest or above the highest of the reference sample.
+        """Return the share of scores outside the range of the reference sample, in [0, 1].
 
         Examples
         --------
@@ -137,7 +144,7 @@ class ReferenceECDF:
         return float(beyond / len(scores))
 
     def to_dict(self) -> dict[str, object]:
-        """JSON-ready state; :meth:`from_dict` gives a bit-equal calibrator back."""
+        """Return the calibrator in plain JSON types; :meth:`from_dict` restores it bit by bit."""
         return {
             "name": "reference_ecdf",
             "knots": self.knots.tolist(),
@@ -150,14 +157,14 @@ class ReferenceECDF:
 
     @classmethod
     def from_dict(cls, state: Mapping[str, object]) -> ReferenceECDF:
-        """Rebuild from :meth:`to_dict`; InvalidInputError names what does not fit."""
+        """Create the calibrator from the output of :meth:`to_dict`; InvalidInputError names an invalid field."""
         needed = ("knots", "levels", "fraction", "normal_scores", "size")
         check_keys("reference_ecdf", state, state, required=needed)
         return cls(*(state[name] for name in needed), state.get("fingerprint", ""))  # type: ignore[arg-type, call-arg]
 
 
 def _between(values: FloatArray, knots: FloatArray, grid: FloatArray) -> FloatArray:
-    """Linear between the knots; between two that lie too near for a slope, the lower one's."""
+    """Interpolate linearly between knots; between knots too close for a slope, use the value of the lower knot."""
     with np.errstate(all="ignore"):
         out = np.interp(values, knots, grid)
     lost = ~np.isfinite(out)
@@ -174,30 +181,31 @@ def fit_reference_ecdf(
     fraction: float = 1.0,
     size: int = 1_000_000,
 ) -> ReferenceECDF:
-    """Fit the distribution function of a source's scores.
+    """Fit a calibrator to the distribution of a source's scores.
 
     Parameters
     ----------
     samples : (n,) array or sequence of arrays of float
-        Scores from unlabelled queries, higher is better; at least 20 finite values, two of them distinct.
-        Values that are not finite are dropped.
+        Scores for unlabelled queries; higher is better. At least 20 values must be finite, with two distinct values.
+        Values that are not finite are ignored.
     normal_scores : bool, default False
-        Give standard normal quantiles in place of percentiles.
+        Whether the calibrator returns standard normal quantiles instead of percentiles.
     fraction : float, default 1.0
-        Share of the collection that the lists hold, in (0, 1].
+        Share of the collection that each list contains, in (0, 1].
     size : int, default 1,000,000
         Size of the collection.
 
     Returns
     -------
     ReferenceECDF
+        The fitted calibrator.
 
     Raises
     ------
     InsufficientDataError
-        If fewer than 20 finite values, or fewer than two distinct ones, are given.
+        If fewer than 20 values are finite, or all finite values are equal.
     InvalidTypeError
-        If `samples` holds anything but numbers.
+        If `samples` contains a value that is not a number.
 
     Examples
     --------

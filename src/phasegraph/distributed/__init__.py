@@ -1,7 +1,7 @@
-"""An index of more passages than one process should read, to the bit the one that a single process builds.
+"""Build an index in many processes, for corpora that are too large for one process.
 
-Here with the processes of one machine; :mod:`phasegraph.distributed.ray` and :mod:`phasegraph.distributed.spark` do the
-same on a cluster.
+The index equals, bit by bit, the index that a single process builds. The functions here use processes on one machine;
+:mod:`phasegraph.distributed.ray` and :mod:`phasegraph.distributed.spark` use a cluster.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -15,10 +15,10 @@ from phasegraph.distributed.retrieval import retrieve
 __all__ = ["BuildReport", "EmbeddedNames", "Spent", "build_index", "retrieve"]
 
 
-if not TYPE_CHECKING:  # where any name would be right
+if not TYPE_CHECKING:  # a type checker would otherwise accept any name
 
     def __getattr__(name: str) -> Any:
-        """The old name of the report of a build."""
+        """Return `BuildReport` for its deprecated name ``Built``, with a warning."""
         if name != "Built":
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         warn_of_old_name("Built", "BuildReport")

@@ -1,4 +1,4 @@
-"""From staged shards to the index, on any engine: what finished before is kept, what is merged is checked."""
+"""Build the index from staged shards with any engine; an interrupted build continues with the finished tasks."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from phasegraph.distributed.merging import merge, write_gazetteer
 from phasegraph.distributed.names import NameBlocks
 from phasegraph.distributed.shards import (
     READ,
+    STAGED,
     BuildSettings,
     Staged,
     arrow,
@@ -35,38 +36,43 @@ PASSAGES_PER_SHARD = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What a task took: seconds of CPU, and the bytes its process held at most until then (0 where not known)."""
+    """The resources of a task: CPU time in seconds, and the peak memory of its process in bytes (0 if unknown)."""
 
     cpu: float
     peak: int
 
 
 class Run(Protocol):
-    """An engine: calls a function with each of the arguments, in other processes."""
+    """An engine, which calls a function with each tuple of arguments in other processes."""
 
     def __call__(self, task: Callable[..., None], arguments: Sequence[tuple[Any, ...]], label: str, /) -> list[Spent]:
-        """What each call took. A call whose process died is made again; the first that raised is raised here."""
+        """Run all calls, and return their resources.
+
+        A call is repeated if its process dies. The first error of a call is raised here.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class BuildReport:
-    """What was built, and what it took.
+    """The size of a new index, and the resources of its build.
 
     Parameters
     ----------
     passages, entities, mentions, facts : int
-        How many there are.
+        Numbers of passages, entities, mentions and facts.
     shards : int
-        In which they were read, of which `kept` were finished before.
+        Number of shards.
     kept : int
+        Number of shards that an earlier, interrupted build had finished.
     cpu : float
-        Seconds of all processes, this one included, without an engine's own.
+        CPU time in seconds of all processes, including this process, without the engine's own overhead.
     worker_peak, driver_peak : int
-        Bytes that a process held at most; 0 where it is not known.
+        Peak memory, in bytes, of a worker and of this process; 0 if unknown.
     synonyms : int
+        Number of pairs of synonyms.
     malformed : int
-        Triples of a file that were left out.
+        Number of malformed triples of a file, which were ignored.
     """
 
     passages: int
@@ -92,7 +98,7 @@ def _megabytes(count: int) -> str:
 
 
 def peak() -> int:
-    """Bytes that this process has held at most; 0 where the system does not tell."""
+    """Return the peak memory of this process in bytes; 0 if the system does not report it."""
     if sys.platform == "win32":
         return 0
     import resource
@@ -101,7 +107,7 @@ def peak() -> int:
 
 
 def spent(task: Callable[..., None], arguments: Sequence[Any]) -> Spent:
-    """Call it, and say what it took."""
+    """Run a task, and return its resources."""
     started = time.process_time()
     task(*arguments)
     return Spent(time.process_time() - started, peak())
@@ -109,9 +115,10 @@ def spent(task: Callable[..., None], arguments: Sequence[Any]) -> Spent:
 
 @dataclass(frozen=True)
 class Work:
-    """The folder beside an index (`out`: new, empty, or replaced) in which its shards are kept until it is complete.
+    """The folder for the intermediate files of a build, next to the index `out`, which is a new, empty or old index.
 
-    One process at a time has it; every process that works on the shards sees it under the same path.
+    One process at a time has it, and holds a lock file beside it. Every process that works on the shards sees it under
+    the same path.
     """
 
     out: Path
@@ -119,11 +126,11 @@ class Work:
 
     @classmethod
     def beside(cls, out: str | os.PathLike[str], work: str | os.PathLike[str] | None) -> Work:
-        """The work folder that was given, or the one beside the index."""
+        """Return the work folder for the index `out`: the folder `work`, or by default ``out`` with ``.work``."""
         target = Path(out).absolute()
         if target.is_dir() and any(target.iterdir()) and not (target / MANIFEST).is_file():
-            raise InvalidInputError(f"{target}: the folder must be new, empty, or an index; it holds other files")
-        arrow()  # before anything is read
+            raise InvalidInputError(f"{target}: the folder must be new, empty, or an index; it contains other files")
+        arrow()  # fails before a file is read if pyarrow is missing
         return cls(target, Path(work).absolute() if work is not None else target.with_name(f"{target.name}.work"))
 
     def build(
@@ -135,13 +142,16 @@ class Work:
         triples: TripleFile | None = None,
         names: NameBlocks | None = None,
     ) -> BuildReport:
-        """Stage the shards, as `stage_all` does in a folder and says where and what it took, and build."""
+        """Stage the shards, and build the index.
+
+        ``stage_all(folder)`` stages the shards in a folder, and returns their folders and resources.
+        """
         started = time.process_time()
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with one_writer(self.folder):
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        with one_writer(self.folder.parent, name=f".{self.folder.name}.lock"):  # not in a folder that is removed
+            self.folder.mkdir(exist_ok=True)
             folders, took = stage_all(self.folder)
-            if not all((one / MANIFEST).is_file() for one in folders):
-                raise StoreError(f"{self.folder}: what workers wrote is not there; all nodes must see that folder")
+            self._check(folders, STAGED, "stage")
             shards = [Staged.read(folder) for folder in folders]
             check_shards(shards)
             whole = [one for one in shards if one.passages]
@@ -149,6 +159,7 @@ class Work:
             def mapped(task: Callable[..., None], arguments: Sequence[tuple[Any, ...]], kind: str, label: str) -> int:
                 lacking = [one for one in arguments if not is_whole(one[-1], kind)]
                 took.extend(run(task, lacking, label))
+                self._check([one[-1] for one in lacking], kind, label)
                 return len(arguments) - len(lacking)
 
             malformed = 0
@@ -171,31 +182,44 @@ class Work:
             link = None if names is None else partial(names.link, folder=self.folder / "synonyms", run=mapped)
             counts = merge(parts, settings, self.out, self.folder / "scratch", link)
             cpu = time.process_time() - started + sum(one.cpu for one in took)
-        shutil.rmtree(self.folder)
+            shutil.rmtree(self.folder)
         most = max((one.peak for one in took), default=0)
         return BuildReport(
             **counts, shards=len(shards), kept=kept, cpu=cpu, worker_peak=most, driver_peak=peak(), malformed=malformed
         )
 
+    def _check(self, folders: Sequence[Path], kind: str, label: str) -> None:
+        """Check that the output of each task exists and is undamaged; a worker or a shared file system may fail."""
+        wrong = next((number for number, one in enumerate(folders) if not is_whole(one, kind)), None)
+        if wrong is not None:
+            raise StoreError(
+                f"{self.folder}: what a worker wrote is missing, damaged, or of another shard (task {wrong + 1} of "
+                f"{len(folders)}, {label!r}); make sure that all nodes see that folder, and build again: what is "
+                "whole is kept"
+            )
+
 
 def cuts(rows: int, shards: int | None, workers: int, each: int) -> list[int]:
-    """Where each shard starts, and where the last one ends; by default, each has at most so many rows."""
+    """Return the start of each shard and the end of the last shard.
+
+    By default, a shard has at most `each` rows, and there are at least `workers` shards.
+    """
     count = max(-(-rows // each), workers) if shards is None else check_count("shards", shards, minimum=1)
     count = max(1, min(count, rows))
     return [rows * place // count for place in range(count + 1)]
 
 
 def in_turn(task: Callable[..., None], arguments: Sequence[tuple[Any, ...]], label: str, /) -> list[Spent]:
-    """Call it here, one after the other: an engine without processes."""
+    """Run all calls in this process; this function is an engine without worker processes."""
     found = []
     for one in shown(arguments, label):
         task(*one)
-        found.append(Spent(0.0, peak()))  # its time is that of this process
+        found.append(Spent(0.0, peak()))  # its CPU time is part of this process's
     return found
 
 
 def shown(items: Any, label: str, total: int | None = None) -> Any:
-    """Items, `total` of them, with a progress bar on a terminal."""
+    """Yield `total` items, with a progress bar if the output is a terminal."""
     from phasegraph._support.progress import with_progress
 
     return with_progress(items, True, label=label, unit="shard", total=total)

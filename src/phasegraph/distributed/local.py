@@ -1,4 +1,4 @@
-"""The engine of processes on this machine, and the files it reads: JSON lines and Parquet."""
+"""Build an index with processes on this machine from a file of JSON lines or a Parquet file."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ from phasegraph.evaluation.datasets import objects_in, read_vectors, texts_in, w
 from phasegraph.graph.model.entity_graph import EdgeWeights
 
 TRIPLES_PER_PIECE = 100_000
-"""Lines of a file of triples that are read at once."""
+"""Number of lines of a file of triples in a piece."""
 MOST_DEATHS = 3
-"""Processes that may die over one and the same task before it is given up."""
+"""Number of processes that may die during the same task before the build fails."""
 
 
 @accepts_old_names
@@ -63,54 +63,56 @@ def build_index(
     work: str | os.PathLike[str] | None = None,
     engine: Run | None = None,
 ) -> BuildReport:
-    """Build the index of a file of passages in processes, and save it.
+    """Build the index of a file of passages in several processes, and save it.
 
     Parameters
     ----------
     corpus : path
-        ``.parquet``, or JSON lines: ``id``, ``text`` and optionally ``title``, ``metadata``, ``triples`` and, in
-        Parquet, ``embedding``.
+        A ``.parquet`` file or a file of JSON lines with the fields ``id``, ``text`` and optionally ``title``,
+        ``metadata`` and ``triples``. A Parquet file may also have ``embedding``.
     out : path
-        A folder that is new, empty, or an index. Becomes to the byte what ``GraphIndex.build(passages).save(out)``
-        writes, for any number of shards and workers.
+        The folder of the index: a new or empty folder, or an index to replace. Its files equal, byte by byte, those of
+        ``GraphIndex.build(passages).save(out)``, for any number of shards and workers.
     embeddings : path, optional
-        Of the passages, as ``.npy`` with a row for each, L2-normalised as ``phasegraph index`` does.
+        A ``.npy`` file with the embedding of each passage. The rows are scaled to length 1, as in ``phasegraph index``.
     triples : path, optional
-        Triples of the passages besides those in their rows, as :func:`phasegraph.graph.read_openie` takes them: lines,
-        which workers read in pieces, or HippoRAG's one object, which every worker reads whole.
+        A file with further triples of the passages, in a format of :func:`phasegraph.graph.read_openie`. Workers read
+        pieces of a file with a line per passage. Every worker reads the whole file in HippoRAG's format.
     names : EmbeddedNames, optional
-        Names whose embeddings tell synonyms; they are compared block with block, each with each.
+        Entity names with embeddings, from which synonyms are found.
     tokenizer, known_names, weights
         As for :func:`phasegraph.graph.build_graph`.
     shards : int, optional
-        Default: one for every 10,000 passages, and at least one for each worker.
+        Number of shards; default one per 10,000 passages, and at least one per worker.
     workers : int, optional
-        Processes; default: one for each core. With 1 all is done in this one.
+        Number of processes; default the number of cores. With 1, this process does all work.
     work : path, optional
-        Where shards are kept until the index is complete, after which they are removed: about twice the size of the
-        index. Default: ``out`` with ``.work`` at its end. A build that was cut short goes on from there.
+        The folder for intermediate files, which needs about twice the size of the index. It is removed when the index
+        is complete. After an interruption, the next call continues with its files. Default: `out` with the suffix
+        ``.work``.
     engine : callable, optional
-        What calls functions elsewhere in place of `workers` here: ``phasegraph.distributed.ray.Actors()`` or
-        ``phasegraph.distributed.spark.Tasks(session)``, whose workers must see corpus, work and out.
+        An engine that runs the tasks instead of `workers`: ``phasegraph.distributed.ray.Actors()`` or
+        ``phasegraph.distributed.spark.Tasks(session)``. Its workers must have access to `corpus`, `work` and `out`.
 
     Returns
     -------
     BuildReport
+        The size of the index, and the resources of the build.
 
     Raises
     ------
     InvalidInputError, InvalidTypeError
-        As :func:`phasegraph.graph.build_graph`, with the file and its lines.
+        As for :func:`phasegraph.graph.build_graph`; the message names the file and the line.
     MissingDependencyError
-        Without pyarrow.
+        If pyarrow is not installed.
     PhasegraphError
-        Where processes die three times over the same shard.
+        If three processes die during the same task.
 
     Notes
     -----
-    A worker holds one shard (some 15 kB for each of its passages), whatever the size of the corpus; this process some
-    tens of bytes for each passage, entity and word. Processes are started anew (``spawn``): a script that calls this
-    does so under ``if __name__ == "__main__":``. A worker that dies costs the shard it was at.
+    A worker has one shard in memory, about 15 kB per passage of the shard. This process needs tens of bytes per
+    passage, entity and distinct word of the corpus. Processes are started by the method ``spawn``, so a script must
+    call this function under ``if __name__ == "__main__":``. If a worker dies, only its current task is repeated.
 
     Examples
     --------
@@ -153,7 +155,7 @@ def build_index(
 
 
 def triple_file(path: Path) -> TripleFile:
-    """A file of triples, in pieces where it has a line for each passage."""
+    """Open a file of triples; a file with a line per passage is divided into pieces."""
     file = row_file(path)
     if file.starts is None:
         raise wrong(path, None, "triples must be JSON; this is Parquet")
@@ -162,7 +164,7 @@ def triple_file(path: Path) -> TripleFile:
         try:
             found = json.loads(first.removeprefix(BOM_UTF8))
             whole = isinstance(found, dict) and "docs" in found
-        except (ValueError, RecursionError):  # one object in several lines, or a line that the workers will name
+        except (ValueError, RecursionError):  # an object in several lines, or an invalid line, which a worker reports
             whole = b'"docs"' in first + handle.read(1024)
     if whole:
         return TripleFile(file.path, file.digest, ())
@@ -171,7 +173,7 @@ def triple_file(path: Path) -> TripleFile:
 
 
 def name_blocks(given: EmbeddedNames) -> NameBlocks:
-    """Blocks of the files."""
+    """Divide the files of embedded names into blocks."""
     file, vectors = row_file(Path(given.names)), Path(given.embeddings).absolute()
     read_vectors(vectors, len(file), file.path.name, span=(0, 0))
     edges = cuts(len(file), None, 1, NAMES_PER_BLOCK)
@@ -180,14 +182,14 @@ def name_blocks(given: EmbeddedNames) -> NameBlocks:
 
 
 def engine_of(workers: int | None) -> Run:
-    """The engine with so many processes; with one, this process."""
+    """Return the engine for a number of worker processes, default the number of cores; 1 uses this process."""
     count = (os.cpu_count() or 1) if workers is None else check_count("workers", workers, minimum=1)
     return Processes(count) if count > 1 else in_turn
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Rows of a file: bytes of JSON lines, whose first has a number, or rows of Parquet."""
+    """A range of a file: bytes of JSON lines with the number of the first line, or rows of a Parquet file."""
 
     file: Path
     start: int
@@ -195,19 +197,19 @@ class Piece:
     line: int = 0
 
     def read(self, *columns: Sequence[str]) -> tuple[list[Any], Any]:
-        """The rows, and their embeddings where they have some; `columns` of Parquet as :func:`rows_of` takes them."""
+        """Return the rows and, if present, their embeddings; `columns` are the column arguments of :func:`rows_of`."""
         if not self.line:
             return rows_of(_parquet_rows(self.file, self.start, self.stop), *columns)
         return [row for _, row in objects_in(self.file, texts_in(self.file, self.lines(), self.line))], None
 
     def lines(self) -> list[bytes]:
-        """The bytes of its lines."""
+        """Return the lines of the piece as bytes."""
         with self.file.open("rb") as handle:
             handle.seek(self.start)
             return handle.read(self.stop - self.start).split(b"\n")
 
     def texts(self) -> list[str]:
-        """Its lines that are not blank."""
+        """Return the lines of the piece that are not blank."""
         return [text for _, text in texts_in(self.file, self.lines(), self.line)]
 
     def __str__(self) -> str:
@@ -216,7 +218,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class RowFile:
-    """A file of rows: how many, a digest of it, and pieces of it."""
+    """A file of rows, with a digest of its content and the positions of its rows."""
 
     path: Path
     digest: str
@@ -228,14 +230,14 @@ class RowFile:
         return self.rows
 
     def piece(self, first: int, last: int) -> Piece:
-        """Rows from `first` to before `last`."""
+        """Return the piece with the rows from `first` to `last` - 1."""
         if self.starts is None:
             return Piece(self.path, first, last)
         return Piece(self.path, self.starts[first], self.starts[last], self.lines[first])
 
 
 def row_file(path: Path) -> RowFile:
-    """A file of passages or of queries, gone through once; in memory are 16 bytes for each line of JSON."""
+    """Open a file of passages or queries, and find its rows; it needs 16 bytes of memory per JSON line."""
     file = path.absolute()
     if not file.is_file():
         raise wrong(path, None, "there is no such file")
@@ -256,12 +258,12 @@ def row_file(path: Path) -> RowFile:
                 place += len(raw)
         found = RowFile(file, made.hexdigest(), array("q", [*starts, place]), lines, len(starts))
     if not found.rows:
-        raise wrong(path, None, "there must be at least one row; the file is empty")
+        raise wrong(path, None, "the file is empty; it must have at least one row")
     return found
 
 
 def _parquet_rows(file: Path, first: int, last: int) -> Any:
-    """Rows of a Parquet file; only the groups of rows that have some of them are read."""
+    """Read rows of a Parquet file; only the row groups that contain these rows are read."""
     import pyarrow.parquet as pq
 
     held = pq.ParquetFile(file)
@@ -272,7 +274,10 @@ def _parquet_rows(file: Path, first: int, last: int) -> Any:
 
 
 def stage_piece(piece: Piece, embeddings: Path | None, span: tuple[int, int], rows: int, to: Path) -> None:
-    """Stage a part of a file, with a span of the `rows` that a file of embeddings must have; errors name the part."""
+    """Stage a piece of a file; error messages name the piece.
+
+    `span` are the rows of the piece in a file of embeddings, which must have `rows` rows.
+    """
     listed, own = piece.read()
     try:
         stage(listed, own if embeddings is None else read_vectors(embeddings, rows, piece.file.name, span=span), to)
@@ -282,16 +287,16 @@ def stage_piece(piece: Piece, embeddings: Path | None, span: tuple[int, int], ro
 
 @dataclass(frozen=True, slots=True)
 class Processes:
-    """An engine of so many processes, each of which does one task after the other."""
+    """An engine that runs tasks in a number of worker processes."""
 
     workers: int
 
     def __call__(self, task: Callable[..., None], arguments: Sequence[tuple[Any, ...]], label: str, /) -> list[Spent]:
-        """As of :class:`~phasegraph.distributed.building.Run`."""
+        """Run all calls, and return their resources; see :class:`~phasegraph.distributed.building.Run`."""
         return list(shown(self._finished(task, arguments), label, len(arguments)))
 
     def _finished(self, task: Callable[..., None], arguments: Sequence[tuple[Any, ...]]) -> Iterator[Spent]:
-        """What tasks took, as they are finished."""
+        """Yield the resources of each task when it is finished."""
         waiting = list(range(len(arguments)))[::-1]
         deaths = dict.fromkeys(waiting, 0)
         workers: dict[Connection, _Worker] = {}
@@ -307,14 +312,14 @@ class Processes:
                 for line in wait(list(workers)):
                     worker = workers[line]  # type: ignore[index]
                     number, found = worker.result()
-                    if found is None:  # it died
+                    if found is None:  # the process died
                         del workers[worker.line]
                         deaths[number] += 1
                         if deaths[number] == MOST_DEATHS:
                             raise PhasegraphError(
-                                f"{MOST_DEATHS} processes died over one task (the last {worker.fate()}): is there "
-                                "memory enough for a shard in each, and does a script that starts them do so under "
-                                'if __name__ == "__main__":? What was finished is kept'
+                                f"{MOST_DEATHS} processes died during the same task (the last {worker.fate()}). Check "
+                                "that memory suffices for a shard per process, and that your script calls the function "
+                                'under if __name__ == "__main__":. The next call continues with the finished tasks'
                             )
                         waiting.append(number)
                     elif isinstance(found, BaseException):
@@ -327,7 +332,7 @@ class Processes:
 
 
 class _Worker:
-    """A process that waits for tasks."""
+    """A worker process that runs tasks."""
 
     def __init__(self) -> None:
         context = get_context("spawn")
@@ -338,13 +343,13 @@ class _Worker:
         self.at: int | None = None
 
     def start(self, number: int, task: Callable[..., None], arguments: tuple[Any, ...]) -> None:
-        """Give it a task."""
+        """Send a task to the process."""
         self.at = number
-        with suppress(OSError):  # it is dead, which result() says
+        with suppress(OSError):  # the process is dead, which result() reports
             self.line.send((task, arguments))
 
     def result(self) -> tuple[int, Spent | BaseException | None]:
-        """The number of its task, and what that took or raised; None where the process has died."""
+        """Return the number of the task and its resources, its error, or None if the process has died."""
         number = -1 if self.at is None else self.at
         try:
             found: Spent | BaseException = self.line.recv()
@@ -355,19 +360,19 @@ class _Worker:
         return number, found
 
     def fate(self) -> str:
-        """How it ended."""
+        """Return a description of the end of the process, for a message."""
         code = self.process.exitcode
         return "ended" if code is None else f"by signal {-code}" if code < 0 else f"with exit code {code}"
 
     def stop(self) -> None:
-        """End it."""
+        """Kill the process."""
         self.process.kill()
         self.process.join()
         self.line.close()
 
 
 def _work(line: Connection) -> None:
-    """What a process does: tasks, until nobody is there."""
+    """Run tasks in a worker process until the connection to the main process ends."""
     while True:
         try:
             task, arguments = line.recv()
@@ -375,7 +380,7 @@ def _work(line: Connection) -> None:
             return
         try:
             found: Spent | BaseException = spent(task, arguments)
-        except Exception as error:  # noqa: BLE001 - goes to who gave the task
+        except Exception as error:  # noqa: BLE001 - sent to the main process
             found = _portable(error)
         try:
             line.send(found)
@@ -386,6 +391,6 @@ def _work(line: Connection) -> None:
 def _portable(error: Exception) -> Exception:
     try:
         ForkingPickler.dumps(error)
-    except Exception:  # noqa: BLE001 - whatever a foreign error does when it is copied
+    except Exception:  # noqa: BLE001 - the copy of another library's error can raise any error
         return RuntimeError(f"{type(error).__name__}: {error}")
     return error

@@ -1,7 +1,7 @@
-"""What was counted in shards to one index, streamed: in memory is what follows names and words, not the passages.
+"""Merge the counts of all shards to an index, with streams; memory depends on the names and words, not on the passages.
 
-Every array of the index is made of the same array of each shard, in the order of the shards. Names and words are merged
-range by range, and a shard's columns become those of all by a table of its own, which keeps their order.
+Each array of the index consists of the same array of each shard, in the order of the shards. Names and words are merged
+range by range. For each shard, a table maps its column numbers to those of the index; the order of columns is the same.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from phasegraph.pagerank.operator import prepared
 from phasegraph.pagerank.push import ranges
 
 MOST_NAMES = 1_000_000
-"""Names, words or entries that are merged at once, about."""
+"""Approximate number of names, words or entries that are merged in one step, which limits memory."""
 _BYTES = 16 * 1024**2
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The arrays of a bundle, read in slices, neither mapped nor whole; `entries` say file, type and shape of each."""
+    """The arrays of a stored bundle, which are read in slices; `entries` has the file, type and shape of each array."""
 
     folder: Path
     content: dict[str, Any]
@@ -44,32 +44,32 @@ class Part:
 
     @classmethod
     def read(cls, folder: Path, kind: str = READ) -> Part:
-        """What its manifest says."""
+        """Read the manifest of a bundle; the arrays are read later."""
         document: Any = read_document(folder / MANIFEST, kind, VERSION)
         return cls(folder, document["content"], document["arrays"])
 
     def sums(self, *names: str) -> list[str]:
-        """Checksums of arrays."""
+        """Return the checksums of some arrays."""
         return [self.entries[name]["sha256"] for name in names]
 
     def length(self, name: str) -> int:
-        """Rows of an array."""
+        """Return the number of rows of an array."""
         return int(self.entries[name]["shape"][0])
 
     def array(self, name: str, start: int = 0, stop: int | None = None) -> NDArray[Any]:
-        """Rows of an array from `start` to before `stop`."""
+        """Return the rows of an array from `start` up to, but not including, `stop`."""
         entry = self.entries[name]
         dtype, shape = np.dtype(entry["dtype"]), tuple(entry["shape"])
         stop, width = shape[0] if stop is None else stop, int(np.prod(shape[1:], dtype=np.int64))
         if stop <= start:
             return np.empty((0, *shape[1:]), dtype=dtype)
         file = self.folder / entry["file"]
-        first = file.stat().st_size - dtype.itemsize * shape[0] * width  # what stands before it is the header
+        first = file.stat().st_size - dtype.itemsize * shape[0] * width  # the header precedes the data
         found = np.fromfile(file, dtype, (stop - start) * width, offset=first + start * width * dtype.itemsize)
         return found.reshape((stop - start, *shape[1:]))
 
     def slices(self, name: str) -> Iterator[NDArray[Any]]:
-        """The whole array, some megabytes at a time."""
+        """Yield an array in slices of about 16 MB."""
         entry = self.entries[name]
         width = np.dtype(entry["dtype"]).itemsize * int(np.prod(entry["shape"][1:], dtype=np.int64))
         step = max(1, _BYTES // max(width, 1))
@@ -77,7 +77,7 @@ class Part:
             yield self.array(name, start, min(start + step, self.length(name)))
 
     def texts(self, name: str, start: int = 0, stop: int | None = None) -> Any:
-        """Texts of the array, as an Arrow array of bytes."""
+        """Return the packed texts `name` from `start` to `stop` as an Arrow array of bytes."""
         pa = arrow()
         stop = self.length(f"{name}_ends") if stop is None else stop
         if stop <= start:
@@ -91,7 +91,7 @@ class Part:
 
 
 class Spool:
-    """An array that grows in a file until it is written to the bundle."""
+    """An array in a temporary file, which grows until it is written to a bundle."""
 
     def __init__(self, path: Path, dtype: Any) -> None:
         self.path, self.dtype, self._rows = path, np.dtype(dtype), 0
@@ -102,18 +102,18 @@ class Spool:
         return self._rows
 
     def add(self, rows: NDArray[Any]) -> None:
-        """Put these at its end."""
+        """Append rows to the array."""
         with self.path.open("ab") as handle:
             handle.write(np.ascontiguousarray(rows, dtype=self.dtype).data)
         self._rows += len(rows)
 
     def array(self, start: int = 0, stop: int | None = None) -> NDArray[Any]:
-        """What is in it, or a part of that."""
+        """Return the rows of the array, or the rows from `start` to `stop`."""
         count = (self._rows if stop is None else stop) - start
         return np.fromfile(self.path, self.dtype, count, offset=start * self.dtype.itemsize)
 
     def streamed(self, width: int | None = None) -> StreamedArray:
-        """All of it, for a bundle; as a matrix of so many columns where they are given."""
+        """Return the array as a stream for a bundle; with `width`, as a matrix with this number of columns."""
         each = 1 if width is None else width
         rows, step = self._rows // max(each, 1), max(1, _BYTES // (self.dtype.itemsize * max(each, 1)))
         shape = (rows,) if width is None else (rows, width)
@@ -127,22 +127,22 @@ class Spool:
 
 
 class Names(NamedTuple):
-    """Sorted names, in one run of bytes, and where each ends."""
+    """Sorted names as concatenated bytes, and the end of each name in these bytes."""
 
     text: NDArray[np.uint8]
     ends: IntArray
 
-    def __len__(self) -> int:  # of names, not of the fields
+    def __len__(self) -> int:  # the number of names, not of fields
         return len(self.ends)
 
 
 def merged(
     parts: Sequence[Part], name: str, most: int | None = None
 ) -> Iterator[tuple[Names, list[IntArray], list[tuple[int, int]]]]:
-    """The different names of all parts, each of which has them sorted, range after range of about `most`.
+    """Merge the sorted names of all parts, and yield the distinct names in ranges of about `most` names.
 
-    With each range come, for every part, the places of the part's names among all, and from where to where they stand
-    in the part.
+    With each range, yield two lists with an entry per part: the positions of the part's names among all names, and the
+    start and end of these names in the part.
     """
     pa = arrow()
     base = 0
@@ -164,7 +164,7 @@ def merged(
 
 
 def _bounds(parts: Sequence[Part], name: str, most: int) -> list[list[int]]:
-    """Where, in every part, each range of names starts, and where the last one ends."""
+    """Return, for each part, the starts of all ranges of names and the end of the last range."""
     lengths = [part.length(f"{name}_ends") for part in parts]
     step = max(1, most // (2 * max(len(parts), 1)))
     limits: list[bytes] = []
@@ -180,7 +180,7 @@ def _bounds(parts: Sequence[Part], name: str, most: int) -> list[list[int]]:
 
 
 class _Merge:
-    """One index of several shards: its arrays, made one after the other in a folder of spools."""
+    """The merge of several shards to an index; temporary arrays are in the folder `scratch`."""
 
     def __init__(self, parts: Sequence[Part], scratch: Path) -> None:
         self.parts, self.scratch = parts, scratch
@@ -189,11 +189,14 @@ class _Merge:
 
     @property
     def passages(self) -> int:
-        """How many there are."""
+        """The number of passages."""
         return sum(self.rows)
 
     def _whole(self, name: str, dtype: Any = None, change: Callable[[int, Any], Any] | None = None) -> StreamedArray:
-        """The array of each part, one after the other; `change` makes a slice of a part that of all."""
+        """Return the concatenation of an array of all parts.
+
+        ``change(number, rows)`` converts a slice of the part `number` to values of the index.
+        """
         shape = tuple(self.parts[0].entries[name]["shape"][1:])
         kind = np.dtype(self.parts[0].entries[name]["dtype"] if dtype is None else dtype)
 
@@ -205,7 +208,7 @@ class _Merge:
         return StreamedArray(kind, (sum(part.length(name) for part in self.parts), *shape), parts)
 
     def texts(self, name: str) -> dict[str, Any]:
-        """Texts of each passage."""
+        """Return the arrays of packed texts of all passages."""
         starts = np.concatenate([[0], np.cumsum([part.length(f"{name}_text") for part in self.parts])])
         return {
             f"{name}_text": self._whole(f"{name}_text"),
@@ -213,7 +216,7 @@ class _Merge:
         }
 
     def names(self, name: str) -> tuple[dict[str, Any], list[Spool]]:
-        """Sorted names of all, and for each part the place of each of its own among them."""
+        """Return the arrays of all sorted names and, for each part, the position of each of its names among them."""
         text, ends = (Spool(self.scratch / f"{name}_{kind}", dtype) for kind, dtype in (("text", "u1"), ("ends", "i8")))
         tables = [Spool(self.scratch / f"{name}-{number:06d}", np.int64) for number in range(len(self.parts))]
         for found, codes, _ in merged(self.parts, name):
@@ -224,7 +227,7 @@ class _Merge:
         return {f"{name}_text": text.streamed(), f"{name}_ends": ends.streamed()}, tables
 
     def matrix(self, name: str, tables: Sequence[Spool]) -> dict[str, Any]:
-        """A matrix of passages by entities."""
+        """Return the arrays of a matrix with a row per passage and a column per entity."""
         starts = np.concatenate([[0], np.cumsum([part.length(f"{name}_data") for part in self.parts])])
         pointer = as_pointer(int(starts[-1]))
 
@@ -243,7 +246,7 @@ class _Merge:
         }
 
     def facts(self, tables: Sequence[Spool], entities: int) -> dict[str, Any]:
-        """The matrix of facts, in which counts of several parts add up."""
+        """Return the arrays of the matrix of facts; the counts of equal facts in different parts are added."""
         data, columns = Spool(self.scratch / "facts_data", np.int32), Spool(self.scratch / "facts_indices", np.int32)
         degrees = np.zeros(entities, dtype=np.int64)
         stating = [one for one, part in enumerate(self.parts) if part.length("facts_data")]
@@ -267,7 +270,7 @@ class _Merge:
         }  # fmt: skip
 
     def _facts_of(self, number: int, table: NDArray[Any], first: int, last: int) -> tuple[Any, Any, Any]:
-        """Rows, columns and counts of one part's facts whose row is one of these."""
+        """Return the rows, columns and counts of a part's facts whose rows are in `first` to `last` - 1."""
         part = self.parts[number]
         start, stop = np.searchsorted(table, [first, last]).tolist()
         ends = part.array("facts_indptr", start, stop + 1).astype(np.int64)
@@ -276,7 +279,7 @@ class _Merge:
         return rows, columns, part.array("facts_data", int(ends[0]), int(ends[-1])).astype(np.int64)
 
     def words(self, vocabulary: str, name: str) -> dict[str, Any]:
-        """An index of words: of each, the entries of all parts, in the order of these."""
+        """Return the arrays of an inverted index; the entries of a word are in the order of the parts."""
         arrays, tables = self.names(vocabulary)
         size = arrays[f"{vocabulary}_ends"].shape[0]
         frequency = np.zeros(size, dtype=np.int64)
@@ -305,7 +308,7 @@ class _Merge:
         }  # fmt: skip
 
     def passages_order(self) -> NDArray[np.int32]:
-        """Rows of the passages in ascending order of their ids, which are in memory for that."""
+        """Return the rows of the passages in ascending order of their ids; all ids are in memory for this step."""
         pa = arrow()
         ids = pa.concat_arrays([part.texts("passages") for part in self.parts])
         order: NDArray[np.int32] = pa.compute.array_sort_indices(ids).to_numpy().astype(np.int32)
@@ -314,7 +317,10 @@ class _Merge:
     def walk(
         self, tables: Sequence[Spool], facts: Mapping[str, Any], synonyms: Mapping[str, Any], weights: EdgeWeights
     ) -> dict[str, Any]:
-        """The prepared walk, and what else follows from the counts: as of :func:`adjacency`, row by row."""
+        """Return the arrays of the prepared walk, and entity frequencies, computed row by row from the counts.
+
+        The result equals that of :func:`adjacency` for the whole graph.
+        """
         entities = len(facts["facts_indptr"]) - 1
         frequency, homes = np.zeros(entities, dtype=np.int32), np.zeros(entities, dtype=np.int32)
         for number, part in enumerate(self.parts):
@@ -378,7 +384,7 @@ class _Merge:
     def _entity_rows(
         self, made: _Rows, inward: Any, tables: Sequence[Spool], across: Any, first: int, last: int
     ) -> None:
-        """Edges from entities `first` to before `last`: to the passages of each part, then to entities."""
+        """Add the edges from entities `first` to `last` - 1: first to the passages of each part, then to entities."""
         pieces = []
         for number, (rows, values, starts) in enumerate(inward):
             table = tables[number].array()
@@ -406,7 +412,7 @@ class _Merge:
         made.add(degrees, to, weight)
 
     def embeddings(self) -> dict[str, Any]:
-        """Those of the passages, where they have some."""
+        """Return the array of the passages' embeddings; empty if the passages have no embeddings."""
         return {"embeddings": self._whole("embeddings")} if "embeddings" in self.parts[0].entries else {}
 
 
@@ -414,14 +420,14 @@ _INWARD = (("rows", np.int32), ("values", np.float32), ("starts", np.int64))
 
 
 class _Rows:
-    """The rows of a walk's matrix, one after the other."""
+    """The matrix of a walk, to which rows are added in order."""
 
     def __init__(self, scratch: Path) -> None:
         self._data, self._indices = Spool(scratch / "walk_data", np.float32), Spool(scratch / "walk_indices", np.int32)
         self._degrees, self._inverse = Spool(scratch / "walk_degrees", np.int32), Spool(scratch / "walk_inverse", float)
 
     def add(self, degrees: NDArray[Any], indices: NDArray[Any], weights: NDArray[Any]) -> None:
-        """Rows of so many entries each."""
+        """Add rows; `degrees` is the number of entries in each row."""
         ends = np.concatenate([[0], np.cumsum(degrees, dtype=np.int64)])
         self._inverse.add(WalkOperator(*prepared(ends, indices, weights)).inverse_out)
         self._degrees.add(degrees)
@@ -429,7 +435,7 @@ class _Rows:
         self._data.add(weights)
 
     def arrays(self, nodes: int) -> dict[str, Any]:
-        """Those of a bundle."""
+        """Return the arrays of the matrix for a bundle."""
         degrees = self._degrees.streamed()
 
         def ends() -> Iterator[NDArray[Any]]:
@@ -448,12 +454,12 @@ class _Rows:
 
 
 def as_pointer(entries: int) -> Any:
-    """The type of a matrix's row ends."""
+    """Return the integer type for the row ends of a sparse matrix with this number of entries."""
     return np.int32 if entries < 2**31 else np.int64
 
 
 def _spans(weights: NDArray[Any]) -> Iterator[tuple[int, int]]:
-    """Runs of rows that together weigh about ``MOST_NAMES``."""
+    """Yield ranges of rows whose weights sum to about four times ``MOST_NAMES``."""
     ends = np.cumsum(weights, dtype=np.int64)
     limits = np.arange(4 * MOST_NAMES, ends[-1] if len(ends) else 0, 4 * MOST_NAMES)
     edges = [0, *np.searchsorted(ends, limits).tolist(), len(weights)]
@@ -470,15 +476,14 @@ def merge(
     scratch: Path,
     link: Callable[[Mapping[str, Any]], tuple[dict[str, Any], dict[str, object], int]] | None = None,
 ) -> dict[str, int]:
-    """Write one index of what :func:`~phasegraph.distributed.shards.extract` wrote of each shard: the last reduction.
+    """Merge the output of :func:`~phasegraph.distributed.shards.extract` for all shards, and write the index.
 
-    `parts` come in the order of the passages; `out` becomes to the byte what ``GraphIndex.build(all
-    passages).save(out)`` would write; `scratch` gets about as large as the index without its texts. `link`, given the
-    arrays of the entities' names, says the arrays of their synonyms, what the index says of them, and how many pairs
-    there are. Returns how many passages, entities, mentions, facts and synonyms there are.
+    `parts` are the folders of the shards in the order of the passages. The output `out` equals, byte by byte, the
+    output of ``GraphIndex.build(all passages).save(out)``. The folder `scratch` needs about as much space as the index
+    without its texts. ``link(arrays of the entity names)`` returns the arrays of synonyms, their entry in the manifest,
+    and the number of pairs. Return the numbers of passages, entities, mentions, facts and synonyms.
 
-    In memory are, for each entity and each different word, some tens of bytes, and beside them some hundred megabytes
-    at most.
+    The merge needs tens of bytes of memory per entity and per distinct word, plus a few hundred megabytes.
     """
     held = [Part.read(folder) for folder in parts]
     if not held:
@@ -511,9 +516,9 @@ def merge(
 
 
 def write_gazetteer(shards: Sequence[Staged], settings: BuildSettings, to: Path) -> str:
-    """Write all names to look for, each once and in order, to a folder that workers map: the first reduction.
+    """Merge the entity names of all shards and the known names, and write them sorted to a folder; return a digest.
 
-    Returns a digest of them. In memory are 12 bytes for each name, and a part of the names.
+    Workers map the files in this folder to memory. The merge needs 12 bytes of memory per name, plus a range of names.
     """
     own = [name for name in settings.known_names if name.count(" ") < MAX_WORDS]
     write_bundle(to / "own", STAGED, VERSION, {}, packed("names", own) | {

@@ -1,4 +1,4 @@
-"""Synonyms in shards: embedded names are sorted in blocks, merged, and compared block with block."""
+"""Find synonyms in blocks: embedded names are sorted per block, merged, and compared for each pair of blocks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 from phasegraph._support.serialization import StreamedArray, read_bundle, write_bundle
 from phasegraph._support.validation import check_range
 from phasegraph.distributed.merging import Part, Spool, as_pointer, merged
-from phasegraph.distributed.shards import digest_of
+from phasegraph.distributed.shards import OF, digest_of
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.datasets import read_vectors
 from phasegraph.graph.model.entity_graph import checked_embeddings
@@ -24,23 +24,28 @@ from phasegraph.graph.model.words import normalise_name
 
 NAMES, ENTITIES, PAIRS = "embedded-names", "entities", "synonym-pairs"
 NAMES_PER_BLOCK = 32_768
-"""Names whose vectors are in memory at once, or twice as many where two blocks are compared."""
+"""Number of names in a block. A worker has the vectors of one block in memory, or of two when it compares blocks."""
 Mapped = Callable[[Callable[..., None], Sequence[tuple[Any, ...]], str, str], int]
-"""Calls a function with each of the arguments, the last of which is the folder that it writes, a bundle of a kind."""
+"""A function ``mapped(task, arguments, kind, label)`` that runs a task for each tuple of arguments.
+
+The last argument of a task is the folder to which it writes a bundle of this kind. The function returns the number of
+tasks whose output existed already.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedNames:
-    """Files of names with their embeddings, of which those with a high enough cosine are synonyms.
+    """The files of entity names and their embeddings; names with similar embeddings are synonyms.
 
     Parameters
     ----------
     names : path
-        One a line. Of spellings that normalise alike the first counts; entities without a name here have no synonyms.
+        A text file with a name per line. If several names have the same normal form, the first name counts. Entities
+        that are not in the file have no synonyms.
     embeddings : path
-        ``.npy``, a row for each name.
+        A ``.npy`` file with a row per name.
     threshold : float, default 0.8
-        Least cosine of synonyms, in (0, 1].
+        Lowest cosine of synonyms, in (0, 1].
 
     Examples
     --------
@@ -57,7 +62,7 @@ class EmbeddedNames:
 
 
 class Linked(NamedTuple):
-    """Arrays of an index's synonyms, what its manifest says of them, and how many pairs there are."""
+    """The arrays of an index's synonyms, their entry in its manifest, and the number of pairs."""
 
     arrays: dict[str, Any]
     body: dict[str, object]
@@ -66,7 +71,7 @@ class Linked(NamedTuple):
 
 @dataclass(frozen=True)
 class NameBlocks:
-    """The blocks of the files of :class:`EmbeddedNames`: pieces of the names, with the rows of each, and vectors."""
+    """The files of :class:`EmbeddedNames` in blocks: pieces of the file of names with their rows, and the vectors."""
 
     digest: str
     embeddings: Path
@@ -74,10 +79,10 @@ class NameBlocks:
     threshold: float
 
     def link(self, entities: Mapping[str, StreamedArray], folder: Path, run: Mapped) -> Linked:
-        """The synonyms among the entities, as ``NameSynonyms`` finds them.
+        """Return the synonyms among the entities; they equal those that ``NameSynonyms`` finds.
 
-        In memory are, here, some bytes for each name and 50 for each pair, of which there may be 20 million; in a
-        worker two blocks.
+        This process needs some bytes of memory per name and 50 bytes per pair of synonyms, with at most 20 million
+        pairs. A worker has two blocks in memory.
         """
         total = self.pieces[-1][1][1] if self.pieces else 0
         blocks = [folder / "blocks" / digest_of(self.digest, str(n)) for n in range(len(self.pieces))]
@@ -105,7 +110,7 @@ class NameBlocks:
         return Linked(stored | arrays, body, len(arrays["synonyms_data"]) // 2)
 
     def _merged(self, blocks: Sequence[Part], folder: Path) -> Part:
-        """All different names in order, each with the first of its vectors."""
+        """Merge the blocks to all distinct names in ascending order, each with its first vector."""
         width = blocks[0].entries["vectors"]["shape"][1] if blocks else 0
         text, ends, vectors = (
             Spool(folder / name, dtype) for name, dtype in (("text", np.uint8), ("ends", np.int64), ("vectors", "f4"))
@@ -113,7 +118,7 @@ class NameBlocks:
         base = 0
         for found, codes, spans in merged(blocks, "names", NAMES_PER_BLOCK):
             own = np.empty((len(found), width), dtype=np.float32)
-            for block, code, span in reversed([*zip(blocks, codes, spans, strict=True)]):  # the first counts
+            for block, code, span in reversed([*zip(blocks, codes, spans, strict=True)]):  # so the first vector wins
                 own[code - base] = block.array("vectors", *span)
             base += len(found)
             ends.add(found.ends + len(text))
@@ -128,7 +133,7 @@ class NameBlocks:
         return Part.read(folder / "names", NAMES)
 
     def _held(self, parts: Sequence[Part], folder: Path) -> Any:
-        """Rows of the entities that have a vector, ascending; writes these vectors."""
+        """Return the ascending rows of the entities that have a vector, and write these vectors to a file."""
         vectors, held = Spool(folder / "held", np.float32), []
         for _, (entities, names), (first, second) in merged(parts, "names", NAMES_PER_BLOCK):
             _, ours, theirs = np.intersect1d(entities, names, assume_unique=True, return_indices=True)
@@ -137,7 +142,7 @@ class NameBlocks:
         return np.concatenate([np.empty(0, np.int64), *held])
 
     def _edges(self, parts: Sequence[Path], rows: Any, entities: int) -> dict[str, Any]:
-        """The matrix of synonyms, of the pairs that were found."""
+        """Return the arrays of the matrix of synonyms from the pairs in `parts`."""
         found = [read_bundle(one, PAIRS, VERSION)[1] for one in parts]
         if sum(len(one["left"]) for one in found) > MAX_PAIRS:
             raise too_many(self.threshold, MAX_PAIRS)
@@ -156,10 +161,10 @@ class NameBlocks:
 
 
 def sort_names(piece: Any, embeddings: Path, span: tuple[int, int], total: int, to: Path) -> None:
-    """Normalise the names of a block and write them in order, each with the first of its vectors."""
+    """Normalise the names of a block, and write them in ascending order, each with its first vector."""
     listed = piece.texts()
     if len(listed) != span[1] - span[0]:
-        raise InvalidInputError(f"{piece}: a line of names holds nothing but space")
+        raise InvalidInputError(f"{piece}: a line of the file of names is blank; remove it together with its vector")
     vectors = checked_embeddings(
         "name embeddings", read_vectors(embeddings, total, piece.file.name, span=span), len(listed)
     )
@@ -169,13 +174,13 @@ def sort_names(piece: Any, embeddings: Path, span: tuple[int, int], total: int, 
     first.pop("", None)
     names = sorted(first)
     rows = np.array([first[name] for name in names], dtype=np.int64)
-    write_bundle(to, NAMES, VERSION, {}, packed("names", names) | {"vectors": vectors[rows]})
+    write_bundle(to, NAMES, VERSION, {OF: to.name}, packed("names", names) | {"vectors": vectors[rows]})
 
 
 def compare(
     vectors: Path, width: int, one: tuple[int, int], other: tuple[int, int], threshold: float, to: Path
 ) -> None:
-    """Find the synonyms in a block, or between two."""
+    """Find the synonyms within a block, or between two blocks; `one` and `other` are their rows in the file."""
 
     def rows(span: tuple[int, int]) -> Any:
         found = np.fromfile(vectors, np.float32, (span[1] - span[0]) * width, offset=4 * span[0] * width)
@@ -189,7 +194,7 @@ def compare(
         "left": found.left.astype(np.int64) + one[0], "right": found.right.astype(np.int64) + turn,
         "cosine": found.cosine.astype(np.float32),
     }  # fmt: skip
-    write_bundle(to, PAIRS, VERSION, {}, arrays)
+    write_bundle(to, PAIRS, VERSION, {OF: to.name}, arrays)
 
 
 def _whole(part: Part, name: str) -> StreamedArray:

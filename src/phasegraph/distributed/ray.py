@@ -1,4 +1,4 @@
-"""The engine Ray: an index of any Ray Dataset, batches of queries against it, embeddings by any model."""
+"""Build an index from a Ray Dataset, answer questions of a dataset, and embed the texts of a dataset."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from phasegraph.graph.model.entity_graph import EdgeWeights
 __all__ = ["Actors", "build_index", "embed", "retrieve"]
 
 RETRIES = 3
-"""How often a task is made again whose worker or node has died."""
+"""Maximum number of repetitions of a task whose worker or node has died."""
 
 
 def _ray() -> Any:
@@ -57,38 +57,41 @@ def build_index(
     Parameters
     ----------
     dataset : ray.data.Dataset
-        With columns ``id``, ``text`` and optionally ``title``, ``metadata``, ``triples`` and ``embedding`` (see
-        :func:`embed`).
+        The passages, with columns ``id``, ``text`` and optionally ``title``, ``metadata``, ``triples`` and
+        ``embedding`` (see :func:`embed`).
     out : path
-        Becomes to the byte what a single process writes of the same passages in the same order.
+        The folder of the index. Its files equal, byte by byte, the files that a single process writes for the same
+        passages in the same order.
     order_by : str, optional
-        The column that says the order of the passages; by default it is that of the dataset's rows.
+        The column that sets the order of the passages; default the order of the dataset's rows.
     tokenizer, known_names, weights
         As for :func:`phasegraph.graph.build_graph`.
     names : EmbeddedNames, optional
         As for :func:`phasegraph.distributed.build_index`.
     shards : int, optional
-        Default: a shard for each block of the dataset.
+        Number of shards; default the number of blocks of the dataset.
     workers : int, optional
-        Actors, of one core each; default: one for each core of the cluster.
+        Number of actors, each with one core; default the number of cores of the cluster.
     work : path, optional
-        As for :func:`phasegraph.distributed.build_index`; every node must see it, and `out`, under the same path.
+        As for :func:`phasegraph.distributed.build_index`. Every node must have access to it, and to `out`, under the
+        same path.
 
     Returns
     -------
     BuildReport
+        The size of the index, and the resources of the build.
 
     Raises
     ------
     InvalidInputError, InvalidTypeError
-        As :func:`phasegraph.graph.build_graph`.
+        As for :func:`phasegraph.graph.build_graph`.
     MissingDependencyError
-        Without ray.
+        If ray is not installed.
 
     Notes
     -----
-    The dataset is read once, into Ray's object store, which puts on disk what it has no room for. An actor or a node
-    that dies costs the task it was at.
+    The dataset is read once, into Ray's object store, which moves data to disk if memory is full. If an actor or a node
+    dies, only its current task is repeated.
 
     Examples
     --------
@@ -120,19 +123,19 @@ def build_index(
 
 
 def stage_block(held: Sequence[Any], to: Path) -> None:
-    """Stage a block of a dataset."""
+    """Stage a block of a dataset; `held` contains the reference of the block."""
     import ray
 
     stage(*rows_of(ray.get(held[0])), to)
 
 
 class Actors:
-    """An engine of actors over the whole cluster, which are kept from task to task and replaced where they die.
+    """An engine of actors on the whole cluster; an actor runs many tasks, and is replaced if it dies.
 
     Parameters
     ----------
     workers : int, optional
-        Default: one for each core of the cluster.
+        Number of actors; default the number of cores of the cluster.
     """
 
     def __init__(self, workers: int | None = None) -> None:
@@ -145,12 +148,15 @@ class Actors:
         self._busy: dict[Any, tuple[Any, int]] = {}
 
     def _started(self) -> tuple[Any, Any]:
-        """What says that a new actor has a place, and the actor: after a node was lost there may be none."""
+        """Create an actor, and return a reference that is ready when the actor runs, and the actor.
+
+        After the loss of a node, the cluster may lack a core for the actor.
+        """
         actor = self._kind.remote()
         return actor.ready.remote(), actor
 
     def __call__(self, task: Callable[..., None], arguments: Sequence[tuple[Any, ...]], label: str, /) -> list[Spent]:
-        """As of :class:`~phasegraph.distributed.building.Run`."""
+        """Run all calls, and return their resources; see :class:`~phasegraph.distributed.building.Run`."""
         return list(shown(self._finished(task, arguments), label, len(arguments)))
 
     def _finished(self, task: Callable[..., None], arguments: Sequence[tuple[Any, ...]]) -> Iterator[Spent]:
@@ -170,12 +176,12 @@ class Actors:
                 found = ray.get(done)
             except ray.exceptions.RayTaskError as error:
                 raise (error.cause or error) from None
-            except ray.exceptions.RayActorError as error:  # it died, or its node
+            except ray.exceptions.RayActorError as error:  # the actor or its node died
                 if number < 0:
                     raise PhasegraphError(f"Ray could not start a worker: {error}") from error
                 deaths[number] += 1
                 if deaths[number] > RETRIES:
-                    raise PhasegraphError(f"{RETRIES + 1} workers died over one task: {error}") from error
+                    raise PhasegraphError(f"{RETRIES + 1} workers died during the same task: {error}") from error
                 waiting.appendleft(number)
                 self._starting.update([self._started()])
                 continue
@@ -184,41 +190,42 @@ class Actors:
                 yield found
 
     def stop(self) -> None:
-        """End them."""
+        """Kill all actors."""
         for actor in [*self._idle, *self._starting.values(), *(actor for actor, _ in self._busy.values())]:
             _ray().kill(actor)
 
 
 class _Worker:
-    """An actor, with what its process holds of the tasks before."""
+    """An actor, whose process keeps cached data between tasks."""
 
     def ready(self) -> None:
-        """Be there."""
+        """Do nothing; the call returns when the actor runs."""
 
     def run(self, task: Callable[..., None], arguments: Sequence[Any]) -> Spent:
-        """Make a call."""
+        """Run a task, and return its resources."""
         return spent(task, arguments)
 
 
 def embed(dataset: Any, embeddings: Any, *, batch_size: int = 256, workers: int | None = None) -> Any:
-    """A dataset with the embeddings of its texts, in a column ``embedding``.
+    """Add a column ``embedding`` with the embeddings of the texts to a dataset.
 
     Parameters
     ----------
     dataset : ray.data.Dataset
+        The texts, in a column ``text``.
     embeddings : object or callable
         An embedding model of LangChain (``embed_documents``), LlamaIndex (``get_text_embedding_batch``) or Sentence
-        Transformers (``encode``), a class of these, of which every actor makes its own, or
-        ``embeddings(texts) -> (n, d) vectors``.
+        Transformers (``encode``), or a function from texts to (n, d) vectors. A class is instantiated once in every
+        actor.
     batch_size : int, default 256
-        Texts that are embedded at once.
+        Number of texts per call of the model.
     workers : int, optional
-        Actors; default: as many as there are cores, as Ray finds fit.
+        Number of actors; default the number of cores of the cluster.
 
     Returns
     -------
     ray.data.Dataset
-        Nothing is embedded before it is read.
+        The dataset with the new column. Texts are embedded when the dataset is read.
 
     Examples
     --------
@@ -228,7 +235,7 @@ def embed(dataset: Any, embeddings: Any, *, batch_size: int = 256, workers: int 
 
 
 def _mapped(dataset: Any, kind: type, arguments: tuple[Any, ...], batch_size: int, workers: int | None) -> Any:
-    """The dataset as actors of a kind make it of its batches."""
+    """Apply a class of functions to the batches of a dataset in a pool of actors."""
     held, cores = _checked(dataset), int(_ray().cluster_resources().get("CPU", 1))
     return held.map_batches(
         kind, fn_constructor_args=arguments, batch_format="pyarrow", batch_size=batch_size,
@@ -237,7 +244,7 @@ def _mapped(dataset: Any, kind: type, arguments: tuple[Any, ...], batch_size: in
 
 
 class _Embedder:
-    """Adds the embeddings to a batch."""
+    """A function that adds the embeddings to a batch."""
 
     def __init__(self, embeddings: Any) -> None:
         self._embeddings = embeddings
@@ -255,26 +262,27 @@ def retrieve(
     batch_size: int = 256,
     workers: int | None = None,
 ) -> Any:
-    """Answer a dataset of questions by actors, each of which maps the index once.
+    """Answer the questions of a dataset in actors; each actor maps the index to memory once.
 
     Parameters
     ----------
     dataset : ray.data.Dataset
-        With columns ``id``, ``text`` (or ``question`` or ``query``) and optionally ``embedding``.
+        The questions, with columns ``id``, ``text`` (or ``question`` or ``query``) and optionally ``embedding``.
     index : path
-        What :func:`build_index` or ``phasegraph index`` wrote, or a saved retriever; every node must see it.
+        An index from :func:`build_index` or ``phasegraph index``, or a saved retriever. Every node must have access to
+        it.
     k, embeddings
         As for :func:`phasegraph.distributed.retrieve`.
     batch_size : int, default 256
-        Questions that are answered at once.
+        Number of questions per batch.
     workers : int, optional
-        Actors; default: one for each core of the cluster.
+        Number of actors; default the number of cores of the cluster.
 
     Returns
     -------
     ray.data.Dataset
-        Columns ``id``, ``ids``, ``scores`` and ``confidence``, in the order of the questions. Nothing is answered
-        before it is read.
+        The answers in the order of the questions, with columns ``id``, ``ids``, ``scores`` and ``confidence``.
+        Questions are answered when the dataset is read.
 
     Examples
     --------
@@ -287,7 +295,7 @@ def retrieve(
 
 
 class _Retriever:
-    """Answers a batch."""
+    """A function that answers a batch of questions."""
 
     def __init__(self, index: str, k: int, embeddings: Any) -> None:
         self._answering, self._embed = Answering(index, k), query_embedder(embeddings)
@@ -297,7 +305,7 @@ class _Retriever:
 
 
 def with_embeddings(table: Any, embeddings: Any) -> Any:
-    """An Arrow table with the embeddings of its texts."""
+    """Return an Arrow table with a column for the embeddings of its texts."""
     import pyarrow as pa
 
     vectors = embed_texts(embeddings, table.column("text").to_pylist())

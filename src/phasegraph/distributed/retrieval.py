@@ -1,4 +1,4 @@
-"""Many questions to one index: batches that each process answers over the same mapped files."""
+"""Answer many questions with an index, in processes that share memory-mapped files."""
 
 from __future__ import annotations
 
@@ -37,34 +37,34 @@ from phasegraph.ranking import Ranking
 QUERIES_PER_SHARD = 1000
 LIMIT = 50
 _ROUGH = 1e-4
-"""More than a product of many unit vectors can be wrong by, whose last digits change with their number."""
+"""An upper bound for the rounding error of cosines, whose last digits depend on the number of vectors in a product."""
 QUESTION = ("text", "question", "query")
-"""Columns in which a question may stand, the first of them that there is."""
+"""The columns that may contain a question; the first existing column is used."""
 COLUMNS = ("id",), ("id", *QUESTION)
-"""What a table of questions needs, and what is read of it."""
+"""The required columns of a table of questions, and the columns that are read."""
 
 
 class Answering:
-    """An index, or a saved retriever's, that is opened once and answers one batch of questions after the other.
+    """An open index, or the index of a saved retriever, which answers batches of questions.
 
-    A question with an embedding is compared with those of all passages, many questions in one product, and the walk
-    starts from the 50 nearest; without, from its names and words. The answer is fused of both, by the default
-    pipeline.
+    If a question has an embedding, it is compared with the embeddings of all passages, and the walk starts from the 50
+    nearest passages. Otherwise, the walk starts from the names and words of the question. The default pipeline fuses
+    both rankings.
     """
 
     def __init__(self, folder: str | os.PathLike[str], k: int = 10) -> None:
         index = opened(Path(folder))
         if isinstance(index, ChunkGraph):
-            raise InvalidInputError(f"{folder}: a graph of chunks has no batches; phasegraph search asks it")
+            raise InvalidInputError(f"{folder}: a graph of chunks cannot answer batches; use phasegraph search")
         self.index: GraphIndex = index
         self.k = check_count("k", k, minimum=1)
         self.source = GraphSource(index.graph).prepare()
         self.pipeline = FusionPipeline()
 
     def rows(self, rows: Sequence[Mapping[str, Any]], vectors: Any = None) -> list[dict[str, Any]]:
-        """Answers to rows with an ``id`` and a question; `vectors` are the embeddings of the questions, if any.
+        """Answer rows with an ``id`` and a question; `vectors` are the embeddings of the questions, if available.
 
-        Each has the row's ``id``, the passages' ``ids`` and ``scores``, and the ``confidence``, None where unknown.
+        An answer has the row's ``id``, the ``ids`` and ``scores`` of passages, and the ``confidence``, None if unknown.
         """
         found = []
         graph, asked = self.index.graph, [question_of(row) for row in rows]
@@ -81,20 +81,23 @@ class Answering:
         return found
 
     def table(self, table: Any, embed: Callable[[str], Any] | None = None) -> Any:
-        """Answers to an Arrow table of questions, as an Arrow table of :func:`answer_schema`."""
+        """Answer an Arrow table of questions; return an Arrow table with the schema :func:`answer_schema`."""
         return self.answers(*rows_of(table, *COLUMNS), embed)
 
     def answers(self, rows: Sequence[Mapping[str, Any]], vectors: Any, embed: Callable[[str], Any] | None) -> Any:
-        """Answers as such a table; `embed` makes the embeddings of the questions in place of `vectors`."""
+        """Answer rows of questions; return an Arrow table with the schema :func:`answer_schema`.
+
+        `embed` is a function that embeds a question; it replaces `vectors`.
+        """
         if embed is not None and len(rows):
             vectors = np.array([embed(question_of(row)[1]) for row in rows], dtype=np.float32)
         return arrow().Table.from_pylist(self.rows(rows, vectors), schema=answer_schema())
 
     def _nearest(self, vectors: Any, count: int) -> Iterator[Ranking]:
-        """The passages nearest to each question."""
+        """Yield a ranking of the nearest passages for each question."""
         held = self.index.graph.embeddings
         if held is None:
-            raise InvalidInputError("embeddings of questions are for an index with embeddings; this one has none")
+            raise InvalidInputError("embeddings of questions need an index with embeddings; this index has none")
         given = np.asarray(vectors, dtype=np.float32)
         if given.shape != (count, held.shape[1]) or not np.isfinite(given).all():
             raise InvalidInputError(f"embeddings of questions must be finite, of shape {(count, held.shape[1])}")
@@ -105,7 +108,7 @@ class Answering:
             for vector, rough in zip(unit[start : start + 64], unit[start : start + 64] @ held.T, strict=True):
                 least = reached_by(rough, LIMIT)
                 rows = np.flatnonzero(rough >= (-np.inf if least is None else least - _ROUGH))
-                scores = np.einsum("ij,j->i", held[rows], vector).astype(np.float64)  # whatever is asked beside it
+                scores = np.einsum("ij,j->i", held[rows], vector).astype(np.float64)  # independent of the batch
                 near = [ids[row] for row in rows.tolist()]
                 best = top_order(scores, near, LIMIT)
                 yield Ranking("vector", [near[row] for row in best.tolist()], scores[best])
@@ -116,7 +119,7 @@ class Answering:
 
 
 def question_of(row: Mapping[str, Any]) -> tuple[str, str]:
-    """Id and text of a question."""
+    """Return the id and the text of a question."""
     name = row.get("id")
     if not isinstance(name, str) or not name:
         raise InvalidTypeError(f"a question must have an id that is a non-empty string; got {name!r}")
@@ -127,7 +130,7 @@ def question_of(row: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def answer_schema() -> Any:
-    """The columns of answers: ``id``, ``ids``, ``scores``, ``confidence``."""
+    """Return the Arrow schema of answers: ``id``, ``ids``, ``scores``, ``confidence``."""
     pa = arrow()
     numbers, texts = pa.list_(pa.float64()), pa.list_(pa.string())
     return pa.schema([("id", pa.string()), ("ids", texts), ("scores", numbers), ("confidence", pa.float64())])
@@ -135,14 +138,14 @@ def answer_schema() -> Any:
 
 @lru_cache(maxsize=1)
 def answering(folder: str, k: int, state: str) -> Answering:
-    """One for each process; `state` tells an index that was replaced."""
+    """Return the open index of this process; a different `state` means that the index was replaced."""
     return Answering(folder, k)
 
 
 def query_embedder(model: Any, said: str = "embeddings must be") -> Callable[[str], Any] | None:
-    """How to ask a model of LangChain or LlamaIndex, or a function, for the embedding of a question.
+    """Return a function that embeds a question with a model of LangChain or LlamaIndex, or with a function.
 
-    `said` is what the error begins with where it is none of these.
+    Return None for no model. For any other object, raise InvalidTypeError with a message that starts with `said`.
     """
     if model is None:
         return None
@@ -160,7 +163,7 @@ def query_embedder(model: Any, said: str = "embeddings must be") -> Callable[[st
 
 
 def answer_piece(piece: Piece, folder: str, k: int, state: str, model: Any, to: Path) -> None:
-    """Answer a part of a file of questions, and write the answers."""
+    """Answer a piece of a file of questions, and write the answers."""
     arrow()
     import pyarrow.parquet as pq
 
@@ -187,35 +190,37 @@ def retrieve(
     work: str | os.PathLike[str] | None = None,
     engine: Run | None = None,
 ) -> Spent:
-    """Answer a file of questions, in processes that share one mapped index, and write the run.
+    """Answer a file of questions in processes that share a memory-mapped index, and write the answers to a file.
 
     Parameters
     ----------
     queries : path
-        ``.parquet`` or JSON lines, with ``id``, a question under ``text``, ``question`` or ``query``, and in Parquet
-        optionally ``embedding``.
+        A ``.parquet`` file or a file of JSON lines with ``id`` and a question in ``text``, ``question`` or ``query``. A
+        Parquet file may also have ``embedding``.
     index : path
-        What :func:`~phasegraph.distributed.build_index` or ``phasegraph index`` wrote, or a saved retriever.
+        An index from :func:`~phasegraph.distributed.build_index` or ``phasegraph index``, or a saved retriever.
     out : path
-        ``.parquet`` (``id``, ``ids``, ``scores``, ``confidence``), ``.jsonl`` (``query``, ``ids``, ``scores``), or
-        TREC's six columns: what ``phasegraph.evaluation.runs.read_run`` reads. In the order of the questions.
+        The file for the answers, in the order of the questions. The suffix ``.parquet`` gives the columns ``id``,
+        ``ids``, ``scores`` and ``confidence``; ``.jsonl`` gives ``query``, ``ids`` and ``scores``; any other suffix
+        gives TREC's six columns. ``phasegraph.evaluation.runs.read_run`` reads all formats.
     k : int, default 10
-        Passages for each question.
+        Number of passages per question.
     embeddings : object or callable, optional
-        The model that embedded the passages: LangChain's, LlamaIndex's, or a function from text to vector. It is sent
-        to every process.
+        The model that embedded the passages: a model of LangChain or LlamaIndex, or a function from text to vector. It
+        is sent to every process.
     shards, workers, work, engine
-        As for :func:`~phasegraph.distributed.build_index`; a shard has 1,000 questions by default.
+        As for :func:`~phasegraph.distributed.build_index`; by default, a shard has 1,000 questions.
 
     Returns
     -------
     Spent
-        Seconds of CPU of all processes, and the bytes that one held at most, mapped files included.
+        The CPU time of all processes in seconds, and the highest peak memory of a process in bytes, including
+        memory-mapped files.
 
     Raises
     ------
     InvalidInputError
-        Naming the question, the file or the option.
+        If a question, a file or an option is invalid; the message names it.
     """
     place, target = Path(out).absolute(), Path(index).absolute()
     read_queries, run = row_file(Path(queries)), engine_of(workers) if engine is None else engine
@@ -243,23 +248,26 @@ def retrieve(
 
 
 def _model_state(model: Any) -> str:
-    """What tells one model from another: answers of one that cannot be told are not taken up again."""
+    """Return a digest that identifies a model; for a model that cannot be pickled, return a new random text.
+
+    A build with a random text does not continue with the answers of an interrupted build.
+    """
     if model is None:
         return ""
     try:
         return hashlib.sha256(ForkingPickler.dumps(model)).hexdigest()
-    except Exception:  # noqa: BLE001 - whatever a foreign model does when it is copied
+    except Exception:  # noqa: BLE001 - pickling another library's model can raise any error
         return uuid.uuid4().hex
 
 
 def _state(index: Path) -> str:
-    """What tells one state of an index from another: its manifests and changes, by their content."""
+    """Return a digest of the state of an index, from the content of its manifests and change files."""
     files = sorted(one for one in index.rglob("*.json") if one.is_file())
     return digest_of(*(f"{one.relative_to(index)}\n{one.read_text(encoding='utf-8')}" for one in files))
 
 
 def write_answers(parts: Sequence[Path], out: Path) -> None:
-    """Write the answers of all parts to one file, in their order, a part at a time."""
+    """Write the answers of all parts to a file in the order of the parts; only one part is in memory at a time."""
     import pyarrow.parquet as pq
 
     begun = out.with_name(f".{out.name}.{os.getpid()}.partial")

@@ -1,10 +1,10 @@
-"""What is done to one shard of a corpus, and what all shards are told: pure functions between files, without an engine.
+"""The tasks for a shard of a corpus: functions that read and write files, independent of the engine.
 
-A corpus is built in two maps with a reduction after each. The first map (:func:`stage`) checks a shard's passages and
-writes them down with the names that their titles give; ``write_gazetteer`` makes one sorted file of the names of
-all shards. The second (:func:`extract`) reads a shard's passages with the names of that file that can stand in them,
-and writes what it counts in them; :func:`~phasegraph.distributed.merging.merge` makes one index of that. The order of
-the passages is that of the shards, and of the rows in each: nothing follows the order in which work is done.
+A build has two map steps, each with a reduction. In the first map step, :func:`stage` checks a shard's passages, and
+writes them with the names from their titles. The first reduction, ``write_gazetteer``, merges the names of all shards
+to a sorted file. In the second map step, :func:`extract` searches these names in a shard's passages, and writes the
+counts. The second reduction, :func:`~phasegraph.distributed.merging.merge`, merges the counts to an index. The order of
+the passages follows the order of the shards and of their rows, and never the order in which tasks run.
 """
 
 from __future__ import annotations
@@ -39,17 +39,19 @@ from phasegraph.lexical import LexicalIndex, tokenizer_of
 from phasegraph.pagerank.push import ranges
 
 STAGED, GAZETTEER, READ = "staged-shard", "gazetteer", "shard"
+OF = "of"
+"""The content that says for which folder a worker wrote a bundle; a bundle in another folder is not finished work."""
 ROWS = "rows.arrow"
 EMBEDDING = "embedding"
-"""The column of a table that holds its passages' embeddings."""
+"""The name of the column with the embeddings of passages."""
 _BATCH = 1024
-"""Passages that are read with one selection of names."""
+"""Number of passages in a batch; the names that can occur are selected once per batch."""
 _FIELDS = ("id", "title", "text", "metadata", "triples")
 _TEXTS = ("id", "title", "text")
 
 
 def arrow() -> Any:
-    """The package pyarrow; MissingDependencyError where it is not installed."""
+    """Return the package pyarrow; raise MissingDependencyError if it is not installed."""
     with needed(
         "building in shards needs pyarrow; pip install 'phasegraph[distributed]' (it is part of [ray] and [spark])"
     ):
@@ -60,7 +62,7 @@ def arrow() -> Any:
 
 @dataclass(frozen=True, slots=True)
 class BuildSettings:
-    """What every shard of a corpus is built with; `known_names` are names to look for besides the titles."""
+    """The settings for all shards of a corpus; `known_names` are entity names to search besides those from titles."""
 
     tokenizer: str = "english"
     known_names: tuple[str, ...] = ()
@@ -68,20 +70,20 @@ class BuildSettings:
 
     def __post_init__(self) -> None:
         if not isinstance(self.tokenizer, str):
-            raise InvalidTypeError(f"tokenizer must be a name, since an index is saved; got {self.tokenizer!r:.80}")
+            raise InvalidTypeError(f"tokenizer must be a name, because the index is saved; got {self.tokenizer!r:.80}")
         tokenizer_of(self.tokenizer)
         names = {name for name in map(normalise_name, self.known_names) if name}
         object.__setattr__(self, "known_names", tuple(sorted(names)))
 
     @property
     def digest(self) -> str:
-        """What tells these settings, and this release, from others."""
+        """A digest of the settings and of the version of phasegraph."""
         weights = json.dumps(asdict(self.weights), sort_keys=True)
         return digest_of(version("phasegraph"), self.tokenizer, weights, *self.known_names)
 
 
 def digest_of(*parts: str) -> str:
-    """A digest of texts, in order.
+    """Return a digest of texts in the given order.
 
     >>> digest_of("a", "b") == digest_of("ab")
     False
@@ -93,16 +95,17 @@ def digest_of(*parts: str) -> str:
 
 
 PASSAGE = ("id", "text")
-"""The columns that every table of passages has."""
+"""The columns that a table of passages must have."""
 
 
 def rows_of(
     table: Any, needed: Sequence[str] = PASSAGE, fields: Sequence[str] = _FIELDS
 ) -> tuple[list[dict[str, Any]], Any]:
-    """The rows of an Arrow table as :func:`stage` wants them, and its embeddings, or None.
+    """Return the rows of an Arrow table in the form for :func:`stage`, and the embeddings or None.
 
-    Columns ``id`` and ``text``, and optionally ``title``, ``metadata`` and ``triples`` (as such, or as JSON) and
-    ``embedding`` (a list of numbers); or others that are `needed`, and `fields` that are read.
+    By default, the table has the columns ``id`` and ``text``, and optionally ``title``, ``metadata`` and ``triples``
+    (values or JSON texts) and ``embedding`` (lists of numbers). `needed` are the required columns, and `fields` are the
+    columns to read.
     """
     names = table.column_names
     lacking = [name for name in needed if name not in names]
@@ -112,19 +115,19 @@ def rows_of(
     if EMBEDDING not in names or not len(rows):
         return rows, None
     column = table.column(EMBEDDING).combine_chunks()
-    column = getattr(column, "storage", column)  # Ray's tensors are lists underneath
+    column = getattr(column, "storage", column)  # Ray stores tensors as lists
     if column.null_count:
         raise InvalidInputError(f"the column {EMBEDDING!r} must be filled in every row; {column.null_count} lack it")
     flat = column.flatten()
     if len(flat) % len(rows) or len(set(arrow().compute.list_value_length(column).unique().to_pylist())) != 1:
-        raise InvalidInputError(f"the column {EMBEDDING!r} must hold lists of one length")
+        raise InvalidInputError(f"the column {EMBEDDING!r} must contain lists of equal length")
     return rows, flat.to_numpy(zero_copy_only=False).reshape(len(rows), -1)
 
 
 def embed_texts(model: Any, texts: Sequence[str]) -> Float32Array:
-    """The (n, d) embeddings of texts, by a model of LangChain or LlamaIndex, or a function of a list of texts.
+    """Return the (n, d) embeddings of texts by a model of LangChain or LlamaIndex, or by a function of a list of texts.
 
-    A class is called once in each process, for models that cannot be sent there.
+    A class is instantiated once per process, for models that cannot be sent to other processes.
 
     >>> embed_texts(lambda texts: [[len(text), 1.0] for text in texts], ["a", "bc"]).tolist()
     [[1.0, 1.0], [2.0, 1.0]]
@@ -134,8 +137,8 @@ def embed_texts(model: Any, texts: Sequence[str]) -> Float32Array:
     ask = next(filter(callable, methods), held)
     if not callable(ask):
         raise InvalidTypeError(
-            "embeddings must be an embedding model of LangChain or LlamaIndex, one with encode(texts), a class of "
-            f"these, or a function from texts to vectors; got {type(model).__name__}"
+            "embeddings must be an embedding model of LangChain or LlamaIndex, a model with encode(texts), a class of "
+            f"such models, or a function from texts to vectors; got {type(model).__name__}"
         )
     vectors = np.asarray(ask(list(texts)), dtype=np.float32)
     if vectors.ndim != 2 or len(vectors) != len(texts):
@@ -144,7 +147,7 @@ def embed_texts(model: Any, texts: Sequence[str]) -> Float32Array:
 
 
 def made_here(model: Any) -> Any:
-    """The model, or the one of its class that this process has."""
+    """Return the model; for a class, return this process's instance of the class."""
     return _made(model) if isinstance(model, type) else model
 
 
@@ -154,10 +157,11 @@ def _made(kind: type) -> Any:
 
 
 def stage(rows: Sequence[Mapping[str, Any]], embeddings: Any, to: Path) -> None:
-    """Check passages and write them to a folder, with the names of their titles: the first map.
+    """Check the passages of a shard, and write them to a folder with the entity names from their titles.
 
-    `rows` have ``id``, ``text`` and optionally ``title``, ``metadata`` and ``triples``, and may be none; `embeddings`
-    are (n, d) or None. Errors are those of :func:`phasegraph.graph.build_graph`.
+    This is the first map step. `rows` have ``id``, ``text`` and optionally ``title``, ``metadata`` and ``triples``; a
+    shard may be empty. `embeddings` have shape (n, d) or are None. Errors are those of
+    :func:`phasegraph.graph.build_graph`.
     """
     pa = arrow()
     read = read_passages(rows) if rows else []
@@ -180,17 +184,18 @@ def stage(rows: Sequence[Mapping[str, Any]], embeddings: Any, to: Path) -> None:
     arrays["ids"] = np.array([id_hash(name) for name, _, _ in read], dtype=np.uint64)
     if embeddings is not None and len(read):
         arrays["embeddings"] = checked_embeddings("embeddings", embeddings, len(read))
-    write_bundle(to, STAGED, VERSION, {"passages": len(read), "rows": file_digest(to / ROWS)}, arrays)
+    content = {OF: to.name, "passages": len(read), "rows": file_digest(to / ROWS)}
+    write_bundle(to, STAGED, VERSION, content, arrays)
 
 
 def _parsed(name: str, column: str, value: Any) -> Any:
-    """The value of a field that may be given as JSON."""
+    """Return the value of a field; a text is parsed as JSON."""
     if not isinstance(value, str | bytes):
         return value
     try:
         return json.loads(value) if value else None
     except (ValueError, RecursionError) as error:
-        raise InvalidInputError(f"{column} of passage {name!r} must be JSON where it is text; {error}") from error
+        raise InvalidInputError(f"{column} of passage {name!r} must be JSON if it is a text; {error}") from error
 
 
 def _json(value: object) -> bytes:
@@ -198,13 +203,13 @@ def _json(value: object) -> bytes:
 
 
 def id_hash(name: str) -> int:
-    """A number of 64 bits for the id of a passage."""
+    """Return a 64-bit hash of a passage id."""
     made = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8)
     return int.from_bytes(made.digest(), "little")
 
 
 def name_key(name: str) -> int:
-    """A number for the first two words of a name, or its only one."""
+    """Return a 32-bit hash of the first two words of a name, or of its only word."""
     first, *second = map(_word_key, name.split(" ", 2)[:2])
     return int(_pair_key(np.uint32(first), np.uint32(second[0]))) if second else first
 
@@ -214,13 +219,13 @@ def _word_key(word: str) -> int:
 
 
 def _pair_key(first: Any, second: Any) -> Any:
-    """Numbers of 32 bits for pairs of words."""
+    """Return a 32-bit hash for each pair of word hashes."""
     return (first * np.uint64(2654435761) + second).astype(np.uint32)
 
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """A shard that :func:`stage` wrote: `width` columns of embeddings (0: none), and a digest of everything in it."""
+    """A shard that :func:`stage` wrote; `width` is the embedding dimension, or 0, and `digest` that of its content."""
 
     folder: Path
     passages: int
@@ -229,7 +234,7 @@ class Staged:
 
     @classmethod
     def read(cls, folder: Path) -> Staged:
-        """What is known of it without reading it."""
+        """Read the manifest of a shard, but not its passages."""
         document = read_document(folder / MANIFEST, STAGED, VERSION)
         content: Any = document["content"]
         arrays: Any = document["arrays"]
@@ -238,7 +243,7 @@ class Staged:
         return cls(folder, content["passages"], width, digest_of(content["rows"], *parts))
 
     def rows(self) -> list[dict[str, Any]]:
-        """Its passages, as :func:`stage` was given them."""
+        """Return the passages of the shard in the form of the input of :func:`stage`."""
         pa = arrow()
         with pa.OSFile(str(self.folder / ROWS), "rb") as source:
             columns = pa.ipc.open_file(source).read_all().to_pydict()
@@ -253,18 +258,19 @@ class Staged:
 
 
 def check_shards(shards: Sequence[Staged]) -> None:
-    """Refuse a corpus without passages, in which an id repeats, or of which only some passages have embeddings.
+    """Raise InvalidInputError unless the corpus has passages with different ids and consistent embeddings.
 
-    In memory are 8 bytes per passage.
+    Either all passages have embeddings of the same dimension, or no passage has an embedding. The check needs 8 bytes
+    of memory per passage.
     """
     widths = {one.width: number for number, one in reversed([*enumerate(shards)]) if one.passages}
     if len(widths) > 1:
         said = [
-            f"{f'{width} columns' if width else 'none'} in shard {number}"
+            f"{f'{width} columns' if width else 'no embeddings'} in shard {number}"
             for width, number in sorted(widths.items(), key=lambda item: item[1])
         ]
         raise InvalidInputError(
-            f"embeddings must be of one length and of every passage; there are {' and '.join(said)}"
+            f"all passages must have embeddings of the same length, or none; there are {' and '.join(said)}"
         )
     hashes = [read_bundle(one.folder, STAGED, VERSION, verify=False)[1]["ids"] for one in shards]
     every = np.concatenate(hashes) if hashes else np.empty(0, dtype=np.uint64)
@@ -291,7 +297,7 @@ def check_shards(shards: Sequence[Staged]) -> None:
 
 
 class MappedNames:
-    """The names of ``write_gazetteer``, in a file that is mapped: a worker holds those that its passages can have."""
+    """The names of ``write_gazetteer`` in memory-mapped files; a worker loads names that can occur in its texts."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         _, arrays = read_bundle(folder, GAZETTEER, VERSION, verify=False)
@@ -299,7 +305,7 @@ class MappedNames:
         self._keys, self._places = arrays["keys"], arrays["places"]
 
     def standing_in(self, batch: Iterable[Words]) -> Gazetteer:
-        """The names that can stand in one of these texts: their first two words stand there beside each other."""
+        """Return the names that can occur in a text of the batch, because their first two words are adjacent in it."""
         number = defaultdict[str, int](count().__next__)
         texts = chain.from_iterable(words.texts for words in batch)
         places = np.fromiter(map(number.__getitem__, texts), dtype=np.int64)
@@ -318,7 +324,7 @@ class MappedNames:
 
 @lru_cache(maxsize=1)
 def _mapped(folder: str, digest: str) -> MappedNames:
-    """One for each process that works on shards; `digest` tells names that were replaced."""
+    """Return the names for this process; a different `digest` means that the names were replaced."""
     return MappedNames(folder)
 
 
@@ -330,10 +336,10 @@ def extract(
     stated: Callable[[Sequence[str]], Mapping[str, Extraction]] | None,
     to: Path,
 ) -> None:
-    """Read a shard's passages and write the counts of them, under the names that an index has for its: the second map.
+    """Extract entities and facts from a shard's passages, and write the counts with the array names of an index.
 
-    `gazetteer` is what ``write_gazetteer`` wrote, with its `digest`; `stated` gives what was handed over besides for
-    passages with these ids.
+    This is the second map step. `gazetteer` is the output folder of ``write_gazetteer``, and `digest` the digest of its
+    names. ``stated(ids)`` returns the additional extractions of the shard's passages by id.
     """
     known = _mapped(str(gazetteer), digest)
     listed = shard.rows()
@@ -367,21 +373,20 @@ def extract(
     arrays |= packed_words("name_words", "name_word", counted) | PassageRecords(graph.passage_rows, held).packed()
     if graph.embeddings is not None:
         arrays["embeddings"] = graph.embeddings
-    write_bundle(to, READ, VERSION, {"passages": len(held)}, arrays)
+    write_bundle(to, READ, VERSION, {OF: to.name, "passages": len(held)}, arrays)
 
 
 def _as_split(words: str) -> Sequence[str]:
-    """Words that are counted as they were split before."""
+    """Return the words unchanged; this is the tokenizer for texts that are already split."""
     return words
 
 
 def is_whole(folder: Path, kind: str = READ) -> bool:
-    """Whether a folder holds what was to be written there, undamaged: finished work that is kept."""
+    """Return True if a folder contains the complete, undamaged output of a task that wrote to this folder."""
     try:
-        read_bundle(folder, kind, VERSION)
-        if kind != STAGED:
-            return True
-        content: Any = read_document(folder / MANIFEST, kind, VERSION)["content"]
-        return bool(content["rows"] == file_digest(folder / ROWS))
+        content, _ = read_bundle(folder, kind, VERSION)
+        if content[OF] != folder.name:
+            return False
+        return kind != STAGED or content["rows"] == file_digest(folder / ROWS)
     except (OSError, ValueError, KeyError):
         return False

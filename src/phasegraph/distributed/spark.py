@@ -1,4 +1,4 @@
-"""The engine Spark: an index of any DataFrame, batches of queries against it, embeddings by any model."""
+"""Build an index from a Spark DataFrame, answer questions of a DataFrame, and embed the texts of a DataFrame."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _sql() -> Any:
 
 
 def _checked(frame: Any) -> Any:
-    """The frame; one of either kind, of a session or of Spark Connect."""
+    """Return a DataFrame of a Spark session or of Spark Connect; raise InvalidTypeError for any other object."""
     _sql()
     if not (hasattr(frame, "mapInArrow") and hasattr(frame, "sparkSession")):
         raise InvalidTypeError(f"dataset must be a pyspark.sql.DataFrame; got {type(frame).__name__}")
@@ -53,36 +53,39 @@ def build_index(
     Parameters
     ----------
     dataset : pyspark.sql.DataFrame
-        With columns ``id``, ``text`` and optionally ``title``, ``metadata``, ``triples`` and ``embedding`` (see
-        :func:`embed`).
+        The passages, with columns ``id``, ``text`` and optionally ``title``, ``metadata``, ``triples`` and
+        ``embedding`` (see :func:`embed`).
     out : path
-        Becomes to the byte what a single process writes of the same passages in this order.
+        The folder of the index. Its files equal, byte by byte, the files that a single process writes for the same
+        passages in the same order.
     order_by : str, default "id"
-        The column that says the order of the passages: a frame has none of its own. Where it is the same, ids decide.
+        The column that sets the order of the passages, because a DataFrame has no order; equal values are sorted by id.
     tokenizer, known_names, weights
         As for :func:`phasegraph.graph.build_graph`.
     names : EmbeddedNames, optional
         As for :func:`phasegraph.distributed.build_index`.
     shards : int, optional
-        Default: as many as Spark makes when it sorts.
+        Number of shards; default the number of partitions after Spark's sort.
     work : path, optional
-        As for :func:`phasegraph.distributed.build_index`; the driver and all executors must see it under the same path.
+        As for :func:`phasegraph.distributed.build_index`. The driver and all executors must have access to it under the
+        same path.
 
     Returns
     -------
     BuildReport
+        The size of the index, and the resources of the build.
 
     Raises
     ------
     InvalidInputError, InvalidTypeError
-        As :func:`phasegraph.graph.build_graph`.
+        As for :func:`phasegraph.graph.build_graph`.
     MissingDependencyError
-        Without pyspark.
+        If pyspark is not installed.
 
     Notes
     -----
-    The frame is sorted once; every partition is a shard, or a run of empty ones none. A task that fails is made again
-    by Spark, as often as ``spark.task.maxFailures`` says.
+    The DataFrame is sorted once. Each partition that is not empty becomes a shard. Spark repeats a failed task up to
+    ``spark.task.maxFailures`` times.
 
     Examples
     --------
@@ -111,7 +114,7 @@ def build_index(
 
 
 class _Staging:
-    """Stages a partition: what the driver sends to its task."""
+    """The function of a Spark task that stages a partition."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -136,7 +139,10 @@ _TAKEN = "number int, cpu double, peak long, error string"
 
 
 def _batch(number: int, task: Callable[..., None], arguments: Sequence[Any]) -> Any:
-    """Make a call, and say what it took, or what is wrong with the data, which another try would not mend."""
+    """Run a task, and return its resources as an Arrow batch.
+
+    An InvalidInputError is returned as text, because a repetition of the task would not help.
+    """
     import pyarrow as pa
 
     took, error = Spent(0.0, 0), None
@@ -151,7 +157,7 @@ def _batch(number: int, task: Callable[..., None], arguments: Sequence[Any]) -> 
 
 
 def _taken(frame: Any) -> dict[int, Spent]:
-    """What each call took, by its number."""
+    """Run the tasks of a DataFrame; return the resources by task number, or raise the first InvalidInputError."""
     rows = frame.collect()
     wrong = next((row["error"] for row in sorted(rows) if row["error"] is not None), None)
     if wrong is not None:
@@ -160,30 +166,31 @@ def _taken(frame: Any) -> dict[int, Spent]:
 
 
 class Tasks:
-    """An engine of Spark's tasks, one for each call.
+    """An engine that runs each call as a Spark task.
 
     Parameters
     ----------
     session : pyspark.sql.SparkSession
+        The session that runs the tasks.
     """
 
     def __init__(self, session: Any) -> None:
         self._session = session
 
     def __call__(self, task: Callable[..., None], arguments: Sequence[tuple[Any, ...]], label: str, /) -> list[Spent]:
-        """As of :class:`~phasegraph.distributed.building.Run`."""
+        """Run all calls, and return their resources; see :class:`~phasegraph.distributed.building.Run`."""
         if not arguments:
             return []
         count = len(arguments)
         frame = self._session.range(0, count, 1, count)
         found = _taken(frame.mapInArrow(_Calls(task, arguments), _TAKEN))
         if len(found) != count:
-            raise PhasegraphError(f"Spark gave back {len(found)} of {count} tasks ({label})")
+            raise PhasegraphError(f"Spark returned results of {len(found)} of {count} tasks ({label})")
         return [*found.values()]
 
 
 class _Calls:
-    """Makes the calls whose numbers come."""
+    """The function of a Spark task that runs the calls with the numbers in its batches."""
 
     def __init__(self, task: Callable[..., None], arguments: Sequence[tuple[Any, ...]]) -> None:
         self._task, self._arguments = task, arguments
@@ -195,19 +202,20 @@ class _Calls:
 
 
 def embed(dataset: Any, embeddings: Any) -> Any:
-    """A frame with the embeddings of its texts, in a column ``embedding``; parameters as of the engine Ray.
+    """Add a column ``embedding`` with the embeddings of the texts to a DataFrame.
 
     Parameters
     ----------
     dataset : pyspark.sql.DataFrame
+        The texts, in a column ``text``.
     embeddings : object or callable
-        An embedding model of LangChain, LlamaIndex or Sentence Transformers, or ``embeddings(texts) -> (n, d)
-        vectors``, which are sent to every task; or a class of these, of which every process makes its own.
+        An embedding model of LangChain, LlamaIndex or Sentence Transformers, or a function from texts to (n, d)
+        vectors, which is sent to every task. A class is instantiated once in every process instead.
 
     Returns
     -------
     pyspark.sql.DataFrame
-        Nothing is embedded before it is read. Texts are embedded in batches of
+        The DataFrame with the new column. Texts are embedded when the DataFrame is read, in batches of
         ``spark.sql.execution.arrow.maxRecordsPerBatch``.
 
     Examples
@@ -237,21 +245,23 @@ class _Embedding:
 
 
 def retrieve(dataset: Any, index: str | os.PathLike[str], *, k: int = 10, embeddings: Any = None) -> Any:
-    """Answer a frame of questions by tasks, whose processes map the index once each.
+    """Answer the questions of a DataFrame in Spark tasks; each process maps the index to memory once.
 
     Parameters
     ----------
     dataset : pyspark.sql.DataFrame
-        With columns ``id``, ``text`` (or ``question`` or ``query``) and optionally ``embedding``.
+        The questions, with columns ``id``, ``text`` (or ``question`` or ``query``) and optionally ``embedding``.
     index : path
-        What :func:`build_index` or ``phasegraph index`` wrote, or a saved retriever; all executors must see it.
+        An index from :func:`build_index` or ``phasegraph index``, or a saved retriever. All executors must have access
+        to it.
     k, embeddings
         As for :func:`phasegraph.distributed.retrieve`.
 
     Returns
     -------
     pyspark.sql.DataFrame
-        Columns ``id``, ``ids``, ``scores`` and ``confidence``. Nothing is answered before it is read.
+        The answers, with columns ``id``, ``ids``, ``scores`` and ``confidence``. Questions are answered when the
+        DataFrame is read.
 
     Examples
     --------
@@ -264,7 +274,7 @@ def retrieve(dataset: Any, index: str | os.PathLike[str], *, k: int = 10, embedd
 
 
 class _Retrieval:
-    """Answers a partition, with what the process holds of those before."""
+    """The function of a Spark task that answers a partition; a process opens the index only once."""
 
     def __init__(self, index: str, k: int, embeddings: Any, state: str) -> None:
         self._index, self._k, self._embeddings, self._state = index, k, embeddings, state

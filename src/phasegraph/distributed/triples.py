@@ -1,4 +1,4 @@
-"""Triples of a file for the passages of all shards: read piece by piece, each put down with the row it belongs to."""
+"""Assign the triples of a file to the passages of all shards; workers read the file in pieces."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from phasegraph._support.serialization import read_bundle, write_bundle
-from phasegraph.distributed.shards import STAGED, Staged, digest_of, id_hash
+from phasegraph.distributed.shards import OF, STAGED, Staged, digest_of, id_hash
 from phasegraph.errors import InvalidInputError
 from phasegraph.graph.model.building import (
     EXTRACTED,
@@ -32,21 +32,21 @@ ROWS_OF_IDS, TRIPLES = "rows-of-ids", "triples"
 
 
 def write_rows(shards: Sequence[Staged], to: Path) -> None:
-    """Write down which passage has which row, for workers to map; in memory are 16 bytes for each."""
+    """Write a table of the row of each passage id, which workers map to memory; it needs 16 bytes per passage."""
     every = np.concatenate([read_bundle(one.folder, STAGED, VERSION, verify=False)[1]["ids"] for one in shards])
     order = np.argsort(every, kind="stable")
     write_bundle(to, ROWS_OF_IDS, VERSION, {}, {"hashes": every[order], "rows": order})
 
 
 class MappedRows(Container[str]):
-    """The ids of all passages, in a file of :func:`write_rows` that is mapped."""
+    """The ids of all passages, from a memory-mapped table of :func:`write_rows`."""
 
     def __init__(self, folder: Path) -> None:
         _, arrays = read_bundle(folder, ROWS_OF_IDS, VERSION, verify=False)
         self._hashes, self._rows = arrays["hashes"], arrays["rows"]
 
     def row(self, name: str) -> int | None:
-        """The row of a passage; None where there is none."""
+        """Return the row of a passage by id; None for an unknown id."""
         sought = np.uint64(id_hash(name))
         place = int(np.searchsorted(self._hashes, sought))
         return int(self._rows[place]) if place < len(self._hashes) and self._hashes[place] == sought else None
@@ -57,9 +57,9 @@ class MappedRows(Container[str]):
 
 @dataclass(frozen=True)
 class TripleFile:
-    """A file of triples and a digest of it, in pieces where it has a line for each passage.
+    """A file of triples with a digest of its content.
 
-    In HippoRAG's format it has none, and is read whole.
+    A file with a line per passage has pieces. A file in HippoRAG's format has no pieces and is read as a whole.
     """
 
     path: Path
@@ -69,7 +69,7 @@ class TripleFile:
     def tasks(
         self, shards: Sequence[Staged], rows: Path, folder: Path
     ) -> tuple[Callable[..., None], list[tuple[Any, ...]]]:
-        """The map, and what it is called with; the last of each call is the folder that it writes."""
+        """Return the task that reads the file, and the arguments of each call; the last argument is the output."""
         key = digest_of(self.digest, *(one.digest for one in shards))
         if self.pieces:
             return read_lines, [
@@ -81,9 +81,9 @@ class TripleFile:
         ]
 
     def placed(self, shards: Sequence[Staged], parts: Sequence[Path]) -> tuple[int, list[Stated]]:
-        """How many triples are malformed, and for each shard what is stated of its passages.
+        """Return the number of malformed triples and, for each shard, the triples of its passages.
 
-        A passage with two entries is refused, and an entry of no passage.
+        Raise InvalidInputError for two entries of the same passage, and for an entry without a passage.
         """
         bundles = [read_bundle(one, TRIPLES, VERSION) for one in parts]
         rows, numbers = (np.concatenate([arrays[name] for _, arrays in bundles]) for name in ("rows", "numbers"))
@@ -104,14 +104,14 @@ class TripleFile:
 
 
 def read_lines(piece: Any, rows: Path, to: Path) -> None:
-    """Read a piece of a file with a line for each passage."""
+    """Read a piece of a file with a line per passage."""
     known = MappedRows(rows)
     lines = (one.removeprefix(BOM_UTF8) for one in piece.lines())
     _write(by_line(piece.file, lines, known, piece.line), "", known, to)
 
 
 def read_docs(file: Path, digest: str, shard: Staged, rows: Path, to: Path) -> None:
-    """Take from a file in HippoRAG's format what is of a shard's passages."""
+    """Read the triples of a shard's passages from a file in HippoRAG's format."""
     known = MappedRows(rows)
     listed = [(one["id"], one["title"], one["text"]) for one in shard.rows()]
     _write(by_entry(file, _docs(file, digest), listed, known, part=True), EXTRACTED, known, to)
@@ -134,18 +134,18 @@ def _write(entries: Iterator[OpenieEntry], prefix: str, known: MappedRows, to: P
     rows, numbers, names, texts = zip(*found, strict=True) if found else ((), (), (), ())
     arrays = packed("names", names) | packed("texts", texts)
     arrays |= {"rows": np.array(rows, dtype=np.int64), "numbers": np.array(numbers, dtype=np.int64)}
-    write_bundle(to, TRIPLES, VERSION, {"malformed": malformed}, arrays)
+    write_bundle(to, TRIPLES, VERSION, {OF: to.name, "malformed": malformed}, arrays)
 
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """What the parts that were read of a file state of the passages of a shard, whose first has the row `first`."""
+    """The triples of a shard's passages in the parts of a file; `first` is the row of the shard's first passage."""
 
     parts: tuple[Path, ...]
     first: int
 
     def __call__(self, ids: Sequence[str]) -> dict[str, Extraction]:
-        """By the ids of these passages."""
+        """Return the triples of the shard's passages by id; `ids` are the ids of all its passages."""
         out: dict[str, Extraction] = {}
         for part in self.parts:
             _, arrays = read_bundle(part, TRIPLES, VERSION, verify=False)

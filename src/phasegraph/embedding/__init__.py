@@ -36,6 +36,7 @@ def named_embedder(name: str) -> Any:
     Parameters
     ----------
     name : {"minilm", "fastembed"}
+        Name of the model.
 
     Returns
     -------

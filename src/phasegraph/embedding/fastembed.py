@@ -41,8 +41,8 @@ class FastEmbed:
         except Exception as error:
             raise StoreError(
                 f"fastembed has no weights of {name!r} on this machine and cannot download them; download them once "
-                "where there is a network, and set FASTEMBED_CACHE_PATH to their folder; or choose --embedder minilm, "
-                "whose weights are a package"
+                "on a machine with a network, and set FASTEMBED_CACHE_PATH to their folder; or choose --embedder "
+                "minilm, whose weights are a package"
             ) from error
 
     def embed_query(self, text: str) -> Float32Array:

@@ -30,7 +30,7 @@ def read_attribute(holder: object, name: str, /) -> object:
 
 
 def model_name(model: object, /) -> str:
-    """The class of an embedding model, followed by the model's name if it has one.
+    """Return the class of an embedding model, followed by the model's name if it has a name.
 
     >>> from types import SimpleNamespace
     >>> model_name(SimpleNamespace(model_name="all-MiniLM-L6-v2"))
@@ -50,9 +50,9 @@ class ModelIdentity:
     name : str
         See :func:`model_name`.
     settings : mapping of str to value, default {}
-        Settings that affect the vectors, as far as the model exposes them; never a key or an address.
+        Settings that affect the vectors, if the model exposes them; never a key or an address.
     given : bool, default False
-        Whether the caller supplied the vectors, which may belong to other texts than the passages'.
+        Whether the caller supplied the vectors. Such vectors may embed other texts than the passages.
     """
 
     name: str
@@ -74,7 +74,7 @@ class ModelIdentity:
         return cls(stored["name"], settings if isinstance(settings, Mapping) else {}, stored.get("given") is True)
 
     def to_json(self) -> dict[str, object]:
-        """The identity in JSON types.
+        """Return the identity in JSON types.
 
         >>> ModelIdentity("Model a").to_json()
         {'name': 'Model a', 'settings': {}, 'given': False}
@@ -94,22 +94,22 @@ class ModelIdentity:
         ]
 
     def as_given(self) -> Self:
-        """A copy for vectors that the caller supplied."""
+        """Return a copy of the identity with `given` set, for vectors that the caller supplied."""
         return replace(self, given=True)
 
 
 @dataclass(frozen=True, eq=False)
 class EmbeddingModel:
-    """Adapter of a framework's embedding model for a corpus; a call with a query returns the query's vector.
+    """An adapter of a framework's embedding model for a corpus; a call with a query returns the query's vector.
 
     Parameters
     ----------
     model : object
-        The model itself.
+        The framework's model.
     query : callable
-        ``query(text) -> (d,) vector``.
+        ``query(text)`` returns the (d,) vector of a query.
     passages : callable
-        ``passages(records) -> (n, d) vectors``, embedded as the framework embeds documents.
+        ``passages(records)`` returns the (n, d) vectors of passages, embedded as the framework embeds documents.
     """
 
     model: Any
@@ -130,7 +130,7 @@ class EmbeddingModel:
 
 
 def _plain(value: object, depth: int = 0) -> bool:
-    """Whether a value has a JSON type."""
+    """Return True if a value has a JSON type and is not nested more deeply than 4 levels."""
     if isinstance(value, Mapping):
         return depth < _DEEPEST and all(isinstance(key, str) and _plain(one, depth + 1) for key, one in value.items())
     if isinstance(value, list):

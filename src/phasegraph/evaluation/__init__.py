@@ -1,4 +1,4 @@
-"""Measuring retrieval: data sets, runs, measures, significance, and experiments over many systems."""
+"""Evaluation of retrieval: data sets, runs, measures, significance tests, and experiments over many systems."""
 
 from phasegraph.evaluation.retrievers import Evaluation, evaluate
 

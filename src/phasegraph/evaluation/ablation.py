@@ -1,8 +1,7 @@
-"""What each stage of retrieval is worth: all of them on, then one off at a time, on the same queries.
+"""Ablation of the retrieval stages: answer the same queries with all stages, then without each stage.
 
-Unless models are handed in, stand-ins take the place of language models and cross-encoders. They need none and give the
-same answer every time: what is measured is the wiring and the statistics. A figure of a stand-in says nothing about a
-model.
+Without models passed by the caller, simple deterministic functions (stand-ins) replace language models and
+cross-encoders. With stand-ins, an ablation tests the wiring and the statistics. Its figures say nothing about a model.
 """
 
 from __future__ import annotations
@@ -36,16 +35,16 @@ from phasegraph.sources.protocol import Upstream
 
 STAGES: Mapping[str, str] = MappingProxyType(
     {
-        "rewrite": "HyDE: the vectors are asked with the best passage by BM25 too, joined by reciprocal rank",
-        "rerank": "the top 30 by the share of the query's words that a passage has, plus cosine, blended half and half",
-        "route": "by the entropy of the 20 nearest neighbours: below 1.8 the vectors alone, else all sources",
-        "correct": "graded by the share of the query's words in the top 3; below 25 the best passage by BM25 is asked",
-        "summaries": "a summary tree of extracted sentences, its leaves as one more source",
-        "facts": "of the nearest facts those with a word of the query seed the walk",
+        "rewrite": "HyDE: a second vector search with BM25's best passage; both rankings fused by reciprocal rank",
+        "rerank": "rerank the top 30 by word overlap with the query plus cosine, averaged with the fused score",
+        "route": "use vectors only if the entropy of the 20 nearest neighbors is below 1.8, else all sources",
+        "correct": "grade the top 3 by word overlap with the query; below 25, search with BM25's best passage",
+        "summaries": "a summary tree of extracted sentences; its leaves are an additional source",
+        "facts": "the nearest facts that share a word with the query seed the walk",
         "graph": "the walk over the entity graph",
     }
 )
-"""What can be switched off, and the stand-in for it."""
+"""The stages that an ablation can switch off, each with the description of its stand-in."""
 PUBLISHED: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "rewrite": ("hyde", "dphf", "modality_hyde"),
@@ -55,9 +54,9 @@ PUBLISHED: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "graph": ("graph",),
     }
 )
-"""The rows of a published table that switch a stage off, without their ``wo_``."""
+"""The rows of a published table that lack a stage, by stage; the prefix ``wo_`` of the rows is omitted."""
 MODELS = ("rewrite", "rerank", "grade", "facts", "embed")
-"""What can be handed in, in place of a stand-in."""
+"""The names of the functions that the caller can pass instead of stand-ins."""
 _ASKS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"rewrite": ("rewrite",), "rerank": ("rerank",), "correct": ("grade", "rewrite"), "facts": ("facts",)}
 )
@@ -66,10 +65,11 @@ _FULL, _K, _SEED, _BLEND = "full", 10, 0, 0.5
 
 @dataclass(frozen=True, slots=True)
 class AblationRow:
-    """One configuration: ``full``, or ``- stage``.
+    """The figures of one configuration: ``full``, or ``- stage`` for the configuration without a stage.
 
-    By measure: means in [0, 1] (NaN without a judged query), differences to ``full`` with their 95 % bootstrap
-    interval (none for ``full`` itself), p of the paired bootstrap, and p corrected over the rows of the measure.
+    All figures are by measure. Means are in [0, 1] (NaN without a judged query). Differences to ``full`` come with
+    their 95 % bootstrap interval; ``full`` itself has no differences. `p` is from the paired bootstrap, and `p_holm` is
+    corrected over the rows of the measure.
     """
 
     name: str
@@ -81,7 +81,10 @@ class AblationRow:
 
 @dataclass(frozen=True, slots=True)
 class Ablation:
-    """The table of an ablation, ``full`` first; `notes` say what the stages stood for, and what was left out."""
+    """The table of an ablation with ``full`` as its first row.
+
+    `notes` describe the function behind each stage, and the stages that were left out.
+    """
 
     name: str
     queries: int
@@ -89,11 +92,11 @@ class Ablation:
     notes: tuple[str, ...] = ()
 
     def __getitem__(self, name: str) -> AblationRow:
-        """The row of a configuration."""
+        """Return the row of a configuration."""
         return next(row for row in self.rows if row.name == name)
 
     def to_dict(self) -> dict[str, object]:
-        """JSON types; None in place of NaN."""
+        """Return the table as JSON types, with None instead of NaN."""
         rows = {
             one.name: plain({"means": one.means, "differences": one.differences, "p": one.p, "p_holm": one.p_holm})
             for one in self.rows
@@ -110,10 +113,10 @@ def compare_ablations(
 ) -> Ablation:
     """Compare every configuration with ``full``, query by query.
 
-    `values` are in [0, 1], by configuration (``full`` among them), measure and query. Paired bootstrap of the
-    differences (:func:`~phasegraph.evaluation.significance.paired_bootstrap`, seed 0), and Holm's correction over the
-    rows of each measure: the tests of "Beyond the Reranker". A query that one of two configurations has no value for
-    is left out of their difference.
+    `values` are in [0, 1], by configuration (including ``full``), measure and query. The tests are those of "Beyond the
+    Reranker": the paired bootstrap of the differences (:func:`~phasegraph.evaluation.significance.paired_bootstrap`,
+    seed 0), and Holm's correction over the rows of each measure. If one of two configurations has no value for a query,
+    their difference leaves the query out.
 
     Examples
     --------
@@ -124,7 +127,9 @@ def compare_ablations(
     -0.5
     """
     if _FULL not in values or len(values) < 2:
-        raise InvalidInputError(f"an ablation needs {_FULL!r} and at least one other; got {list(values)}")
+        raise InvalidInputError(
+            f"an ablation needs the configuration {_FULL!r} and at least one other; got {list(values)}"
+        )
     full, measures = values[_FULL], list(values[_FULL])
     tests: dict[tuple[str, str], Any] = {}
     for row, of in values.items():
@@ -152,11 +157,11 @@ def compare_ablations(
 
 
 def published_ablation(path: str | Path, stages: Sequence[str]) -> Ablation:
-    """The ablation of a published per-query table: ``{"qids", "configs": {"full": {"ndcg", "f1"}, "wo_…"}}``.
+    """Compute an ablation from a published per-query table: ``{"qids", "configs": {"full": {"ndcg", "f1"}, "wo_…"}}``.
 
-    `stages` are keys of ``STAGES``, of which one may stand for several rows; names of the rows without their ``wo_``;
-    or ``all``, every ``wo_`` row of the paper's eight. InvalidInputError if the file is no such table, or has no row
-    for a stage.
+    `stages` are keys of ``STAGES``, row names without their prefix ``wo_``, or ``all`` for the eight ``wo_`` rows of
+    the paper. A key of ``STAGES`` may select several rows. InvalidInputError if the file is no such table, or has no
+    row for a stage.
     """
     file = Path(path)
     try:
@@ -169,16 +174,16 @@ def published_ablation(path: str | Path, stages: Sequence[str]) -> Ablation:
             for name, one in state["configs"].items()
         }
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InvalidInputError(f"{file.name} is no table of configurations with ndcg and f1 by query") from error
+        raise InvalidInputError(f"{file.name} is not a table of configurations with ndcg and f1 per query") from error
     values = {_FULL: found.get(_FULL, {})}
     for stage in (name for one in stages for name in (_EIGHT if one == "all" else (one,))):
         rows = [row for row in PUBLISHED.get(stage, (stage,)) if f"wo_{row}" in found]
         if not rows:
             known = ", ".join(name.removeprefix("wo_") for name in found if name.startswith("wo_"))
-            raise InvalidInputError(f"{file.name} has no row without {stage!r}; it has {known}")
+            raise InvalidInputError(f"{file.name} has no row for an ablation of {stage!r}; it has rows for {known}")
         values |= {f"- {row}": found[f"wo_{row}"] for row in rows}
     title = f"{file.stem} (published)"
-    return compare_ablations(title, values, notes=["differences are of published values, query by query"])
+    return compare_ablations(title, values, notes=["differences are computed per query from published values"])
 
 
 _EIGHT = ("rerank", "hyde", "raptor", "sscc", "cross_doc", "graph", "crag", "dphf")
@@ -191,29 +196,30 @@ def ablate(
     models: Mapping[str, Callable[..., Any]] = MappingProxyType({}),
     resamples: int = 10_000,
 ) -> Ablation:
-    """Answer every query with all stages on, then with each of them off.
+    """Answer every query with all stages on, then with each stage off.
 
-    F1 is that of an extracted answer: the name or number in the first three passages, not in the query, whose
-    sentences share most words with it.
+    F1 scores an extracted answer: the name or number in the first three passages whose sentences share the most words
+    with the query. Names in the query itself do not count.
 
     Parameters
     ----------
     inputs : ExperimentInput
     stages : sequence of str
-        Keys of ``STAGES``, at least one, or ``all``; those that are not named are off throughout, the graph is on.
+        Keys of ``STAGES``, at least one, or ``all``. Stages that are not named are off in every configuration, except
+        the graph.
     models : mapping of str to callable, optional
-        In place of the stand-ins, keys of ``MODELS``: ``rewrite(query)`` gives a text or texts,
-        ``rerank(query, texts)`` a score per text, ``grade(query, texts)`` a grade, ``facts(query, facts)`` the facts to
-        keep, ``embed(text)`` the vector of a text that a model wrote. Put
-        :class:`~phasegraph.retrieval.ModelAnswers` around each of them: the whole experiment is then replayed from
-        the file, ``offline=True``, without a model.
+        Functions that replace the stand-ins, by the keys of ``MODELS``. ``rewrite(query)`` returns one text or several.
+        ``rerank(query, texts)`` returns a score per text, and ``grade(query, texts)`` a grade. ``facts(query, facts)``
+        returns the facts to keep. ``embed(text)`` returns the vector of a text that a model wrote. Wrap each function
+        in :class:`~phasegraph.retrieval.ModelAnswers` to record its replies; ``offline=True`` then replays the
+        experiment from the file without a model.
     resamples : int, default 10000
-        Of the bootstrap.
+        Number of bootstrap resamples.
 
     Raises
     ------
     InsufficientDataError
-        If a stage fails for a query with a model that was handed in: its figure would be that of no stage.
+        If models are passed and a stage fails for a query, because the figure would not describe the stage.
     """
     wrong = [one for one in models if one not in MODELS]
     if wrong:
@@ -232,9 +238,9 @@ def ablate(
     if not wanted:
         raise InsufficientDataError("; ".join(notes))
     asked = {one: [name for name in _ASKS.get(one, ()) if name in models] for one in wanted}
-    notes += [f"{one}: {'by the model handed in' if asked[one] else STAGES[one]}" for one in wanted]
+    notes += [f"{one}: {'by the model that was passed' if asked[one] else STAGES[one]}" for one in wanted]
     if not any(asked.values()):
-        notes.append("stand-ins, not models: the figures say nothing about a model")
+        notes.append("stand-ins, not models: the figures say nothing about the effect of a model")
     on = frozenset(wanted) | {"graph"}
     values = {_FULL: bench.measured(on)} | {f"- {one}": bench.measured(on - {one}) for one in wanted}
     return compare_ablations(inputs.dataset.name, values, notes=notes, resamples=resamples)
@@ -242,7 +248,7 @@ def ablate(
 
 @dataclass(frozen=True, slots=True)
 class _Texted:
-    """A source whose hits carry the passages' texts, for stages that read them."""
+    """A source whose hits carry their passages' texts, for the stages that read texts."""
 
     source: Any
     contents: Mapping[str, str]
@@ -261,11 +267,11 @@ class _Texted:
 
 
 class _Bench:
-    """A data set with everything that the stages stand on, made once."""
+    """A data set with the graph, facts and models that the stages need; each is built once."""
 
     def __init__(self, inputs: ExperimentInput, models: Mapping[str, Callable[..., Any]]) -> None:
         if inputs.graph is not None and not isinstance(inputs.graph, EntityGraph):
-            raise InvalidInputError("an ablation walks an entity graph; the graph given is a chunk graph")
+            raise InvalidInputError("an ablation needs an entity graph; the given graph is a chunk graph")
         self.inputs, self.dataset = inputs, inputs.dataset
         self.vectors = self.dataset.vectors_by_text()
         self.graph = graph_of(self.dataset) if inputs.graph is None else inputs.graph
@@ -281,7 +287,7 @@ class _Bench:
 
     @lazy_property
     def facts(self) -> FactIndex:
-        """The data set's embedded facts, as those of its graph."""
+        """The index of the data set's embedded facts whose entities are in the graph."""
         found, rows = load_facts(self.dataset), self.graph.entity_rows
         places = np.array([rows.get(normalise_name(name), -1) for name in found.entities], dtype=np.int32)
         ends = places[found.pairs]
@@ -289,11 +295,11 @@ class _Bench:
         return FactIndex(ends[known], found.vectors[known])
 
     def embed(self, text: str) -> Any:
-        """The embedding of a question or a passage, or what the model handed in gives for a text of a model."""
+        """Return the embedding of a question or passage; for any other text, call the ``embed`` model."""
         return self.vectors[text] if text in self.vectors or "embed" not in self.models else self.models["embed"](text)
 
     def best_by_words(self, query: str) -> str:
-        """The content of the best passage by BM25; the query where no passage has a word of it."""
+        """Return the content of the best passage by BM25, or the query if no passage contains a word of it."""
         lexical: Any = self.graph.lexical
         scores: FloatArray = lexical.look_up(query).scores
         if not len(scores) or scores.max() <= 0:
@@ -301,20 +307,20 @@ class _Bench:
         return self.contents[self.graph.passages[int(scores.argmax())]]
 
     def rerank(self, query: str, texts: Sequence[str]) -> list[float]:
-        """A share of words and a cosine for each text."""
+        """Return for each text the share of the query's words that it contains, plus its cosine similarity."""
         vector = self.embed(query)
         return [word_share(query, text) + float(self.embed(text) @ vector) for text in texts]
 
     def grade(self, query: str, texts: Sequence[str]) -> float:
-        """The share of the query's words in the texts, from 1 to 100."""
+        """Return the percentage of the query's words that occur in the texts, at least 1."""
         return max(1.0, 100 * word_share(query, " ".join(texts)))
 
     def keep(self, query: str, facts: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
-        """The facts that share a word with the query."""
+        """Return the facts that share a word with the query."""
         return [fact for fact in facts if word_share(query, " ".join(fact)) > 0]
 
     def engine(self, on: frozenset[str]) -> tuple[FusionEngine, dict[str, Any]]:
-        """The engine with these stages on, and its sources."""
+        """Return the engine with the stages in `on`, and its sources."""
         facts = self.facts if "facts" in on else None
         sources: dict[str, Any] = {"vector": VectorSource(self.graph, embedder=self.embed)}
         if "graph" in on:
@@ -341,7 +347,7 @@ class _Bench:
         return engine, {name: _Texted(one, self.contents) for name, one in sources.items()}
 
     def measured(self, on: frozenset[str]) -> dict[str, dict[str, float]]:
-        """NDCG and F1 of every query that has them."""
+        """Return nDCG and F1 per query, by measure; F1 only for queries with a known answer."""
         engine, sources = self.engine(on)
         found: dict[str, dict[str, float]] = {f"nDCG@{_K}": {}, "F1": {}}
         rows: Any = range(len(self.dataset.queries))
@@ -358,11 +364,11 @@ class _Bench:
         return found
 
     def _check(self, query: str, result: Result) -> None:
-        """Refuse an answer of which a stage failed, where a model was handed in."""
+        """Raise InsufficientDataError if models were passed and a stage of the answer failed."""
         stages: Any = result.extras.get("stages", ())
         failed = [f"{one.stage} {one.status} ({one.reason})" for one in stages if one.status != "ok"]
         failed += [f"{one.source}: {one.reason}" for one in result.reports if NOT_FILTERED in one.reason]
         if self.models and failed:
             raise InsufficientDataError(
-                f"query {query!r}: {failed[0]}; the experiment needs every answer of its models"
+                f"query {query!r}: {failed[0]}; an ablation with models needs every stage to succeed for every query"
             )

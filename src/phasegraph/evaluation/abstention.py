@@ -1,4 +1,4 @@
-"""Can a system tell questions that the corpus answers from those it doesn't? Off-topic and unanswerable questions."""
+"""Measure if a system's confidence separates answerable questions from off-topic and unanswerable questions."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ from phasegraph.evaluation.source_runs import ExperimentInput, SourceRun, search
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Abstention:
-    """How well each system's confidence sets answerable questions apart from others, which `asked` names.
+    """The separation of answerable questions from other questions by each system's confidence.
 
-    `auc` is the chance, by system, that an answerable question has the higher confidence, ties half; `intact` the same
-    without answerable questions that lost a part of their passages to others (empty where none can). `left_out` has a
-    line for each system without confidence.
+    `asked` describes the other questions. `auc`, by system, is the probability that an answerable question has a higher
+    confidence than another question; a tie counts half. `intact` is the same figure without the answerable questions
+    that lost some of their passages (empty if no question can lose any). `left_out` has one line per system without
+    confidence.
     """
 
     asked: str
@@ -33,13 +34,15 @@ class Abstention:
     left_out: tuple[str, ...]
 
     def of(self, system: str) -> dict[str, float | None]:
-        """The percentages of one system for JSON, null where it has none."""
+        """Return the percentages of one system for JSON; None if the system has no figure."""
         kinds = {"abstain_auc": self.auc, **({"abstain_auc_intact": self.intact} if self.intact else {})}
         return {name: 100 * found[system] if system in found else None for name, found in kinds.items()}
 
 
 def abstain_auc(answerable: ArrayLike, others: ArrayLike) -> float:
-    """The chance that an answerable question has a higher confidence than another one, ties counting half.
+    """Return the probability that an answerable question has the higher confidence of two; a tie counts half.
+
+    The second question is drawn from `others`.
 
     >>> abstain_auc([0.9, 0.5], [0.5, 0.1])
     0.875
@@ -50,7 +53,7 @@ def abstain_auc(answerable: ArrayLike, others: ArrayLike) -> float:
 
 
 def calibration_errors(probabilities: FloatArray, answerable: ArrayLike, bins: int = 10) -> tuple[float, float]:
-    """Expected calibration error over bins of equally many, and Brier score; both 0 at best.
+    """Return the expected calibration error over bins of equal size, and the Brier score; the best value of each is 0.
 
     >>> calibration_errors(np.array([0.0, 0.0, 1.0, 0.5]), [False, False, True, True], bins=2)
     (0.125, 0.0625)
@@ -63,20 +66,20 @@ def calibration_errors(probabilities: FloatArray, answerable: ArrayLike, bins: i
 
 
 def ask_off_topic(inputs: ExperimentInput, systems: Sequence[System], other: Dataset) -> Abstention:
-    """Ask the questions of another data set, texts and embeddings, of this one's corpus.
+    """Search this corpus with the questions of another data set and compare the confidences.
 
-    InvalidInputError if a question stands in both, or the embeddings have another width.
+    InvalidInputError if both data sets contain the same question, or their embeddings have different widths.
     """
     own = inputs.dataset
     if own.query_vectors.shape[1] != other.query_vectors.shape[1]:
         raise InvalidInputError(
-            f"off-topic questions must have embeddings of the same model; {other.name} has "
-            f"{other.query_vectors.shape[1]} numbers each, {own.name} {own.query_vectors.shape[1]}"
+            f"off-topic questions must have embeddings of the same model as the corpus; {other.name} has "
+            f"{other.query_vectors.shape[1]} dimensions, {own.name} has {own.query_vectors.shape[1]}"
         )
     shared = {query.text for query in own.queries} & {query.text for query in other.queries}
     if shared:
         raise InvalidInputError(
-            f"off-topic questions must not be those of {own.name}; {len(shared)} of {other.name} are, such as "
+            f"off-topic questions must not occur in {own.name}; {len(shared)} questions of {other.name} do, such as "
             f"{min(shared)!r:.80}"
         )
     both = replace(
@@ -91,11 +94,10 @@ def ask_off_topic(inputs: ExperimentInput, systems: Sequence[System], other: Dat
 
 
 def ask_unanswerable(inputs: ExperimentInput, systems: Sequence[System]) -> Abstention:
-    """Take the gold passages of one half of the questions out of the corpus and ask all; then those of the other.
+    """Delete the judged passages of half of the questions, then ask all questions; repeat with the other half.
 
-    The halves are those of :func:`~phasegraph.evaluation.datasets.split_by_id`; figures are means of both.
-    InsufficientDataError if a half has no question, or none keeps all of its passages while the other half loses its
-    own.
+    :func:`~phasegraph.evaluation.datasets.split_by_id` makes the halves, and each figure is the mean of both rounds.
+    InsufficientDataError if a half has no question, or if every question of the remaining half loses a passage.
     """
     data = inputs.dataset
     ids = [query.id for query in data.queries]
@@ -107,7 +109,10 @@ def ask_unanswerable(inputs: ExperimentInput, systems: Sequence[System]) -> Abst
         gone = frozenset().union(*(data.queries[row].judgement.passages for row in lost.tolist()))
         whole = [row for row in kept.tolist() if not data.queries[row].judgement.passages & gone]
         if not len(lost) or not whole:
-            raise InsufficientDataError(f"{data.name} has too few questions to take the passages of a half away")
+            raise InsufficientDataError(
+                f"{data.name} has too few questions: deleting the judged passages of half of them leaves no intact "
+                "question"
+            )
         found, left_out = _confidences(replace(inputs, dataset=without(data, gone), graph=None), systems)
         for name, values in found.items():
             auc.setdefault(name, []).append(abstain_auc(values[kept], values[lost]))
@@ -117,7 +122,7 @@ def ask_unanswerable(inputs: ExperimentInput, systems: Sequence[System]) -> Abst
 
 
 def without(dataset: Dataset, passages: frozenset[str]) -> Dataset:
-    """The same questions over a corpus that lacks some passages."""
+    """Return the data set with the same questions and a corpus without some passages."""
     rows = [row for row, passage in enumerate(dataset.passages) if passage.id not in passages]
     triples = dataset.triples
     return replace(
@@ -125,21 +130,21 @@ def without(dataset: Dataset, passages: frozenset[str]) -> Dataset:
         passages=tuple(dataset.passages[row] for row in rows),
         passage_vectors=dataset.passage_vectors[rows],
         triples=None if triples is None else {name: held for name, held in triples.items() if name not in passages},
-        path=None,  # what lies beside the corpus is of all its passages
+        path=None,  # the files beside the corpus describe all passages
     )
 
 
 def _confidences(
     inputs: ExperimentInput, systems: Sequence[System]
 ) -> tuple[Mapping[str, FloatArray], tuple[str, ...]]:
-    """Each system's confidence in every question, and a line for each that has none."""
+    """Return each system's confidence in every question, and one line per system without confidence."""
     known: dict[str, SourceRun] = {}
     found: dict[str, FloatArray] = {}
     left_out: list[str] = []
     for system in systems:
         try:
             if system.confidence is None:
-                raise InsufficientDataError("it gives no score to its answers")
+                raise InsufficientDataError("the system gives its answers no score")
             known.update(search_sources(inputs, [one for one in system.sources if one not in known], known))
             batch = {source: known[source].rankings for source in system.sources}
             values = system.confidence(inputs.dataset, batch)

@@ -1,7 +1,8 @@
-"""Question answering on retrieved passages: a reader answers, and a judge says whether the passages bear it out.
+"""Question answering over retrieved passages: a reader writes an answer, and a judge rates its support in the passages.
 
-Any chat model reads and judges: a function from prompt to text, as ``text_model(llm)`` of both integrations makes. Put
-:meth:`~phasegraph.retrieval.ModelAnswers.around` around the function, and a run is replayed from its file offline.
+A reader or judge can be any chat model given as a function from prompt to text, as ``text_model(llm)`` of both
+integrations makes. Wrap the function in :meth:`~phasegraph.retrieval.ModelAnswers.around` to record its replies in a
+file and to repeat the run offline.
 """
 
 from __future__ import annotations
@@ -34,24 +35,24 @@ JUDGE_PROMPT = (
 
 @runtime_checkable
 class AnswerReader(Protocol):
-    """What reads passages and answers: ``reader(question, passages) -> answer``."""
+    """A callable that answers a question from passages: ``reader(question, passages) -> answer``."""
 
     def __call__(self, question: str, passages: Sequence[str], /) -> str:
-        """The answer, as short as the right ones."""
+        """Return the answer, as short as the correct answers of the data set."""
         ...
 
 
 @runtime_checkable
 class FaithfulnessJudge(Protocol):
-    """What says how far passages bear an answer out: ``judge(question, answer, passages) -> share``."""
+    """A callable that rates how far passages support an answer: ``judge(question, answer, passages) -> share``."""
 
     def __call__(self, question: str, answer: str, passages: Sequence[str], /) -> float:
-        """In [0, 1]; it knows no right answer."""
+        """Return the support in [0, 1]; the judge does not see the correct answer."""
         ...
 
 
 class ChatReader(OverModel):
-    """A chat model as an :class:`AnswerReader`; its prompt has ``{query}`` and ``{passages}``.
+    """A chat model as an :class:`AnswerReader`; its prompt contains ``{query}`` and ``{passages}``.
 
     Examples
     --------
@@ -65,14 +66,14 @@ class ChatReader(OverModel):
         self.prompt = prompt
 
     def __call__(self, question: str, passages: Sequence[str]) -> str:
-        """What the model says, without white space at the ends."""
+        """Return the model's reply without white space at its ends."""
         return self.complete(filled(self.prompt, query=question, passages=_listed(passages))).strip()
 
 
 class ChatJudge(OverModel):
-    """A chat model as a :class:`FaithfulnessJudge`; its prompt has ``{answer}`` and ``{passages}``.
+    """A chat model as a :class:`FaithfulnessJudge`; its prompt contains ``{answer}`` and ``{passages}``.
 
-    InvalidInputError for a reply without a number: a judge that says nothing must not count as a mark.
+    A reply without a number raises InvalidInputError, because it must not count as a rating.
 
     Examples
     --------
@@ -86,7 +87,7 @@ class ChatJudge(OverModel):
         self.prompt = prompt
 
     def __call__(self, question: str, answer: str, passages: Sequence[str]) -> float:
-        """The first number of the reply, over 100, within [0, 1]."""
+        """Return the first number of the reply divided by 100, clipped to [0, 1]."""
         reply = self.complete(filled(self.prompt, query=question, answer=answer, passages=_listed(passages)))
         found = _NUMBER.search(reply)
         if found is None:
@@ -99,7 +100,7 @@ def _listed(passages: Sequence[str]) -> str:
 
 
 def word_share(question: str, text: str) -> float:
-    """The share of the question's words that a text has, in [0, 1].
+    """Return the share of the question's distinct words that occur in the text, in [0, 1].
 
     >>> word_share("Who met Ada in Paris?", "Paris is large.")
     0.25
@@ -109,9 +110,10 @@ def word_share(question: str, text: str) -> float:
 
 
 def extract_answer(question: str, passages: Sequence[str]) -> str:
-    """The name or number in the first three passages whose sentences share most words with the question.
+    """Return the name or number whose sentences in the first three passages share the most words with the question.
 
-    An :class:`AnswerReader` that needs no model, for wiring and replay; its figures say nothing about a model.
+    Use this :class:`AnswerReader` without a model to test the wiring or to replay a run. Its figures say nothing about
+    a model.
 
     >>> extract_answer("Who sang with Ada?", ["Ada slept.", "Bo sang with Ada in Paris."])
     'Bo'
@@ -127,9 +129,10 @@ def extract_answer(question: str, passages: Sequence[str]) -> str:
 
 
 def extract_support(question: str, answer: str, passages: Sequence[str]) -> float:
-    """The largest share of the question's words in a sentence that holds the answer, and 0 where none does.
+    """Return the largest share of the question's words in a sentence that contains the answer; 0 if no sentence does.
 
-    A :class:`FaithfulnessJudge` that needs no model, for wiring and replay; its figures say nothing about a model.
+    Use this :class:`FaithfulnessJudge` without a model to test the wiring or to replay a run. Its figures say nothing
+    about a model.
 
     >>> extract_support("Who met Ada in Paris?", "Bo", ["Ada slept.", "Bo met Ada in Paris."])
     0.75
@@ -140,27 +143,27 @@ def extract_support(question: str, answer: str, passages: Sequence[str]) -> floa
 
 
 def answer_questions(dataset: Dataset, found: Answers, reader: AnswerReader, *, depth: int = 5) -> Answers:
-    """Have the first passages that a system found read, question by question.
+    """Let a reader answer each question from the first passages that a system found.
 
     Parameters
     ----------
     dataset : Dataset
-        The questions, and the texts of the passages.
+        The questions and the texts of the passages.
     found : Answers
-        Ids of passages by query id; a question without any is read with none.
+        Ids of passages by query id. If a question has no ids, the reader receives no passages.
     reader : AnswerReader
     depth : int, default 5
-        Passages read per question; >= 1.
+        Number of passages per question that the reader receives; >= 1.
 
     Returns
     -------
     Answers
-        One text per question, under the system's name: what ``compare`` scores by EM and F1.
+        One text per question, under the system's name; ``compare`` scores the texts by EM and F1.
 
     Raises
     ------
     InvalidTypeError
-        If the reader gives no text.
+        If the reader returns something other than text.
 
     Examples
     --------
@@ -179,7 +182,7 @@ def answer_questions(dataset: Dataset, found: Answers, reader: AnswerReader, *, 
     for query in dataset.queries:
         answer = reader(query.text, _read(dataset, found, query.id, depth))
         if not isinstance(answer, str):
-            raise InvalidTypeError(f"a reader must give text; question {query.id!r} got {type(answer).__name__}")
+            raise InvalidTypeError(f"a reader must return text; question {query.id!r} got {type(answer).__name__}")
         answers[query.id] = (answer,)
     return Answers(found.name, answers)
 
@@ -187,10 +190,11 @@ def answer_questions(dataset: Dataset, found: Answers, reader: AnswerReader, *, 
 def judge_answers(
     dataset: Dataset, found: Answers, answers: Answers, judge: FaithfulnessJudge, *, depth: int = 5
 ) -> Mapping[str, float]:
-    """How far the passages that were read bear each answer out, by query id: in [0, 1], 0 for an empty answer.
+    """Return by query id how far the passages support each answer, in [0, 1]; an empty answer has 0.
 
-    `found` and `depth` are those of :func:`answer_questions`, whose result is `answers`. InvalidInputError if the judge
-    gives something else than a number in [0, 1].
+    `found` and `depth` are the arguments of :func:`answer_questions`, and `answers` is its result. The judge receives
+    the same passages as the reader. InvalidTypeError if the judge does not return a number, InvalidInputError if the
+    number is outside [0, 1].
     """
     check_count("depth", depth, minimum=1)
     marks: dict[str, float] = {}
@@ -198,8 +202,8 @@ def judge_answers(
         (answer,) = answers.found[query.id]
         mark = judge(query.text, answer, _read(dataset, found, query.id, depth)) if answer else 0.0
         if not is_number(mark):
-            raise InvalidTypeError(f"a judge must give a number; question {query.id!r} got {type(mark).__name__}")
-        marks[query.id] = check_range(f"the judge's mark for question {query.id!r}", mark, 0, 1)
+            raise InvalidTypeError(f"a judge must return a number; question {query.id!r} got {type(mark).__name__}")
+        marks[query.id] = check_range(f"the judge's rating for question {query.id!r}", mark, 0, 1)
     return marks
 
 

@@ -1,4 +1,4 @@
-"""Compare a user's own retriever with other ways to search the same files, question by question."""
+"""Compare a user's own retriever with other retrieval methods on the same files, question by question."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from phasegraph.evaluation.significance import wins_and_losses
 from phasegraph.lexical.tokenizers import split
 
 DEPTH = 10
-"""Hits asked of a retriever that takes a number."""
+"""Number of hits requested from a retriever that accepts a number of hits."""
 BEST = 5
-"""Passages of an answer that are compared."""
+"""Number of passages per answer that are compared."""
 _SHINGLE, _SHARE = 4, 0.5
 
 
 class PassageMatcher:
-    """Match the hits of a retriever, whose chunks may be cut differently, to the passages of the same files.
+    """A matcher from the hits of a retriever to the passages of the same files, which may be chunked differently.
 
-    A hit counts as a passage if the two share half of the runs of four words of the shorter text. An id counts if the
-    hit has no text, or its text agrees.
+    A hit matches a passage if they share at least half of the four-word sequences of the shorter text. A hit whose id
+    is a passage id matches that passage if the hit has no text, or its text matches.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class PassageMatcher:
         self.hits, self.longest = list[Hit](), 0
 
     def __call__(self, query: Query, hits: Sequence[Hit]) -> list[str]:
-        """The ids that the hits count as, in order; a hit that counts as no judged passage has its own id."""
+        """Return the matched passage ids in order; a hit that matches no judged passage keeps its own id."""
         self.hits += hits
         self.longest = max(self.longest, len(hits))
         ids: list[str] = []
@@ -60,7 +60,7 @@ class PassageMatcher:
         return ids
 
     def of_these_files(self) -> bool:
-        """Whether any hit so far counts as any passage."""
+        """Return True if at least one hit so far matches a passage."""
         return any(
             hit.id in self._texts if hit.text in ("", hit.id) else any(self._agrees(hit, name) for name in self._texts)
             for hit in self.hits
@@ -74,7 +74,7 @@ class PassageMatcher:
 
 
 def _shingles(text: str) -> frozenset[tuple[str, ...]]:
-    """The runs of four words of a text; the whole of a shorter text."""
+    """Return the four-word sequences of a text; a shorter text is one sequence."""
     words = split(text, False)
     starts = range(max(len(words) - _SHINGLE + 1, 1))
     return frozenset(tuple(words[start : start + _SHINGLE]) for start in starts if words)
@@ -82,7 +82,7 @@ def _shingles(text: str) -> frozenset[tuple[str, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class Flip:
-    """A question on which one of two ways ranks a judged passage much better than the other.
+    """A question for which two methods rank a judged passage very differently.
 
     Parameters
     ----------
@@ -90,7 +90,8 @@ class Flip:
     passage : str
         The judged passage.
     rank, own_rank : int or None
-        Its rank in our answer and in that of the user's retriever, from 1; None if it is not in the answer.
+        Rank of the passage in phasegraph's answer and in the answer of the user's retriever, from 1; None if it is
+        absent.
     """
 
     query: Query
@@ -100,23 +101,24 @@ class Flip:
 
     @property
     def won(self) -> bool:
-        """Whether our answer ranks the passage better."""
+        """True if phasegraph's answer ranks the passage better than the user's retriever."""
         return _place(self.rank) < _place(self.own_rank)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Comparison:
-    """What several ways to search find for the same judged questions.
+    """The results of several retrieval methods for the same judged questions.
 
     Parameters
     ----------
     table : Table
         The user's retriever is the baseline and the first row.
     measure : Measure
-        Decides who wins a question: Recall at 5, or at the length of the longest answer of the user's retriever.
+        The measure that decides the winner of a question: Recall at 5, or at the length of the longest answer of the
+        user's retriever if that is shorter.
     queries : tuple of Query
     notes : tuple of str
-        Facts that a reader of the figures must know.
+        Remarks needed to read the figures.
     """
 
     table: Table
@@ -125,7 +127,7 @@ class Comparison:
     notes: tuple[str, ...]
 
     def pairs(self) -> dict[str, dict[str, tuple[int, int]]]:
-        """Questions won and lost, by a way and the way that it is compared with."""
+        """Count the questions won and lost, by method and by the method it is compared with."""
         column = self.table.measures.index(self.measure)
         values = {name: of[:, column] for name, of in self.table.values.items()}
         return {
@@ -134,14 +136,14 @@ class Comparison:
         }
 
     def flips(self, ours: str, count: int = 3) -> list[Flip]:
-        """The questions that differ most: questions won and lost by turns, the largest change of rank first.
+        """Return the questions with the largest rank changes, won and lost questions in turn, the largest first.
 
-        Two or more flips include a lost question, if the table counts one.
+        If `count` is at least 2 and a question is lost, the result contains a lost question.
 
         Parameters
         ----------
         ours : str
-            The way that is compared with the user's retriever.
+            Name of the method that is compared with the user's retriever.
         count : int, default 3
 
         Returns
@@ -175,7 +177,7 @@ def _change(flip: Flip) -> int:
 
 
 def _flips_of(query: Query, found: Sequence[str], own: Sequence[str], k: int) -> list[Flip]:
-    """For each hop that one answer alone has among its first k: the judged passage and its ranks."""
+    """Return a flip for each hop that only one of the two answers contains in its first k hits."""
     flips = []
     for hop in query.judgement.hops:
         rank, own_rank = (next((at for at, one in enumerate(ids, 1) if one in hop), None) for ids in (found, own))
@@ -194,20 +196,20 @@ def compare_own(
     *,
     progress: Callable[[Iterable[Any], str], Iterable[Any]] | None = None,
 ) -> Comparison:
-    """Ask a user's own retriever the questions, and compare its answers with those of other ways.
+    """Run a user's own retriever on judged questions, and compare its answers with those of other methods.
 
     Parameters
     ----------
     name : str
-        What to call the retriever.
+        Name of the user's retriever in the table.
     retriever : object
         As in :func:`phasegraph.evaluation.evaluate`.
     queries : sequence of Query
-        Judged by the ids of `passages`.
+        Questions judged by the ids of `passages`.
     passages : sequence of Passage
-        The passages of the files that the retriever searches, too. Its own chunks may be cut differently.
+        The passages of the files that the retriever also searches. The retriever may split the files differently.
     ways : mapping of str to mapping of str to tuple of str
-        By the name of each other way and question id: the ids that it found.
+        Ids found, by name of each other method and by question id.
     progress : callable, optional
         Wraps the questions to show progress: ``progress(iterable, label)``.
 
@@ -218,7 +220,7 @@ def compare_own(
     Raises
     ------
     InvalidInputError
-        If the retriever returns nothing, or no text of the passages.
+        If the retriever returns no hits, or no hit matches a passage.
     AllSourcesFailed
         If the retriever fails on every question.
 
@@ -239,11 +241,13 @@ def compare_own(
     judged = frozenset(one for query in queries for one in query.judgement.passages)
     returned = [one for ids in run.found.values() for one in ids]
     if not returned:
-        raise InvalidInputError(f"{name} returned no hits for any of the {len(queries)} questions")
+        raise InvalidInputError(
+            f"{name} returned no hits for any of the {len(queries)} questions; check that its index is not empty"
+        )
     if judged.isdisjoint(returned) and not matcher.of_these_files():
         raise InvalidInputError(
-            f"{name} returned {len(returned)} hits, and none has an id or a text of these files; the first is "
-            f"{matcher.hits[0].id!r:.60}. Give the files that the retriever searches"
+            f"{name} returned {len(returned)} hits, but no hit has an id or a text of these files; the first hit is "
+            f"{matcher.hits[0].id!r:.60}. Pass the files that the retriever searches"
         )
     measure = Measure("Recall", min(BEST, matcher.longest))
     table = compare(
@@ -257,5 +261,7 @@ def compare_own(
     )
     notes = [*table.notes, *run.failures(name)]
     if measure.k < BEST:
-        notes.append(f"{name} returns at most {measure.k} hits, so the first {measure.k} passages of each way count")
+        notes.append(
+            f"{name} returns at most {measure.k} hits, so only the first {measure.k} passages of each method count"
+        )
     return Comparison(table, measure, tuple(queries), tuple(notes))

@@ -1,6 +1,6 @@
-"""Data sets in our folder format: passages, judged queries, embeddings, facts, and parts that must not meet.
+"""Data sets in phasegraph's folder format: passages, judged queries, embeddings, facts, and disjoint splits.
 
-A file that is missing or broken raises ``InvalidInputError``, which names the file and the line.
+A missing or broken file raises ``InvalidInputError``, whose message names the file and the line.
 """
 
 from __future__ import annotations
@@ -32,37 +32,39 @@ from phasegraph.ranking import Ranking
 
 
 def wrong(path: Path, line: int | None, message: str) -> InvalidInputError:
-    """The error to raise for a line of a file, its message headed ``file:line:``."""
+    """Return an InvalidInputError for a line of a file; its message starts with ``file:line:``."""
     where = f"{path}:{line}" if line is not None else f"{path}"
     return InvalidInputError(f"{where}: {message}")
 
 
 def lines_of(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines that are not blank, with their number from 1."""
+    """Yield the non-blank lines of a file with their line numbers, which start at 1."""
     if not path.is_file():
-        raise wrong(path, None, "there is no such file")
+        raise wrong(path, None, "the file does not exist")
     with path.open("rb") as handle:
         yield from texts_in(path, handle)
 
 
 def texts_in(path: Path, lines: Iterable[bytes], first: int = 1) -> Iterator[tuple[int, str]]:
-    """Those of the lines of a file, from line `first` on, that are not blank, with their number."""
+    """Decode the lines of a file and yield the non-blank lines with their numbers, counted from `first`."""
     for number, raw in enumerate(lines, start=first):
         try:
-            text = raw.decode("utf-8").removeprefix("\ufeff").strip()  # files that were joined have several
+            text = (
+                raw.decode("utf-8").removeprefix("\ufeff").strip()
+            )  # a concatenation of files can contain several byte order marks
         except UnicodeDecodeError as error:
-            raise wrong(path, number, f"the line must be UTF-8 text; byte {error.start} is not") from error
+            raise wrong(path, number, f"the line must be UTF-8 text; byte {error.start} is invalid") from error
         if text:
             yield number, text
 
 
 def objects_of(path: Path) -> Iterator[tuple[int, Mapping[str, object]]]:
-    """The JSON objects of a JSONL file, with their line number."""
+    """Yield the JSON objects of a JSONL file with their line numbers."""
     return objects_in(path, lines_of(path))
 
 
 def objects_in(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, Mapping[str, object]]]:
-    """The JSON objects of lines of a file, with their number."""
+    """Parse numbered lines of a file and yield their JSON objects with the line numbers."""
     for number, text in lines:
         try:
             row = json.loads(text)
@@ -74,7 +76,7 @@ def objects_in(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[i
 
 
 def text_field(path: Path, line: int, row: Mapping[str, object], name: str, default: str | None = None) -> str:
-    """A field that must hold text; not blank where it has no default."""
+    """Return a field that must be text; without a default, it must not be blank."""
     value = row.get(name, default)
     if not isinstance(value, str) or (default is None and not value.strip()):
         raise wrong(path, line, f"{name!r} must be text that is not blank; got {value!r}")
@@ -82,7 +84,7 @@ def text_field(path: Path, line: int, row: Mapping[str, object], name: str, defa
 
 
 def flag_field(path: Path, line: int, row: Mapping[str, object], name: str, default: bool) -> bool:
-    """A field that must be true or false."""
+    """Return a field that must be true or false."""
     value = row.get(name, default)
     if not isinstance(value, bool):
         raise wrong(path, line, f"{name!r} must be true or false; got {value!r}")
@@ -90,19 +92,22 @@ def flag_field(path: Path, line: int, row: Mapping[str, object], name: str, defa
 
 
 def id_list(path: Path, line: int, value: object, name: str, *, repeats: bool = False) -> tuple[str, ...]:
-    """A field that must be a list of at least one id, each at most once unless `repeats`."""
+    """Return a field that must be a list of at least one id; ids must be distinct unless `repeats` is true."""
     if not isinstance(value, list) or not value:
         raise wrong(path, line, f"{name!r} must be a list of at least one id; got {value!r}")
     for item in value:
         if not isinstance(item, str) or not item:
-            raise wrong(path, line, f"{name!r} must hold ids (text); got {item!r}")
+            raise wrong(path, line, f"{name!r} must contain ids (text); got {item!r}")
     if not repeats and len(set(value)) != len(value):
         raise wrong(path, line, f"{name!r} must not repeat an id; got {value!r}")
     return tuple(value)
 
 
 def check_ids(owner: str, ids: object, what: str = "an id") -> None:
-    """Refuse ids that are not text, such as (id, score) pairs; the error names their owner and says what to pass."""
+    """Raise InvalidTypeError if an id is not text, such as an (id, score) pair.
+
+    The message names `owner`, the owner of the ids, and says what to pass instead.
+    """
     if isinstance(ids, str | bytes) or not isinstance(ids, Collection):
         raise InvalidTypeError(f"{owner}: ids must be a sequence of text, best first; got {ids!r:.80}")
     for one in ids:
@@ -117,15 +122,15 @@ def check_ids(owner: str, ids: object, what: str = "an id") -> None:
 
 
 UNIT = 2e-3
-"""A row whose length differs from 1 by at most this is unit length as half precision can hold it."""
+"""Maximum deviation from length 1 at which a vector still counts as a unit vector rounded to half precision."""
 
 
 def read_vectors(path: str | Path, rows: int, lines_in: str, *, span: tuple[int, int] | None = None) -> Float32Array:
-    """Embeddings of an ``.npy`` file, one row per line of the file `lines_in`; those rows of a `span` alone.
+    """Read embeddings from an ``.npy`` file that has one row per line of the file `lines_in`.
 
-    (rows, d) float32, read-only, L2-normalised: a row of unit length up to half precision's rounding stays to the bit.
-    InvalidInputError if the file is no such array, has another number of rows, or a row is not finite in float32 or
-    all zeros.
+    The result is a read-only (rows, d) float32 array of L2-normalized rows. With `span`, it contains only the rows of
+    the span. A row that has unit length up to half-precision rounding is returned unchanged. InvalidInputError if the
+    file is no such array, the number of rows differs, or a row is all zeros or not finite in float32.
     """
     file = Path(path)
     array = _array(file, "f", "a (rows, d) array of floats", (2,))
@@ -141,9 +146,9 @@ def read_vectors(path: str | Path, rows: int, lines_in: str, *, span: tuple[int,
 
 
 def read_packed(numbers: str | Path, scales: str | Path, rows: int, lines_in: str) -> Float32Array:
-    """Embeddings kept as (rows, d) whole numbers with one scale per row; otherwise as :func:`read_vectors`.
+    """Read embeddings stored as (rows, d) integers with one scale per row; otherwise as :func:`read_vectors`.
 
-    Row i is the product of both, of unit length as far as the whole numbers can hold it.
+    A row of the result is the integer row times its scale. Its length is 1 up to the precision of the integers.
     """
     file, beside = Path(numbers), Path(scales)
     array = _array(file, "i", "a (rows, d) array of whole numbers", (2,))
@@ -154,7 +159,7 @@ def read_packed(numbers: str | Path, scales: str | Path, rows: int, lines_in: st
         scale = np.array(factors, dtype=np.float32).reshape(-1, 1)
         bad = np.flatnonzero(~np.isfinite(scale))
         if len(bad):
-            raise wrong(beside, None, f"scales must be finite; row {bad[0]} (line {bad[0] + 1}) is not")
+            raise wrong(beside, None, f"scales must be finite; row {bad[0]} (line {bad[0] + 1}) is not finite")
         vectors: Float32Array = np.array(array, dtype=np.float32) * scale
     _lengths(file, vectors)
     vectors.setflags(write=False)
@@ -163,7 +168,7 @@ def read_packed(numbers: str | Path, scales: str | Path, rows: int, lines_in: st
 
 def _array(file: Path, kind: str, what: str, dimensions: tuple[int, ...]) -> Any:
     if not file.is_file():
-        raise wrong(file, None, "there is no such file")
+        raise wrong(file, None, "the file does not exist")
     try:
         array = npy_format.open_memmap(file, mode="r")
     except (ValueError, OSError, EOFError, SyntaxError, TokenError) as error:
@@ -179,17 +184,21 @@ def _check_rows(file: Path, got: int, rows: int, lines_in: str) -> None:
 
 
 def _lengths(file: Path, vectors: Float32Array, first: int = 0) -> Any:
-    """L2 norm of every row, in double precision; `first` is the number of the first of them in the file."""
+    """Return the L2 norm of each row in double precision; `first` is the file row of the first vector, for messages."""
     bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
     if len(bad):
         raise wrong(
-            file, None, f"embeddings must be finite; row {first + bad[0]} (line {first + bad[0] + 1}) is not in float32"
+            file,
+            None,
+            f"embeddings must be finite; row {first + bad[0]} (line {first + bad[0] + 1}) is not finite in float32",
         )
     lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
     empty = np.flatnonzero(lengths == 0)
     if len(empty):
         raise wrong(
-            file, None, f"an embedding must not be all zeros; row {first + empty[0]} (line {first + empty[0] + 1}) is"
+            file,
+            None,
+            f"an embedding must not be all zeros; row {first + empty[0]} (line {first + empty[0] + 1}) is all zeros",
         )
     return lengths
 
@@ -199,24 +208,24 @@ _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What counts as found for one query.
+    """The relevant passages, answers and pages of one query.
 
     Parameters
     ----------
     query : str
         Id of the query.
     hops : tuple of tuple of str
-        Per hop the ids of the passages that satisfy it (usually one).
+        Per hop, the ids of the passages that satisfy it (usually one id).
     last_hop_known : bool, default True
-        Whether the last of `hops` is the last one to follow; if not, LastHop leaves the query out.
+        True if the last element of `hops` is the last hop of the question; otherwise LastHop leaves the query out.
     grades : mapping of str to float, optional
-        Gain per id for nDCG; default 1 for the first passage of each hop.
+        Gain per id for nDCG. Default: gain 1 for the first retrieved passage of each hop.
     answers : tuple of str
-        The right answers, for EM and F1, which leave out a query without any.
+        The correct answers, for EM and F1; both measures leave out a query without answers.
     pages : tuple of str
-        The pages that answer, for PageRecall, which leaves out a query without any.
+        The pages that answer the query, for PageRecall, which leaves out a query without pages.
     sources : mapping of str to str
-        The page of every passage of the corpus by its id; queries of one data set share it.
+        The page of every corpus passage, by passage id; all queries of a data set share this mapping.
     """
 
     query: str
@@ -242,13 +251,13 @@ class Judgement:
 
     @property
     def passages(self) -> frozenset[str]:
-        """Ids of all passages of all hops."""
+        """The ids of all passages of all hops."""
         return frozenset(passage for hop in self.hops for passage in hop)
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Characters [start, end) of a document, 0 <= start < end, with a grade > 0 where it is a gold span."""
+    """The characters [start, end) of a document, 0 <= start < end, with a grade > 0 for a gold span."""
 
     document: str
     start: int
@@ -261,7 +270,7 @@ class Span:
         check_range("the grade of a span", self.grade, ends="(]")
 
     def holds(self, gold: Span, share: float = 0.5) -> bool:
-        """Whether this passage holds at least `share` of a gold span: of the span, not of the passage.
+        """Return True if this passage covers at least the fraction `share` of a gold span.
 
         Examples
         --------
@@ -276,11 +285,11 @@ class Span:
 def judgement_from_spans(
     query: str, gold: Sequence[Span], passages: Mapping[str, Span], *, share: float = 0.5
 ) -> Judgement | None:
-    """The judgement of a query whose gold is given as spans, with the span of each passage by its id.
+    """Judge the passages of a query by its gold spans; `passages` gives the span of each passage by id.
 
-    Each gold span is a hop, satisfied by any passage that holds at least `share` of it, in (0, 1]. Grades are the
-    largest grade of the spans a passage holds; the last hop is not known. None if no passage holds any span: such a
-    query cannot be scored on this cut, and the caller must count it.
+    Each gold span is a hop, satisfied by any passage that covers at least the fraction `share` of it, in (0, 1]. The
+    grade of a passage is the largest grade of the spans that it covers. The last hop is unknown. The result is None if
+    no passage covers any span: the query cannot be scored on these passages, and the caller must count it.
 
     >>> cut = {"p1": Span("d", 0, 50), "p2": Span("d", 50, 100)}
     >>> judgement_from_spans("q", [Span("d", 40, 70)], cut).hops
@@ -298,7 +307,7 @@ def judgement_from_spans(
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """One passage of a corpus: id, title (may be empty), text, and whatever else its line holds."""
+    """A passage of a corpus: id, title (may be empty), text, and all other fields of its line."""
 
     id: str
     title: str
@@ -310,18 +319,18 @@ class Passage:
 
     @property
     def content(self) -> str:
-        """Title and text, a line break between: what is embedded and what lexical sources read."""
+        """The title, a line break and the text: the string that is embedded and that lexical sources index."""
         return f"{self.title}\n{self.text}"
 
     @property
     def metadata(self) -> object:
-        """What its line holds under ``metadata``: an index keeps it with the passage."""
+        """The field ``metadata`` of the passage's line; an index stores it with the passage."""
         return self.extra.get("metadata")
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One judged question: id, text, judgement, whatever else its line holds, and that line's number (0: none)."""
+    """A judged question: id, text, judgement, all other fields of its line, and the line number (0: no file)."""
 
     id: str
     text: str
@@ -334,9 +343,9 @@ class Query:
 
 
 def groups_of(queries: Sequence[Query]) -> tuple[str, ...] | None:
-    """The ``collection_id`` of every query (its own id where it has none), or None where no query has one.
+    """Return the ``collection_id`` of every query (default: the query's id), or None if no query has this field.
 
-    Queries of one collection share passages and are no independent draws.
+    Queries of one collection share passages, so they are not independent samples.
     """
     if not any("collection_id" in query.extra for query in queries):
         return None
@@ -352,19 +361,19 @@ class Dataset:
     name : str
         The folder's name.
     passages : tuple of Passage
-        The N passages; ids are unique.
+        The N passages, with unique ids.
     queries : tuple of Query
-        The n queries; ids are unique, every judged passage is in the corpus.
+        The n queries, with unique ids; every judged passage is in the corpus.
     passage_vectors : (N, d) array of float32
-        L2-normalised embeddings, row i = passage i.
+        L2-normalized embeddings; row i belongs to passage i.
     query_vectors : (n, d) array of float32
-        Likewise.
+        L2-normalized embeddings; row i belongs to query i.
     triples : mapping of str to tuple of (str, str, str), optional
         Triples by passage id.
     path : Path, optional
-        Where it was read from.
+        The folder from which the data set was read.
     unjudged : tuple of str
-        Ids of the queries left out because no passage holds any of their gold spans.
+        Ids of the queries left out because no passage covers any of their gold spans.
     """
 
     name: str
@@ -383,52 +392,53 @@ class Dataset:
 
     @property
     def groups(self) -> tuple[str, ...] | None:
-        """As :func:`groups_of` the queries."""
+        """The group of every query, as :func:`groups_of` returns it."""
         return groups_of(self.queries)
 
     def vectors_by_text(self) -> dict[str, Float32Array]:
-        """The embedding of every question, and of every passage by its content."""
+        """Return the embeddings of all questions and passages, by question text and passage content."""
         known = {query.text: vector for query, vector in zip(self.queries, self.query_vectors, strict=True)}
         passages = zip(self.passages, self.passage_vectors, strict=True)
         return known | {passage.content: vector for passage, vector in passages}
 
     @lazy_property
     def contents(self) -> Mapping[str, str]:
-        """Title and text of each passage, by id."""
+        """Title and text of each passage, by passage id."""
         return {passage.id: passage.content for passage in self.passages}
 
     @lazy_property
     def attributes(self) -> Mapping[str, Mapping[str, object]]:
-        """What priors may read of each passage, by id: the fields of its line, and its title and text."""
+        """The fields of each passage that priors read, by passage id: the fields of its line, its title and text."""
         return {passage.id: {**passage.extra, "text": passage.content} for passage in self.passages}
 
     def context(self, row: int, rankings: Sequence[Ranking]) -> Context:
-        """What deciding on these rankings of a query may look at: texts, fields, the time, its words in the hits."""
+        """Return the context for fusing the rankings of a query: text, fields, time, and its words in the hits."""
         query, contents = self.queries[row].text, self.contents
         words = read_hits(query, rankings, lambda passage: contents.get(passage, ""))
         return Context(query=query, now=time(), attributes=self.attributes, words=words)
 
     def subset(self, rows: Sequence[int] | IntArray) -> Dataset:
-        """The same corpus with the queries at `rows` only."""
+        """Return the data set with the same corpus and only the queries at `rows`."""
         wanted = np.array(rows, dtype=np.intp)
         queries = tuple(self.queries[row] for row in wanted.tolist())
         return replace(self, queries=queries, query_vectors=self.query_vectors[wanted])
 
 
 def load_dataset(folder: str | Path, *, share: float = 0.5) -> Dataset:
-    """Read a folder of our format.
+    """Read a data set from a folder in phasegraph's format.
 
     Parameters
     ----------
     folder : path
-        Holds ``corpus.jsonl`` (``id, title, text`` and optionally ``source``, the passage's page), ``queries.jsonl``
-        (``id, question, hops`` and optionally ``hop_order_known``, ``last_hop_known``, ``hop_alternatives``,
-        ``grades``, ``answer``, ``pages``, ``collection_id``, ``split``), ``passages.f16.npy`` and ``queries.f16.npy``
-        (row i = line i), and optionally ``triples.jsonl`` (``id, triples``, or HippoRAG's OpenIE format). A query may
-        be judged by ``spans`` (or HetDocQA's ``gold_spans``), a list of ``doc_id`` (or ``document_id``),
-        ``char_start``, ``char_end`` and optionally ``grade``; every passage then has the same three fields.
+        A folder with these files. ``corpus.jsonl`` has ``id, title, text`` and optionally ``source``, the passage's
+        page. ``queries.jsonl`` has ``id, question, hops`` and optionally ``hop_order_known``, ``last_hop_known``,
+        ``hop_alternatives``, ``grades``, ``answer``, ``pages``, ``collection_id``, ``split``. ``passages.f16.npy`` and
+        ``queries.f16.npy`` are embeddings (row i = line i). The optional ``triples.jsonl`` has ``id, triples``, or
+        HippoRAG's OpenIE format. A query may be judged by ``spans`` (or HetDocQA's ``gold_spans``), a list of
+        ``doc_id`` (or ``document_id``), ``char_start``, ``char_end`` and optionally ``grade``; every passage then has
+        the first three of these fields.
     share : float, default 0.5
-        How much of a gold span a passage must hold to be relevant; in (0, 1].
+        The fraction of a gold span that a relevant passage must cover, in (0, 1].
 
     Returns
     -------
@@ -437,22 +447,21 @@ def load_dataset(folder: str | Path, *, share: float = 0.5) -> Dataset:
     Raises
     ------
     InvalidInputError
-        Also for an id that repeats, a hop that is not in the corpus, or embeddings whose rows do not match the lines
-        or whose widths differ.
+        For a missing or broken file, a repeated id, a hop that is not in the corpus, or embeddings whose row counts do
+        not match the lines or whose widths differ.
 
     Notes
     -----
-    Where ``hop_alternatives`` is given (per hop, the ids any of which will do), it is what counts. A hop that
-    repeats counts once, at its last place. The last hop is known where ``last_hop_known`` says so; where that is not
-    given, where ``hop_order_known`` does; where neither is, it is. ``grades`` (gain by passage id) is what nDCG reads
-    and stands beside ``hops`` or in their place: every passage with a gain is a hop then, in no order. Spans count
-    where a query has both spans and hops, since they hold for any cut of the documents. Embeddings that are not of
-    unit length are scaled to it.
-    Entities beside the triples are not read: names that stand in no triple made the walk worse, not better.
+    ``hop_alternatives`` gives per hop the ids that satisfy it, and replaces ``hops``. A repeated hop counts once, at
+    its last position. ``last_hop_known`` says if the last hop is known; its default is ``hop_order_known``, whose
+    default is true. nDCG reads ``grades`` (gain by passage id). If a query has grades but no ``hops``, every passage
+    with a gain is a hop, in unknown order. If a query has spans and hops, the spans are used, because they stay
+    valid when the documents are split differently. Embeddings are scaled to unit length. Entities outside the triples
+    are not read, because names that occur in no triple made the walk worse.
     """
     root = Path(folder)
     if not root.is_dir():
-        raise wrong(root, None, "there is no such folder; a data set is one")
+        raise wrong(root, None, "the folder does not exist; a data set must be a folder")
     passages = read_corpus(root / "corpus.jsonl")
     listed = queries_of(root / "queries.jsonl", objects_of(root / "queries.jsonl"), passages, share=share)
     vectors = read_vectors(root / "passages.f16.npy", len(passages), "corpus.jsonl")
@@ -462,7 +471,7 @@ def load_dataset(folder: str | Path, *, share: float = 0.5) -> Dataset:
         raise wrong(root / "queries.f16.npy", None, message)
     rows = [row for row, query in enumerate(listed) if query.judgement.hops]
     if not rows:
-        raise wrong(root / "queries.jsonl", None, "no passage holds any of the spans of any query")
+        raise wrong(root / "queries.jsonl", None, "no passage covers any gold span of any query")
     triples = None
     if (root / "triples.jsonl").is_file():
         read = read_openie(root / "triples.jsonl", passages, entities=False, strict=True)
@@ -480,13 +489,13 @@ def load_dataset(folder: str | Path, *, share: float = 0.5) -> Dataset:
 
 
 def read_corpus(path: str | Path) -> tuple[Passage, ...]:
-    """Read passages, one JSON object ``{"id", "title", "text"}`` a line; title may be left out."""
+    """Read passages from a JSONL file with one object ``{"id", "title", "text"}`` per line; the title is optional."""
     file = Path(path)
     return passages_in(file, objects_of(file))
 
 
 def passages_in(file: Path, rows: Iterable[tuple[int, Mapping[str, object]]]) -> tuple[Passage, ...]:
-    """The passages of the JSON objects of a file, which come with their line numbers."""
+    """Convert the JSON objects of a file, given with their line numbers, to passages."""
     seen: dict[str, int] = {}
     passages = []
     for line, row in rows:
@@ -498,7 +507,7 @@ def passages_in(file: Path, rows: Iterable[tuple[int, Mapping[str, object]]]) ->
         extra = {key: value for key, value in row.items() if key not in ("id", "title", "text")}
         passages.append(Passage(name, title, text, MappingProxyType(extra)))
     if not passages:
-        raise wrong(file, None, "a corpus must hold at least one passage; the file is empty")
+        raise wrong(file, None, "a corpus must have at least one passage; the file is empty")
     return tuple(passages)
 
 
@@ -517,12 +526,13 @@ def queries_of(
     *,
     share: float = 0.5,
 ) -> tuple[Query, ...]:
-    """Judged queries from the rows of `file`, with their line's number and the fields that :func:`load_dataset` reads.
+    """Convert the JSON objects of `file`, given with their line numbers, to judged queries.
 
-    The question may be under ``text`` or ``query``, too; where there is no ``id``, the number is it. ``relevant`` is a
-    list of the ids that are relevant, or another name for ``grades``. An id that is not among the `passages` is an
-    error; without them any id is taken, and spans are an error. ``pages`` is read where passages have a ``source``, or
-    are not given. A query whose spans no passage holds has a judgement without hops.
+    :func:`load_dataset` describes the fields. The question may also be named ``text`` or ``query``, and the default
+    ``id`` is the line number. ``relevant`` is a list of relevant ids, or another name for ``grades``. With `passages`,
+    a judged id that is not among them is an error. Without `passages`, any id is accepted, and spans are an error.
+    ``pages`` is read if passages have a ``source``, or if `passages` is not given. A query whose spans no passage
+    covers has a judgement without hops.
     """
     known = None if passages is None else {passage.id for passage in passages}
     sources = MappingProxyType(_sources(passages or ()))
@@ -536,14 +546,14 @@ def queries_of(
         answers = _read_answers(file, line, row)
         if spans is not None:
             if passages is None:
-                raise wrong(file, line, f"{spans!r} needs the passages, which were not given")
+                raise wrong(file, line, f"{spans!r} needs the passages; pass the passages, or judge the query by ids")
             places = places or _places(file.with_name("corpus.jsonl"), passages)
             judged = judgement_from_spans(name, _read_spans(file, line, row[spans], spans), places, share=share)
             judgement = Judgement(name, (), last_hop_known=False) if judged is None else judged
             judgement = replace(judgement, answers=answers)
         else:
             grades = _read_grades(file, line, row, known)
-            if grades and "hops" not in row:  # no order of them is known
+            if grades and "hops" not in row:  # the order of graded passages is unknown
                 judgement = Judgement(name, tuple((one,) for one in grades if grades[one] > 0), False, grades, answers)
             else:
                 hops = _read_hops(file, line, row, known)
@@ -567,7 +577,7 @@ def queries_of(
 
 
 def _read_answers(file: Path, line: int, row: Mapping[str, object]) -> tuple[str, ...]:
-    """The texts of ``answer``, one or a list of them; none where it is missing, null or blank."""
+    """Return the texts of the field ``answer`` (a text or a list of texts); empty if it is missing, null or blank."""
     value = row.get("answer")
     listed = value if isinstance(value, list) else [] if value is None else [value]
     for one in listed:
@@ -577,13 +587,13 @@ def _read_answers(file: Path, line: int, row: Mapping[str, object]) -> tuple[str
 
 
 def _sources(passages: Sequence[Passage]) -> dict[str, str]:
-    """The page of each passage that names one."""
+    """Return the page of each passage that names a page."""
     named = {passage.id: passage.extra.get("source") for passage in passages}
     return {name: page for name, page in named.items() if isinstance(page, str) and page}
 
 
 def _read_pages(file: Path, line: int, row: Mapping[str, object], named: frozenset[str] | None) -> tuple[str, ...]:
-    """The pages of a query, which must be among those that passages name where these are known."""
+    """Return the pages of a query; if `named` is given, each page must be in it."""
     pages = id_list(file, line, row["pages"], "pages")
     lost = next((page for page in pages if named is not None and page not in named), None)
     if lost is not None:
@@ -598,7 +608,7 @@ GRADES = ("grades", "relevant")
 def _read_grades(file: Path, line: int, row: Mapping[str, object], known: set[str] | None) -> Mapping[str, float]:
     given = [key for key in GRADES if key in row]
     if len(given) > 1:
-        raise wrong(file, line, f"{' and '.join(map(repr, given))} say the same: give one of them")
+        raise wrong(file, line, f"{' and '.join(map(repr, given))} have the same meaning; keep one of the two fields")
     key = given[0] if given else GRADES[0]
     value = row.get(key, {})
     if key == "relevant" and isinstance(value, list):
@@ -613,12 +623,12 @@ def _read_grades(file: Path, line: int, row: Mapping[str, object], known: set[st
         except InvalidInputError as error:
             raise wrong(file, line, str(error)) from error
     if given and not any(value.values()):
-        raise wrong(file, line, f"{key!r} must hold a gain above 0; got {value!r}")
+        raise wrong(file, line, f"{key!r} must contain a gain above 0; got {value!r}")
     return MappingProxyType({name: float(grade) for name, grade in value.items()})
 
 
 def _check_graded(file: Path, line: int, judgement: Judgement) -> None:
-    """Where there are grades, a hop none of whose passages has one would never gain anything."""
+    """Raise InvalidInputError if no passage of a hop has a grade above 0, because the hop could never add gain."""
     for hop in judgement.hops if judgement.grades else ():
         if not any(judgement.grades.get(passage, 0.0) > 0 for passage in hop):
             raise wrong(file, line, f"'grades' or 'relevant' must give every hop a gain above 0; {hop[0]!r} has none")
@@ -636,20 +646,24 @@ def _read_spans(file: Path, line: int, listed: object, key: str) -> list[Span]:
     try:
         spans = [_span(one) for one in listed] if isinstance(listed, list) else []
     except (KeyError, TypeError, InvalidInputError) as error:
-        raise wrong(file, line, f"{key!r} must hold doc_id, char_start, char_end and maybe grade; {error}") from error
+        raise wrong(
+            file, line, f"each item of {key!r} must have doc_id, char_start, char_end and optionally grade; {error}"
+        ) from error
     if not spans:
         raise wrong(file, line, f"{key!r} must be a list of at least one span; got {listed!r}")
     return spans
 
 
 def _places(file: Path, passages: Sequence[Passage]) -> dict[str, Span]:
-    """The span of each passage."""
+    """Return the span of each passage, by passage id."""
     places = {}
     for passage in passages:
         try:
             places[passage.id] = _span(passage.extra)
         except (KeyError, InvalidInputError) as error:
-            message = f"passage {passage.id!r} must have doc_id, char_start, char_end where a query has spans; {error}"
+            message = (
+                f"passage {passage.id!r} must have doc_id, char_start and char_end, because a query has spans; {error}"
+            )
             raise wrong(file, None, message) from error
     return places
 
@@ -660,7 +674,7 @@ def _read_hops(file: Path, line: int, row: Mapping[str, object], known: set[str]
     listed = row.get("hop_alternatives")
     if listed is not None:
         if not isinstance(listed, list) or len(listed) != len(hops):
-            raise wrong(file, line, f"'hop_alternatives' must hold one list per hop ({len(hops)}); got {listed!r}")
+            raise wrong(file, line, f"'hop_alternatives' must have one list per hop ({len(hops)}); got {listed!r}")
         hops = tuple(id_list(file, line, of_hop, "hop_alternatives") for of_hop in listed)
     for hop in hops:
         for passage in hop:
@@ -673,10 +687,11 @@ def _read_hops(file: Path, line: int, row: Mapping[str, object], known: set[str]
 class Facts:
     """Facts over entities and passages, as HippoRAG 2 builds them.
 
-    The E `entities` (subjects and objects) are normalised and ascend. Of the F facts: (F, 2) `pairs`, rows of subject
-    and object among them, and (F, d) `vectors`, embeddings of "subject predicate object". `mentions` is a (P, E)
-    sparse array, 1 where a passage states a fact about the entity; `links`, (E, E), in how many passages' triples two
-    entities stand together, both directions, none with itself.
+    `entities` are the E normalized subjects and objects, in ascending order. `pairs`, of shape (F, 2), gives the
+    subject and the object of each of the F facts as rows of `entities`. `vectors`, of shape (F, d), are the embeddings
+    of "subject predicate object". `mentions`, a sparse array of shape (P, E), is 1 if a passage states a fact about the
+    entity. `links`, a sparse symmetric array of shape (E, E), counts the triples that join two different entities,
+    summed over the passages.
     """
 
     entities: tuple[str, ...]
@@ -687,25 +702,26 @@ class Facts:
 
     @property
     def frequency(self) -> FloatArray:
-        """(E,) array: number of passages that state something about each entity."""
+        """The number of passages that state a fact about each entity, as an array of shape (E,)."""
         counted: FloatArray = np.asarray(self.mentions.sum(axis=0), dtype=np.float64).ravel()
         return counted
 
 
 def normalised(text: str) -> str:
-    """Lower case, everything but letters, digits and spaces a space, ends stripped: HippoRAG's names."""
+    """Normalize a name as HippoRAG does: lower case, spaces for all characters but letters, digits and spaces."""
     return re.sub(r"[^A-Za-z0-9 ]", " ", text.lower()).strip()
 
 
 def load_facts(dataset: Dataset) -> Facts:
-    """The facts of a data set read from a folder with ``triples.jsonl`` and their embeddings.
+    """Load the facts of a data set from its folder, which has ``triples.jsonl`` and embeddings of the facts.
 
-    These are ``facts.f16.npy``, or ``facts.i8.npy`` with ``facts.scale.f16.npy``; row i is the i-th of the sorted
-    unique normalised triples without an empty part. InsufficientDataError if there are no triples or no embeddings of
-    them, InvalidInputError if these do not have one row per fact, or the width of the queries'.
+    The embeddings are in ``facts.f16.npy``, or in ``facts.i8.npy`` with ``facts.scale.f16.npy``. Row i belongs to the
+    i-th of the sorted unique normalized triples without an empty part. InsufficientDataError if triples or their
+    embeddings are missing. InvalidInputError if the embeddings do not have one row per fact, or differ in width from
+    the queries' embeddings.
     """
     if dataset.triples is None or dataset.path is None:
-        raise InsufficientDataError(f"this walk needs triples; {dataset.name} has none")
+        raise InsufficientDataError(f"this walk needs triples; {dataset.name} has no triples.jsonl")
     plain = {
         name: [(normalised(subject), normalised(predicate), normalised(item)) for subject, predicate, item in triples]
         for name, triples in dataset.triples.items()
@@ -713,7 +729,9 @@ def load_facts(dataset: Dataset) -> Facts:
     stated = {name: [triple for triple in triples if all(triple)] for name, triples in plain.items()}
     unique = sorted({triple for triples in stated.values() for triple in triples})
     if not unique:
-        raise InsufficientDataError(f"this walk needs triples with a name at both ends; {dataset.name} has none")
+        raise InsufficientDataError(
+            f"this walk needs triples with a subject and an object; {dataset.name} has no such triple"
+        )
     vectors = _fact_vectors(dataset, dataset.path, len(unique))
     names = tuple(sorted({end for subject, _, item in unique for end in (subject, item)}))
     place = {name: row for row, name in enumerate(names)}
@@ -739,7 +757,9 @@ def _fact_vectors(dataset: Dataset, folder: Path, count: int) -> Float32Array:
     elif packed.is_file():
         file, vectors = packed, read_packed(packed, folder / "facts.scale.f16.npy", count, rows_of)
     else:
-        raise InsufficientDataError(f"this walk needs embeddings of the facts; {dataset.name} has none")
+        raise InsufficientDataError(
+            f"this walk needs embeddings of the facts; {dataset.name} has neither {whole.name} nor {packed.name}"
+        )
     width = dataset.query_vectors.shape[1]
     if vectors.shape[1] != width:
         raise wrong(file, None, f"must have as many columns as queries.f16.npy ({width}); got {vectors.shape[1]}")
@@ -752,10 +772,10 @@ def _counted(entries: list[tuple[int, int]], shape: tuple[int, int]) -> Any:
 
 
 def split_by_id(ids: Sequence[str], part: Literal["tune", "confirm"], *, share: float = 0.5) -> IntArray:
-    """Rows of the queries of one part; which part is decided by the MD5 of the id alone.
+    """Return the rows of the queries of one part; the MD5 of the id decides the part of a query.
 
-    The two parts are disjoint and together complete, whatever other queries there are; `share`, in (0, 1), is that of
-    the tuning part.
+    The two parts are disjoint and cover all queries. The part of a query does not depend on other queries. `share`, in
+    (0, 1), is the expected fraction of the tuning part.
 
     >>> split_by_id(["a", "b", "c", "d"], "tune"), split_by_id(["a", "b", "c", "d"], "confirm")
     (array([0, 2]), array([1, 3]))
@@ -768,11 +788,11 @@ def split_by_id(ids: Sequence[str], part: Literal["tune", "confirm"], *, share: 
 
 
 def parts_by(dataset: Dataset, name: str) -> dict[str, Dataset]:
-    """The data set in parts that share no passage, by the value of a field that queries and passages have.
+    """Split the data set into parts without shared passages, by a field of the queries and passages.
 
-    In the order of the queries; values without a query are left out. A query may be judged by passages of another
-    part, which cannot be found in its own. InvalidInputError if a query or a passage does not have the field, or no
-    passage has a query's value of it.
+    The parts are in the order of the queries, and a value without a query has no part. A query may be judged by
+    passages of another part, which cannot be found in its own part. InvalidInputError if a query or a passage lacks the
+    field, or if no passage has the value of a query.
     """
     of_passage = {passage.id: passage.extra.get(name) for passage in dataset.passages}
     rows: dict[str, list[int]] = {}
@@ -789,7 +809,7 @@ def parts_by(dataset: Dataset, name: str) -> dict[str, Dataset]:
     lost = next((value for value in rows if value not in places), None)
     if lost is not None:
         raise InvalidInputError(
-            f"{dataset.name}: no passage has the {name} {lost!r} of {dataset.queries[rows[lost][0]].id!r}"
+            f"{dataset.name}: no passage has the {name} {lost!r} of query {dataset.queries[rows[lost][0]].id!r}"
         )
     return {value: _part(dataset.subset(of_value), places[value]) for value, of_value in rows.items()}
 
@@ -811,21 +831,24 @@ ORDER_OF_SPLITS = ("train", "calibration", "tune", "dev", "val", "valid", "valid
 
 
 def split_rows(dataset: Dataset, confirm: str | None = None) -> tuple[IntArray, IntArray, str]:
-    """Rows to tune on, rows to confirm on, and what told them apart; no collection stands in both by our doing.
+    """Return the rows to tune on, the rows to confirm on, and a description of the criterion that separates them.
 
-    The split `confirm` confirms, all others tune; default the last one there is of train, calibration, tune, dev (val,
-    valid, validation), confirm, test. Without splits, or with a single one, the MD5 of the ``collection_id`` decides,
-    or of the query's id where there are no collections, as in :func:`split_by_id`. InvalidInputError if only some
-    queries have a split, `confirm` is none of them, or there are others than those above and `confirm` is not given.
+    Queries with the split `confirm` confirm, and all other queries tune. The default is the last split present in this
+    order: train, calibration, tune, dev (val, valid, validation), confirm, test. If there is no split or a single
+    split, the MD5 of the ``collection_id`` decides, so that no collection is in both parts. Without collections, the
+    MD5 of the query's id decides, as in :func:`split_by_id`. InvalidInputError if only some queries have a split, if no
+    query has the split `confirm`, or if `confirm` is missing and a split has an unknown name.
     """
     names = _splits(dataset)
     if confirm is not None and confirm not in names:
         listed = ", ".join(sorted(set(names))) or "none"
-        raise InvalidInputError(f"the split {confirm!r} must be one of those of {dataset.name}; it has {listed}")
+        raise InvalidInputError(f"the split {confirm!r} must be a split of {dataset.name}; its splits are: {listed}")
     if confirm is None and len(set(names)) > 1:
         other = sorted(set(names) - set(ORDER_OF_SPLITS))
         if other:
-            raise InvalidInputError(f"{dataset.name}: say which split confirms; its splits {', '.join(other)} do not")
+            raise InvalidInputError(
+                f"{dataset.name}: name the split that confirms (confirm=); the order of {', '.join(other)} is unknown"
+            )
         confirm = max(names, key=ORDER_OF_SPLITS.index)
     if confirm is not None:
         held = np.array(names, dtype=object) == confirm
@@ -837,18 +860,20 @@ def split_rows(dataset: Dataset, confirm: str | None = None) -> tuple[IntArray, 
 
 
 def _splits(dataset: Dataset) -> list[str]:
-    """The split of every query, or none at all."""
+    """Return the split of every query, or an empty list if no query has a split."""
     given = [query.extra.get("split") for query in dataset.queries]
     if any(one is None for one in given) and not all(one is None for one in given):
         query = dataset.queries[given.index(None)]
-        raise _wrong_query(dataset, query, f"every query needs a 'split' where one has it; {query.id!r} has none")
+        raise _wrong_query(
+            dataset, query, f"either every query or no query must have a 'split'; {query.id!r} has no split"
+        )
     return [str(one) for one in given if one is not None]
 
 
 def check_disjoint(fitted_on: Dataset, scored_on: Dataset) -> None:
-    """Raise InvalidInputError where a query stands in both data sets: what is fitted on must not be scored."""
+    """Raise InvalidInputError if a query is in both data sets: queries used for fitting must not be scored."""
     scored = {query.id for query in scored_on.queries}
     for query in fitted_on.queries:
         if query.id in scored:
-            message = f"a query must stand in one of the two sets only; {query.id!r} is also in {scored_on.name}"
+            message = f"a query must be in one of the two data sets only; {query.id!r} is also in {scored_on.name}"
             raise _wrong_query(fitted_on, query, message)

@@ -1,4 +1,7 @@
-"""Systems x queries x measures in one table, with a baseline, intervals, wins and losses and corrected p."""
+"""Experiments: compare retrieval systems on the same queries by several measures in one table.
+
+The table has a baseline, intervals, wins and losses, and corrected p-values.
+"""
 
 from __future__ import annotations
 
@@ -31,21 +34,21 @@ Confidences: TypeAlias = Callable[[Dataset, Batch], "Sequence[float | None]"]
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """One way to answer every query.
+    """A method that answers every query of a data set.
 
     Parameters
     ----------
     name : str
-        Row of the table.
+        Name of the row in the table.
     sources : tuple of str
-        The sources it fuses.
+        Names of the sources whose rankings the system fuses.
     answer : callable
         ``answer(dataset, rankings by source, k) -> ids per query``.
     about : str
-        One line.
+        Description in one line.
     confidence : callable, optional
-        ``confidence(dataset, rankings by source)``: per query how sure it is that the corpus holds an answer, in any
-        unit; for most the score of the best hit, 0 where there is none.
+        ``confidence(dataset, rankings by source)`` returns per query the system's confidence that the corpus contains
+        an answer, in any unit. For most systems it is the score of the best hit, or 0 without hits.
     """
 
     name: str
@@ -56,7 +59,7 @@ class System:
 
 
 def source_system(source: str, about: str = "") -> System:
-    """One source alone, in its own order."""
+    """Return a system that answers with the ranking of one source."""
 
     def answer(dataset: Dataset, batch: Batch, k: int) -> list[tuple[str, ...]]:
         return [tuple(ranking.ids[:k]) for ranking in batch[source]]
@@ -70,7 +73,9 @@ def source_system(source: str, about: str = "") -> System:
 def pipeline_system(
     name: str, pipeline: FusionPipeline, sources: Sequence[str], about: str = "", *, ours: bool = False
 ) -> System:
-    """A pipeline over some sources; if `ours`, its confidence is that of its results, else their best score.
+    """Return a system that fuses some sources with a pipeline.
+
+    If `ours` is true, the confidence is that of the pipeline's results; otherwise it is their best score.
 
     Examples
     --------
@@ -101,30 +106,36 @@ WORDS = ("vector", "bm25")
 
 def _own() -> dict[str, System]:
     alone = {
-        "vector": "cosine of the embeddings alone",
-        "graph": "our walk alone",
-        "bm25": "BM25 alone",
-        "hipporag2": "HippoRAG 2's walk alone, without a model's filter",
-        "semflow": "SemFlowRAG's walk alone, without a model's filter",
+        "vector": "only the cosine similarity of the embeddings",
+        "graph": "only our walk",
+        "bm25": "only BM25",
+        "hipporag2": "only HippoRAG 2's walk, without its filter by a language model",
+        "semflow": "only SemFlowRAG's walk, without its filter by a language model",
     }
     rrf, paper, design = FusionPipeline.reciprocal_rank, FusionPipeline.paper, {"vector": 1.0, "graph": 0.35}
     relative = FusionPipeline.named("comb_sum")
     of_words = {
-        "rrf-words": (rrf(), "RRF of vectors and BM25, no walk: EnsembleRetriever as most people use it"),
-        "relative-words": (relative, "min-max-sum of vectors and BM25, no walk: QueryFusionRetriever, relative_score"),
+        "rrf-words": (rrf(), "RRF of vectors and BM25, without a walk: the usual setup of EnsembleRetriever"),
+        "relative-words": (
+            relative,
+            "min-max-sum of vectors and BM25, without a walk: QueryFusionRetriever, relative_score",
+        ),
     }
     of_two = {
         "rrf": (rrf(), "RRF: equal weights, rank constant 60"),
-        "weighted-rrf": (rrf(design), "RRF with vector 1, graph .35"),
+        "weighted-rrf": (rrf(design), "RRF with weights: vector 1, graph 0.35"),
         "convex": (
             FusionPipeline.convex({"vector": 0.7, "graph": 0.3}),
-            "scores from 0 to the best, added: vector .7 (TM2C2)",
+            "sum of scores scaled from 0 to the best score; vector weighs 0.7 (TM2C2)",
         ),
-        "convex-equal": (FusionPipeline.convex({"vector": 0.5, "graph": 0.5}), "the same, equal weights"),
-        "min-max-sum": (relative, "scores from each list's least to its best, added"),
-        "paper": (paper(), "percentile ranks, the paper's: vector .7, graph capped at 30"),
-        "paper-2wiki": (paper("2wiki"), "percentile ranks, the paper's for 2Wiki: vector .4, graph capped at 20"),
-        "default": (FusionPipeline(), "ours: calibrated scores, weights by agreement, nothing fitted"),
+        "convex-equal": (FusionPipeline.convex({"vector": 0.5, "graph": 0.5}), "convex with equal weights"),
+        "min-max-sum": (relative, "sum of scores scaled from each list's lowest to its highest score"),
+        "paper": (paper(), "the paper's percentile ranks: vector weighs 0.7, graph capped at 30 hits"),
+        "paper-2wiki": (
+            paper("2wiki"),
+            "the paper's percentile ranks for 2Wiki: vector weighs 0.4, graph capped at 20 hits",
+        ),
+        "default": (FusionPipeline(), "our default: calibrated scores, weights by agreement, no fitted parameter"),
     }
     of_three = {
         "rrf-three": (rrf(), "rrf with BM25"),
@@ -146,11 +157,17 @@ OWN_SYSTEMS: Mapping[str, System] = MappingProxyType(_own())
 
 
 def _named() -> dict[str, System]:
-    """Every preset and rule that is not there under its own name, over vector and graph; the record's over three."""
+    """Return a system for each preset and rule that ``OWN_SYSTEMS`` lacks.
+
+    Each system fuses vector and graph; ``adr`` also fuses BM25.
+    """
     others = [name for name in PIPELINE_NAMES if name not in (*OWN_SYSTEMS, "adr")]
-    systems = {name: pipeline_system(name, FusionPipeline.named(name), TWO, "by its name") for name in others}
+    systems = {
+        name: pipeline_system(name, FusionPipeline.named(name), TWO, "the preset or rule of this name")
+        for name in others
+    }
     adr = FusionPipeline.adr({"vector": 1.0, "graph": 0.35, "bm25": 1.0})
-    return {**systems, "adr": pipeline_system("adr", adr, THREE, "the design record's, exact matches included")}
+    return {**systems, "adr": pipeline_system("adr", adr, THREE, "the preset of the design record, with exact matches")}
 
 
 NAMED_SYSTEMS: Mapping[str, System] = MappingProxyType(_named())
@@ -158,15 +175,15 @@ NAMED_SYSTEMS: Mapping[str, System] = MappingProxyType(_named())
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What one system found.
+    """The ids that one system found.
 
     Parameters
     ----------
     name : str
     found : mapping of str to tuple of str
-        Ids in order, by query id.
+        Ids, best first, by query id.
     milliseconds : float, optional
-        Mean wall time a query, where it was measured.
+        Mean wall time per query in milliseconds, if measured.
 
     Raises
     ------
@@ -187,24 +204,24 @@ class Answers:
 def run_systems(
     inputs: ExperimentInput, systems: Sequence[System], k: int, runs: Mapping[str, SourceRun] | None = None
 ) -> tuple[list[Answers], tuple[str, ...]]:
-    """Answer every query of a data set with every system, from the same lists.
+    """Answer every query of a data set with every system, from the same rankings.
 
     Parameters
     ----------
     inputs : ExperimentInput
         The data set, the list length and the graph.
     systems : sequence of System
-        Names differ.
+        Systems with distinct names.
     k : int
-        Ids kept per query.
+        Number of ids returned per query.
     runs : mapping of str to SourceRun, optional
-        Rankings already searched; what is lacking is searched.
+        Rankings of sources that were already searched; the other sources are searched now.
 
     Returns
     -------
     list of Answers, tuple of str
-        Those that ran, and a line for each that could not: a package is missing, or the data set lacks what a
-        source walks on or a system is fitted on.
+        The answers of the systems that ran, and a line for each system that could not run. A system cannot run if a
+        package is missing, or if the data set lacks data that a source or the system's fitting needs.
 
     Raises
     ------
@@ -213,7 +230,7 @@ def run_systems(
     """
     names = [system.name for system in systems]
     if not names or len(set(names)) != len(names):
-        raise InvalidInputError(f"give at least one system, each with a name of its own; got {names}")
+        raise InvalidInputError(f"give at least one system, each with a unique name; got {names}")
     known = dict(runs or {})
     answers: list[Answers] = []
     left_out: list[str] = []
@@ -235,21 +252,21 @@ def run_systems(
 def run_within(
     inputs: ExperimentInput, systems: Sequence[System], k: int, name: str
 ) -> tuple[list[Answers], tuple[str, ...]]:
-    """Answer every query from the passages of its own collection alone; otherwise as :func:`run_systems`.
+    """Answer every query from the passages of its own collection only; otherwise as :func:`run_systems`.
 
     Parameters
     ----------
     inputs : ExperimentInput
-        Without a graph: each collection gets its own.
+        The inputs without a graph: each collection gets its own graph.
     systems : sequence of System
     k : int
     name : str
-        The field that tells collections apart, such as ``collection_id``.
+        The field that names the collection, such as ``collection_id``.
 
     Returns
     -------
     list of Answers, tuple of str
-        A system that cannot run in one collection is left out of all. A line says how many queries are judged by
+        A system that cannot run in one collection is left out of all collections. A line counts the queries judged by
         passages of other collections, which no system can find.
 
     Raises
@@ -258,7 +275,9 @@ def run_within(
         If a query or a passage does not have the field, or a graph of the whole corpus is given.
     """
     if inputs.graph is not None:
-        raise InvalidInputError(f"within {name} every part gets its own graph; one of the whole corpus was given")
+        raise InvalidInputError(
+            f"each {name} gets its own graph, but a graph of the whole corpus was given; pass graph=None"
+        )
     found: dict[str, dict[str, tuple[str, ...]]] = {system.name: {} for system in systems}
     spent = dict.fromkeys(found, 0.0)
     left_out: dict[str, None] = {}
@@ -274,31 +293,31 @@ def run_within(
             spent[one.name] += (one.milliseconds or 0.0) * len(one.found)
     total = len(inputs.dataset.queries)
     if elsewhere:
-        left_out[f"passages of another {name}, by which {elsewhere} queries are judged"] = None
+        left_out[f"passages of another {name}: {elsewhere} queries are judged by them"] = None
     whole = [system for system, of in found.items() if len(of) == total]
     return [Answers(system, found[system], spent[system] / total) for system in whole], tuple(left_out)
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One system in the table.
+    """The figures of one system in the table.
 
     Parameters
     ----------
     name : str
     means : mapping of Measure to float
-        In [0, 1], counts as they are; NaN for a measure that leaves out every query.
+        Means in [0, 1], or mean counts; NaN for a measure that leaves out every query.
     intervals : mapping of Measure to (float, float)
-        Bootstrap interval of each mean.
+        95 % bootstrap interval of each mean.
     differences : mapping of Measure to (float, float, float)
-        Mean difference to the baseline with its paired interval.
+        Mean difference to the baseline and the ends of its paired 95 % bootstrap interval.
     wins, losses : mapping of Measure to int
-        Queries better and worse than the baseline.
+        Number of queries with a better and with a worse value than the baseline.
     p, p_holm : mapping of Measure to float
-        Of the paired test of each measure (:attr:`Table.tests`), as it is and corrected (see :func:`compare`); NaN
-        where the measure leaves out every query.
+        p-value of the paired test of each measure (:attr:`Table.tests`), uncorrected and corrected (see
+        :func:`compare`); NaN if the measure leaves out every query.
     milliseconds : float or None
-        Per query.
+        Mean wall time per query in milliseconds.
     """
 
     name: str
@@ -312,7 +331,7 @@ class Row:
     milliseconds: float | None = None
 
     def to_dict(self) -> dict[str, object]:
-        """The row as JSON types."""
+        """Return the row as JSON types."""
         out: dict[str, object] = {str(measure): _shown(measure, mean) for measure, mean in self.means.items()}
         for measure, mean in self.means.items():
             if measure.name == "LastHop":
@@ -332,7 +351,7 @@ class Row:
 
 
 def _shown(measure: Measure, value: float) -> float | None:
-    """A percentage, or a count as it is."""
+    """Return a value as a percentage, or a count unchanged; None for NaN."""
     return None if np.isnan(value) else measure.unit * value
 
 
@@ -342,27 +361,27 @@ def _known(value: float) -> float | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """The outcome of an experiment, per system and per query.
+    """The outcome of an experiment per system and per query.
 
     Parameters
     ----------
     dataset : str
     queries : tuple of str
-        Ids, in order.
+        Query ids, in order.
     measures : tuple of Measure
     baseline : str
-        Name of the system the others are compared with.
+        Name of the system with which the others are compared.
     rows : tuple of Row
     values : mapping of str to (n, c) array of float
-        Per system, query and measure; NaN where the measure leaves the query out.
+        Array by system: rows are queries, columns are measures; NaN if the measure leaves the query out.
     found : mapping of str to mapping of str to tuple of str
-        Ids by system and query, to the depth of the deepest measure.
+        Ids by system and query, down to the largest depth of the measures.
     limit : int or None
-        Length of the lists that were fused.
+        Maximum length of the rankings that were fused.
     left_out : tuple of str
-        Systems that could not run, each with its reason.
+        Systems that could not run, each with the reason.
     groups : tuple of str or None
-        The group of each query, such as its collection, where they were given.
+        The group of each query, such as its collection; None without groups.
     """
 
     dataset: str
@@ -378,19 +397,19 @@ class Table:
 
     @property
     def scored(self) -> dict[Measure, int]:
-        """How many queries each measure is scored on."""
+        """The number of queries that each measure scores."""
         counts = (~np.isnan(self.values[self.baseline])).sum(axis=0).tolist()
         return dict(zip(self.measures, counts, strict=True))
 
     @property
     def tests(self) -> dict[Measure, str]:
-        """The paired test of each measure; a measure that leaves out every query has none."""
+        """The name of the paired test of each measure; a measure that leaves out every query has no test."""
         scored = self.scored
         return {measure: _test(measure, self.groups) for measure in self.measures if scored[measure]}
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader of the figures must know: queries left out of a measure, and groups."""
+        """Remarks needed to read the figures: queries left out of a measure, and groups."""
         out = []
         names = {measure.name: count for measure, count in self.scored.items() if count < len(self.queries)}
         for name, count in names.items():
@@ -405,22 +424,21 @@ class Table:
         return tuple(out)
 
     def means_by(self, labels: Sequence[str]) -> dict[str, dict[str, dict[str, float | None]]]:
-        """The means of every system over the queries of each label.
+        """Compute the means of every system over the queries of each label.
 
         Parameters
         ----------
         labels : sequence of str
-            One per query.
+            One label per query.
 
         Returns
         -------
         dict of str to dict
-            By label, ascending, system and measure: percentages and counts, None where a measure leaves out every
-            query.
+            Percentages and counts by label (ascending), system and measure; None if a measure leaves out every query.
         """
         of = np.array(labels, dtype=object)
         if of.shape != (len(self.queries),):
-            raise InvalidInputError(f"labels must hold one per query ({len(self.queries)}); got {len(labels)}")
+            raise InvalidInputError(f"labels must have one entry per query ({len(self.queries)}); got {len(labels)}")
         return {
             label: {
                 name: {str(m): _shown(m, _mean(values[of == label, c])) for c, m in enumerate(self.measures)}
@@ -436,12 +454,12 @@ class Table:
         raise InvalidInputError(f"a system must be one of {[row.name for row in self.rows]}; got {name!r}")
 
     def to_dict(self) -> dict[str, object]:
-        """The table as JSON types: percentages and counts, null where a measure leaves out every query.
+        """Return the table as JSON types: percentages and counts; None if a measure leaves out every query.
 
-        Per system: each measure; wins, losses, exact McNemar p and Holm-corrected p of LastHop at each depth (null
-        where no query's last hop is known); milliseconds per query; of each measure the interval, that of its
-        difference to the baseline, wins, losses, p and Holm-corrected p. Beside the systems: on how many queries each
-        measure is scored, its test, and how many groups the queries fall into.
+        Each system has its measures, and its milliseconds per query. For LastHop at each depth it has wins, losses, the
+        exact McNemar p-value and the Holm-corrected p-value (None if no last hop is known). For each measure it has the
+        interval, the difference to the baseline with its interval, wins, losses, and both p-values. The table adds the
+        number of queries that each measure scores, its test, and the number of groups of queries.
         """
         return {
             "dataset": self.dataset,
@@ -457,7 +475,7 @@ class Table:
         }
 
     def write_rows(self, path: str | Path) -> None:
-        """Write one JSON line per system and query: ids and every measure, so that anyone can recompute."""
+        """Write one JSON line per system and query with the ids and every measure, so that others can recompute it."""
         lines = []
         for name, found in self.found.items():
             for query, values in zip(self.queries, self.values[name].tolist(), strict=True):
@@ -471,17 +489,20 @@ class Table:
 WHY_LEFT_OUT: Mapping[str, str] = MappingProxyType(
     {
         "LastHop": "no hop order is known (hop_order_known, last_hop_known)",
-        "PageRecall": "no page that answers is known (pages, and source of a passage)",
-        "Pages": "no passage names its page (source)",
-        "EM": "no right answer is given (answer)",
-        "F1": "no right answer is given (answer)",
+        "PageRecall": "no page that answers is known (fields 'pages' of the query, 'source' of the passages)",
+        "Pages": "no passage names its page (field 'source')",
+        "EM": "no correct answer is given (field 'answer')",
+        "F1": "no correct answer is given (field 'answer')",
     }
 )
 MCNEMAR, SIGN_FLIP, BY_GROUP = "exact McNemar", "sign-flip permutation", "sign-flip permutation of whole groups"
 
 
 def _test(measure: Measure, groups: Sequence[str] | None) -> str:
-    """LastHop's is McNemar's whatever the groups: its p is the one that is compared with the paper's."""
+    """Return the name of the test of a measure.
+
+    LastHop always has McNemar's test, because its p-value is compared with the paper's.
+    """
     if measure.name == "LastHop" or (groups is None and measure.name in BINARY):
         return MCNEMAR
     return SIGN_FLIP if groups is None else BY_GROUP
@@ -506,8 +527,8 @@ def compare(
     Parameters
     ----------
     answers : sequence of Answers
-        At least one, names differ, the baseline among them. A judged query that a system did not answer
-        counts as nothing found.
+        At least one system. Names are distinct and include the baseline. A judged query without an answer counts as an
+        empty ranking.
     judgements : sequence of Judgement
         At least one.
     baseline : str, default "vector"
@@ -515,15 +536,15 @@ def compare(
     dataset, limit, left_out
         As in :class:`Table`.
     groups : sequence of str, optional
-        The group of each judged query, such as its collection. Queries of one group are no independent draws: whole
-        groups are resampled, and change sign together.
+        The group of each judged query, such as its collection. Queries of one group are not independent. The bootstrap
+        therefore resamples whole groups, and the sign-flip test flips the signs of whole groups.
     corpus : collection of str, optional
-        Ids of the passages there are. A system that returns ids must return at least one of these, or one that is
-        judged for some question.
+        Ids of the corpus passages. If a system returns ids, at least one must be in the corpus or be judged for some
+        question.
     resamples : int, default 10000
-        Of the bootstrap and of the sign flips.
+        Number of bootstrap resamples and of sign flips.
     rng : int, default 0
-        Seed of both; everything else is exact.
+        Seed of the bootstrap and of the sign flips; all other figures are exact.
 
     Returns
     -------
@@ -532,20 +553,20 @@ def compare(
     Raises
     ------
     InvalidInputError
-        If a parameter breaks what is said above, a run answers a query without a judgement, or no id of a system is
-        known to the judgements or the corpus.
+        If a parameter violates its description, a run answers a query without a judgement, or no id of a system is
+        in the judgements or the corpus.
 
     Notes
     -----
-    p is that of a two-sided paired test against the baseline: exact McNemar for measures that are 0 or 1, the
-    sign-flip permutation test for all others; with groups the sign-flip test of whole groups for all but LastHop.
-    ``p_holm`` corrects McNemar's tests for all of them in the table (all systems but the baseline, all depths), and
-    a sign-flip test for those of all systems on the same measure. A measure that leaves out every query is not tested,
-    and counts in no correction.
+    ``p`` is the p-value of a two-sided paired test against the baseline. Without groups, the test is exact McNemar for
+    measures with values 0 or 1, and the sign-flip permutation test for all other measures. With groups, it is the
+    sign-flip test of whole groups for all measures except LastHop, which keeps McNemar's test. ``p_holm`` corrects
+    McNemar's tests over all systems except the baseline and all depths. It corrects a sign-flip test over all systems
+    on the same measure. A measure that leaves out every query is neither tested nor counted in a correction.
     """
     names = [one.name for one in answers]
     if not names or len(set(names)) != len(names):
-        raise InvalidInputError(f"give at least one system, each with a name of its own; got {names}")
+        raise InvalidInputError(f"give at least one system, each with a unique name; got {names}")
     if baseline not in names:
         raise InvalidInputError(f"the baseline must be one of the systems {names}; got {baseline!r}")
     if not judgements or not measures:

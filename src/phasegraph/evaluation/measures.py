@@ -1,8 +1,10 @@
-"""Measures of one ranking against one judgement: ours of hops by function, any other by ir-measures.
+"""Retrieval measures for one ranking and one judgement.
 
-Only the order of the ids counts. Where a run carries scores, the order is the library's one tie rule: score
-descending, then id ascending. Other tools break ties in other ways (trec_eval: id descending), so anything
-handed to them should carry :func:`surrogate_scores`, which are strictly decreasing.
+This module computes the measures of hops, pages and answers; the package ir-measures computes all other measures.
+
+Only the order of the ids counts. If a run carries scores, its ids are ordered by descending score, then by ascending
+id. Other tools break ties in other ways (trec_eval: descending id). Rankings passed to such a tool should therefore
+carry :func:`surrogate_scores`, which are strictly decreasing.
 """
 
 from __future__ import annotations
@@ -29,34 +31,35 @@ Score: TypeAlias = Callable[[Sequence[str], Judgement, int], "float | None"]
 
 
 def _first(ids: Sequence[str], judgement: Judgement, k: int, what: str = "an id") -> Sequence[str]:
-    """The first k of an answer, which must be text: a pair of id and score would be right for no question."""
+    """Return the first k ids of a ranking; raise InvalidTypeError if an id is not text, such as an (id, score) pair."""
     check_ids(f"question {judgement.query!r}", ids, what)
     return ids[:k]
 
 
 def last_hop(ids: Sequence[str], judgement: Judgement, k: int) -> float | None:
-    """1 if the last hop, which holds the answer, is among the first k, 0 if not; None where it is not known."""
+    """1 if a passage of the last hop is among the first k, else 0; None if the last hop is not known."""
     if not judgement.last_hop_known:
         return None
     return float(not set(_first(ids, judgement, k)).isdisjoint(judgement.hops[-1]))
 
 
 def full_support(ids: Sequence[str], judgement: Judgement, k: int) -> float:
-    """1 if every hop, all that the answer needs, is among the first k, 0 if not and for a query without any."""
+    """1 if every hop has a passage among the first k, else 0; also 0 for a query without hops."""
     return float(recall(ids, judgement, k) == 1.0)
 
 
 def recall(ids: Sequence[str], judgement: Judgement, k: int) -> float:
-    """Share of the hops among the first k; in [0, 1]."""
+    """The share of the hops that have a passage among the first k, in [0, 1]."""
     found = set(_first(ids, judgement, k))
     hits = sum(not found.isdisjoint(hop) for hop in judgement.hops)
     return hits / len(judgement.hops) if judgement.hops else 0.0
 
 
 def ndcg(ids: Sequence[str], judgement: Judgement, k: int) -> float:
-    """Discounted gain over the best there could be, gain linear (g, not 2^g - 1), discount log2(rank + 1).
+    """Discounted gain divided by the best possible discounted gain, in [0, 1]; gain is linear, discount log2(rank + 1).
 
-    Without grades the first passage of each hop gains 1, and its alternatives nothing.
+    The gain of a passage is its grade g, not 2^g - 1. Without grades, the first retrieved passage of each hop has gain
+    1, and the hop's other passages have gain 0.
 
     References
     ----------
@@ -78,9 +81,9 @@ def ndcg(ids: Sequence[str], judgement: Judgement, k: int) -> float:
 
 
 def reciprocal_rank(ids: Sequence[str], judgement: Judgement, k: int) -> float:
-    """1 over the rank of the first relevant passage among the first k, 0 where there is none.
+    """1 / rank of the first relevant passage among the first k; 0 if none of the first k is relevant.
 
-    Relevant is every passage of every hop; where there are grades, what has one above 0.
+    With grades, a passage is relevant if its grade is above 0. Without grades, every passage of every hop is relevant.
     """
     first, relevant = _first(ids, judgement, k), set(judgement.passages)
     if judgement.grades:
@@ -89,7 +92,7 @@ def reciprocal_rank(ids: Sequence[str], judgement: Judgement, k: int) -> float:
 
 
 def page_recall(ids: Sequence[str], judgement: Judgement, k: int) -> float | None:
-    """Share of the pages that answer among those of the first k passages; None where no page is known."""
+    """The share of the answering pages that have a passage among the first k; None if no answering page is known."""
     found = _pages(ids, judgement, k)
     if not judgement.pages or not judgement.sources:
         return None
@@ -97,7 +100,7 @@ def page_recall(ids: Sequence[str], judgement: Judgement, k: int) -> float | Non
 
 
 def distinct_pages(ids: Sequence[str], judgement: Judgement, k: int) -> float | None:
-    """How many pages the first k passages are from, a count from 0 to k; None where no passage has a page."""
+    """The number of distinct pages among the first k passages, from 0 to k; None if no passage names its page."""
     found = _pages(ids, judgement, k)
     return float(len(found)) if judgement.sources else None
 
@@ -111,7 +114,7 @@ def _discounted(gains: Sequence[float]) -> float:
 
 
 def plain_answer(text: str) -> str:
-    """An answer as EM and F1 read it: lower case, without ASCII punctuation and a, an, the, single spaces.
+    """Normalize an answer for EM and F1: lower case, no ASCII punctuation, no "a", "an" or "the", single spaces.
 
     >>> plain_answer("The  Duke of Wellington's horse, an Arab.")
     'duke of wellingtons horse arab'
@@ -121,7 +124,7 @@ def plain_answer(text: str) -> str:
 
 
 def exact_match(answers: Sequence[str], judgement: Judgement, k: int = 1) -> float | None:
-    """1 if one of the first k answers is a right one, None where no right answer is known.
+    """1 if one of the first k answers equals a correct answer, else 0; None if no correct answer is known.
 
     References
     ----------
@@ -131,9 +134,10 @@ def exact_match(answers: Sequence[str], judgement: Judgement, k: int = 1) -> flo
 
 
 def token_f1(answers: Sequence[str], judgement: Judgement, k: int = 1) -> float | None:
-    """Harmonic mean of the shares of words in common, the best of the first k answers and the right ones.
+    """The best F1 of shared words between one of the first k answers and a correct answer; None if no answer is known.
 
-    An answer without a word is right (1) only where the right one has none either.
+    F1 is the harmonic mean of word precision and word recall. An answer without words scores 1 only if the correct
+    answer has no words either.
 
     References
     ----------
@@ -175,16 +179,19 @@ MEASURES: Mapping[str, Score] = MappingProxyType(
         "Pages": distinct_pages,
     }
 )
-"""The measures of hops, which may have alternatives, and of pages: no qrels can say that. MRR is here to need no other
-library.
+"""The measures of hops and pages, which qrels cannot express because a hop may have alternative passages.
+
+MRR is included so that it needs no other library.
 """
 ANSWER_MEASURES: Mapping[str, Score] = MappingProxyType({"EM": exact_match, "F1": token_f1})
-"""The measures of answers: they read texts in place of ids."""
+"""The measures of answers: their functions receive answer texts instead of passage ids."""
 _OWN: Mapping[str, Score] = MappingProxyType({**MEASURES, **ANSWER_MEASURES})
 BINARY = frozenset({"LastHop", "FullSup", "EM", "Success"})
-"""These are 0 or 1 for a query."""
+"""The names of the measures whose value for a query is 0 or 1."""
 COUNTS = frozenset({"Pages"})
-"""These count; all others are shares in [0, 1]. A larger count is no better answer."""
+"""The names of the measures that are counts; all other measures are shares in [0, 1]. A larger count is not a better
+result.
+"""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -194,17 +201,18 @@ class Measure:
     Parameters
     ----------
     name : str
-        A key of ``MEASURES`` or ``ANSWER_MEASURES``, or a measure of ir-measures (``Success``, ``P``, ``AP``,
-        ...), for which every passage of every hop is relevant, or what has a grade above 0.
+        A key of ``MEASURES`` or ``ANSWER_MEASURES``, or the name of a measure of ir-measures (``Success``, ``P``,
+        ``AP``, ...). For ir-measures, a passage is relevant if its grade is above 0; without grades, every passage of
+        every hop is relevant.
     k : int
-        Depth, >= 1: how many of the first ids, or answers, count.
+        Depth, >= 1: the number of ids, or of answers, from the top that count.
 
     Raises
     ------
     InvalidInputError
         For an unknown name or a depth below 1.
     MissingDependencyError
-        For a measure that is not ours, if ir-measures is not installed.
+        If ir-measures must compute the measure and is not installed.
 
     Examples
     --------
@@ -226,49 +234,51 @@ class Measure:
 
     @property
     def unit(self) -> float:
-        """What a value is multiplied with where it is shown: 100, for percentages, or 1 for a count."""
+        """The factor by which a value is multiplied for display: 100 (percentages), or 1 for a count."""
         return 1.0 if self.name in COUNTS else 100.0
 
     @property
     def about(self) -> str:
-        """What it measures, in a line; empty for a measure of ir-measures."""
+        """The description of the measure in one line; empty for a measure of ir-measures."""
         return (inspect.getdoc(_OWN[self.name]) or "").partition("\n")[0] if self.name in _OWN else ""
 
     def __call__(self, ids: Sequence[str], judgement: Judgement) -> float | None:
-        """The measure of one ranking, or None where the query is left out of it."""
+        """Return the measure of one ranking, or None if the measure leaves the query out."""
         if self.name in _OWN:
             return _OWN[self.name](ids, judgement, self.k)
         return float(values_of({judgement.query: ids}, [judgement], self)[0])
 
     @classmethod
     def parse(cls, text: str) -> Measure:
-        """``"LastHop@5"`` as a measure; ``"F1"`` and ``"EM"`` are those of the first answer."""
+        """Parse a text such as ``"LastHop@5"``; ``"F1"`` and ``"EM"`` have depth 1 (the first answer)."""
         if text in ANSWER_MEASURES:
             return cls(text, 1)
         parts = re.fullmatch(r"([A-Za-z]+)@([0-9]{1,9})", text)
         if parts is None:
-            raise InvalidInputError(f"a measure must read NAME@DEPTH, such as LastHop@5; got {text!r}")
+            raise InvalidInputError(f"a measure must have the form NAME@DEPTH, such as LastHop@5; got {text!r}")
         return cls(parts[1], int(parts[2]))
 
     def _foreign(self) -> Any:
-        """The measure as ir-measures knows it."""
+        """Return the ir-measures object of this measure."""
         ours = ", ".join(_OWN)
         with needed(
-            f"{self.name} is not one of our measures ({ours}); for those of ir-measures: pip install 'phasegraph[eval]'"
+            f"{self.name} is no built-in measure ({ours}); for a measure of ir-measures: pip install 'phasegraph[eval]'"
         ):
             import ir_measures
         try:
-            # Its parser of texts uses parts of `ast` that Python 3.14 no longer has.
+            # The text parser of ir-measures uses parts of `ast` that Python 3.14 removed, so look the name up directly.
             return ir_measures.measures.registry[self.name] @ self.k
         except (KeyError, ValueError, AttributeError, TypeError) as error:
-            raise InvalidInputError(f"measure must be one of {ours} or of ir-measures; got {self.name!r}") from error
+            raise InvalidInputError(
+                f"measure must be one of {ours}, or a measure of ir-measures; got {self.name!r}"
+            ) from error
 
 
 DEFAULT_MEASURES: tuple[Measure, ...] = tuple(
     Measure(name, k) for name in ("LastHop", "FullSup", "Recall") for k in (5, 10)
 )
 PAGE_MEASURES: tuple[Measure, ...] = tuple(Measure(name, k) for name in ("PageRecall", "Pages") for k in (5, 10))
-"""For data whose questions name the pages that answer them."""
+"""The additional measures for data sets whose queries name the pages that answer them."""
 
 
 def score_run(
@@ -278,28 +288,29 @@ def score_run(
     *,
     corpus: Collection[str] = (),
 ) -> FloatArray:
-    """One measure for every judged query.
+    """Compute one measure for every judged query.
 
     Parameters
     ----------
     found : mapping of str to sequence of str
-        Ids in order, by query id. A judged query that is missing counts as having found nothing: it scores 0 and never
-        leaves the mean.
+        Ids, best first, by query id. A judged query without an entry counts as an empty ranking: its score is 0, and it
+        stays in the mean.
     judgements : sequence of Judgement
     measure : Measure
     corpus : collection of str, optional
-        Ids of the passages there are. One of the ids that were found must be among these, or judged for some query.
+        Ids of the corpus passages. If ids were found, at least one found id must be in `corpus` or be judged for some
+        query.
 
     Returns
     -------
     (n,) array of float
-        In the order of `judgements`; in [0, 1], or counts. NaN only for a query that the measure leaves out (LastHop
-        where it is not known).
+        Values in the order of `judgements`, in [0, 1] or counts. NaN only for a query that the measure leaves out, such
+        as LastHop with an unknown last hop.
 
     Raises
     ------
     InvalidInputError
-        If ids were found, and none of them is known to the judgements or the corpus.
+        If ids were found, but no found id is in the judgements or in the corpus.
 
     Examples
     --------
@@ -314,7 +325,7 @@ def score_run(
 
 
 def values_of(found: Mapping[str, Sequence[str]], judgements: Sequence[Judgement], measure: Measure) -> FloatArray:
-    """What :func:`score_run` gives, of ids that are known."""
+    """Compute one measure per judged query as :func:`score_run` does, without checking that the ids are known."""
     if measure.name not in _OWN:
         return _by_ir_measures(found, judgements, measure)
     scores = (measure(found.get(judgement.query, ()), judgement) for judgement in judgements)
@@ -324,7 +335,7 @@ def values_of(found: Mapping[str, Sequence[str]], judgements: Sequence[Judgement
 def _by_ir_measures(
     found: Mapping[str, Sequence[str]], judgements: Sequence[Judgement], measure: Measure
 ) -> FloatArray:
-    """A measure of another library; queries of which it says nothing score 0."""
+    """Compute a measure with ir-measures; a query for which ir-measures returns no value scores 0."""
     from ir_measures import Qrel, ScoredDoc, iter_calc
 
     relevant = {judgement.query: _whole(judgement) for judgement in judgements}
@@ -343,7 +354,7 @@ def _by_ir_measures(
 
 
 def _whole(judgement: Judgement) -> dict[str, int]:
-    """Whole grades by passage, as other libraries want them; with fractions among them all that gains is relevant."""
+    """Return integer grades by passage, as other libraries need. If a grade is fractional, grades above 0 become 1."""
     if not judgement.grades:
         return dict.fromkeys(judgement.passages, 1)
     whole = all(float(grade).is_integer() for grade in judgement.grades.values())
@@ -351,5 +362,5 @@ def _whole(judgement: Judgement) -> dict[str, int]:
 
 
 def surrogate_scores(count: int) -> FloatArray:
-    """Strictly decreasing scores count, …, 1 for a ranking: no tool's tie rule can reorder it."""
+    """Return the strictly decreasing scores count, …, 1, so that no tool's tie rule can reorder a ranking."""
     return np.arange(count, 0, -1, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Natural questions made from a corpus by rules: from headings, from sentences, and from passages that a name joins."""
+"""Generate natural questions by rules from headings, from sentences, and from pairs of passages with a shared name."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from phasegraph.graph.model.entity_graph import EntityGraph
 from phasegraph.sentences import written
 
 MOST_WORDS = 14
-"""Words of a question; a longer one is left out."""
+"""Maximum number of words of a question; longer questions are discarded."""
 MOST_READ = 5_000
-"""Passages that are read for questions, drawn at random."""
+"""Maximum number of passages read for questions; larger corpora are sampled at random."""
 _VAGUE = re.compile(
     r"\b(it|its|they|them|their|this|that|these|those|he|she|his|her|here|there|then|such|above|below|both|other|others"
     r"|another|same|former|latter|one|ones|we|us|our|you|yourself|earlier|later|also|too|instead|already|otherwise|following)\b",
     re.IGNORECASE,
 )
-"""Words that point to another sentence: a question with one of them is understood by nobody."""
+"""A pattern for words that refer to another sentence; a question with such a word cannot be understood alone."""
 _MARKED = re.compile(r"[|<>{}\[\]=\\#*_~]|https?:|\.\.\.|…|--? |:\s*$")
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\"'(])|\n+")
 _IF = re.compile(r"If (?!not |you (?:want|need|wish|would|are|do not|don))([^,;:.()]{12,80}), ")
@@ -37,7 +37,7 @@ _ASKS = re.compile(r"(?:What|Which|Who|How|Why|When|Where|Do|Does|Is|Are|Can|Sho
 _NAME = re.compile(
     r"(?!The |An |[IVX]+ )[A-Z][a-z]+(?: (?:of|de|and|the)? ?[A-Z][\w'-]*[a-z]){1,3}|[A-Z][a-z]+[A-Z]\w*[a-z]"
 )
-"""A name of two to four words, or an identifier such as GraphSource."""
+"""A pattern for a name of two to four words, or an identifier such as GraphSource."""
 _CODE = re.compile(r"`([^`\s]{3,40})` (" + "|".join((
     "returns", "writes", "reads", "takes", "prints", "shows", "makes", "needs", "means", "uses", "contains", "gives",
     "removes", "adds", "sets", "counts", "keeps", "measures", "compares", "lists", "deletes", "opens", "starts",
@@ -82,7 +82,7 @@ _WAS_PERSON = re.compile(rf" (is|was) (?:a|an|the) [^.,;]{{0,60}}\b(?:{_PERSON})
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """A question, how it was made, and the passages that it was made from; `about` is the name that it asks about."""
+    """A generated question, its kind, and the passages it was made from; `about` is the name that it asks about."""
 
     text: str
     kind: str
@@ -91,7 +91,7 @@ class _Made:
 
 
 def natural_questions(passages: Sequence[Passage], graph: EntityGraph, count: int = 8, seed: int = 0) -> list[Query]:
-    """Questions that a person could ask of a corpus, a few of each kind, and of each document one at most.
+    """Generate questions that a person could ask: a few of each kind, and at most one per document if possible.
 
     Parameters
     ----------
@@ -99,13 +99,16 @@ def natural_questions(passages: Sequence[Passage], graph: EntityGraph, count: in
     graph : EntityGraph
         The entity graph of the passages.
     count : int, default 8
+        Maximum number of questions.
     seed : int, default 0
+        Seed of the sampling.
 
     Returns
     -------
     list of Query
-        Each is judged by the passages that it was made from, although others may answer it, too. Under ``extra``:
-        ``kind``, such as ``"two-step"``. English sentences only; a corpus without them gives questions about names.
+        Each question is judged by the passages that it was made from, although other passages may also answer it.
+        ``extra["kind"]`` is its kind, such as ``"two-step"``. The rules read English sentences only. For a corpus
+        without English sentences, the questions are about names.
 
     Examples
     --------
@@ -137,7 +140,7 @@ def _document(passage: Passage) -> str:
 
 
 def _by_turns(kinds: Sequence[Sequence[_Made]], count: int, documents: dict[str, str]) -> list[_Made]:
-    """A question of each kind by turns; a document or a text twice only where there are too few others."""
+    """Choose questions of each kind in turn; a document is used again only if there are too few unused documents."""
     chosen: list[_Made] = []
     for most in (1, 2, count):
         places = [0] * len(kinds)
@@ -155,12 +158,14 @@ def _by_turns(kinds: Sequence[Sequence[_Made]], count: int, documents: dict[str,
 
 
 def _of_passage(passage: Passage) -> Iterator[_Made]:
-    """The questions of one passage: its headings that ask, its headings that tell how, and its sentences."""
+    """Yield the questions of one passage: from question headings, how-to headings, and sentences."""
     lines = passage.text.split("\n", 1)
     headings = [passage.title] + ([lines[0]] if len(lines) > 1 and not lines[0].endswith((".", ":")) else [])
     for heading in headings:
         first, _, rest = heading.partition(" ")
-        if _ASKS.fullmatch(heading) and len(re.findall(r" [A-Z]", heading)) < 2:  # and no title of a work
+        if (
+            _ASKS.fullmatch(heading) and len(re.findall(r" [A-Z]", heading)) < 2
+        ):  # more capitals suggest the title of a work
             yield from _fit(heading, "asked", passage)
         elif first.lower() in _BASE and rest and not re.search(r"[,:;?()]", rest):
             yield from _fit(f"How do I {_BASE[first.lower()]} {rest}?", "how", passage)
@@ -180,7 +185,7 @@ def _of_passage(passage: Passage) -> Iterator[_Made]:
 
 
 def _of_fact(name: str, rest: str, passage: Passage) -> Iterator[_Made]:
-    """The questions of a sentence that begins with the name that its passage is about."""
+    """Yield the questions of a sentence that starts with the name of its passage's subject."""
     if found := _BORN.search(rest):
         yield from _fit(f"{'When' if found[1] else 'Where'} was {name} born?", "fact", passage, name)
     if found := _MADE_BY.search(rest):
@@ -196,7 +201,7 @@ def _of_fact(name: str, rest: str, passage: Passage) -> Iterator[_Made]:
 
 
 def _fit(text: str, kind: str, passage: Passage, about: str = "") -> Iterator[_Made]:
-    """The question, if it is short and names all that it asks about; the reader's things become the asker's."""
+    """Yield the question if it is short and contains no vague word; "you" and "your" become "I" and "my"."""
     text = re.sub(r"\b(if|that|what|when|where) you (?!are\b|were\b)", r"\1 I ", text)
     text = re.sub(r"\byour\b", "my", text)
     if len(text.split()) in range(3, MOST_WORDS + 1) and not _VAGUE.search(text) and not _MARKED.search(text):
@@ -204,7 +209,7 @@ def _fit(text: str, kind: str, passage: Passage, about: str = "") -> Iterator[_M
 
 
 def _two_step(passages: Sequence[Passage], known: Sequence[_Made]) -> Iterator[_Made]:
-    """Where and when questions about somebody who is named as the maker of what another passage is about."""
+    """Yield "where" and "when" questions about a person whom another passage names as the maker of its subject."""
     facts: dict[str, list[_Made]] = {}
     for made in known:
         if made.about and made.text.startswith(("Where", "When")):
@@ -222,7 +227,7 @@ def _two_step(passages: Sequence[Passage], known: Sequence[_Made]) -> Iterator[_
 
 
 def _related(passages: Sequence[Passage], graph: EntityGraph) -> Iterator[_Made]:
-    """Questions about two names, each of a passage of its own, which a third name in both passages joins."""
+    """Yield questions about the names of two passages that share a third name."""
     by_id = {passage.id: passage for passage in passages}
     seen: set[str] = set()
     for column in rare_names(graph, np.random.default_rng(len(passages))):
@@ -235,7 +240,7 @@ def _related(passages: Sequence[Passage], graph: EntityGraph) -> Iterator[_Made]
 
 
 def _name_of(graph: EntityGraph, passage: Passage, other: Passage, seen: set[str]) -> str:
-    """The name that a passage is about, or that it mentions twice and the other passage does not; else ""."""
+    """Return the name of the passage's subject, or a name mentioned twice, if `other` lacks the name; else ""."""
     title = passage.title.split(" (")[0]
     if _NAME.fullmatch(title) and title.lower() not in seen and title not in other.content:
         return title

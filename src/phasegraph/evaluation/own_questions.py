@@ -1,4 +1,4 @@
-"""Judged questions over a user's files: read from a file, or made from the files where the user has none yet."""
+"""Judged questions over a user's files: read from a question file, or generated from the files."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from phasegraph.graph.model.entity_graph import EntityGraph
 from phasegraph.lexical import TOKENIZERS
 
 WORDS, CHARACTERS = 6, 18
-"""Words of a known-item question; characters where a passage is Chinese or Japanese."""
+"""The length of a known-item question: in words, or in characters if the passage is Chinese or Japanese."""
 _CJK = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]")
 _COMMON = 0.02
-"""A name in more than this share of the passages (and in more than five) says too little to ask about."""
+"""Maximum share of passages that may contain a name used for a question (five passages are always allowed)."""
 
 
 def known_item(text: str, rng: np.random.Generator) -> str | None:
-    """Six words of a text in their order, or 18 characters in a row of a Chinese or Japanese text.
+    """Draw six words of a text in their order, or 18 consecutive characters of a Chinese or Japanese text.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ def known_item(text: str, rng: np.random.Generator) -> str | None:
     Returns
     -------
     str or None
-        None where the text has fewer than 18 words, or no such run of characters.
+        None if the text has fewer than 18 words, or no 18 consecutive characters without punctuation.
 
     Examples
     --------
@@ -53,19 +53,19 @@ def known_item(text: str, rng: np.random.Generator) -> str | None:
 
 
 def known_items(passages: Sequence[Passage], count: int, seed: int = 0) -> list[Query]:
-    """Known-item questions: each is some words of one passage, and that passage is the answer.
+    """Generate known-item questions: each is made of words of one passage, and that passage is its answer.
 
     Parameters
     ----------
     passages : sequence of Passage
     count : int
-        At most so many; fewer where too few passages are long enough.
+        Maximum number of questions; the result is shorter if too few passages are long enough.
     seed : int, default 0
 
     Returns
     -------
     list of Query
-        Under ``extra``: ``kind``, here ``"known-item"``.
+        Each query has ``extra["kind"] == "known-item"``.
     """
     rng, made = np.random.default_rng(seed), list[Query]()
     for row in rng.permutation(len(passages)).tolist():
@@ -76,10 +76,10 @@ def known_items(passages: Sequence[Passage], count: int, seed: int = 0) -> list[
 
 
 def two_part(passages: Sequence[Passage], graph: EntityGraph, count: int, seed: int = 0) -> list[Query]:
-    """Two-part questions: three words of each of two passages that share a rare name; both passages are the answer.
+    """Generate two-part questions: three words of each of two passages that share a rare name; both passages answer it.
 
-    The name itself is not in the question. Parameters and result are those of :func:`known_items`, and `graph` is the
-    entity graph of the passages.
+    The question does not contain the shared name. `graph` is the entity graph of the passages. The other parameters and
+    the result are as in :func:`known_items`.
     """
     rng, made, used = np.random.default_rng(seed), list[Query](), set[str]()
     by_id = {passage.id: passage for passage in passages}
@@ -104,14 +104,14 @@ _BY_IDS = ("relevant", "grades", "hops", "spans", "gold_spans")
 
 
 def read_questions(path: str | Path, passages: Sequence[Passage]) -> tuple[Query, ...]:
-    """Read the questions of a user, each judged by passage ids, by quotes, or by whole files.
+    """Read a user's questions, each judged by passage ids, by quotes, or by whole files.
 
     Parameters
     ----------
     path : path
-        A JSONL file: per line ``question``, and ``quotes`` (sentences of the files that answer it), ``pages`` (names of
-        files, each of which answers it by any passage), or ids as :func:`phasegraph.evaluation.evaluate` reads them
-        (``relevant``, ``hops``).
+        A JSONL file. Each line has a ``question`` and one kind of judgement. ``quotes`` are sentences of the files that
+        answer it. ``pages`` are names of files, each of which answers it by any passage. ``relevant`` and ``hops`` are
+        ids as in :func:`phasegraph.evaluation.evaluate`.
     passages : sequence of Passage
 
     Returns
@@ -121,7 +121,7 @@ def read_questions(path: str | Path, passages: Sequence[Passage]) -> tuple[Query
     Raises
     ------
     InvalidInputError
-        If a line has none of these fields, no passage has a quote, or no file or passage has a name.
+        If a line has no judgement, no passage contains a quote, or a named file or passage does not exist.
     """
     file = Path(path)
     texts = {passage.id: _plain(passage.content) for passage in passages}
@@ -141,27 +141,29 @@ def read_questions(path: str | Path, passages: Sequence[Passage]) -> tuple[Query
 def _hops_of(
     file: Path, line: int, row: Mapping[str, object], texts: Mapping[str, str], by_page: Mapping[str, list[str]]
 ) -> list[list[str]]:
-    """For each quote and each file of a line: the ids of its passages."""
+    """Return the ids of the passages for each quote and each page of a line."""
     hops = []
     quoted, pages = row.get(QUOTES), row.get(PAGES)
     listed = [quoted] if isinstance(quoted, str) else quoted
     for quote in [] if listed is None else id_list(file, line, listed, QUOTES):
         held = [name for name, text in texts.items() if _plain(quote) in text]
         if not held:
-            raise wrong(file, line, f"no passage holds the quote {quote!r:.80}; give a sentence as the file has it")
+            raise wrong(
+                file, line, f"no passage contains the quote {quote!r:.80}; copy a sentence from the file unchanged"
+            )
         hops.append(held)
     for page in [] if pages is None else id_list(file, line, pages, PAGES):
         if page not in by_page:
-            raise wrong(file, line, f"no file that was read is named {page!r}")
+            raise wrong(file, line, f"no file with the name {page!r} was read; check the spelling in {PAGES!r}")
         hops.append(by_page[page])
     if not hops:
         fields = ", ".join(map(repr, (QUOTES, PAGES, "relevant", "hops")))
-        raise wrong(file, line, f"a question needs one of {fields}, which say where its answer is")
+        raise wrong(file, line, f"a question needs one of the fields {fields}, which give the passages of its answer")
     return hops
 
 
 def _plain(text: str) -> str:
-    """Lower case, and single spaces between words."""
+    """Return a text in lower case with single spaces between its words."""
     return " ".join(text.lower().split())
 
 
@@ -171,12 +173,12 @@ def _query(name: str, text: str, kind: str, hops: list[str]) -> Query:
 
 
 def _counts(graph: EntityGraph) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """(E,) array: how many passages mention each entity."""
+    """Count the passages that mention each entity, as an array of shape (E,)."""
     return np.bincount(graph.mentions.indices, minlength=len(graph.entities))
 
 
 def rare_names(graph: EntityGraph, rng: np.random.Generator) -> list[int]:
-    """Columns of names in at least two passages and not in many, in random order; names of several words first."""
+    """Return the columns of names in two or a few passages, in random order; names of several words come first."""
     counts = _counts(graph)
     rows = np.flatnonzero((counts >= 2) & (counts <= max(5, _COMMON * len(graph.passages))))
     several = np.array([" " in graph.entities[row] for row in rows.tolist()], dtype=bool)
@@ -186,12 +188,12 @@ def rare_names(graph: EntityGraph, rng: np.random.Generator) -> list[int]:
 
 
 def holders(graph: EntityGraph, column: int) -> list[int]:
-    """Rows of the passages that mention an entity."""
+    """Return the rows of the passages that mention an entity."""
     return [int(row) for row in np.unique(graph.mentions[:, [column]].tocoo().row)]
 
 
 def _words(text: str, hidden: set[str], rng: np.random.Generator) -> list[str]:
-    """Three words of a text in their order, none of them hidden; none where there are too few."""
+    """Draw three words of a text in their order, without the `hidden` words; empty if the text has too few words."""
     words = [word for word in dict.fromkeys(TOKENIZERS["english"](text)) if word not in hidden]
     if len(words) < WORDS:
         return []
@@ -199,7 +201,7 @@ def _words(text: str, hidden: set[str], rng: np.random.Generator) -> list[str]:
 
 
 def apart(passages: list[Passage]) -> list[Passage]:
-    """Two of the passages, of different documents where there are such; fewer where there are fewer."""
+    """Return two of the passages, from different documents if possible; fewer if there are fewer passages."""
     first = passages[0].extra.get("source") if passages else None
     other = next((one for one in passages[1:] if one.extra.get("source") != first), None)
     return [*passages[:1], other] if other is not None else passages[:2]

@@ -1,4 +1,4 @@
-"""The peers: other libraries' own fusion classes over the same lists, imported when they are used."""
+"""The peers: the fusion classes of other libraries, applied to the same rankings and imported on first use."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ def _needs(module: str, package: str) -> None:
 
 
 def ensemble(dataset: Dataset, batch: Batch, k: int) -> list[Scored]:
-    """LangChain's EnsembleRetriever, its defaults: equal weights, c = 60, identity by text.
+    """Fuse with LangChain's EnsembleRetriever and its defaults: equal weights, c = 60, identity by text.
 
-    It gives no scores; those here are its formula over the ranks, .5 / (60 + rank) per list.
+    EnsembleRetriever returns no scores. The scores here follow from its formula over the ranks, 0.5 / (60 + rank) per
+    ranking.
     """
     _needs("langchain_classic", "langchain-classic")
     from langchain_classic.retrievers import EnsembleRetriever
@@ -54,7 +55,7 @@ def ensemble(dataset: Dataset, batch: Batch, k: int) -> list[Scored]:
 
 
 def query_fusion(mode: str) -> Fuse:
-    """LlamaIndex's QueryFusionRetriever in one of its modes, without extra queries."""
+    """Return a fusion with LlamaIndex's QueryFusionRetriever in one of its modes, without additional queries."""
 
     def answer(dataset: Dataset, batch: Batch, k: int) -> list[Scored]:
         _needs("llama_index.core" if find_spec("llama_index") else "llama_index", "llama-index-core")
@@ -86,7 +87,7 @@ def query_fusion(mode: str) -> Fuse:
 
 
 def ranx_fusion(norm: str | None, method: str) -> Fuse:
-    """Ranx's fusion, over whole runs at once; its compilation on first use counts as its time."""
+    """Return a fusion with ranx over whole runs; its time includes the compilation on first use."""
 
     def answer(dataset: Dataset, batch: Batch, k: int) -> list[Scored]:
         _needs("ranx", "ranx")
@@ -100,7 +101,7 @@ def ranx_fusion(norm: str | None, method: str) -> Fuse:
         }
         runs = [Run(found, name=source) for source, found in scores.items()]
         with catch_warnings():
-            simplefilter("ignore")  # numba's, about ranx's own casts
+            simplefilter("ignore")  # numba warns about casts inside ranx
             fused = fuse(runs=runs, norm=norm, method=method)
         found = fused.to_dict()
         return [sorted(found[key].items(), key=lambda hit: (-hit[1], hit[0]))[:k] for key in keys]
@@ -109,7 +110,7 @@ def ranx_fusion(norm: str | None, method: str) -> Fuse:
 
 
 def bayesian_bm25(dataset: Dataset, batch: Batch, k: int) -> list[Scored]:
-    """BM25 as a probability by the package bayesian-bm25, its defaults, over the words that our BM25 reads."""
+    """Rank with the package bayesian-bm25 and its defaults, on the same words as our BM25; scores are probabilities."""
     _needs("bayesian_bm25", "bayesian-bm25[scorer]")
     from bayesian_bm25.scorer import BayesianBM25Scorer
 
@@ -124,7 +125,7 @@ def bayesian_bm25(dataset: Dataset, batch: Batch, k: int) -> list[Scored]:
 
 
 def peer_system(name: str, sources: tuple[str, ...], fuse: Fuse, about: str) -> System:
-    """A peer's fusion, whose confidence is its best score."""
+    """Return a system from a peer's fusion; its confidence is its best score."""
 
     def answer(dataset: Dataset, batch: Batch, k: int) -> list[tuple[str, ...]]:
         return [tuple(identifier for identifier, _ in hits) for hits in fuse(dataset, batch, k)]

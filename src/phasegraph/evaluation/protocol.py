@@ -1,4 +1,4 @@
-"""HetDocQA's protocol: which part is tested, what is measured on it, and which differences are called reliable."""
+"""The evaluation protocol of HetDocQA: the tested split, its measures, and the rule for reliable differences."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from phasegraph.evaluation.significance import BootstrapResult, holm, paired_boo
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
-    """How a benchmark wants to be run.
+    """The rules by which a benchmark is evaluated.
 
-    `parts` are pairs of splits, the one that is tested and the one whose signs must agree with it; the first pair that
-    is there counts. The first of the `measures` is tested, and `answer_measure` where there are answers; `level` is
-    that of the tests, corrected by Holm over all systems, `resamples` those of the paired bootstrap. Where spans are
-    what is judged, a relevant passage holds the share `span_overlap` of one.
+    `parts` are pairs of splits: the tested split, and a second split on which the sign of a difference must agree. The
+    first pair present in the data is used. The first of `measures` is tested, and also `answer_measure` if the data set
+    has answers. `level` is the significance level after Holm's correction over all systems, and `resamples` the number
+    of resamples of the paired bootstrap. If queries are judged by spans, a passage is relevant if it covers the share
+    `span_overlap` of a span.
     """
 
     name: str
@@ -38,7 +39,7 @@ class Protocol:
 HETDOCQA = Protocol(
     "hetdocqa", (("test", "dev"), ("dev", "calibration")), ("nDCG@10", "Success@10", "RR@10", "R@10"), "F1"
 )
-"""Nothing is fitted on the part that is tested, and no collection stands in both parts.
+"""The protocol of HetDocQA: nothing is fitted on the tested split, and no collection is in both splits.
 
 References
 ----------
@@ -48,10 +49,10 @@ PROTOCOLS: Mapping[str, Protocol] = MappingProxyType({HETDOCQA.name: HETDOCQA})
 
 
 def parts_of(dataset: Dataset, protocol: Protocol, other: Dataset | None = None) -> tuple[Dataset, Dataset, str, str]:
-    """The queries that are tested, those whose signs must agree, and what both are called.
+    """Return the tested queries, the queries for the sign check, and the names of the two parts.
 
-    `other` is where the second part is, if not in `dataset`: its split of that name, or all of it where it has none.
-    InvalidInputError if a part is not there, or a collection stands in both.
+    If `other` is given, it contains the second part: its split of that name, or all of it if it has no splits.
+    InvalidInputError if a part is missing, or a collection is in both parts.
     """
     names = [str(query.extra.get("split", "")) for query in dataset.queries]
     for tested, signs in protocol.parts:
@@ -61,8 +62,8 @@ def parts_of(dataset: Dataset, protocol: Protocol, other: Dataset | None = None)
         pairs = ", or ".join(f"{tested!r} and {signs!r}" for tested, signs in protocol.parts)
         there = ", ".join(sorted({name for name in names if name})) or "none"
         raise InvalidInputError(
-            f"{protocol.name}: the queries of {dataset.name} must have the splits {pairs}; they have {there} "
-            "(the second may be in another folder: --dev-set)"
+            f"{protocol.name}: the queries of {dataset.name} must have the splits {pairs}; their splits are: {there} "
+            "(the second split may be in another folder: --dev-set)"
         )
     first = _split(dataset, tested)
     second = _split(dataset if other is None else other, signs, or_all=other is not None)
@@ -71,7 +72,7 @@ def parts_of(dataset: Dataset, protocol: Protocol, other: Dataset | None = None)
     shared = sorted(set(first.groups or ()) & set(second.groups or ()))
     if shared:
         raise InvalidInputError(
-            f"{protocol.name}: a collection must stand in one part; {shared[0]!r} is in {tested!r} and {signs!r}"
+            f"{protocol.name}: a collection must be in one part only; {shared[0]!r} is in {tested!r} and {signs!r}"
         )
     return first, second, tested, signs
 
@@ -87,12 +88,13 @@ def _split(dataset: Dataset, name: str, *, or_all: bool = False) -> Dataset:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether one system's difference to the baseline is reliable, and by what.
+    """The verdict on the difference between a system and the baseline, with its figures.
 
-    `difference` is that on the tested part, queries drawn one by one, as the protocol has it, and `p_holm` its p
-    corrected over all systems but the baseline; `other` the mean difference on the other part, of which only the sign
-    counts. `changed` queries of the tested part differ. `p_groups` is the sign-flip p of whole collections, where
-    there are any: no part of the rule, since the protocol draws queries.
+    `difference` is the difference on the tested part; its bootstrap draws single queries, as the protocol demands.
+    `p_holm` is its p-value corrected over all systems except the baseline. `other` is the mean difference on the second
+    part, of which only the sign counts. `changed` is the number of queries of the tested part with different values.
+    `p_groups` is the sign-flip p-value over whole collections, or None without collections. The protocol draws queries,
+    so `p_groups` does not affect `reliable`.
     """
 
     difference: BootstrapResult
@@ -103,7 +105,7 @@ class Verdict:
     reliable: bool
 
     def to_dict(self) -> dict[str, object]:
-        """The verdict as JSON types; differences in percentage points."""
+        """Return the verdict as JSON types; differences are in percentage points."""
         found = self.difference
         return {
             "difference": 100 * found.mean,
@@ -119,10 +121,11 @@ class Verdict:
 
 
 def verdicts(tested: Table, signs: Table, measure: Measure, protocol: Protocol = HETDOCQA) -> dict[str, Verdict]:
-    """Which systems differ reliably from the baseline, by `measure`, which both tables have; without the baseline.
+    """Return for each system except the baseline the verdict on its difference to the baseline in `measure`.
 
-    Reliable: Holm's correction over the systems rejects the paired bootstrap's p at the protocol's level on the tested
-    part, and the mean difference has the same sign, not 0, on the other.
+    Both tables contain `measure`. A difference is reliable if two conditions hold. Holm's correction over the systems
+    rejects the paired bootstrap's p-value at the protocol's level on the tested part. The mean difference has the same
+    sign, not 0, on the second part.
 
     References
     ----------
@@ -149,7 +152,7 @@ def verdicts(tested: Table, signs: Table, measure: Measure, protocol: Protocol =
 
 
 def _differences(table: Table, name: str, measure: Measure) -> tuple[FloatArray, list[str] | None]:
-    """System minus baseline on the queries that are scored, and their groups."""
+    """Return system minus baseline on the scored queries, and the groups of these queries."""
     column = table.measures.index(measure)
     values = table.values[name][:, column] - table.values[table.baseline][:, column]
     rows = np.flatnonzero(~np.isnan(values)).tolist()

@@ -1,4 +1,7 @@
-"""Which way to retrieve pays on a data set: the best simple way, and the plainest way that nothing clearly beats."""
+"""Recommend a retrieval method for a data set from its table of results.
+
+The recommendation is the simplest method that no other method clearly beats.
+"""
 
 from __future__ import annotations
 
@@ -11,30 +14,30 @@ from phasegraph.evaluation.measures import COUNTS, Measure
 from phasegraph.evaluation.significance import bootstrap_intervals
 
 FUSED_WORDS = ("rrf-words", "relative-words")
-"""Vectors and BM25, fused without a walk."""
+"""The systems that fuse vectors and BM25 without a walk."""
 WITHOUT_WALK = ("vector", "bm25", *FUSED_WORDS)
 FUSED_WALK = ("rrf", "min-max-sum", "rrf-three", "relative-three")
-"""The frameworks' rules with our walk as a leg."""
+"""The frameworks' fusion rules applied to sources that include our walk."""
 SIMPLE = (
     *WITHOUT_WALK, *FUSED_WALK,
     "ensemble", "fusion-reciprocal", "fusion-relative", "fusion-distance",
     "ensemble-three", "fusion-reciprocal-three", "fusion-relative-three",
 )  # fmt: skip
-"""Legs alone, the frameworks' rules, and their own classes, which break ties in another way."""
+"""The single sources, the frameworks' fusion rules, and the frameworks' own classes, which break ties differently."""
 
 Choice: TypeAlias = Literal["vectors", "bm25", "words", "default", "fusion", "own", "plain", "undecided"]
 
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """How much better a system is than another on the same queries.
+    """The difference between two systems in one measure on the same queries.
 
     Parameters
     ----------
     system, over : str
-        Names in the table.
+        Names in the table: the gain is that of `system` over `over`.
     mean, low, high : float
-        Mean difference and its 95 % interval (paired bootstrap), in [-1, 1].
+        Mean difference and the ends of its 95 % interval (paired bootstrap), in [-1, 1].
     """
 
     system: str
@@ -45,17 +48,17 @@ class Gain:
 
     @property
     def text(self) -> str:
-        """The difference in points, as ``+4.2 [+1.1, +7.3]``."""
+        """The difference and its interval in percentage points, such as ``+4.2 [+1.1, +7.3]``."""
         return f"{100 * self.mean:+.1f} [{100 * self.low:+.1f}, {100 * self.high:+.1f}]"
 
     def to_dict(self) -> dict[str, object]:
-        """The gain as JSON types, in points."""
+        """Return the gain as JSON types, in percentage points."""
         points = {"difference": 100 * self.mean, "low": 100 * self.low, "high": 100 * self.high}
         return {"system": self.system, "over": self.over, **points}
 
 
 def gain_of(table: Table, system: str, over: str, measure: Measure) -> Gain:
-    """The gain of a system over another in one measure of a table.
+    """Compute the gain of one system over another in one measure of a table.
 
     Examples
     --------
@@ -73,16 +76,17 @@ def gain_of(table: Table, system: str, over: str, measure: Measure) -> Gain:
 
 
 def best_of(table: Table, names: Sequence[str], measure: Measure) -> str:
-    """The system with the highest mean among those of the names that are in the table; the first of equal ones."""
+    """Return the name in `names` with the highest mean in the table; on a tie, the first name."""
     means = {row.name: row.means[measure] for row in table.rows}
     return max((name for name in names if name in means), key=means.__getitem__)
 
 
 def best_simple(table: Table) -> dict[Measure, str]:
-    """The best simple way by measure: vectors, BM25, or a framework's fusion of any of vectors, BM25 and the walk.
+    """Return by measure the best simple system: vectors, BM25, or a framework's fusion of vectors, BM25 and the walk.
 
-    Empty where a way without a walk is not in the table: the best of some of them would say too little. The best is
-    chosen after it was measured, so a difference to it leans against the other system. Counts have no best.
+    The result is empty if a system without a walk is missing from the table, because the best would be incomplete. The
+    best system is chosen on the same queries on which it is measured, so a difference to it favors the simple system.
+    Counts have no best system.
     """
     if not _has(table, WITHOUT_WALK):
         return {}
@@ -95,15 +99,16 @@ def _has(table: Table, names: Sequence[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
-    """What to use on a data set.
+    """The method to use on a data set.
 
     Parameters
     ----------
     choice : {"vectors", "bm25", "words", "default", "fusion", "own", "plain", "undecided"}
-        ``"words"``: vectors and BM25 fused; ``"fusion"``: a fixed fusion with the walk. For a user's own retriever:
-        ``"own"``, a plain way (``"plain"``) or the default; ``"undecided"`` if the questions are too few.
+        ``"words"``: vectors and BM25 fused; ``"fusion"``: a fixed fusion with the walk. Beside a user's own retriever:
+        ``"own"`` (that retriever), ``"plain"`` (a simple system) or ``"default"``; ``"undecided"`` if there are too few
+        questions.
     sentence : str
-        The choice in a plain sentence, with the figures that decided.
+        A sentence that names the choice and the figures that decided it.
     """
 
     choice: Choice
@@ -113,22 +118,22 @@ class Recommendation:
 def recommend(
     words: Gain, bm25: Gain, default: Gain, fusion: Gain, ahead: Gain, measure: str = "Recall@5"
 ) -> Recommendation:
-    """Choose the plainest way that no other way clearly beats; clearly: the whole interval of the gain is above 0.
+    """Choose the simplest method that no other method clearly beats: a gain is clear if its whole interval is above 0.
 
     Parameters
     ----------
     words : Gain
-        The better fusion of vectors and BM25, over vectors.
+        The gain of the better fusion of vectors and BM25 over vectors.
     bm25 : Gain
-        BM25, over the plainer choice: that fusion where it clearly beats vectors, else vectors.
+        The gain of BM25 over that fusion if the fusion clearly beats vectors, else over vectors.
     default : Gain
-        The default, over the best way without a walk.
+        The gain of the default over the best system without a walk.
     fusion : Gain
-        The best fixed fusion with the walk, over the best way without a walk.
+        The gain of the best fixed fusion with the walk over the best system without a walk.
     ahead : Gain
-        That fixed fusion, over the default.
+        The gain of that fixed fusion with the walk over the default.
     measure : str, default "Recall@5"
-        What the gains are of; named in the sentence.
+        The measure of the gains, for the sentence.
 
     Returns
     -------
@@ -162,11 +167,11 @@ def recommend(
 
 RECOMMENDED_BY = Measure("Recall", 5)
 WEIGHED = (*WITHOUT_WALK, *FUSED_WALK, "default")
-"""The systems that a recommendation weighs up."""
+"""The systems that a recommendation compares; all must be in the table."""
 
 
 def recommendation_of(table: Table, measure: Measure = RECOMMENDED_BY) -> Recommendation | None:
-    """The recommendation by one measure of a table; None where a system that it weighs up is not in it."""
+    """Return the recommendation by one measure of a table; None if a compared system is missing from the table."""
     if measure not in table.tests or not _has(table, WEIGHED):
         return None
     words = gain_of(table, best_of(table, FUSED_WORDS, measure), "vector", measure)
@@ -177,27 +182,28 @@ def recommendation_of(table: Table, measure: Measure = RECOMMENDED_BY) -> Recomm
 
 
 LEAST_QUESTIONS = 40
-"""Fewer questions give no verdict on a user's own retriever."""
+"""Minimum number of questions for a recommendation beside a user's own retriever."""
 
 
 def recommend_beside(gain: Gain, plain: Gain, ahead: Gain, questions: int, measure: str = "Recall@5") -> Recommendation:
-    """Choose between a user's own retriever, plain ways and the default; a gain counts if its interval is above 0.
+    """Choose between a user's own retriever, a simple system and the default; a clear gain has an interval above 0.
 
-    The default must clearly beat the retriever and the best plain way. Else a plain way that clearly beats the
-    retriever is enough, or that the default does not clearly beat. Else the retriever stays.
+    The default is chosen if it clearly beats both the user's retriever and the best simple system. Otherwise, the
+    simple system is chosen if it, or the default, clearly beats the user's retriever. Otherwise the user's retriever
+    stays.
 
     Parameters
     ----------
     gain : Gain
-        The default, over the user's retriever.
+        The gain of the default over the user's retriever.
     plain : Gain
-        The best plain way, such as BM25, over the user's retriever.
+        The gain of the best simple system, such as BM25, over the user's retriever.
     ahead : Gain
-        The default, over that plain way.
+        The gain of the default over that simple system.
     questions : int
-        How many questions were asked.
+        Number of questions that were asked.
     measure : str, default "Recall@5"
-        Unit of the gains, for the sentence.
+        The measure of the gains, for the sentence.
 
     Returns
     -------
@@ -237,7 +243,10 @@ def recommend_beside(gain: Gain, plain: Gain, ahead: Gain, questions: int, measu
 
 
 def recommendation_beside(table: Table, ours: str, measure: Measure) -> Recommendation:
-    """The recommendation for a table whose baseline is a user's own retriever and whose other rows are plain ways."""
+    """Return the recommendation for a table with a user's own retriever as baseline and simple systems as other rows.
+
+    `ours` is the name of the default's row.
+    """
     own, names = table.baseline, [row.name for row in table.rows]
     gain = gain_of(table, ours, own, measure)
     best = best_of(table, [name for name in names if name not in (own, ours)], measure)

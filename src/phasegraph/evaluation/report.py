@@ -1,7 +1,8 @@
-"""The pictures: where scores lie before and after calibration, who contributed, what was won and lost.
+"""Figures of an evaluation: score distributions, contributions of sources, wins and losses, coverage.
 
-Every picture is a function from data to a matplotlib figure (without matplotlib, ``MissingDependencyError``);
-:func:`write_report` puts them on one page that needs no network and no script, with the same pictures as PNG beside it.
+Each figure function returns a matplotlib figure, and raises ``MissingDependencyError`` without matplotlib.
+:func:`write_report` writes the figures to one HTML page that needs neither network nor scripts, and as PNG files beside
+it.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _WON, _LOST, _BASELINE, _OTHER = COLOURS[2], COLOURS[4], COLOURS[5], "#a9bfdc"
 
 
 def new_figure(width: float, height: float, columns: int = 1) -> tuple[Figure, list[Axes]]:
-    """A figure with `columns` axes side by side, without pyplot's global state."""
+    """Create a figure with `columns` axes side by side, without pyplot's global state."""
     with needed("pictures need matplotlib; pip install 'phasegraph[viz]'"):
         from matplotlib.figure import Figure
     figure = Figure(figsize=(width, height), layout="constrained")
@@ -53,17 +54,17 @@ def score_distributions(
     after: Mapping[str, FloatArray],
     gold: Mapping[str, BoolArray] | None = None,
 ) -> Figure:
-    """Where each source's scores lie: left in a unit of its own, right all of them on one axis.
+    """Plot the score distribution of each source: raw scores on the left, calibrated values on one axis on the right.
 
     Parameters
     ----------
     before : mapping of str to array of float
-        Scores by source, over many queries, each in its own unit.
+        Scores by source over many queries, each source in its own unit.
     after : mapping of str to array of float
         Calibrated values of the same sources.
     gold : mapping of str to array of bool, optional
-        Which of them are gold passages: these are drawn on their own, in the source's colour, the others grey, under a
-        sentence that the figures choose (:func:`separation`). Both histograms of a row have the same height.
+        A mask by source that is True for the scores of gold passages. Gold scores are drawn in the source's color, the
+        others in gray, under the sentence of :func:`separation`. Both histograms of a row have the same height.
 
     Returns
     -------
@@ -72,13 +73,15 @@ def score_distributions(
     Raises
     ------
     InvalidInputError
-        If a source is missing on one side, has no score, or `gold` has another length.
+        If a source is missing in `before` or `after`, a source has no score, or a mask in `gold` has another length.
     """
     names = sorted(before)
     if not names or names != sorted(after) or any(len(before[n]) == 0 or len(after[n]) == 0 for n in names):
-        raise InvalidInputError(f"before and after must hold scores of the same sources; got {names}, {sorted(after)}")
+        raise InvalidInputError(
+            f"before and after must contain scores of the same sources; got {names}, {sorted(after)}"
+        )
     if gold is not None and any(len(gold.get(name, ())) != len(before[name]) for name in names):
-        raise InvalidInputError(f"gold must say of every score whether it is a gold passage's; got {sorted(gold)}")
+        raise InvalidInputError(f"gold must have one flag per score of every source; got {sorted(gold)}")
     figure, axes = new_figure(10.5, 0.8 + 1.1 * len(names), 2)
     colours = source_colours(names)
     common = np.linspace(min(float(after[n].min()) for n in names), max(float(after[n].max()) for n in names), 61)
@@ -101,7 +104,7 @@ def score_distributions(
         one.set_yticks([row + 0.3 for row in range(len(names))], list(map(_drawn, names)))
         one.set_ylim(-0.22, len(names))
     axes[0].set_xticks([])
-    told = "" if gold is None else " (colour: gold passages; grey: others)"
+    told = "" if gold is None else " (color: gold passages; gray: others)"
     said = "" if gold is None else separation(after, gold)
     if said:
         figure.suptitle(fill(_drawn(said), 140), x=0.01, ha="left", fontsize=10)
@@ -111,7 +114,7 @@ def score_distributions(
 
 
 def separation(values: Mapping[str, FloatArray], gold: Mapping[str, BoolArray]) -> str:
-    """What calibrated values say of gold passages and others, in a sentence; empty where no source has both."""
+    """Return a sentence with the median values of gold and other passages per source; empty if no source has both."""
     medians = {
         name: (float(np.median(one[gold[name]])), float(np.median(one[~gold[name]])))
         for name, one in sorted(values.items())
@@ -121,18 +124,18 @@ def separation(values: Mapping[str, FloatArray], gold: Mapping[str, BoolArray]) 
         return ""
     listed = ", ".join(f"{name} {high:.1f} and {low:.1f}" for name, (high, low) in medians.items())
     furthest = max(medians, key=lambda name: medians[name][0] - medians[name][1])
-    best = f"; {furthest} sets them furthest apart" if len(medians) > 1 else ""
-    return f"Medians of gold passages and of others: {listed}{best}."
+    best = f"; {furthest} separates them most" if len(medians) > 1 else ""
+    return f"Medians of gold passages and of other passages: {listed}{best}."
 
 
 def contribution_bars(result: Result, labels: Mapping[str, str] | None = None) -> Figure:
-    """What each source added to each result of one query.
+    """Plot the contribution of each source to each result of one query.
 
     Parameters
     ----------
     result : Result
     labels : mapping of str to str, optional
-        Text shown for an id; default the id.
+        Text shown for an id; default: the id.
 
     Returns
     -------
@@ -144,7 +147,9 @@ def contribution_bars(result: Result, labels: Mapping[str, str] | None = None) -
         If the result is empty.
     """
     if not len(result):
-        raise InvalidInputError(f"contribution bars need at least one result; the reason given is {result.reason!r}")
+        raise InvalidInputError(
+            f"contribution bars need at least one hit; the result is empty for the reason {result.reason!r}"
+        )
     figure, (axes,) = new_figure(9.0, 0.9 + 0.32 * len(result))
     rows = np.arange(len(result))
     left_edge = np.zeros(len(result))
@@ -165,10 +170,10 @@ def contribution_bars(result: Result, labels: Mapping[str, str] | None = None) -
 
 
 def wins_and_losses(wins: Mapping[str, int], losses: Mapping[str, int], baseline: str, measure: str) -> Figure:
-    """Queries that each system, in the order given, won and lost against the baseline."""
+    """Plot the number of queries that each system won and lost against the baseline, in the given order."""
     names = [name for name in wins if name != baseline]
     if not names:
-        raise InvalidInputError(f"wins must name a system besides the baseline {baseline!r}; got {list(wins)}")
+        raise InvalidInputError(f"wins must contain a system besides the baseline {baseline!r}; got {list(wins)}")
     figure, (axes,) = new_figure(9.0, 0.9 + 0.28 * len(names))
     rows = np.arange(len(names))
     won, lost = [wins[name] for name in names], [losses[name] for name in names]
@@ -193,7 +198,7 @@ def system_bars(
     baseline: str,
     marked: Collection[str] = (),
 ) -> Figure:
-    """A measure's mean by system with its interval.
+    """Plot the mean of a measure by system with its interval.
 
     Parameters
     ----------
@@ -202,7 +207,7 @@ def system_bars(
     intervals : mapping of str to (float, float)
     measure, baseline : str
     marked : collection of str
-        Systems to set off.
+        Systems to highlight.
 
     Returns
     -------
@@ -210,7 +215,7 @@ def system_bars(
     """
     names = list(means)
     if not names:
-        raise InvalidInputError("means must name at least one system; got none")
+        raise InvalidInputError("means must contain at least one system; got an empty mapping")
     figure, (axes,) = new_figure(9.0, 0.9 + 0.28 * len(names))
     rows = np.arange(len(names))
     centre = np.array([100 * means[name] for name in names])
@@ -228,14 +233,14 @@ def system_bars(
 
 
 def coverage_curve(scores: FloatArray, relevant: Sequence[bool] | FloatArray, label: str = "score") -> Figure:
-    """Share of queries answered, and share of answers that are right, against a threshold on the best score.
+    """Plot the share of answered queries and the share of correct answers by the threshold on the best score.
 
     Parameters
     ----------
     scores : (n,) array of float
         Published score of each query's best result.
     relevant : (n,) array of bool
-        Whether that result is right.
+        True for each query whose best result is correct.
     label : str
         Name of the axis.
 
@@ -255,7 +260,7 @@ def coverage_curve(scores: FloatArray, relevant: Sequence[bool] | FloatArray, la
     kept = np.arange(1, len(values) + 1)
     figure, (axes,) = new_figure(6.5, 3.4)
     axes.step(values[order], 100 * kept / len(values), where="post", color=COLOURS[0], label="answered")
-    axes.step(values[order], 100 * np.cumsum(right[order]) / kept, where="post", color=COLOURS[1], label="right")
+    axes.step(values[order], 100 * np.cumsum(right[order]) / kept, where="post", color=COLOURS[1], label="correct")
     axes.set_xlabel(_drawn(f"threshold on the {label} of the best result"))
     axes.set_ylabel("per cent")
     axes.set_ylim(0, 102)
@@ -266,7 +271,7 @@ def coverage_curve(scores: FloatArray, relevant: Sequence[bool] | FloatArray, la
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 SHOWN = 5
-"""Rows of the table that stand open."""
+"""Number of table rows that are visible before the table is unfolded."""
 _NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?")
 _STYLE = """
 :root{--ink:#222;--soft:#555;--line:#e3e3e3;--mark:#eef4fb;--paper:#fff;--accent:#2f5fa5;color-scheme:light dark}
@@ -295,7 +300,7 @@ dl{grid-template-columns:minmax(0,1fr)}dd{margin-bottom:.3rem}}
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A figure with its place on the page; `name` is the PNG's without its ending: lower case, digits, hyphens."""
+    """A figure with its title and caption; `name` is the PNG file name without suffix: lower case, digits, hyphens."""
 
     name: str
     title: str
@@ -316,36 +321,36 @@ def write_report(
     terms: Mapping[str, str] | None = None,
     sort_by: str = "",
 ) -> Path:
-    """Write ``index.html`` and one PNG per picture. Five rows of the table stand open, the others are folded.
+    """Write ``index.html`` and one PNG file per picture; the table shows five rows and folds the rest.
 
     Parameters
     ----------
     directory : path
-        Made if missing.
+        The target folder; created if missing.
     title, lead : str
         Heading and the sentence below it.
     columns : sequence of str
     rows : sequence of sequence of str
-        As many cells as columns; the first is the row's name.
+        One cell per column; the first cell is the name of the row.
     marked : sequence of str
-        Names of rows to set off.
+        Names of the rows to highlight.
     pictures : sequence of Picture
     notes : sequence of str
-        Lines under the table.
+        Lines below the table.
     terms : mapping of str to str, optional
-        What the names of the table mean; shown at the end.
+        Explanations of the names in the table, shown at the end.
     sort_by : str, optional
-        What the heading of a column starts with: rows with a greater number there come first. Default: as given.
+        Start of a column heading: rows with greater numbers in that column come first. Default: the given order.
 
     Returns
     -------
     Path
-        The page. All text is escaped; it loads nothing.
+        The path of the page. All its text is escaped, and it loads no other file.
 
     Raises
     ------
     InvalidInputError
-        If a row has another number of cells, no column is headed so, or a picture's name is not plain.
+        If a row has a wrong number of cells, no heading starts with `sort_by`, or a picture's name is invalid.
     """
     wrong = next((row for row in rows if len(row) != len(columns)), None)
     if wrong is not None:
@@ -383,10 +388,10 @@ def write_report(
 
 
 def _sorted(columns: Sequence[str], rows: Sequence[Sequence[str]], sort_by: str) -> list[Sequence[str]]:
-    """The rows by the number in one column, greatest first; rows without a number come last."""
+    """Sort the rows by the number in one column, greatest first; rows without a number come last."""
     place = next((row for row, column in enumerate(columns) if column.startswith(sort_by)), None)
     if place is None:
-        raise InvalidInputError(f"sort_by must be what a column starts with; got {sort_by!r} for {list(columns)}")
+        raise InvalidInputError(f"sort_by must be the start of a column heading; got {sort_by!r} for {list(columns)}")
 
     def value(row: Sequence[str]) -> float:
         found = _NUMBER.match(row[place])
@@ -413,14 +418,14 @@ def _section(picture: Picture) -> str:
     picture.figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
     drawing = buffer.getvalue()
     drawing = drawing[drawing.index("<svg") :]
-    # ids are unique within one drawing only: prefix them, so that clip paths of several do not mix
+    # Ids are unique within one SVG only: prefix them, so that the clip paths of several SVGs do not mix.
     drawing = re.sub(r'(id="|href="#|url\(#)', rf"\g<1>{picture.name}-", drawing)
     shown = f"<figure>{drawing}<figcaption>{_text(picture.caption)}</figcaption></figure>"
     return f'<section id="part-{picture.name}"><h2>{_text(picture.title)}</h2>{shown}</section>'
 
 
 def _drawn(value: str) -> str:
-    """Text for a picture, in which a dollar is a dollar and begins no formula."""
+    """Escape a text for matplotlib, so that a dollar sign does not start a formula."""
     return legible(value).replace("$", r"\$")
 
 
@@ -429,7 +434,7 @@ def _text(value: str) -> str:
 
 
 def gold_hits(rankings: Mapping[str, Sequence[Ranking]], judgements: Sequence[Judgement]) -> dict[str, BoolArray]:
-    """Of every score that :func:`calibrated_scores` lists: whether it is that of a gold passage."""
+    """Return a mask by source that is True for each score of :func:`calibrated_scores` of a gold passage."""
     gold = [frozenset(judged.passages) for judged in judgements]
     listed = {
         name: [identifier in of for ranking, of in zip(found, gold, strict=True) for identifier in ranking.ids]
@@ -439,12 +444,12 @@ def gold_hits(rankings: Mapping[str, Sequence[Ranking]], judgements: Sequence[Ju
 
 
 def measure_to_show(table: Table) -> Measure:
-    """What pictures and the conclusion are about: LastHop@10 where it is tested, else the first measure."""
+    """Return the measure for the pictures and the conclusion: LastHop@10 if it is tested, else the first measure."""
     return next((m for m in table.tests if str(m) == "LastHop@10"), [*table.tests, *table.measures][0])
 
 
 def conclusion(table: Table, system: str = "default") -> str:
-    """One system against the baseline and the best other row, in a sentence; empty where there is none of them."""
+    """Return a sentence that compares a system with the baseline and the best other row; empty if a row is missing."""
     measure = measure_to_show(table)
     rows = {row.name: row for row in table.rows}
     others = [row for name, row in rows.items() if name not in (system, f"{system}-three", table.baseline)]
@@ -466,12 +471,12 @@ def conclusion(table: Table, system: str = "default") -> str:
 def calibrated_scores(
     rankings: Mapping[str, Sequence[Ranking]], pipeline: FusionPipeline
 ) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
-    """Every score of every source over all queries, before and after the pipeline's calibration.
+    """Collect every score of every source over all queries, before and after the pipeline's calibration.
 
     Parameters
     ----------
     rankings : mapping of str to sequence of Ranking
-        By source, one per query.
+        Rankings by source, one per query.
     pipeline : FusionPipeline
 
     Returns
@@ -499,17 +504,17 @@ def evaluation_pictures(
     chosen: int = 0,
     labels: Mapping[str, str] | None = None,
 ) -> list[Picture]:
-    """The five pictures of an evaluation; those without data are left out.
+    """Create the five pictures of an evaluation; a picture without data is left out.
 
     Parameters
     ----------
     table : Table
     rankings : mapping of str to sequence of Ranking
-        The lists that `pipeline` fused, one per query.
+        The rankings that `pipeline` fused, by source, one per query.
     results : sequence of Result
-        Its answers, one per query.
+        The results of `pipeline`, one per query.
     judgements : sequence of Judgement
-        What counts as found, one per query.
+        The judgements, one per query.
     pipeline : FusionPipeline
     chosen : int
         Row of the query whose contributions are shown.
@@ -530,29 +535,36 @@ def evaluation_pictures(
         table.baseline,
         ("default", "default-three"),
     )
-    caption = f"{len(table.queries)} queries of {table.dataset}, lists of {table.limit}; the baseline is grey."
+    caption = f"{len(table.queries)} queries of {table.dataset}, lists of {table.limit}; the baseline is gray."
     pictures = [Picture("systems", str(hop), caption, figure)]
     if len(table.rows) > 1:
         won, lost = {row.name: row.wins[hop] for row in table.rows}, {row.name: row.losses[hop] for row in table.rows}
         figure = wins_and_losses(won, lost, table.baseline, str(hop))
-        pictures.append(Picture("wins-and-losses", "Wins and losses", "Query by query, not on average.", figure))
+        pictures.append(
+            Picture(
+                "wins-and-losses",
+                "Wins and losses",
+                "Number of queries with a better and with a worse value than the baseline.",
+                figure,
+            )
+        )
     before, after = calibrated_scores(rankings, pipeline)
     if before:
         caption = (
-            "The same hits twice: what the sources return, and what is fused. Gold passages in colour, others grey; "
-            "every histogram has a height of its own."
+            "The scores of the same hits before and after calibration. Gold passages are in color, others in gray; "
+            "every histogram has its own height."
         )
         figure = score_distributions(before, after, gold_hits(rankings, judgements))
         pictures.append(Picture("score-distributions", "Scores before and after calibration", caption, figure))
     if len(results) > chosen and len(results[chosen]):
-        caption = f"Query {table.queries[chosen]}: the parts add up to the fused value."
+        caption = f"Query {table.queries[chosen]}: the contributions of the sources add up to the fused value."
         figure = contribution_bars(results[chosen], labels)
         pictures.append(Picture("contributions", "One query explained", caption, figure))
     answered = [(result, judged) for result, judged in zip(results, judgements, strict=True) if len(result)]
     if answered:
         best = np.array([float(result.scores[0]) for result, _ in answered])
         right = np.array([result.ids[0] in judged.passages for result, judged in answered])
-        caption = "Right: the best result is one of the gold passages. A score is not a probability."
+        caption = "An answer is correct if its best result is a gold passage. A score is not a probability."
         figure = coverage_curve(best, right, "published score")
         pictures.append(Picture("coverage", "Coverage against threshold", caption, figure))
     return pictures

@@ -1,4 +1,4 @@
-"""Measure a retriever of the user's own, of whatever framework, on judged questions."""
+"""Measure a user's own retriever, from any framework, on judged questions."""
 
 from __future__ import annotations
 
@@ -52,19 +52,19 @@ _HITS = "documents or nodes"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evaluation:
-    """What one or more retrievers reach on judged questions.
+    """The figures of one or more retrievers on judged questions.
 
     Parameters
     ----------
     table : Table
-        Means with their intervals, paired differences to the first retriever, milliseconds per question.
+        Means with intervals, paired differences to the first retriever, and milliseconds per question.
     errors : mapping of str to mapping of str to Exception
-        By retriever and question id; such a question counts as nothing found.
+        Errors by retriever and question id; a question with an error counts as an empty answer.
     unknown : mapping of str to float or None
-        By retriever, the share in [0, 1] of the ids it returned that are not in the corpus; None without a corpus, or
-        where it returned nothing.
+        By retriever, the share in [0, 1] of its returned ids that are not in the corpus; None without a corpus, or if
+        it returned no ids.
     notes : tuple of str
-        What a reader of the figures must know.
+        Remarks needed to read the figures.
     """
 
     table: Table
@@ -74,11 +74,11 @@ class Evaluation:
 
     @property
     def means(self) -> dict[str, dict[str, float]]:
-        """By retriever and measure (``"Recall@5"``), in [0, 1]."""
+        """Means in [0, 1], by retriever and measure (``"Recall@5"``); counts as they are."""
         return {row.name: {str(measure): mean for measure, mean in row.means.items()} for row in self.table.rows}
 
     def to_dict(self) -> dict[str, object]:
-        """The evaluation as JSON types: the table, and per retriever the errors' classes by question and `unknown`."""
+        """Return the evaluation as JSON types: the table, the error classes by question, and `unknown` in percent."""
         state = self.table.to_dict()
         state["errors"] = {
             name: {query: type(error).__name__ for query, error in of.items()} for name, of in self.errors.items()
@@ -87,7 +87,7 @@ class Evaluation:
         return state | {"notes": list(self.notes)}
 
     def cells(self) -> tuple[list[str], list[list[str]]]:
-        """Columns and rows as a person reads them: percentages, [95 % intervals], (corrected p against the first)."""
+        """Format columns and rows for reading: percentages, [95 % intervals], (corrected p against the first)."""
         kept = [measure for measure in self.table.measures if measure in self.table.tests]
         with_corpus = any(share is not None for share in self.unknown.values())
         rows = []
@@ -124,26 +124,28 @@ def evaluate(
     ----------
     retriever : object or mapping of str to object
         A LangChain retriever or any runnable (``invoke``), a LlamaIndex retriever (``retrieve``), a source of this
-        library, or a function of the question, plain or a coroutine; or several of them by name, compared with the
-        first. It is asked as it is, one question after another: give it the number of hits that is to be measured. A
-        function with a parameter ``k`` or ``limit``, and a source, is asked for as many as the deepest measure.
+        library, or a function of the question, synchronous or asynchronous. Several retrievers by name are compared
+        with the first. Questions are asked one after another, with the retriever's own settings: configure the number
+        of hits to measure. A source, or a function with a parameter ``k`` or ``limit``, receives the depth of the
+        deepest measure.
     judged : path, Dataset, mapping or iterable
-        A JSONL file, a line for each question: ``question`` (or ``text``), and ``relevant``, a list of ids or their
-        gains by id, or the fields of a data set's ``queries.jsonl`` (``hops``, ``grades``, ...; ``id`` is optional); a
-        folder with such a ``queries.jsonl`` and its ``corpus.jsonl``; a data set; such lines as mappings, or
-        :class:`~phasegraph.evaluation.datasets.Query`; or ids, or gains by id, by question.
+        The judged questions in one of these forms. A JSONL file has one line per question: ``question`` (or ``text``),
+        and ``relevant``, a list of ids or gains by id; or the fields of a data set's ``queries.jsonl`` (``hops``,
+        ``grades``, ...; ``id`` is optional). A folder contains such a ``queries.jsonl`` and its ``corpus.jsonl``. Other
+        forms are a data set, an iterable of such lines as mappings or of
+        :class:`~phasegraph.evaluation.datasets.Query`, and a mapping from question to ids or to gains by id.
     corpus : path or sequence of Passage, optional
-        The passages there are (JSONL: ``id``, ``title``, ``text``). Then judgements of other ids are an error, ids
-        returned that are not among them are counted, and hits without an id go by their text.
+        The passages of the corpus (JSONL: ``id``, ``title``, ``text``). With a corpus, a judgement of an unknown id is
+        an error. Returned ids that are not in the corpus are counted. Hits without an id are matched by their text.
     measures : sequence of str or Measure, optional
-        Further ones, besides Recall at 5 and 10, nDCG@10, MRR@10; LastHop at 5 and 10 where an order of ``hops`` is
-        known; PageRecall and Pages at 5 and 10 where questions have ``pages`` and the corpus, or without one the
-        metadata of the hits, says ``source``.
+        Additional measures. The default measures are Recall at 5 and 10, nDCG@10 and MRR@10. LastHop at 5 and 10 is
+        added if the order of ``hops`` is known. PageRecall and Pages at 5 and 10 are added if questions have ``pages``
+        and the corpus has the field ``source``; without a corpus, the metadata of the hits must have it.
     id_key : str, optional
-        Metadata key (or attribute, such as LlamaIndex's ``ref_doc_id``) of the id that is judged. Default: the hit's
-        own id, then the metadata ``_id``, ``id``, ``pk``, ``chunk_id``, ``doc_id``, ``source_id``.
+        Metadata key (or attribute, such as LlamaIndex's ``ref_doc_id``) with the judged id. Default: the hit's own id,
+        then the metadata ``_id``, ``id``, ``pk``, ``chunk_id``, ``doc_id``, ``source_id``.
     progress : callable, optional
-        Wraps the questions to show how far it is: ``progress(iterable, label)``.
+        ``progress(iterable, label)`` wraps the questions to show progress.
 
     Returns
     -------
@@ -152,21 +154,21 @@ def evaluate(
     Raises
     ------
     InvalidInputError
-        If the questions cannot be read, there are none, or none of the ids of a retriever is in the corpus or judged.
+        If the questions cannot be read, if there is no question, or if no id of a retriever is in the corpus or judged.
     InvalidTypeError
-        If it is no retriever.
+        If `retriever` is not a retriever.
     AllSourcesFailed
         If every question failed, with the first error of each retriever.
 
     Warns
     -----
     PhasegraphWarning
-        If a retriever returned passages of the corpus, and none of them is judged for any question.
+        If a retriever returned passages of the corpus, but no returned passage is judged for any question.
 
     Notes
     -----
-    The order of the hits is the retriever's. An id that repeats in an answer counts once, at its first place. A
-    question that fails counts as nothing found, and stays in the mean.
+    The order of the hits is not changed. An id that repeats in an answer counts once, at its first rank. A question
+    that fails counts as an empty answer, and stays in the mean.
 
     Examples
     --------
@@ -217,13 +219,13 @@ def evaluate(
     )
 
 
-# The questions.
+# Reading the questions.
 
 
 def read_judged(
     judged: Judged, corpus: Corpus | None = None
 ) -> tuple[tuple[Query, ...], Sequence[Passage] | None, str]:
-    """The questions, the passages where they are known, and what to call them."""
+    """Return the questions, the passages (None if unknown), and the name of the data set."""
     passages: Sequence[Passage] | None
     passages = read_corpus(corpus) if isinstance(corpus, str | Path) else corpus
     if isinstance(judged, Dataset):
@@ -247,17 +249,17 @@ def read_judged(
             return tuple(one for one in listed if isinstance(one, Query)), passages, name
         if not all(isinstance(one, Mapping) for one in listed):
             raise InvalidTypeError(
-                "judged must be a path, a Dataset, ids by question, or mappings or Query objects alone; "
+                "judged must be a path, a Dataset, ids by question, a list of mappings, or a list of Query objects; "
                 f"got a {type(judged).__name__} of {', '.join(sorted({type(one).__name__ for one in listed}))}"
             )
         rows = [(row, one) for row, one in enumerate(listed, start=1) if isinstance(one, Mapping)]
     queries = tuple(query for query in queries_of(file, rows, passages) if query.judgement.hops)
     if not queries:
-        raise InvalidInputError(f"{file}: no passage holds any of the spans of any query")
+        raise InvalidInputError(f"{file}: no passage covers any gold span of any query")
     return queries, passages, name
 
 
-# The retriever.
+# Asking the retriever.
 
 
 def _name_of(retriever: object) -> str:
@@ -266,7 +268,7 @@ def _name_of(retriever: object) -> str:
 
 
 def ask_of(retriever: object, depth: int) -> Ask:
-    """How to ask a retriever; whatever framework it is of is not imported here."""
+    """Return the function that asks a retriever a question, without importing the retriever's framework."""
     if not isinstance(retriever, type):
         for method in ("invoke", "retrieve"):
             found: Ask | None = getattr(retriever, method, None)
@@ -287,7 +289,12 @@ def ask_of(retriever: object, depth: int) -> Ask:
 
 @dataclass(slots=True)
 class RetrieverRun:
-    """What one retriever found."""
+    """The answers of one retriever to all questions.
+
+    `found` are ids by question id, `errors` the errors of failed questions, and `milliseconds` the mean time per
+    question. `repeated` counts hits whose id repeats in an answer, and `nameless` hits without an id. `pages` are page
+    names by hit id.
+    """
 
     found: dict[str, tuple[str, ...]]
     errors: dict[str, Exception]
@@ -297,14 +304,14 @@ class RetrieverRun:
     pages: dict[str, str]
 
     def failures(self, name: str) -> list[str]:
-        """A line that counts the questions that failed; empty if none did."""
+        """Return a line that counts the failed questions by error class; empty if no question failed."""
         kinds = Counter(type(error).__name__ for error in self.errors.values()).most_common()
         said = ", ".join(f"{kind} {count}" for kind, count in kinds)
         asked = len(self.found) + len(self.errors)
         return [f"{name}: {len(self.errors)} of {asked} questions failed and count 0 ({said})"] if kinds else []
 
     def unknown(self, known: set[str] | None) -> float | None:
-        """The share of the returned ids that are not in the corpus."""
+        """Return the share of the returned ids that are not in the corpus; None without a corpus or returned ids."""
         returned = [one for ids in self.found.values() for one in ids]
         return sum(one not in known for one in returned) / len(returned) if known and returned else None
 
@@ -316,11 +323,11 @@ class Hit(NamedTuple):
     ----------
     id : str
     named : bool, default True
-        False if the id is made of the hit's text, and no passage of the corpus has this text.
+        False if the id is derived from the hit's text, and no passage of the corpus has this text.
     page : str
-        The page that the hit's metadata name.
+        The page named in the hit's metadata; empty if there is none.
     text : str
-        Empty if the answer holds ids alone.
+        The hit's text; empty if the answer contains only ids.
     """
 
     id: str
@@ -330,26 +337,26 @@ class Hit(NamedTuple):
 
 
 def ids_by_text(passages: Iterable[Passage]) -> dict[str, str]:
-    """Passage ids by the id that a hit without one takes from its text."""
+    """Return passage ids by the id that :func:`run_retriever` derives from the text of a hit without an id."""
     return {_id_of_text(text): one.id for one in passages for text in (one.text, one.content)}
 
 
 def run_retriever(
     ask: Ask, queries: Iterable[Query], texts: Mapping[str, str], id_key: str | None, place: Place | None = None
 ) -> RetrieverRun:
-    """Ask a retriever every question, one after another.
+    """Ask a retriever all questions, one after another.
 
     Parameters
     ----------
     ask : callable
-        See :func:`ask_of`.
+        The function that asks the retriever, from :func:`ask_of`.
     queries : iterable of Query
     texts : mapping of str to str
-        See :func:`ids_by_text`.
+        The passage ids from :func:`ids_by_text`.
     id_key : str or None
         As in :func:`evaluate`.
     place : callable, optional
-        ``place(query, hits) -> ids``: the passages that the hits count as. Default: the hits' own ids.
+        ``place(query, hits) -> ids``: the ids of the passages that the hits match. Default: the hits' own ids.
 
     Returns
     -------
@@ -379,19 +386,19 @@ def run_retriever(
 
 
 def _id_of_text(text: str) -> str:
-    """The id of a hit that has nothing but this text."""
+    """Return the id derived from the text of a hit without an id."""
     return resolve_id(None, {}, text)[0]
 
 
 def _read_hits(answer: object, texts: Mapping[str, str], id_key: str | None) -> list[Hit]:
-    """The hits of an answer, best first."""
+    """Convert an answer to a list of hits, best first."""
     if isinstance(answer, Ranking | Result):
         return list(map(Hit, answer.ids))
     if isinstance(answer, Mapping) and answer and all(map(is_number, answer.values())):
         scores = {str(found): float(score) for found, score in answer.items()}
         return list(map(Hit, sorted(scores, key=lambda one: (-scores[one], one))))
     if isinstance(answer, Mapping) and "result" in answer:
-        answer = answer["result"]  # a question-answering chain's
+        answer = answer["result"]  # the answer of a question-answering chain
     return [_read_hit(item, row, texts, id_key) for row, item in enumerate(answer_items(answer, _HITS))]
 
 
@@ -412,30 +419,31 @@ def _read_hit(item: object, row: int, texts: Mapping[str, str], id_key: str | No
         value = read.metadata.get(id_key, getattr(hit, id_key, None))
         if value is None:
             held = ", ".join(map(str, read.metadata)) or "nothing"
-            raise InvalidInputError(f"hit {row} has no {id_key!r}; its metadata has {held}")
+            raise InvalidInputError(f"hit {row} has no id under id_key={id_key!r}; its metadata keys are: {held}")
         return Hit(str(value), True, page, read.text or "")
     found, origin = resolve_id(read.id, read.metadata, read.text or "")
     return Hit(texts.get(found, found), origin != "text" or found in texts, page, read.text or "")
 
 
 def run_notes(name: str, run: RetrieverRun, queries: Sequence[Query], depth: int, passages: int | None) -> list[str]:
-    """What is to be said of one retriever; what makes all its figures doubtful is warned about, too."""
+    """Return remarks on the run of one retriever; warn if no returned id is judged for any question."""
     notes, longest = run.failures(name), max(map(len, run.found.values()), default=0)
     if longest < depth and (passages is None or longest < passages):
         notes.append(
-            f"{name} returned at most {longest} hits: deeper measures see no more (LangChain: k or search_kwargs, "
+            f"{name} returned at most {longest} hits, so deeper measures gain nothing (LangChain: k or search_kwargs, "
             "LlamaIndex: similarity_top_k)"
         )
     if run.repeated:
-        notes.append(f"{name}: {run.repeated} hits repeat an id of their answer and are left out")
+        notes.append(f"{name}: {run.repeated} hits repeat an id of the same answer and are left out")
     if run.nameless:
-        notes.append(f"{name}: {run.nameless} hits have no id, and no passage of a corpus has their text")
+        notes.append(f"{name}: {run.nameless} hits have no id, and no passage of the corpus has their text")
     judged = {one for query in queries for one in (*query.judgement.passages, *query.judgement.grades)}
     returned = dict.fromkeys(one for ids in run.found.values() for one in ids)
     if returned and judged.isdisjoint(returned):
         notes.append(
-            f"{name}: none of the {len(returned)} ids it returned is judged for any question; it returns "
-            f"{next(iter(returned))!r:.60}, judged is {min(judged)!r:.60}: are they of one scheme (id_key)?"
+            f"{name}: none of the {len(returned)} returned ids is judged for any question; a returned id is "
+            f"{next(iter(returned))!r:.60}, a judged id is {min(judged)!r:.60}; set id_key if the ids are in "
+            "another field"
         )
         warnings.warn(notes[-1], PhasegraphWarning, stacklevel=3)
     return notes

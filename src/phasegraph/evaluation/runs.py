@@ -1,7 +1,7 @@
-"""Runs (all rankings of one system) and judgements on disk, in TREC's formats; predicted answers.
+"""Read and write runs (all rankings of one system), judgements in TREC's formats, and predicted answers.
 
-A file that is missing or broken raises ``InvalidInputError``, which names the file and the line; the readers of
-ir-measures know no lines, and take a NaN or a repeated id as it comes.
+A missing or broken file raises ``InvalidInputError``, whose message names the file and the line. The readers of
+ir-measures report no line numbers, and accept NaN scores and repeated ids.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from phasegraph.ranking import Ranking
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Write text in one step; a link is followed, and a device or a pipe simply takes it."""
+    """Write text to a file atomically; symbolic links are followed, and devices and pipes are written directly."""
     file = Path(path).resolve()
     if file.exists() and not file.is_file():
         with Path(path).open("w", encoding="utf-8") as handle:
@@ -39,7 +39,9 @@ def write_text(path: str | Path, text: str) -> None:
     try:
         data = text.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise InvalidInputError(f"{file.name}: text must be whole characters; got {text[error.start]!r}") from error
+        raise InvalidInputError(
+            f"{file.name}: text must be encodable in UTF-8; got the lone surrogate {text[error.start]!r}"
+        ) from error
     replace_file(file, data)
 
 
@@ -52,7 +54,7 @@ class Run:
     name : str
         Name of the system, not blank.
     rankings : mapping of str to Ranking
-        By query id, in the library's order: score descending, then id ascending.
+        Rankings by query id, each ordered by descending score, then by ascending id.
     """
 
     name: str
@@ -66,29 +68,29 @@ class Run:
                 )
 
     def found(self) -> dict[str, tuple[str, ...]]:
-        """Ids in order, by query id."""
+        """Return the ids, best first, by query id."""
         return {query: tuple(ranking.ids) for query, ranking in self.rankings.items()}
 
 
 def read_run(path: str | Path, name: str | None = None) -> Run:
-    """Read a run: TREC's six columns, or JSONL or Parquet where the name ends in ``.jsonl`` or ``.parquet``.
+    """Read a run in TREC's six columns, or from JSONL (name ends in ``.jsonl``) or Parquet (``.parquet``).
 
     Parameters
     ----------
     path : path
-        TREC: ``query Q0 id rank score tag``. JSONL: ``{"query", "ids", "scores"}``, one query a line. Parquet: what
-        ``phasegraph retrieve`` writes, columns ``id``, ``ids``, ``scores``.
+        TREC: ``query Q0 id rank score tag``. JSONL: ``{"query", "ids", "scores"}``, one query per line. Parquet: the
+        file written by ``phasegraph retrieve``, with the columns ``id``, ``ids``, ``scores``.
     name : str, optional
-        Name of the run; default the file's name without its last suffix.
+        Name of the run; default: the file name without its last suffix.
 
     Raises
     ------
     InvalidInputError
-        Also for an id given twice for a query, a score that is no finite number, or scores that rise within a query.
+        For a broken file, an id repeated within a query, a non-finite score, or scores that rise within a query.
 
     Notes
     -----
-    Ties are put in the order of the ids, whatever the file's own order: see :mod:`..measures`.
+    Hits with equal scores are ordered by id, not as in the file: see :mod:`phasegraph.evaluation.measures`.
     """
     file = Path(path)
     label = file.stem if name is None else name
@@ -98,12 +100,12 @@ def read_run(path: str | Path, name: str | None = None) -> Run:
     for line, query, passage, score in read:
         hits = ids.setdefault(query, {})
         if passage in hits:
-            raise wrong(file, line, f"an id must stand once per query; {passage!r} repeats in {query!r}")
+            raise wrong(file, line, f"an id must occur once per query; {passage!r} repeats in {query!r}")
         if score > last.get(query, score):
             raise wrong(file, line, f"scores must not rise within a query; {score} follows {last[query]}")
         hits[passage] = last[query] = score
     if not ids:
-        raise wrong(file, None, "a run must hold at least one line; it is empty")
+        raise wrong(file, None, "a run must have at least one line; the file is empty")
     return Run(label, {query: Ranking(label, list(h), np.array(list(h.values()))) for query, h in ids.items()})
 
 
@@ -138,12 +140,12 @@ def _listed_hits(file: Path, rows: Iterable[tuple[int, Mapping[str, object]]]) -
     for line, row in rows:
         query = text_field(file, line, row, "query")
         if query in seen:
-            raise wrong(file, line, f"a query must stand on one line; {query!r} is on line {seen[query]}")
+            raise wrong(file, line, f"a query must have one line; {query!r} is already on line {seen[query]}")
         seen[query] = line
         ids = id_list(file, line, row.get("ids"), "ids")
         scores = row.get("scores")
         if not isinstance(scores, list) or len(scores) != len(ids):
-            raise wrong(file, line, f"'scores' must hold one number per id ({len(ids)}); got {scores!r}")
+            raise wrong(file, line, f"'scores' must have one number per id ({len(ids)}); got {scores!r}")
         for passage, score in zip(ids, scores, strict=True):
             yield line, query, passage, _number(file, line, score)
 
@@ -161,8 +163,8 @@ def _number(file: Path, line: int, value: object) -> float:
 def write_run(run: Run, path: str | Path) -> None:
     """Write a run in TREC's six columns.
 
-    Scores are written in full (17 digits), so that reading them back gives the same numbers. InvalidInputError if a
-    name or an id holds white space: the format has none to spare.
+    Scores are written with full precision (17 digits), so that reading the file returns the same numbers.
+    InvalidInputError if a name or an id contains white space, which separates the columns.
     """
     lines = []
     for query, ranking in run.rankings.items():
@@ -174,28 +176,30 @@ def write_run(run: Run, path: str | Path) -> None:
 
 
 def check_columns(*texts: str) -> None:
-    """Refuse names and ids that TREC's columns have no room for."""
+    """Raise InvalidInputError if a name or an id is empty or contains white space, which TREC's columns forbid."""
     for text in texts:
         if len(text.split()) != 1:
-            raise InvalidInputError(f"a run's names and ids must not hold white space; got {text!r}")
+            raise InvalidInputError(
+                f"the names and ids of a run must be non-empty text without white space; got {text!r}"
+            )
 
 
 def read_qrels(path: str | Path, *, passages: Iterable[str] | None = None) -> tuple[Judgement, ...]:
-    """Read judgements: TREC's four columns, or JSONL where the name ends in ``.jsonl``.
+    """Read judgements in TREC's four columns, or from JSONL if the name ends in ``.jsonl``.
 
     Parameters
     ----------
     path : path
-        TREC: ``query 0 id grade``, grades whole numbers, relevant from 1 up. JSONL: ``{"query", "hops"}`` with
-        an optional ``"last_hop_known"`` (default false), one query a line.
+        TREC: ``query 0 id grade``; grades are integers, and a grade >= 1 means relevant. JSONL: ``{"query", "hops"}``
+        with an optional ``"last_hop_known"`` (default false), one query per line.
     passages : iterable of str, optional
-        The ids there are; a judgement of any other is an error.
+        The ids of the corpus; a judgement of any other id is an error.
 
     Returns
     -------
     tuple of Judgement
-        In the order of the file. Every relevant id is a hop; a TREC file does not know the last hop. Queries
-        without a relevant id stay, and score 0 (nothing could have been found).
+        Judgements in the order of the file. Every relevant id is a hop; in a TREC file the last hop is unknown.
+        Queries without a relevant id are included, and score 0.
     """
     file = Path(path)
     known = None if passages is None else frozenset(passages)
@@ -217,7 +221,7 @@ def read_qrels(path: str | Path, *, passages: Iterable[str] | None = None) -> tu
             raise wrong(file, line, f"an id must be judged once per query; {passage!r} repeats in {query!r}")
         of_query[passage] = grade
     if not grades:
-        raise wrong(file, None, "qrels must hold at least one line; the file is empty")
+        raise wrong(file, None, "qrels must have at least one line; the file is empty")
     return tuple(
         Judgement(query, tuple((p,) for p, grade in of.items() if grade >= 1), False, of)
         for query, of in grades.items()
@@ -229,14 +233,14 @@ def _jsonl_judgements(file: Path, known: frozenset[str] | None) -> tuple[Judgeme
     for line, row in objects_of(file):
         query = text_field(file, line, row, "query")
         if query in found:
-            raise wrong(file, line, f"a query must stand on one line; {query!r} repeats")
+            raise wrong(file, line, f"a query must have one line; {query!r} repeats")
         hops = id_list(file, line, row.get("hops"), "hops")
         for passage in hops:
             _check_known(file, line, passage, known)
         last = flag_field(file, line, row, "last_hop_known", False)
         found[query] = Judgement(query, tuple((passage,) for passage in hops), last)
     if not found:
-        raise wrong(file, None, "judgements must hold at least one line; the file is empty")
+        raise wrong(file, None, "judgements must have at least one line; the file is empty")
     return tuple(found.values())
 
 
@@ -246,11 +250,12 @@ def _check_known(file: Path, line: int, passage: str, known: frozenset[str] | No
 
 
 def read_predictions(path: str | Path) -> dict[str, dict[str, tuple[str, ...]]]:
-    """Predicted answers by system and query id.
+    """Read predicted answers, by system and query id.
 
-    JSONL, one object a line: ``query`` (or ``id``), ``answer`` (or ``prediction``: a text, or a list of texts, the
-    best first) and optionally ``system``, default the file's name without its suffix. Or, where the name ends in
-    ``.json``, one object of answers by query id. InvalidInputError also for a system that answers a query twice.
+    A JSONL file has one object per line: ``query`` (or ``id``), ``answer`` (or ``prediction``), and optionally
+    ``system`` (default: the file name without its suffix). The answer is a text, or a list of texts, best first. If the
+    name ends in ``.json``, the file is one object of answers by query id. InvalidInputError if the file is broken, or a
+    system answers a query twice.
     """
     file = Path(path)
     found: dict[str, dict[str, tuple[str, ...]]] = {}
@@ -265,7 +270,7 @@ def read_predictions(path: str | Path) -> dict[str, dict[str, tuple[str, ...]]]:
             raise wrong(file, line, f"'answer' must be text or a list of texts; got {given!r}")
         of_system[query] = tuple(texts)
     if not found:
-        raise wrong(file, None, "there must be at least one predicted answer; the file has none")
+        raise wrong(file, None, "there must be at least one predicted answer; the file is empty")
     return found
 
 
@@ -283,11 +288,16 @@ def _predicted(file: Path) -> Iterable[tuple[int, Mapping[str, object]]]:
 
 
 def check_judged(found: Mapping[str, Sequence[str]], judgements: Sequence[Judgement], name: str) -> None:
-    """Raise where a run answers a query without a judgement, which the mean would ignore, or with other than ids."""
+    """Raise InvalidInputError if a run answers a query without a judgement, because the mean would ignore it.
+
+    An id that is not text raises InvalidTypeError.
+    """
     judged = {judgement.query for judgement in judgements}
     extra = next((query for query in found if query not in judged), None)
     if extra is not None:
-        raise InvalidInputError(f"run {name!r} answers query {extra!r}, which has no judgement")
+        raise InvalidInputError(
+            f"run {name!r} answers query {extra!r}, which has no judgement; remove the query or judge it"
+        )
     for query, ids in found.items():
         check_ids(f"{name}, question {query!r}", ids)
 
@@ -298,10 +308,10 @@ def check_known(
     corpus: Collection[str] | None = (),
     name: str = "the run",
 ) -> None:
-    """Refuse a run that returns ids of another scheme alone: it would be shown as a row of zeros.
+    """Raise InvalidInputError if no returned id is known, because the run would get a misleading row of zeros.
 
-    Known is what is judged for some question, and the ids of the passages there are (`corpus`; None where the caller
-    takes none).
+    An id is known if it is judged for some question, or is in `corpus`, the ids of the passages. `corpus` is None if
+    the caller accepts no corpus.
     """
     known = {passage for one in judgements for passage in (*one.passages, *one.grades, *one.sources)}.union(
         corpus or ()
@@ -309,9 +319,9 @@ def check_known(
     returned = dict.fromkeys(passage for ids in found.values() for passage in ids)
     if returned and known.isdisjoint(returned):
         where = "in the corpus or judged for any question" if corpus else "judged for any question"
-        advice = "; if it only finds nothing right, pass corpus=, the ids there are"
+        advice = "; if the ids are correct but not relevant, pass the ids of all passages as corpus="
         raise InvalidInputError(
-            f"none of the {len(returned)} ids of {name} is {where}; it gives {next(iter(returned))!r:.60}, "
-            f"known is {min(known, default='nothing')!r:.60}. Give the ids that the judgements use (id_key= "
+            f"none of the {len(returned)} ids of {name} is {where}; a returned id is {next(iter(returned))!r:.60}, "
+            f"a known id is {min(known, default='nothing')!r:.60}. Return the ids that the judgements use (id_key= "
             f"of evaluate, --id-key on the command line){'' if corpus or corpus is None else advice}"
         )

@@ -1,10 +1,9 @@
-"""Is a difference between two systems more than chance, and how wide is a mean's interval.
+"""Significance tests and confidence intervals for the difference between two systems on the same queries.
 
-Judgements are paired: both systems answer the same queries. The exact McNemar test for hits and misses, the paired
-bootstrap and the sign-flip permutation test for anything else, bootstrap intervals, and Holm's correction; two-sided
-throughout. What :mod:`scipy.stats` has comes from there, imported when first used since that takes a second. An
-argument outside what its description says raises ``InvalidInputError``; too few values raise
-``InsufficientDataError``, a kind of it.
+Values are paired, because both systems answer the same queries. The module provides the exact McNemar test (for hits
+and misses), the paired bootstrap and the sign-flip permutation test (for any measure), bootstrap intervals, and Holm's
+correction. All tests are two-sided. :mod:`scipy.stats` is imported on first use, because the import takes about a
+second. An invalid argument raises ``InvalidInputError``; too few values raise its subclass ``InsufficientDataError``.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class BootstrapResult:
     low, high : float
         Ends of the percentile interval.
     p : float
-        Two-sided, in [1 / resamples, 1].
+        Two-sided p-value, in [1 / resamples, 1].
     """
 
     mean: float
@@ -44,7 +43,9 @@ class BootstrapResult:
 def _differences(values: ArrayLike) -> FloatArray:
     array = np.array(values, dtype=np.float64)
     if array.ndim != 1 or not len(array):
-        raise InsufficientDataError(f"differences must hold at least one value; got shape {array.shape}")
+        raise InsufficientDataError(
+            f"differences must be a one-dimensional array of at least one value; got shape {array.shape}"
+        )
     if not np.isfinite(array).all():
         raise InvalidInputError("differences must be finite; leave out the queries that are not scored")
     return array
@@ -53,18 +54,18 @@ def _differences(values: ArrayLike) -> FloatArray:
 def paired_bootstrap(
     differences: ArrayLike, *, resamples: int = 10_000, level: float = 0.95, rng: int | np.random.Generator = 0
 ) -> BootstrapResult:
-    """Paired bootstrap of per-query differences (system minus baseline).
+    """Compute the paired bootstrap of per-query differences (system minus baseline).
 
     Parameters
     ----------
     differences : (n,) array_like of float
-        Finite, n >= 1.
+        Finite differences, n >= 1.
     resamples : int, default 10000
-        B; at least 1.
+        The number B of resamples; at least 1.
     level : float, default 0.95
         Coverage of the interval, in (0, 1).
     rng : int or numpy Generator, default 0
-        Seed or generator; the same seed gives the same answer.
+        Seed or generator; the same seed gives the same result.
 
     Returns
     -------
@@ -72,9 +73,9 @@ def paired_bootstrap(
 
     Notes
     -----
-    Means ``m_b`` of B resamples of n queries; the interval is their quantiles, and
-    ``p = mean(|m_b - mean(m_b)| >= |mean(differences)|)``, never below 1/B. For few queries, or few
-    that differ, prefer :func:`sign_flip`, which is exact there.
+    Let ``m_b`` be the means of B resamples of n queries. The interval is given by their quantiles. The p-value is
+    ``p = mean(|m_b - mean(m_b)| >= |mean(differences)|)``, but at least 1/B. If few queries have a nonzero difference,
+    prefer :func:`sign_flip`, which is then exact.
 
     References
     ----------
@@ -92,7 +93,7 @@ def paired_bootstrap(
     from scipy import stats
 
     found = stats.bootstrap(
-        (np.resize(values, max(len(values), 2)),),  # of a single value it would refuse to resample
+        (np.resize(values, max(len(values), 2)),),  # scipy refuses to resample a single value
         np.mean,
         n_resamples=int(resamples),
         batch=max(1, 4_000_000 // len(values)),
@@ -113,29 +114,30 @@ def sign_flip(
     permutations: int = 10_000,
     rng: int | np.random.Generator = 0,
 ) -> float:
-    """Two-sided sign-flip permutation p-value of a mean difference of zero.
+    """Compute the two-sided sign-flip permutation p-value of a zero mean difference.
 
     Parameters
     ----------
     differences : (n,) array_like of float
         Per-query differences; finite, n >= 1.
     groups : (n,) array_like, optional
-        The group of each query, such as its collection: the differences of a group keep or change their sign
-        together. Default: each query is its own.
+        The group of each query, such as its collection; the differences of a group flip their signs together. Default:
+        each query is its own group.
     permutations : int, default 10000
-        Random sign patterns where there are too many to list.
+        Number of random sign patterns, used if there are too many patterns to enumerate.
     rng : int or numpy Generator, default 0
+        Seed or generator.
 
     Returns
     -------
     float
-        In (0, 1]. Exact, over all sign patterns, where at most 20 groups' differences do not add up to zero;
-        otherwise ``(1 + patterns at least as extreme) / (1 + permutations)``.
+        The p-value, in (0, 1]. If the differences of at most 20 groups have a nonzero sum, it is exact, over all sign
+        patterns. Otherwise it is ``(1 + patterns at least as extreme) / (1 + permutations)``.
 
     Notes
     -----
-    Under the null the sign of each difference is a fair coin. Differences of zero take no part. On hits
-    and misses it equals :func:`mcnemar_exact`.
+    Under the null hypothesis, the sign of each difference is positive or negative with probability 1/2. Differences of
+    zero have no effect. For hits and misses, the exact p-value equals that of :func:`mcnemar_exact`.
 
     References
     ----------
@@ -160,24 +162,24 @@ def sign_flips(
     permutations: int = 10_000,
     rng: int | np.random.Generator = 0,
 ) -> FloatArray:
-    """The p-value of :func:`sign_flip` for many columns over the same queries.
+    """Compute the p-value of :func:`sign_flip` for many columns over the same queries.
 
     Parameters
     ----------
     columns : (n, c) array of float
-        One row per query, one column per system and measure. NaN = left out.
+        One row per query, one column per system and measure; NaN marks a query that is left out.
     groups, permutations, rng
         As for :func:`sign_flip`.
 
     Returns
     -------
     (c,) array of float
-        In (0, 1]; NaN for a column scored on no query.
+        The p-values, in (0, 1]; NaN for a column without a scored query.
 
     Notes
     -----
-    Every column sees the same sign patterns, drawn once: half a second for 500 queries and 200 columns, where
-    ``scipy.stats.permutation_test`` takes one for each.
+    All columns use the same sign patterns, which are drawn once. For 500 queries and 200 columns this takes half a
+    second; ``scipy.stats.permutation_test`` takes a second per column.
 
     Examples
     --------
@@ -205,7 +207,7 @@ def sign_flips(
 
 
 def _listed_flips(moving: FloatArray) -> float:
-    """The share of all sign patterns whose sum is at least as far from zero as the one observed."""
+    """Return the share of all sign patterns whose sum is at least as far from zero as the observed sum."""
     observed = abs(float(moving.sum()))
     sums = np.zeros(1)
     for value in moving:
@@ -215,25 +217,25 @@ def _listed_flips(moving: FloatArray) -> float:
 
 
 def _table(columns: FloatArray) -> tuple[FloatArray, BoolArray]:
-    """`columns` with 0 where a query is left out, and where it is not."""
+    """Return `columns` with 0 for queries that are left out, and a mask that is True for scored queries."""
     if not isinstance(columns, np.ndarray) or columns.ndim != 2 or columns.dtype.kind != "f":
         given = f"{columns.shape} {columns.dtype}" if isinstance(columns, np.ndarray) else type(columns).__name__
         raise InvalidInputError(f"columns must be an (n, c) array of floats; got {given}")
     if np.isinf(columns).any():
-        raise InvalidInputError("columns must be finite, NaN where a query is left out; got infinity")
+        raise InvalidInputError("columns must be finite, or NaN for a query that is left out; got infinity")
     if not len(columns):
-        raise InsufficientDataError("columns must have at least one row; got none")
+        raise InsufficientDataError("columns must have at least one row; got 0 rows")
     scored = ~np.isnan(columns)
     return np.where(scored, columns, 0.0), scored
 
 
 def _by_group(values: FloatArray, groups: ArrayLike | None) -> FloatArray:
-    """(g, c) array: the sum of each group's rows, groups in the order in which they are met."""
+    """Sum the rows of each group; the result has shape (g, c), with groups in order of first occurrence."""
     if groups is None:
         return values
     labels = np.array(groups)
     if labels.shape != (len(values),):
-        raise InvalidInputError(f"groups must hold one per query ({len(values)}); got shape {labels.shape}")
+        raise InvalidInputError(f"groups must have one entry per query ({len(values)}); got shape {labels.shape}")
     _, first, place = np.unique(labels, return_index=True, return_inverse=True)
     order = np.argsort(np.argsort(first))
     out = np.zeros((len(first), values.shape[1]))
@@ -249,28 +251,28 @@ def bootstrap_intervals(
     level: float = 0.95,
     rng: int | np.random.Generator = 0,
 ) -> FloatArray:
-    """Percentile bootstrap intervals of the means of many columns over the same queries.
+    """Compute percentile bootstrap intervals of the means of many columns over the same queries.
 
     Parameters
     ----------
     columns : (n, c) array of float
-        One row per query, one column per system and measure (or difference). NaN = left out: such a
-        column's mean runs over the queries it is scored on.
+        One row per query, one column per system and measure (or difference). NaN marks a query that is left out; the
+        mean of a column is over its scored queries.
     groups : (n,) array_like, optional
-        The group of each query, such as its collection: whole groups are drawn. Default: queries are.
+        The group of each query, such as its collection; the bootstrap draws whole groups. Default: it draws queries.
     resamples, level, rng
         As for :func:`paired_bootstrap`.
 
     Returns
     -------
     (c, 2) array of float
-        Low and high ends, in the unit of the column; NaN for a column scored on no query.
+        Low and high ends, in the unit of the column; NaN for a column without a scored query.
 
     Notes
     -----
-    Every column sees the same resampled queries, so that the intervals of two systems are comparable. How often each
-    query is drawn is counted once and multiplied with all columns: a third of a second for 500 queries and 266
-    columns, where ``scipy.stats.bootstrap`` takes twenty.
+    All columns use the same resampled queries, so that the intervals of two systems are comparable. The number of draws
+    of each query is counted once and multiplied with all columns. For 500 queries and 266 columns this takes a third of
+    a second; ``scipy.stats.bootstrap`` takes twenty seconds.
 
     Examples
     --------
@@ -302,19 +304,19 @@ def bootstrap_intervals(
 
 
 def mcnemar_exact(wins: int, losses: int) -> float:
-    """Two-sided exact McNemar p-value, no mid-p and no continuity correction.
+    """Compute the two-sided exact McNemar p-value, without mid-p and without continuity correction.
 
     Parameters
     ----------
     wins : int
-        Queries that the system gets and the baseline does not; >= 0.
+        Number of queries that the system answers correctly and the baseline does not; >= 0.
     losses : int
-        Queries that the baseline gets and the system does not; >= 0.
+        Number of queries that the baseline answers correctly and the system does not; >= 0.
 
     Returns
     -------
     float
-        In (0, 1]: the binomial test of `wins` in ``wins + losses`` fair tosses; 1 for no discordant query.
+        The p-value of a binomial test of `wins` in ``wins + losses`` fair tosses, in (0, 1]; 1 if both are 0.
 
     References
     ----------
@@ -335,17 +337,18 @@ def mcnemar_exact(wins: int, losses: int) -> float:
 
 
 def wins_and_losses(system: FloatArray, baseline: FloatArray) -> tuple[int, int]:
-    """Queries on which a system is better, and on which it is worse, than a baseline.
+    """Count the queries on which a system is better, and on which it is worse, than a baseline.
 
     Parameters
     ----------
     system, baseline : (n,) array of float
-        One value per query, in the same order; NaN = left out, in both at the same places.
+        One value per query, in the same order; NaN marks a query that is left out, and must be in the same rows of
+        both.
 
     Returns
     -------
     tuple of int
-        Wins and losses. On LastHop with vectors as the baseline: GraphWin and GraphLoss.
+        Wins and losses. For LastHop with vectors as the baseline, they are the paper's GraphWin and GraphLoss.
 
     Examples
     --------
@@ -355,22 +358,22 @@ def wins_and_losses(system: FloatArray, baseline: FloatArray) -> tuple[int, int]
     if system.shape != baseline.shape:
         raise InvalidInputError(f"both systems need one value per query; got {system.shape}, {baseline.shape}")
     if (np.isnan(system) != np.isnan(baseline)).any():
-        raise InvalidInputError("both systems must be scored on the same queries; one is NaN alone")
+        raise InvalidInputError("both systems must be scored on the same queries; a query is NaN for one system only")
     return int((system > baseline).sum()), int((system < baseline).sum())
 
 
 def holm(p_values: ArrayLike) -> FloatArray:
-    """Holm's step-down adjusted p-values; rejecting those <= a keeps the family-wise error at a.
+    """Compute Holm's step-down adjusted p-values; rejecting all values <= a keeps the family-wise error rate at a.
 
     Parameters
     ----------
     p_values : (m,) array_like of float
-        In [0, 1], one per test of the family.
+        p-values in [0, 1], one per test of the family.
 
     Returns
     -------
     (m,) array of float
-        In [0, 1], in the order given, never below the value given.
+        Adjusted p-values in [0, 1], in the given order; none is below its given p-value.
 
     References
     ----------
@@ -383,7 +386,7 @@ def holm(p_values: ArrayLike) -> FloatArray:
     """
     values = np.array(p_values, dtype=np.float64)
     if values.ndim != 1 or not ((values >= 0) & (values <= 1)).all():
-        raise InvalidInputError(f"p_values must be a list of numbers in [0, 1]; got {p_values!r}")
+        raise InvalidInputError(f"p_values must be a one-dimensional list of numbers in [0, 1]; got {p_values!r}")
     order = np.argsort(values, kind="stable")
     out = np.empty(len(values))
     out[order] = np.minimum(1.0, np.maximum.accumulate(values[order] * np.arange(len(values), 0, -1)))
@@ -391,5 +394,5 @@ def holm(p_values: ArrayLike) -> FloatArray:
 
 
 def p_text(value: float) -> str:
-    """A p-value, three digits."""
+    """Format a p-value with three decimals, or as ``<.001``."""
     return "<.001" if value < 0.001 else f"{value:.3f}"

@@ -1,4 +1,4 @@
-"""The sources of an experiment, each searched once for all queries; every system reads the same lists."""
+"""The sources of an experiment, each searched once for all queries; all systems fuse the same rankings."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ RECIPE, FOLLOW = RESETS["hipporag2"], 0.5
 
 
 def hippo_adjacency(facts: Facts, *, parallel: bool = True) -> Any:
-    """The undirected (E + P, E + P) graph of entities, then passages.
+    """Return the adjacency matrix of HippoRAG 2's undirected graph, of shape (E + P, E + P): entities, then passages.
 
-    If `parallel` a fact edge counts once per direction, as in HippoRAG 2's code, so that it weighs twice a passage
-    edge of the same count; False takes the doubling out.
+    If `parallel` is true, each fact edge counts once per direction, as in HippoRAG 2's code. Its weight is then twice
+    that of a passage edge with the same count. If false, each fact edge counts once.
     """
     links = facts.links * (2.0 if parallel else 1.0)
     return sparse.block_array([[links, facts.mentions.T], [facts.mentions, None]]).tocsr()
@@ -48,10 +48,11 @@ def hippo_adjacency(facts: Facts, *, parallel: bool = True) -> Any:
 def fact_seeds(
     facts: Facts, scores: FloatArray, *, kept: int = RECIPE.top_facts, entities: int = RECIPE.top_entities
 ) -> FloatArray:
-    """Weights (E,) of the entities of the best facts, by the facts' similarities to the query.
+    """Return the seed weights of all entities, of shape (E,), from the similarities of the facts to the query.
 
-    Mean over an entity's mentions in the `kept` best facts of min-max score over its number of passages, for the best
-    `entities`.
+    Only the `kept` best facts count. Each mention of an entity in them scores the min-max-scaled score of the fact
+    divided by the entity's number of passages. An entity's weight is the mean over its mentions. All but the best
+    `entities` weights are 0.
 
     References
     ----------
@@ -70,14 +71,14 @@ def fact_seeds(
 
 
 class HippoWalk:
-    """HippoRAG 2's walk: the best facts' entities and every passage seed an undirected walk."""
+    """HippoRAG 2's walk on an undirected graph, seeded by the entities of the best facts and by every passage."""
 
     def __init__(self, dataset: Dataset) -> None:
         self.dataset, self.facts = dataset, load_facts(dataset)
         self.operator = WalkOperator.from_adjacency(hippo_adjacency(self.facts))
 
     def masses(self, row: int) -> FloatArray:
-        """(P,) array: mass of each passage for one query."""
+        """Return the PageRank mass of each passage for the query at `row`, as an array of shape (P,)."""
         seeds, passages = _seeds(self.dataset, self.facts, row, RECIPE.top_facts, RECIPE.top_entities)
         reset = np.concatenate([seeds, RECIPE.passage_weight * min_max(passages)])
         walked = personalized_pagerank(self.operator, reset, follow_probability=FOLLOW, tolerance=1e-8)
@@ -85,7 +86,10 @@ class HippoWalk:
 
 
 class FlowWalk:
-    """SemFlowRAG's walk: downhill in abstractness, weighted by the query, by default with the paper's numbers."""
+    """SemFlowRAG's walk toward less abstract nodes, with edges weighted by the query.
+
+    The default parameters are those of the paper.
+    """
 
     def __init__(self, dataset: Dataset, parameters: FlowParameters = SEMFLOW_PARAMETERS["paper"]) -> None:
         self.dataset, self.facts, self.parameters = dataset, load_facts(dataset), parameters
@@ -97,11 +101,11 @@ class FlowWalk:
             self.walker = WalkOperator.from_adjacency(hippo_adjacency(self.facts, parallel=False))
 
     def seeds(self, row: int) -> FloatArray:
-        """(E,) array: weight of each entity as a seed, for one query."""
+        """Return the seed weight of each entity for the query at `row`, as an array of shape (E,)."""
         return _seeds(self.dataset, self.facts, row, self.parameters.facts, self.parameters.entity_seeds)[0]
 
     def nodes(self, row: int) -> FloatArray:
-        """(E + P,) array: mass of each entity, then of each passage, for one query."""
+        """Return the mass of each entity, then of each passage, for the query at `row`; the shape is (E + P,)."""
         chosen, walker = self.parameters, self.walker
         seeds, passages = _seeds(self.dataset, self.facts, row, chosen.facts, chosen.entity_seeds)
         reset = np.concatenate([seeds, chosen.passage_weight * min_max(passages)])
@@ -110,12 +114,12 @@ class FlowWalk:
         return personalized_pagerank(walker, reset, follow_probability=chosen.follow_probability, tolerance=1e-8).mass
 
     def masses(self, row: int) -> FloatArray:
-        """(P,) array: mass of each passage for one query."""
+        """Return the mass of each passage for the query at `row`, as an array of shape (P,)."""
         return self.nodes(row)[len(self.heights) :]
 
 
 def _seeds(dataset: Dataset, facts: Facts, row: int, kept: int, entities: int) -> tuple[FloatArray, FloatArray]:
-    """Entity weights, and the similarity of every passage."""
+    """Return the seed weights of the entities, and the similarity of every passage to the query."""
     query = dataset.query_vectors[row]
     scores = (facts.vectors @ query).astype(np.float64)
     passages = (dataset.passage_vectors @ query).astype(np.float64)
@@ -123,7 +127,7 @@ def _seeds(dataset: Dataset, facts: Facts, row: int, kept: int, entities: int) -
 
 
 def ranking_of_masses(name: str, dataset: Dataset, masses: FloatArray, limit: int) -> Ranking:
-    """The best passages by mass, ties by id."""
+    """Return the ranking of the `limit` best passages with a positive mass; ties are ordered by id."""
     ids = [passage.id for passage in dataset.passages]
     best = top_order(masses, ids, limit)
     best = best[masses[best] > 0]
@@ -135,7 +139,7 @@ DEFAULT_LIMIT = 50
 
 @dataclass(frozen=True, slots=True)
 class SourceRun:
-    """One source's rankings of all queries, in the order of the data set, and the mean wall time of one search."""
+    """The rankings of one source for all queries in data set order, and the mean wall time per search (ms)."""
 
     name: str
     rankings: tuple[Ranking, ...]
@@ -144,23 +148,22 @@ class SourceRun:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExperimentInput:
-    """What an experiment searches: a data set, its entity graph (built when first needed), and the list length.
+    """The input of an experiment: a data set, its entity graph (built on first use), and the list length.
 
     Parameters
     ----------
     dataset : Dataset
     limit : int, default 50
-        Hits asked of every source; >= 1.
+        Number of hits requested from every source; >= 1.
     graph : EntityGraph or ChunkGraph, optional
-        Default: built from the data set's passages and triples when a source walks it.
+        The graph to walk on. Default: built from the data set's passages and triples when a source needs it.
     progress : callable, optional
-        Wraps an iterable of rows to show how far it is: ``progress(iterable, label)``.
+        ``progress(iterable, label)`` wraps an iterable of rows to show progress.
     tokenizer : str or callable, default "english"
-        How BM25, and the graph that is built, split texts into words, as of
-        :func:`~phasegraph.graph.build_graph`.
+        The tokenizer of BM25 and of the built graph, as in :func:`~phasegraph.graph.build_graph`.
     embedder : callable, optional
-        ``embedder(text) -> (d,) vector`` of the model that made the data set's embeddings. The walk then embeds the
-        clauses of a question, too; the questions' own embeddings stay those of the data set.
+        ``embedder(text) -> (d,) vector``, from the model that made the data set's embeddings. With it, the walk also
+        embeds the clauses of a question. The embeddings of whole questions still come from the data set.
     """
 
     dataset: Dataset
@@ -174,7 +177,7 @@ class ExperimentInput:
         check_count("limit", self.limit, minimum=1)
 
     def timed(self, name: str, search: Callable[[int], Ranking]) -> SourceRun:
-        """One search per query, by its row, timed and shown as progress where asked for."""
+        """Search once per query row, measure the wall time, and show progress if `progress` is set."""
         rows: Iterable[int] = range(len(self.dataset.queries))
         started = perf_counter()
         rankings = tuple(search(row) for row in (rows if self.progress is None else self.progress(rows, name)))
@@ -185,7 +188,7 @@ Search: TypeAlias = Callable[[ExperimentInput, Mapping[str, SourceRun]], SourceR
 
 
 def _vector(inputs: ExperimentInput, upstream: Mapping[str, SourceRun]) -> SourceRun:
-    """Exact cosine over the data set's embeddings; like a store, it says nothing about its background."""
+    """Rank by exact cosine over the data set's embeddings; like a vector store, the source states no background."""
     data = inputs.dataset
     ids = [passage.id for passage in data.passages]
 
@@ -198,7 +201,7 @@ def _vector(inputs: ExperimentInput, upstream: Mapping[str, SourceRun]) -> Sourc
 
 
 def _bm25(inputs: ExperimentInput, upstream: Mapping[str, SourceRun]) -> SourceRun:
-    """BM25 (bm25s, its defaults; words as our walk splits them, without stemming); hits with a positive score only."""
+    """Rank by BM25 (bm25s with its defaults, the walk's tokenizer, no stemming); only hits with a positive score."""
     with needed("bm25 needs bm25s; pip install 'phasegraph[eval]'"):
         import bm25s
     data = inputs.dataset
@@ -218,18 +221,23 @@ def _bm25(inputs: ExperimentInput, upstream: Mapping[str, SourceRun]) -> SourceR
 
 
 def graph_of(dataset: Dataset, tokenizer: Tokenizer = "english") -> EntityGraph:
-    """The entity graph of a data set: its passages, its embeddings, and its triples where it has any."""
+    """Build the entity graph of a data set from its passages, its embeddings, and its triples if present."""
     return build_graph(
         dataset.passages, triples=dataset.triples, embeddings=dataset.passage_vectors, tokenizer=tokenizer
     )
 
 
 def _graph(inputs: ExperimentInput, upstream: Mapping[str, SourceRun]) -> SourceRun:
-    """Our walk over the entity graph, or the chunk graph given, seeded from the vectors; it states its background."""
+    """Rank by our walk over the given graph or the entity graph, seeded by the vector ranking.
+
+    The rankings state their score background.
+    """
     data = inputs.dataset
     graph = graph_of(data, inputs.tokenizer) if inputs.graph is None else inputs.graph
     if set(graph.passages) != {passage.id for passage in data.passages}:
-        raise InvalidInputError(f"the graph must be that of {data.name}: it holds other passages")
+        raise InvalidInputError(
+            f"the graph must be built from {data.name}, but it contains other passages; build it with build_graph"
+        )
     vectors = {query.text: vector for query, vector in zip(data.queries, data.query_vectors, strict=True)}
 
     def embed(text: str) -> Any:
@@ -247,7 +255,7 @@ def _graph(inputs: ExperimentInput, upstream: Mapping[str, SourceRun]) -> Source
 
 
 def _walked(name: str, walk_of: Callable[[Dataset], HippoWalk | FlowWalk]) -> Search:
-    """A published walk over the data set's facts."""
+    """Return a search function for a published walk over the data set's facts."""
 
     def search(inputs: ExperimentInput, upstream: Mapping[str, SourceRun]) -> SourceRun:
         walk = walk_of(inputs.dataset)
@@ -265,16 +273,16 @@ SOURCES: Mapping[str, tuple[tuple[str, ...], Search]] = MappingProxyType(
         "semflow": ((), _walked("semflow", FlowWalk)),
     }
 )
-"""By name: the sources whose rankings it starts from, and how it is searched."""
+"""The searchable sources by name: the names of the sources that a source depends on, and its search function."""
 
 
 def search_sources(
     inputs: ExperimentInput, names: Iterable[str], known: Mapping[str, SourceRun] = MappingProxyType({})
 ) -> dict[str, SourceRun]:
-    """Search the named sources (keys of ``SOURCES``), and those they need, once for every query; `known` ones are kept.
+    """Search the named sources (keys of ``SOURCES``) and their dependencies once for every query.
 
-    InvalidInputError for an unknown name; MissingDependencyError or InsufficientDataError if a source's package is not
-    installed, or the data set lacks what it walks on.
+    Sources in `known` are not searched again. InvalidInputError for an unknown name. MissingDependencyError if a
+    source's package is not installed. InsufficientDataError if the data set lacks data that a source needs.
     """
     found = dict(known)
 

@@ -1,8 +1,8 @@
-"""Fitting a pipeline to a user's own data: calibrators from unlabelled queries, the rest from judged ones.
+"""Fit a pipeline to a user's own data: calibrators to unlabeled queries, all other parameters to judged queries.
 
 :func:`calibrated_pipeline` needs no labels. :func:`tune` searches rules, calibrations, weights, caps and temperatures
-on one part of the judged queries and confirms on the other; a gain that the second part does not confirm is not
-called one, and nothing is changed for it.
+on one part of the judged queries, and tests the best configuration on the other part. If the second part does not
+confirm the gain, the default pipeline stays.
 """
 
 from __future__ import annotations
@@ -40,25 +40,24 @@ def calibrated_pipeline(
     *,
     sizes: Mapping[str, int] | None = None,
 ) -> FusionPipeline:
-    """A pipeline with a reference calibrator for every source that does not state its own background.
+    """Fit a reference calibrator for every source that does not state its own background, and return the pipeline.
 
-    `rankings` are, per source, its answers to the same unlabelled queries; `sizes` say how many items a source holds,
-    default what its rankings state, else 1,000,000. Calibrators that the pipeline already had for other sources stay;
-    its `min_agreement` and the bar of its `confidence` are those of these queries. InsufficientDataError if a source
-    answered fewer than 20 of them, or always with the same score.
+    `rankings` are, by source, the answers to the same unlabeled queries. `sizes` are the numbers of items in each
+    source; default: the size its rankings state, else 1,000,000. The pipeline keeps its calibrators of other sources.
+    `min_agreement` and the threshold of `confidence` are fitted to these queries. InsufficientDataError if a source
+    answered fewer than 20 queries, or always with the same score.
 
     >>> lists = [Ranking("v", ["a", "b"], [0.5 + i / 100, 0.4]) for i in range(20)]
     >>> sorted(calibrated_pipeline({"v": lists}, sizes={"v": 1000}).calibrators)
     ['v']
     """
     if not rankings:
-        raise InvalidInputError("rankings must hold at least one source; got none")
+        raise InvalidInputError("rankings must contain at least one source; got an empty mapping")
     for name in sorted(rankings):
         answered = sum(1 for ranking in rankings[name] if len(ranking))
         if answered < MINIMUM_QUERIES:
             raise InsufficientDataError(
-                f"calibrating source {name!r} needs at least {MINIMUM_QUERIES} queries that found something; "
-                f"got {answered}"
+                f"calibrating source {name!r} needs at least {MINIMUM_QUERIES} queries with hits; got {answered}"
             )
     base = FusionPipeline() if pipeline is None else pipeline
     fitted = fit_calibrators([one for name in sorted(rankings) for one in rankings[name]], sizes)
@@ -84,31 +83,32 @@ def learn_weights(
     Parameters
     ----------
     pipeline : FusionPipeline
-        Its calibrators are used; its own rule and weights are not.
+        The pipeline whose calibrators are used; its rule and weights are ignored.
     rankings : mapping of str to sequence of Ranking
-        Per source its answers, one per judgement.
+        Rankings by source, one per judgement.
     judgements : sequence of Judgement
     ridge : float, default 1e-3
-        Penalty on the squared weights, per candidate; > 0.
+        Ridge penalty on the squared weights; > 0.
 
     Returns
     -------
     dict of str to float
-        By source, >= 0, adding up to 1.
+        Weights by source, >= 0, with the sum 1.
 
     Raises
     ------
     InsufficientDataError
-        If fewer than 20 relevant candidates were found, or no source tells relevant from irrelevant.
+        If fewer than 20 relevant candidates were found, or no source separates relevant from irrelevant candidates.
     InvalidInputError
-        If a source's scores fall where relevance rises; the message names it.
+        If a source gives relevant candidates lower scores than irrelevant candidates; the message names the source.
     NotConvergedError
         If the optimiser stops before its tolerance.
 
     Notes
     -----
-    Logistic regression of relevance on the sources' calibrated values, with weights bounded below by 0: the fused
-    value never falls when a source's score rises. The intercept is fitted and dropped, since it changes no order.
+    The weights come from a logistic regression of relevance on the sources' calibrated values. They are bounded below
+    by 0, so that a higher score of a source never lowers the fused value. The intercept is fitted and then dropped,
+    because it does not affect the order.
 
     Examples
     --------
@@ -123,7 +123,7 @@ def learn_weights(
 
 
 def require_orientation(rankings: Mapping[str, Sequence[Ranking]], judgements: Sequence[Judgement]) -> None:
-    """Refuse a source whose scores fall where relevance rises; InvalidInputError names it."""
+    """Raise InvalidInputError if a source gives relevant candidates lower scores; the message names the source."""
     answers = [(one.query, [rankings[name][row] for name in sorted(rankings)]) for row, one in enumerate(judgements)]
     check_orientations(answers, {one.query: one.passages for one in judgements})
 
@@ -134,7 +134,7 @@ def fit_weights(
     judgements: Sequence[Judgement],
     ridge: float = RIDGE,
 ) -> dict[str, float]:
-    """As :func:`learn_weights`, without checking the orientation of the sources."""
+    """Fit weights as :func:`learn_weights`, without the check that higher scores mean higher relevance."""
     names = sorted(rankings)
     plain = FusionPipeline(calibrator=pipeline.calibrator, calibrators=pipeline.calibrators, weighting="equal")
     blocks, labels = [], []
@@ -152,12 +152,14 @@ def fit_weights(
     weights = _fit(np.vstack(blocks), np.concatenate(labels), ridge)
     total = float(weights.sum())
     if not total > 0:
-        raise InsufficientDataError("no source tells relevant from irrelevant here; all learned weights are 0")
+        raise InsufficientDataError(
+            "no source separates relevant from irrelevant candidates; all learned weights are 0"
+        )
     return dict(zip(names, (weights / total).tolist(), strict=True))
 
 
 def _columns(values: FloatArray, sources: Sequence[str], names: Sequence[str]) -> FloatArray:
-    """`values` in the order of all sources; one that found nothing gets its row's lowest value."""
+    """Return `values` with one column per name in `names`; a source without hits gets the lowest value of the row."""
     out = np.repeat(values.min(axis=1, keepdims=True), len(names), axis=1)
     for column, source in enumerate(sources):
         out[:, names.index(source)] = values[:, column]
@@ -198,9 +200,9 @@ CONSTANTS = (10.0, 60.0)
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One configuration to try: ``fit(rankings, judgements)`` makes the pipeline from a training part.
+    """A configuration to try: ``fit(rankings, judgements)`` makes its pipeline from a training part.
 
-    `fitted` says whether the pipeline depends on that part; if not, it is the same for every part.
+    `fitted` is True if the pipeline depends on the training part.
     """
 
     name: str
@@ -209,7 +211,9 @@ class Candidate:
 
 
 def candidates(sources: Sequence[str], *, sizes: Mapping[str, int] | None = None) -> tuple[Candidate, ...]:
-    """All configurations for these sources, the default first, then in a fixed order; of equals the first is kept.
+    """Return all configurations for these sources in a fixed order, with the default first.
+
+    If configurations score equally, :func:`tune` chooses the first.
 
     >>> candidates(["vector", "graph"])[0].name
     'default'
@@ -233,7 +237,7 @@ def _fixed(name: str, pipeline: FusionPipeline) -> Candidate:
 
 
 def _weightings(names: Sequence[str]) -> Iterator[tuple[str, dict[str, float]]]:
-    """One source against the rest, who share what is left."""
+    """Yield weights that give one source a share of the weight and divide the rest equally among the other sources."""
     if len(names) < 2:
         return
     for name in names[:1] if len(names) == 2 else names:
@@ -300,38 +304,38 @@ LEVEL = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """What labelled tuning found, and whether it held.
+    """The result of tuning on judged queries, and the test of its gain on other queries.
 
     Parameters
     ----------
     pipeline : FusionPipeline
-        The one to use: the chosen one where its gain was confirmed, the default where it was not.
+        The pipeline to use: `chosen` if its gain is confirmed, else the default.
     chosen : FusionPipeline
-        The best of the tuning part, refitted on all of it.
+        The best configuration of the tuning part, refitted on the whole part.
     default_name, chosen_name : str
     measure : str
-        What was maximised.
+        The measure that was maximized.
     tried : int
-        Number of configurations scored.
+        Number of configurations that were scored.
     unfitted : int
-        Number of further configurations that could not be fitted on so few queries.
+        Number of further configurations that could not be fitted, because there were too few queries.
     tuning_queries, confirmation_queries : int
-        Judged queries in each part.
+        Number of judged queries in each part.
     tuning_groups, confirmation_groups : int
-        Groups they fall into, such as collections; as many as there are queries where none were given.
+        Number of groups in each part, such as collections; without groups, the number of queries.
     shared_groups : int
-        Groups that stand in both parts: 0, unless the rows of the confirmation were given.
+        Number of groups in both parts; 0 unless the caller chose the confirmation rows.
     tuning_default, tuning_chosen : float
-        Means on the tuning part, in [0, 1]; the chosen one's is out of fold, and still favoured by having been
-        chosen as the best of `tried`.
+        Means on the tuning part, in [0, 1]. The mean of the chosen configuration is out of fold, but biased upward,
+        because it is the best of `tried` configurations.
     confirmation_default, confirmation_chosen : float
-        Means on the part never looked at.
+        Means on the confirmation part, which is not used for tuning.
     difference, low, high : float
-        Gain there with its 95 % bootstrap interval.
+        Gain on the confirmation part with its 95 % bootstrap interval.
     p : float
-        Two-sided sign-flip p-value of that gain; interval and p take whole groups.
+        Two-sided sign-flip p-value of that gain. The interval and the p-value resample whole groups.
     confirmed : bool
-        Whether the gain is positive and p <= .05.
+        True if the gain is positive and p <= 0.05.
     """
 
     pipeline: FusionPipeline = field(repr=False)
@@ -358,16 +362,16 @@ class Tuning:
 
     @property
     def verdict(self) -> str:
-        """One sentence that says what to believe."""
+        """The conclusion in one sentence."""
         gain = f"{100 * self.difference:+.1f} points of {self.measure} (p {self.p:.3g})"
         if self.chosen_name == self.default_name:
-            return f"nothing of {self.tried} configurations beat the default on the tuning part; it stays"
+            return f"none of {self.tried} configurations beat the default on the tuning part; the default stays"
         if self.confirmed:
-            return f"confirmed: {gain} on {self.confirmation_queries} queries never looked at"
-        return f"not confirmed: {gain} on {self.confirmation_queries} queries never looked at; the default stays"
+            return f"confirmed: {gain} on {self.confirmation_queries} queries not used for tuning"
+        return f"not confirmed: {gain} on {self.confirmation_queries} queries not used for tuning; the default stays"
 
     def to_dict(self) -> dict[str, object]:
-        """JSON-ready report, pipelines included."""
+        """Return the result as JSON types, including the pipelines."""
         state: dict[str, object] = {
             name: getattr(self, name) for name in self.__dataclass_fields__ if name not in ("pipeline", "chosen")
         }
@@ -394,7 +398,7 @@ class _Part:
         )
 
     def folds(self, rng: int) -> list[IntArray]:
-        """Rows in five parts, whole groups in each."""
+        """Return the rows of five folds; the queries of a group are in the same fold."""
         places = {group: place for place, group in enumerate(dict.fromkeys(self.groups))}
         of = np.array([places[group] for group in self.groups], dtype=np.intp)
         parts = np.array_split(np.random.default_rng(rng).permutation(len(places)), FOLDS)
@@ -430,31 +434,31 @@ def tune(
     progress: Callable[[Sequence[Candidate], str], Iterable[Candidate]] | None = None,
     rng: int = 0,
 ) -> Tuning:
-    """Tune a pipeline on judged queries, and say whether the gain is real.
+    """Tune a pipeline on one part of the judged queries, and test the gain on the other part.
 
     Parameters
     ----------
     rankings : mapping of str to sequence of Ranking
-        Per source its answers, one per judged query.
+        Rankings by source, one per judged query.
     judgements : sequence of Judgement
-        Ids differ.
+        Judgements with distinct query ids.
     texts : sequence of str or Context
-        The queries' texts; or contexts, which may say what the texts of the hits do.
+        The query texts, or contexts, which may also provide the query's words in the hits.
     measure : Measure, optional
-        What to maximise; default Recall@5.
+        The measure to maximize; default Recall@5.
     groups : sequence of str, optional
-        The group of each query, such as its collection: a group stands whole in one part and in one fold. Default:
-        each query is its own.
+        The group of each query, such as its collection. All queries of a group are in the same part and fold. Default:
+        each query is its own group.
     confirmation : array of int, optional
-        Rows kept for the confirmation, such as a split's; default those of about half the groups, by the MD5 of
-        their names.
+        Rows of the confirmation part, such as the rows of a split. Default: the rows of about half the groups, chosen
+        by the MD5 of their names.
     space : sequence of Candidate, optional
-        What to try; the first is the default that all are compared with, and needs no fitting. Default
+        The configurations to try. The first is the default for the comparison, and must need no fitting. Default:
         :func:`candidates`.
     sizes : mapping of str to int, optional
-        How many items a source holds.
+        Number of items in each source.
     progress : callable, optional
-        Wraps the candidates to show how far it is.
+        ``progress(candidates, label)`` wraps the candidates to show progress.
     rng : int, default 0
         Seed of the folds and the bootstrap.
 
@@ -465,46 +469,53 @@ def tune(
     Raises
     ------
     InsufficientDataError
-        If a part has fewer than 30 queries that the measure scores; the message says how many are needed.
+        If a part has fewer than 30 queries that the measure scores; the message states the required number.
     InvalidInputError
-        If lengths differ, an id repeats, a row of `confirmation` is none, or `space` is empty or begins with one that
-        must be fitted; if no id of the rankings is judged for any query; if a source's scores fall where relevance
-        rises on the tuning part.
+        If lengths differ, an id repeats, or a row of `confirmation` does not exist. If `space` is empty, or its first
+        configuration needs fitting. If no id of the rankings is judged for any query. If a source gives relevant
+        candidates lower scores on the tuning part.
 
     Warns
     -----
     PhasegraphWarning
-        If `confirmation` leaves a group in both parts: a gain that it confirms may be that of known passages.
+        If a group is in both parts: a confirmed gain may then come from passages already used for tuning.
 
     Notes
     -----
-    Every configuration is scored on the tuning part, those with fitted numbers out of fold (five folds: fitted on
-    four, scored on the fifth). The best is refitted on the whole tuning part and meets the other part once.
+    Every configuration is scored on the tuning part. A configuration with fitted parameters is scored out of fold: it
+    is fitted on four of five folds and scored on the fifth. The best configuration is refitted on the whole tuning part
+    and scored once on the confirmation part.
     """
     goal = Measure("Recall", 5) if measure is None else measure
     if not rankings:
-        raise InvalidInputError("rankings must hold at least one source; got none")
+        raise InvalidInputError("rankings must contain at least one source; got an empty mapping")
     ids = [judgement.query for judgement in judgements]
     keys = ids if groups is None else list(groups)
     given = {**{f"rankings[{name!r}]": lists for name, lists in rankings.items()}, "texts": texts, "groups": keys}
     for name, lists in given.items():
         if len(lists) != len(judgements):
-            raise InvalidInputError(f"{name} must hold one per judged query ({len(judgements)}); got {len(lists)}")
+            raise InvalidInputError(
+                f"{name} must have one entry per judged query ({len(judgements)}); got {len(lists)}"
+            )
     if len(set(ids)) != len(ids):
-        raise InvalidInputError("the ids of the judged queries must differ; one repeats")
+        raise InvalidInputError(
+            f"the ids of the judged queries must be unique; {next(one for one in ids if ids.count(one) > 1)!r} repeats"
+        )
     listed = {query: [one for of in rankings.values() for one in of[row].ids] for row, query in enumerate(ids)}
     check_known(listed, judgements, None, "rankings")
     whole = _Part(rankings, tuple(judgements), tuple(texts), tuple(keys))
     scored = {row for row, judgement in enumerate(judgements) if goal((), judgement) is not None}
     held = set((split_by_id(keys, "confirm") if confirmation is None else np.asarray(confirmation)).tolist())
     if not held <= set(range(len(ids))):
-        raise InvalidInputError(f"confirmation must hold rows of the {len(ids)} judged queries; got {sorted(held)[-1]}")
+        raise InvalidInputError(
+            f"confirmation must contain rows of the {len(ids)} judged queries; got {sorted(held)[-1]}"
+        )
     tuning, confirming = whole.rows(sorted(scored - held)), whole.rows(sorted(scored & held))
     shared = sorted(set(tuning.groups) & set(confirming.groups))
     if shared:
         warn(
-            f"{len(shared)} groups stand in both parts ({', '.join(shared[:3])}{', …' * (len(shared) > 3)}): what is "
-            "confirmed there may be a gain on passages known from tuning",
+            f"{len(shared)} groups are in both parts ({', '.join(shared[:3])}{', …' * (len(shared) > 3)}): a confirmed "
+            "gain may come from passages already used for tuning",
             stacklevel=2,
         )
     for name, part in (("tuning", tuning), ("confirmation", confirming)):
@@ -516,7 +527,7 @@ def tune(
     require_orientation(tuning.rankings, tuning.judgements)
     tried = tuple(candidates(sorted(rankings), sizes=sizes) if space is None else space)
     if not tried or tried[0].fitted:
-        raise InvalidInputError("space must begin with the default, a configuration that needs no fitting")
+        raise InvalidInputError("space must start with a default configuration that needs no fitting")
     folds = tuning.folds(rng)
     shown = tried if progress is None else progress(tried, "configurations")
     means = np.array([_out_of_fold(one, tuning, folds, goal) for one in shown])
@@ -554,12 +565,12 @@ def tune(
 
 @dataclass(frozen=True, slots=True)
 class ConfidenceTuning:
-    """How confidence was fitted to judged queries, and how it did on others.
+    """The confidence model fitted to judged queries, and its figures on other judged queries.
 
-    The model is fitted on the tuning part, without a probability where that could not be fitted; the figures are of so
-    many judged queries of the other that have a confidence. `auc` is the chance, in [0, 1], that one of them has a
-    higher confidence with its passages than another without its own; `ece` (10 bins of equally many) and `brier` are
-    errors of the probabilities.
+    `model` is fitted on the tuning part. It gives no probability if a probability could not be fitted. `queries` is the
+    number of judged queries of the other part that have a confidence. `auc`, in [0, 1], is the probability that a query
+    with its relevant passages has a higher confidence than a query without them. `ece` (over 10 bins of equal size) and
+    `brier` are errors of the probabilities.
     """
 
     model: ConfidenceModel = field(repr=False)
@@ -578,11 +589,12 @@ def tune_confidence(
     *,
     confirmation: Sequence[int] | None = None,
 ) -> ConfidenceTuning | None:
-    """Fit a pipeline's confidence on one part of the judged queries, and score it on the other.
+    """Fit a pipeline's confidence on one part of the judged queries, and score it on the other part.
 
-    ``words(query, rankings)`` is what :func:`phasegraph.lexical.read_hits` says. Rows of the `confirmation` are
-    scored, the others fitted to; default about half, by the MD5 of the id. A query without an answer is one whose
-    relevant passages are taken out of the lists. None where no query of the other part has a confidence.
+    ``words(query, rankings)`` returns the result of :func:`phasegraph.lexical.read_hits`. The rows in `confirmation`
+    are scored, and the model is fitted to all other rows. The default is about half of the rows, chosen by the MD5 of
+    the id. To get a query without an answer, its relevant passages are removed from the rankings. Return None if no
+    query of the scored part has a confidence.
     """
     names, ids = sorted(rankings), [judgement.query for judgement in judgements]
     confirm_on = split_by_id(ids, "confirm").tolist() if confirmation is None else list(confirmation)
@@ -610,7 +622,7 @@ def tune_confidence(
 
 
 def _out_of_fold(candidate: Candidate, part: _Part, folds: Sequence[IntArray], measure: Measure) -> float:
-    """Mean of a configuration on queries it was not fitted on; NaN where it could not be fitted."""
+    """Return the mean of a configuration on queries to which it was not fitted; NaN if it could not be fitted."""
     if not candidate.fitted:
         return float(part.scores(candidate.fit(part.rankings, part.judgements), measure).mean())
     out = np.zeros(len(part.judgements))

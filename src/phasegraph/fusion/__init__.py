@@ -1,4 +1,7 @@
-"""(n, m) calibrated values to (n,) fused values. A rule is a function and its entry in :data:`FUSION_RULES`."""
+"""Fusion rules, each of which turns (n, m) calibrated values into (n,) fused values.
+
+A rule is a function with an entry in :data:`FUSION_RULES`.
+"""
 
 from __future__ import annotations
 
@@ -34,42 +37,43 @@ _CALIBRATORS = {"calibrated": "background", "bounded": "min_max", "percentile": 
 
 @dataclass(frozen=True, slots=True)
 class FusionRule:
-    """One way to turn calibrated values into one value.
+    """A fusion rule: a function from a candidate's calibrated values to its fused value, with its properties.
 
     Parameters
     ----------
     name : str
-        Its key in :data:`FUSION_RULES`.
+        The key of the rule in :data:`FUSION_RULES`.
     function : callable
-        ``function(values, /, *, weights, missing, **options) -> (n,) array``.
+        ``function(values, /, *, weights, missing, **options)`` returns an (n,) array.
     expects : {"calibrated", "bounded", "percentile", "order"}
-        What `values` must be: any common scale; a scale within [0, 1]; own-list percentiles in [0, 1];
-        anything whose order counts.
+        The scale that `values` needs. ``calibrated``: any common scale. ``bounded``: a common scale within [0, 1].
+        ``percentile``: percentiles of each source's own list, in [0, 1]. ``order``: any scale, because only the order
+        matters.
     additive : bool
-        The fused value is a sum of one term per source.
+        Whether the fused value is a sum with a term per source.
     row_wise : bool
-        A candidate's fused value depends on its own row only, not on the rest of the lists.
+        Whether a candidate's fused value depends only on its own row.
     sums : bool
-        The literature adds one term per source without dividing: where all weights are equal each counts 1, so that
-        the fused value is the textbook's.
+        Whether the literature adds a term per source without dividing by the sum of the weights. Equal weights are then
+        1 each, so that the fused value is the textbook's value.
     calibrator : str
-        The calibrator that the rule has where it is asked for by name; default by `expects`.
+        Name of the calibrator for a pipeline that is built from the rule's name; default the calibrator for `expects`.
     experimental : bool
-        The formula is reconstructed, or nothing shows that it helps.
+        Whether the formula is reconstructed, or no measurement shows that it helps.
     reference : str
-        Where it comes from.
+        The publication that defines the rule.
     by_source : mapping of str to float
-        Options that a pipeline may also hold by source name, such as ``{"q": {"graph": 1.5}}``, and what a source takes
-        that is not named there.
+        Options that a pipeline may also give by source name, such as ``{"q": {"graph": 1.5}}``. The value here is the
+        option's default for sources that the pipeline does not name.
     terms : callable, optional
-        ``terms(filled, weights) -> (n, m)`` parts that add up to the function's value, from values without NaN and
-        weights that are known to be right, or ``terms(column, weight)`` of one source: what the pipeline uses in
-        place of the function where there is one.
+        ``terms(filled, weights)`` returns (n, m) parts that add up to the function's value; ``terms(column, weight)``
+        returns the part of one source. The values must not be NaN, and the weights must be valid. The pipeline calls
+        `terms` instead of `function` if it is given.
 
     Attributes
     ----------
     options : tuple of str
-        Keyword options of the function beyond weights and missing.
+        The keyword options of the function except `weights` and `missing`.
     """
 
     name: str
@@ -91,7 +95,7 @@ class FusionRule:
         object.__setattr__(self, "calibrator", self.calibrator or _CALIBRATORS[self.expects])
 
     def options_for(self, options: Mapping[str, object], sources: Sequence[str]) -> dict[str, object]:
-        """Options with a number for each of the `sources`, (m,) arrays, where they are held by source name."""
+        """Return the options; an option that is given by source name becomes an (m,) array in order of `sources`."""
         return {
             name: np.array([given.get(source, self.by_source[name]) for source in sources])
             if isinstance(given, Mapping)

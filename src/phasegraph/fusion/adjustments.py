@@ -1,7 +1,7 @@
-"""What changes the fused values beside the sources: exact matches, consensus, priors, a reranker.
+"""Adjustments of the fused values: exact matches, the consensus bonus, priors and a reranker.
 
-Deciding runs them in this order and knows none of them by name. To add one, write a class here, and name it in
-:func:`adjustments_of`.
+:mod:`phasegraph.fusion.decide` runs all adjustments through the interface :class:`Adjustment`. To add an adjustment,
+write a class here and create it in :func:`adjustments_of`.
 """
 
 from __future__ import annotations
@@ -27,40 +27,41 @@ from phasegraph.fusion.superposition import SuperpositionPrior
 from phasegraph.ranking import RERANK, Ranking
 
 RESERVED = frozenset({EXACT_MATCH, RERANK})
-"""Names of rankings that adjustments add to those of the sources."""
+"""The names of rankings that adjustments create; no source may use these names."""
 
 
 @dataclass(slots=True, eq=False)
 class Adjusted:
-    """The fused values of the n candidates of one query, and what the adjustments have made of them so far.
+    """The fused values of the n candidates of one query, with the adjustments so far.
 
     Parameters
     ----------
     candidates : Candidates
-        Adjustments may add their own ranking as a last column.
+        The candidates. The reranker's ranking, if there is one, is the last source.
     calibrated : sequence of Calibrated
-        Of the rankings that the rule fused.
+        The calibrated values of the m rankings that the rule fused.
     values : (n, m) array of float
-        Calibrated values of those rankings.
+        The calibrated values of these rankings by candidate.
     fused : (n,) array of float
-        The values of the rule.
+        The output of the fusion rule.
     context : Context
+        The additional data about the query and the candidates.
     readings : tuple of FieldReading
-        How many candidates held each field that was read.
+        The counts of candidates for each field that a prior read.
     bonuses, factors : (n,) array of float, optional
-        Added to, and multiplied with, the fused values.
+        The bonuses are added to the fused values; the factors are multiplied with them.
     extras : dict of str to callable
-        Entries of ``Result.extras`` by name, each made from the rows of the answer.
+        Functions by name in ``Result.extras``; each makes its entry from the rows of the results.
     relevance : tuple of (n,) array and str, optional
-        Relevance for a selection in place of the fused values, and its name.
+        The relevances for a selection, in place of the fused values, and the name of their origin.
     opinion : (n,) array of float, optional
-        Values of the ranking in the last column of `candidates`, on the scale of the fused values.
+        The reranker's values for all candidates, on the scale of the fused values.
     opinion_share : float
-        Share of the opinion in the total, in [0, 1].
+        Weight of the reranker's values in the total, in [0, 1].
     blended : (n,) array of float, optional
-        Fused values, bonuses and opinion in one.
+        The total of fused values, bonuses and the reranker's values.
     warnings : tuple of str
-        What the caller should know.
+        Messages for ``Result.warnings``.
     """
 
     candidates: Candidates
@@ -80,21 +81,21 @@ class Adjusted:
 
     @property
     def total(self) -> FloatArray:
-        """(n,) fused values with bonuses and opinion, without factors."""
+        """The (n,) fused values with bonuses and the reranker's values, but without factors."""
         if self.blended is not None:
             return self.blended
         return self.fused if self.bonuses is None else self.fused + self.bonuses
 
     def add(self, bonuses: FloatArray) -> None:
-        """Add to the fused values."""
+        """Add a bonus per candidate to the fused values."""
         self.bonuses = bonuses if self.bonuses is None else self.bonuses + bonuses
 
     def multiply(self, factors: FloatArray) -> None:
-        """Multiply the fused values."""
+        """Multiply the fused values by a factor per candidate."""
         self.factors = factors if self.factors is None else self.factors * factors
 
     def blend(self, opinion: FloatArray, share: float) -> None:
-        """Blend an opinion with the fused values and the bonuses."""
+        """Take the weighted mean of the total and the reranker's values `opinion`, whose weight is `share`."""
         own = 1.0 - share
         self.blended = own * self.total + share * opinion
         self.opinion, self.opinion_share = opinion, share
@@ -102,7 +103,7 @@ class Adjusted:
             self.bonuses = own * self.bonuses
 
     def lift(self, more: FloatArray) -> None:
-        """Add to the total, after all other adjustments."""
+        """Add a bonus per candidate to the total, after all other adjustments."""
         self.add(more)
         if self.blended is not None:
             self.blended = self.blended + more
@@ -110,7 +111,10 @@ class Adjusted:
     def with_opinion(
         self, weights: FloatArray, contributed: FloatArray, calibrated: FloatArray, rows: IntArray
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Weights, contributions and calibrated values of the answer, with a column for an opinion."""
+        """Return the weights, contributions and calibrated values of the results.
+
+        If there is a reranker, each gets a last column for it, and the sources' columns are scaled down.
+        """
         if self.opinion is None:
             return weights, contributed, calibrated
         share, said = self.opinion_share, self.opinion[rows]
@@ -122,10 +126,10 @@ class Adjusted:
 
 
 class Adjustment:
-    """A change of the fused values. This class changes nothing; each kind of adjustment overrides its own step.
+    """The base class of all changes of the fused values; a subclass overrides the steps that it needs.
 
-    `source` names the ranking that it adds to those of the sources, if it adds any. `can_be_judged` says whether an
-    acceptance threshold may name that ranking.
+    If the adjustment adds a ranking to the sources' rankings, `source` is the name of this ranking. `can_be_judged`
+    says whether an acceptance threshold may apply to the ranking.
     """
 
     source = ""
@@ -133,23 +137,23 @@ class Adjustment:
     weight = 0.0
 
     def given(self) -> Ranking | None:
-        """Its own ranking, where a result is replayed and the rule fuses that ranking with the others."""
+        """Return the ranking to fuse that an earlier result already contains, or None."""
         return None
 
     def rank(self, rankings: Sequence[Ranking], context: Context) -> tuple[Ranking, FieldReading] | None:
-        """Rank the candidates of the sources, where the rule fuses that ranking with the others."""
+        """Rank the candidates of the sources for fusion as one more source; return None without such a ranking."""
         return None
 
     def scale(self, candidates: Candidates, own: Calibrated, calibrator: Calibrator) -> Calibrated:
-        """Calibrate its own ranking, now that the candidates are known; `own` is as for any source."""
+        """Return the calibrated values of the adjustment's ranking; `own` are the values by the usual calibration."""
         return own
 
     def adjust(self, adjusted: Adjusted) -> None:
-        """Change the fused values."""
+        """Change the fused values in `adjusted`."""
 
 
 class ExactMatches(Adjustment):
-    """Fuse exact matches as one more source."""
+    """An adjustment that fuses exact matches as one more source."""
 
     source = EXACT_MATCH
 
@@ -158,19 +162,20 @@ class ExactMatches(Adjustment):
         self.weight = bonus.weight
 
     def given(self) -> Ranking | None:
-        """The exact matches of a result that is replayed."""
+        """Return the exact matches that an earlier result contains, or None."""
         return self._given
 
     def rank(self, rankings: Sequence[Ranking], context: Context) -> tuple[Ranking, FieldReading] | None:
-        """The candidates that hold a term of the query, and how many had a text."""
+        """Return the ranking of the candidates that contain a term of the query, and the counts of their texts."""
         if not rankings or any(ranking.source == EXACT_MATCH for ranking in rankings):
             return None
         return self._bonus.ranking(pool(rankings).ids, context)
 
     def scale(self, candidates: Candidates, own: Calibrated, calibrator: Calibrator) -> Calibrated:
-        """Put the terms of every candidate on the scale of a list normalisation, which a constant list has none of.
+        """Calibrate the numbers of matching terms of all candidates, not only of the returned candidates.
 
-        A candidate that is not returned holds no term, which is known, and so it is part of the list.
+        A candidate outside the ranking has 0 matching terms. With these zeros, a normalisation such as the z-score has
+        a scale even if all returned candidates match equally many terms.
         """
         ranking = candidates.rankings[candidates.sources.index(EXACT_MATCH)]
         others = len(candidates) - len(ranking)
@@ -182,13 +187,13 @@ class ExactMatches(Adjustment):
 
 
 class Consensus(Adjustment):
-    """Add a bonus to the candidates that at least two sources returned."""
+    """An adjustment that adds a bonus to each candidate that at least two sources returned."""
 
     def __init__(self, bonus: float, bounded: bool) -> None:
         self._bonus, self._bounded = bonus, bounded
 
     def adjust(self, adjusted: Adjusted) -> None:
-        """Add the bonus; a warning says where it outweighs every fused value."""
+        """Add the bonus; warn if the bonus is larger than every fused value."""
         own = adjusted.candidates.without(RESERVED)
         if len(own.sources) < 2:
             return
@@ -196,15 +201,15 @@ class Consensus(Adjustment):
         size = self._bonus * top if self._bounded else self._bonus
         if size > top:
             warn(
-                f"consensus_bonus {size:g} exceeds the largest fused value {top:g}: every candidate that two "
-                "sources returned comes before every other",
+                f"consensus_bonus {size:g} exceeds the largest fused value {top:g}, so every candidate that two "
+                "sources returned ranks before all other candidates; choose a smaller bonus",
                 stacklevel=6,
             )
         adjusted.add(np.where(own.returned >= 2, size, 0.0))
 
 
 class PriorAdjustment(Adjustment):
-    """Multiply the fused values with a prior, or add it."""
+    """An adjustment that multiplies the fused values by a prior or, for an additive prior, adds it."""
 
     def __init__(self, prior: Any) -> None:
         self._prior = prior
@@ -226,7 +231,7 @@ class PriorAdjustment(Adjustment):
 
 
 class Reranking(Adjustment):
-    """Blend the ranking of a reranker, on the scale of the fused values, with these."""
+    """An adjustment that takes the weighted mean of the fused values and a reranker's scores."""
 
     source = RERANK
     can_be_judged = True
@@ -235,7 +240,7 @@ class Reranking(Adjustment):
         self._ranking, self._calibrator = ranking, calibrator
 
     def adjust(self, adjusted: Adjusted) -> None:
-        """Blend the reranker's opinion with the fused values; nothing if it judged no candidate."""
+        """Blend the reranker's scores with the fused values; do nothing if the reranker scored no candidate."""
         total, candidates = adjusted.total, adjusted.candidates
         row_of = {identifier: row for row, identifier in enumerate(candidates.ids)}
         known = self._ranking.without([one for one in self._ranking.ids if one not in row_of])
@@ -249,16 +254,16 @@ class Reranking(Adjustment):
         adjusted.blend(self._opinion(known, rows, total), share)
 
     def _opinion(self, known: Ranking, rows: Any, fused: FloatArray) -> FloatArray:
-        """(n,) values of all candidates on the scale of the `fused` values.
+        """Return (n,) values for all candidates by the reranker's scores, on the scale of the `fused` values.
 
-        Without a calibrator of its own its scores take mean and deviation of the fused values of what it judged, which
-        its list is no tail of a collection for. Of equal scores the fused value decides; what it did not judge stands
-        below, in the fused order.
+        Without a calibrator for the reranker, its scores get the mean and standard deviation of the fused values of the
+        same candidates. Among equal scores, the fused value decides. Candidates without a score rank below all scored
+        candidates, in the fused order.
         """
         scores, own = known.scores, fused[rows]
         values: FloatArray | None = None
         if self._calibrator is not None:
-            with suppress(InvalidInputError):  # scores that it cannot take are read by their own list
+            with suppress(InvalidInputError):  # if the calibrator rejects the scores, use the mean and deviation below
                 values = self._calibrator(known).values
         if values is None or not all_true(np.isfinite(values)):
             small = scores / (float(np.abs(scores).max()) or 1.0)
@@ -277,7 +282,10 @@ class Reranking(Adjustment):
 
 
 def _falling(values: FloatArray, keys: Sequence[object]) -> FloatArray:
-    """`values`, each below the one before where its key is another, if only by one bit."""
+    """Return `values` lowered as little as necessary to make them decreasing.
+
+    Each value becomes less than the previous value if their keys differ, and at most the previous value otherwise.
+    """
     out = values.copy()
     for row in range(1, len(out)):
         bound = out[row - 1] if keys[row] == keys[row - 1] else np.nextafter(out[row - 1], -np.inf)
@@ -286,7 +294,10 @@ def _falling(values: FloatArray, keys: Sequence[object]) -> FloatArray:
 
 
 def adjustments_of(pipeline: FusionSettings, reserved: Sequence[Ranking]) -> tuple[Adjustment, ...]:
-    """The adjustments of one query, in their order; `reserved` are the given rankings under names of adjustments."""
+    """Return the adjustments of one query in the order of their use.
+
+    `reserved` are the rankings with names in :data:`RESERVED`, from a reranker or an earlier result.
+    """
     if not (reserved or pipeline.priors or pipeline.consensus_bonus > 0):
         return ()
     given = {ranking.source: ranking for ranking in reserved}
@@ -301,6 +312,8 @@ def adjustments_of(pipeline: FusionSettings, reserved: Sequence[Ranking]) -> tup
     if RERANK in given and given[RERANK].ids:
         found.append(Reranking(given[RERANK], pipeline.calibrators.get(RERANK)))
     unclaimed = given.keys() - {RERANK} - {one.source for one in found}
-    if unclaimed:  # of a result that is replayed
-        raise InvalidInputError(f"a ranking named {EXACT_MATCH!r} is ExactMatchBonus's, which is no prior here")
+    if unclaimed:  # the rankings come from an earlier result of another pipeline
+        raise InvalidInputError(
+            f"the ranking {EXACT_MATCH!r} needs an ExactMatchBonus among the pipeline's priors; it has none"
+        )
     return tuple(found)

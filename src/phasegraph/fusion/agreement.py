@@ -1,4 +1,4 @@
-"""How far the sources of a query agree, and what a result says where they do not."""
+"""Measure the agreement between the sources of a query, and warn about low agreement."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _TOP, _DEPTH = 10, 50
 
 
 def agreement(rankings: Sequence[Ranking]) -> dict[tuple[str, str], float]:
-    """For each ordered pair of sources: share of the first one's top 10 in the second one's top 50.
+    """Return, for each ordered pair of sources, the share of the first source's top 10 in the second source's top 50.
 
-    Ranges over [0, 1].
+    Each share is in [0, 1].
     """
     out: dict[tuple[str, str], float] = {}
     for ranking in rankings:
@@ -28,10 +28,10 @@ Agreement: TypeAlias = Mapping[tuple[str, str], float]
 
 
 def disagreements(found: Agreement, floor: Agreement) -> tuple[str, ...]:
-    """A line for every two sources that agree on nothing, or less than they did when they were calibrated.
+    """Return a warning for every two sources whose agreement is 0, or is below the pair's floor.
 
-    Where the floor of a pair is known, both directions must be at or below theirs, and one below; a pair whose floor
-    is 0 agrees on nothing in ordinary queries, too.
+    The floor of an ordered pair is its usual lowest agreement, from calibration. With floors, both directions must be
+    at or below their floors, and at least one direction below its floor. A floor of 0 never causes a warning.
     """
     if not floor and all(found.values()):
         return ()
@@ -47,11 +47,11 @@ def _disagreement(pair: tuple[str, str], shares: tuple[float, float], floor: Agr
     if min(lowest) < 0:
         if any(shares):
             return ""
-        return f"sources {pair[0]!r} and {pair[1]!r} agree on nothing: no top-10 hit of either is in the other's top 50"
+        return f"sources {pair[0]!r} and {pair[1]!r} agree on nothing: no hit of either top 10 is in the other top 50"
     if any(share > low for share, low in zip(shares, lowest, strict=True)) or shares == lowest:
         return ""
     return (
-        f"sources {pair[0]!r} and {pair[1]!r} agree on less than in 95 % of the queries they were calibrated on: "
-        f"{shares[0]:.0%} and {shares[1]:.0%} of a top 10 are in the other's top 50, usually at least "
+        f"sources {pair[0]!r} and {pair[1]!r} agree less than in 95 % of their calibration queries: "
+        f"{shares[0]:.0%} and {shares[1]:.0%} of a top 10 are in the other source's top 50, usually at least "
         f"{lowest[0]:.0%} and {lowest[1]:.0%}"
     )

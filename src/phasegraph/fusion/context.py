@@ -1,4 +1,4 @@
-"""What deciding may read beside the rankings: the query, the time, and what the hits say."""
+"""The inputs of a decision other than the rankings: the query, the time, and fields of the hits."""
 
 from __future__ import annotations
 
@@ -19,26 +19,29 @@ _TEXTS = (TEXT, "page_content", "content")
 
 
 def _attribute_of(hit: object, name: str) -> object:
-    """An entry of a mapping, or an attribute; None where it is not there or cannot be read."""
+    """Return an entry of a mapping or an attribute of an object; None if it is absent or cannot be read."""
     if isinstance(hit, Mapping):
         return hit.get(name)
     try:
         return getattr(hit, name, None)
     except MemoryError:
         raise
-    except Exception:  # noqa: BLE001 - a property that raises says nothing
+    except Exception:  # noqa: BLE001 - a property that raises an error counts as absent
         return None
 
 
 def metadata_of_hit(hit: object, /) -> Mapping[str, object]:
-    """What a hit of any kind says of itself: its ``metadata``, and the entries of a mapping."""
+    """Return the fields of a hit: its ``metadata`` and, if the hit is a mapping, its entries."""
     inner = _attribute_of(hit, "metadata")
     held = inner if isinstance(inner, Mapping) else {}
     return {**held, **hit} if isinstance(hit, Mapping) else held
 
 
 def text_of_hit(hit: object, /) -> str:
-    """A hit's text: itself, or its ``text``, ``page_content`` or ``content``; else empty."""
+    """Return the text of a hit: the hit itself if it is a string, else its ``text``, ``page_content`` or ``content``.
+
+    Without such a text, return an empty string.
+    """
     if isinstance(hit, str):
         return hit
     return next((found for name in _TEXTS if isinstance(found := _attribute_of(hit, name), str)), "")
@@ -46,32 +49,33 @@ def text_of_hit(hit: object, /) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Data that a decision reads besides the rankings, gathered beforehand.
+    """The data that a decision reads besides the rankings.
 
     Parameters
     ----------
     query : str
-        The query's text.
+        The text of the query.
     now : float, optional
-        Seconds since the epoch; needed by a recency prior only.
+        The current time in seconds since the epoch; only priors that use an age need it.
     attributes : mapping of str to mapping
-        Per candidate id, what lies apart from the hits: ``importance`` and ``authority`` in [0, 1], ``timestamp``,
-        ``text`` or ``exact`` for the exact match. It wins over what the hit says, and a value that cannot be used is
-        an error.
+        Fields by candidate id, such as ``importance`` and ``authority`` in [0, 1], ``timestamp``, or ``text`` and
+        ``exact`` for exact matches. They take precedence over the fields of the hits. An unusable value is an error.
     embeddings : mapping of str to (d,) array, or callable
-        Per candidate id, or ``embeddings(ids) -> (n, d) array``; needed by a selection that weighs redundancy.
+        Embeddings by candidate id, or a function ``embeddings(ids)`` that returns an (n, d) array. Selections that
+        measure redundancy need them.
     costs : mapping of str to float
-        Per candidate id, for example tokens; needed by a selection with a budget.
+        Costs by candidate id, for example in tokens; a selection with a budget needs them.
     words : HitWords, optional
-        What the texts of the hits say about the query's words, for the default's weights; see
+        The query's words in the texts of the hits, for adaptive weights and the confidence; see
         :func:`phasegraph.lexical.read_hits`.
     metadata_of, text_of : callable
-        Fields and text of a hit (a payload of a ranking). Default: the ``metadata`` of an object or the entries of a
-        mapping, and its ``text``, ``page_content`` or ``content``.
+        Functions that return the fields and the text of a hit, which is a payload of a ranking. Default: the
+        ``metadata`` of an object or the entries of a mapping, and its ``text``, ``page_content`` or ``content``.
     rankings : tuple of Ranking
-        The hits that priors read; the pipeline puts in those it fuses.
+        The rankings whose hits priors read. The pipeline sets them to the rankings that it fuses.
     blend : float, default 1
-        How far a ranking named ``rerank`` decides, in [0, 1]: 0 not at all, 1 alone.
+        Weight of a reranker's ranking (named ``rerank``) in the total, in [0, 1]: with 0 it has no effect, with 1 it
+        alone sets the order.
     """
 
     query: str = ""
@@ -88,7 +92,10 @@ class Context:
     blend: float = 1.0
 
     def values(self, identifier: str, key: str) -> Iterator[object]:
-        """What the hits of a candidate hold under `key`, in the order of the rankings; ``text`` is their text."""
+        """Yield the values of the field `key` in a candidate's hits, in the order of the rankings.
+
+        For the key ``text``, yield the texts of the hits. Absent, blank and NaN values are skipped.
+        """
         for ranking in self.rankings:
             hit = ranking.payloads.get(identifier)
             if hit is None:
@@ -99,12 +106,12 @@ class Context:
                 yield value
 
     def text(self, identifier: str, key: str = TEXT) -> str:
-        """The text of a candidate: its attribute, else that of the first hit that has one; else empty."""
+        """Return the text of a candidate: its attribute `key`, else the text of the first hit with a text, else ""."""
         given = self.attributes.get(identifier, {}).get(key)
         found = (given, *self.values(identifier, key)) if given is None else (given,)
         return next((one for one in found if isinstance(one, str)), "")
 
 
 def _is_nan(value: object) -> bool:
-    """Whether it is the number by which tables say that nothing is there."""
+    """Return True for the float NaN, which tables use for an absent value."""
     return isinstance(value, float) and math.isnan(value)

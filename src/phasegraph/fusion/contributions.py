@@ -1,4 +1,4 @@
-"""Each source's part in the fused values."""
+"""Divide the fused values among the sources."""
 
 from __future__ import annotations
 
@@ -21,12 +21,15 @@ def contributions(
     missing: FloatArray,
     rows: IntArray,
 ) -> FloatArray:
-    """(k, m) part of each source in the fused value of the chosen rows; rows sum to it.
+    """Return the (k, m) contributions of each source to the fused values of the chosen rows.
+
+    The contributions to a candidate add up to its fused value.
 
     Notes
     -----
-    For an additive rule the part is the source's own term. For the others it is the Shapley value of the source
-    with the empty coalition worth 0, exact up to 8 sources; beyond, leave-one-out differences scaled to the sum.
+    For an additive rule, the contribution is the source's own term. For other rules, it is the Shapley value of the
+    source; the empty coalition is worth 0. With more than 8 sources, leave-one-out differences, scaled to the fused
+    value, replace the Shapley values.
     """
     chosen = values[rows] if rule.row_wise else values
     pick = slice(None) if rule.row_wise else rows

@@ -1,4 +1,4 @@
-"""From rankings to a result: one pure function."""
+"""The steps from rankings to a result: calibration, fusion, acceptance and selection, without input or output."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _SOURCE, _VALUES, _MISSING = attrgetter("source"), attrgetter("values"), attrget
 SELECTION_POOL = 50
 
 
-@np.errstate(all="ignore")  # scores of 1e308 and 5e-324 are scores: what comes of them is finite
+@np.errstate(all="ignore")  # scores may be as extreme as 1e308 and 5e-324; the results are finite
 def make_shortlist(
     pipeline: FusionSettings,
     rankings: Sequence[Ranking],
@@ -51,7 +51,7 @@ def make_shortlist(
     reports: Sequence[SourceReport] = (),
     k: int | None = None,
 ) -> Shortlist:
-    """Calibrate, fuse and accept the rankings of one query; the rest of deciding is the selection."""
+    """Calibrate, fuse and accept the rankings of one query; :meth:`Shortlist.decide` then runs the selection."""
     context = _NO_CONTEXT if context is None else context
     _check(rankings, context)
     pipeline = with_new_source_names(pipeline, [ranking.source for ranking in rankings])
@@ -60,7 +60,7 @@ def make_shortlist(
     if pipeline.pool_caps:
         lists = apply_caps(lists, pipeline.pool_caps, pipeline.pool_cap_mode)
     scaled, failed = calibrate_all(lists, pipeline.calibrators, pipeline.calibrator)
-    if failed:  # what a source cannot be calibrated on counts for nothing, as a candidate of an adjustment either
+    if failed:  # a source without calibration is not fused, and adjustments do not see its candidates
         lists = [ranking for ranking in lists if ranking.source in scaled]
     readings: tuple[FieldReading, ...] = ()
     if adjustments or pipeline.group_by is not None:
@@ -104,7 +104,7 @@ def make_shortlist(
 
 
 def _check(rankings: object, context: object) -> None:
-    """Raise InvalidTypeError unless the input of deciding has the right types."""
+    """Raise InvalidTypeError unless `rankings` is a sequence of rankings and `context` is a Context."""
     if not isinstance(rankings, list | tuple) and (not isinstance(rankings, Sequence) or isinstance(rankings, str)):
         raise InvalidTypeError(f"rankings must be a sequence of Ranking; got {type(rankings).__name__}")
     if not isinstance(context, Context):
@@ -115,7 +115,7 @@ def _check(rankings: object, context: object) -> None:
 
 
 def _to_fuse(pipeline: FusionSettings, rankings: Sequence[Ranking]) -> tuple[list[Ranking], tuple[Adjustment, ...]]:
-    """Return the rankings to fuse, which have hits and a positive weight, and the adjustments."""
+    """Return the rankings with hits and a positive weight, which are fused, and the pipeline's adjustments."""
     weights, chosen, reserved = pipeline.weights, [], []
     for ranking in rankings:
         if ranking.source in RESERVED:
@@ -135,9 +135,9 @@ def _to_fuse(pipeline: FusionSettings, rankings: Sequence[Ranking]) -> tuple[lis
 def _weights(
     pipeline: FusionSettings, candidates: Candidates, context: Context, adjustments: Sequence[Adjustment]
 ) -> FloatArray:
-    """(m,) weights over the sources that answered, divided once by their sum in name order.
+    """Return the (m,) weights of the sources that answered, in name order, divided by their sum.
 
-    Under a rule that the literature does not divide, 1 each where they are all equal.
+    If the rule adds its terms without dividing (``FusionRule.sums``), equal weights are 1 each instead.
     """
     own = candidates.without(RESERVED)
     if pipeline.weights is None:
@@ -161,7 +161,10 @@ def _weights(
 def _apply_rule(
     pipeline: FusionSettings, candidates: Candidates, found: Sequence[Calibrated], weights: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """(n, m) calibrated values, missing ones filled in where the rule has terms, and their fused values."""
+    """Return the (n, m) calibrated values and the (n,) fused values.
+
+    If the rule has `terms`, the calibrated values of missing candidates are filled in; otherwise they are NaN.
+    """
     rule = FUSION_RULES[pipeline.rule]
     columns, missing = list(map(_VALUES, found)), list(map(_MISSING, found))
     if rule.terms is None:
@@ -172,7 +175,7 @@ def _apply_rule(
     values = candidates.spread(columns, missing)
     first, *others = weights.tolist()
     total = rule.terms(values[:, 0], first)
-    for column, weight in enumerate(others, start=1):  # from the left: the order of a sum decides its last bit
+    for column, weight in enumerate(others, start=1):  # from left to right: the order of a sum affects its last bit
         total += rule.terms(values[:, column], weight)
     return values, total
 
@@ -184,7 +187,10 @@ def _accept(
     judge: Callable[[], ConfidenceEvidence],
     adjustments: Sequence[Adjustment],
 ) -> tuple[IntArray, AcceptanceOutcome | None, Candidates]:
-    """Rows of the accepted candidates, best first, the outcome, None without a policy, and what thresholds judged."""
+    """Return the rows of the accepted candidates, the outcome, and the judged candidates.
+
+    The rows are ordered best first. The outcome is None without an acceptance policy.
+    """
     candidates, accept = adjusted.candidates, pipeline.accept
     depth = _depth(pipeline) if pipeline.group_by is None else len(candidates)
     if accept is None:
@@ -203,14 +209,14 @@ def _accept(
 
 
 def _depth(pipeline: FusionSettings) -> int:
-    """How many candidates an answer, or a selection for it, chooses among."""
+    """Return the number of accepted candidates to consider: k, or at least 50 for a selection."""
     return pipeline.k if pipeline.selection is None else max(pipeline.k, SELECTION_POOL)
 
 
 def _group(
     group_by: GroupBy, rows: IntArray, adjusted: Adjusted, final: FloatArray, depth: int
 ) -> tuple[IntArray, FloatArray]:
-    """The best rows of which each stands for a document, and the final values with what the documents add."""
+    """Return the rows of the best passage of each document, and the final values with the documents' bonuses."""
     ids, total, factors = adjusted.candidates.ids, adjusted.total, adjusted.factors
     groups = group_by.group(ids, rows, final, adjusted.context)
     adjusted.extras["groups"] = partial(groups.of, ids)
@@ -224,46 +230,55 @@ def _group(
 
 
 def publish(values: FloatArray) -> FloatArray:
-    """``(1 + f / (1 + |f|)) / 2``, from the whole line into [0, 1]; each step rounds so that none of it falls."""
+    """Map each value f into [0, 1] by ``(1 + f / (1 + |f|)) / 2``.
+
+    The formula is computed such that rounding never reverses an order.
+    """
     rest = 0.5 / (1.0 + np.abs(values))
     return np.where(values >= 0.0, 1.0 - rest, rest)
 
 
 def with_prior(values: FloatArray, factors: FloatArray) -> FloatArray:
-    """The fused value times its prior; divided by it where the value is negative, so that a low prior never helps."""
+    """Multiply each fused value by its prior; divide negative values, so that a low prior never raises a value."""
     floor = np.maximum(factors, 1e-9)
     return np.where(values >= 0, values * floor, values / floor)
 
 
 def without_prior(values: FloatArray, factors: FloatArray) -> FloatArray:
-    """The values of which :func:`with_prior` makes these."""
+    """Reverse :func:`with_prior`: return the fused values before the prior."""
     floor = np.maximum(factors, 1e-9)
     return np.where(values >= 0, values / floor, values * floor)
 
 
 @dataclass(slots=True, eq=False)
 class Shortlist:
-    """The fused and accepted candidates of one query, before a selection among them.
+    """The fused and accepted candidates of one query, before the selection.
 
-    What stands between the two halves of :meth:`FusionPipeline.decide`: whoever has to fetch embeddings for the
-    selection asks for the ids it will choose among, fetches them, and decides.
+    It is the intermediate value of :meth:`FusionPipeline.decide`. A caller that fetches embeddings for the selection
+    reads :attr:`to_embed`, fetches the embeddings, and calls :meth:`decide`.
 
     Parameters
     ----------
     pipeline : FusionSettings
+        The settings of the pipeline, with the k of this query.
     context : Context
+        The additional data for priors, acceptance and selection.
     reports : tuple of SourceReport
+        One per source, in name order.
     degraded : bool
+        Whether a source failed, was skipped, or searched only in part.
     weights : (m,) array of float
+        The source weights for this query.
     adjusted : Adjusted
-        Fused values with what the adjustments made of them.
+        The fused values, and the bonuses and factors of the adjustments.
     final : (n,) array of float
         Fused values with all adjustments.
     rows : (p,) array of int
-        The accepted candidates, best first: k of them, or as many as a selection chooses among.
+        Rows of the accepted candidates, best first: at most k, or at most the number that a selection considers.
     outcome : AcceptanceOutcome or None
+        The outcome of the acceptance policy; None without a policy.
     judge : callable
-        ``judge()`` works the confidence out.
+        ``judge()`` computes the confidence.
     """
 
     pipeline: FusionSettings
@@ -279,32 +294,32 @@ class Shortlist:
 
     @property
     def candidates(self) -> Candidates:
-        """The candidates, with the rankings that adjustments added."""
+        """The candidates, including the rankings that adjustments added."""
         return self.adjusted.candidates
 
     @property
     def calibrated(self) -> Sequence[Calibrated]:
-        """Calibrated rankings, in the order of the sources that the rule fused."""
+        """The calibrated values of each fused source, in the order of the sources."""
         return self.adjusted.calibrated
 
     @property
     def values(self) -> FloatArray:
-        """(n, m) calibrated values, missing ones filled in where the rule has terms."""
+        """The (n, m) calibrated values; for missing candidates filled in if the rule has `terms`, else NaN."""
         return self.adjusted.values
 
     @property
     def fused(self) -> FloatArray:
-        """(n,) fused values without the adjustments that multiply."""
+        """The (n,) fused values with bonuses, but without priors."""
         return self.adjusted.total
 
     @property
     def confidence(self) -> ConfidenceEvidence:
-        """How far the corpus seems to hold an answer."""
+        """The confidence that the corpus contains an answer, with its components."""
         return self.judge()
 
     @property
     def to_embed(self) -> tuple[str, ...]:
-        """Ids of the candidates whose embeddings the selection needs; empty where it needs none."""
+        """The ids of the candidates whose embeddings the selection needs and the context lacks."""
         policy, given = self.pipeline.selection, self.context.embeddings
         if policy is None or not policy.needs_embeddings or callable(given) or given:
             return ()
@@ -313,12 +328,12 @@ class Shortlist:
     def decide(
         self, embeddings: Mapping[str, FloatArray] | Callable[[Sequence[str]], ArrayLike] | None = None
     ) -> Result:
-        """Select among the candidates.
+        """Select the results among the candidates.
 
         Parameters
         ----------
         embeddings : mapping of str to (d,) array, or callable, optional
-            In place of the context's; see :class:`Context`.
+            The embeddings for the selection; default the context's embeddings. See :class:`Context`.
         """
         context = self.context if embeddings is None else replace(self.context, embeddings=embeddings)
         rows, extras, warned = self._selected(context)
@@ -355,7 +370,7 @@ class Shortlist:
         return "abstained" if self.outcome.reason == "low_confidence" else "all_rejected"
 
     def _selected(self, context: Context) -> tuple[IntArray, dict[str, object], tuple[str, ...]]:
-        """Rows of the answer, what acceptance and selection say of it, and what the caller should know."""
+        """Return the rows of the results, the entries for ``Result.extras``, and warnings."""
         rows, policy = self.rows, self.pipeline.selection
         extras: dict[str, object] = {} if self.outcome is None else {"acceptance": self.outcome}
         if self.adjusted.readings:
@@ -363,19 +378,19 @@ class Shortlist:
         warned: tuple[str, ...] = ()
         if self.outcome is not None:
             warned = tuple(
-                f"the promise of the threshold {one.name!r} does not hold for this answer: {one.reason}"
+                f"the guarantee of the threshold {one.name!r} is not valid for this answer: {one.reason}"
                 for one in self.outcome.certificates
                 if not one.valid
             )
             if self.outcome.failed:
                 raised = self.outcome.reason.partition(": ")[2]
-                warned += (f"on_empty raised {raised}: nothing is accepted",)
+                warned += (f"on_empty raised {raised}, so no candidate is accepted",)
             accept = self.pipeline.accept
             if accept is not None and accept.confidence and self.confidence.value is None:
                 done = (
-                    "everything was held back" if self.outcome.reason == "low_confidence" else "nothing was held back"
+                    "every candidate was rejected" if self.outcome.reason == "low_confidence" else "it rejected nothing"
                 )
-                warned += (f"there is no confidence to accept by, and {done}: {self.confidence.reason}",)
+                warned += (f"acceptance by confidence has no confidence, and {done}: {self.confidence.reason}",)
         if policy is not None and len(rows):
             found, failed = self._together(policy, context)
             extras["selection"] = found
@@ -389,14 +404,14 @@ class Shortlist:
         return rows, extras, (*warned, *noted)
 
     def _together(self, policy: SelectionPolicy, context: Context) -> tuple[SelectionResult, tuple[str, ...]]:
-        """Which of the rows go together; the fused order, and a line that says so, where that cannot be worked out."""
+        """Return the selected rows and warnings; if the selection fails, return the first k rows and a warning."""
         ids = [self.candidates.ids[row] for row in self.rows.tolist()]
         relevance, kind = self._relevance(policy)
         costs = None if policy.budget is None else _costs(context, ids)
         if policy.needs_embeddings and not callable(context.embeddings) and not context.embeddings:
             raise InvalidInputError(
-                "selection by redundancy needs an embedding of every candidate in Context.embeddings (a mapping or a "
-                "callable); got none"
+                f"selection by {policy.method} needs an embedding of every candidate in Context.embeddings (a mapping "
+                "or a callable); got no embeddings"
             )
         own = replace(policy, distinct=True) if policy.method == "log_det" and policy.distinct is None else policy
         try:
@@ -405,14 +420,14 @@ class Shortlist:
             return replace(found, relevance=kind), ()
         except MemoryError:
             raise
-        except Exception as error:  # noqa: BLE001 - a selection that fails never costs the answer
+        except Exception as error:  # noqa: BLE001 - after a failed selection, the answer keeps the fused order
             why = str(error) if isinstance(error, PhasegraphError) else type(error).__name__
-            failed = f"selection by {policy.method} failed, the order is the fused one: {why}"
+            failed = f"selection by {policy.method} failed; the answer is in fused order: {why}"
             plain = SelectionPolicy("top", budget=policy.budget)
             return plain.select(relevance, None, self.pipeline.k, costs=costs), (failed,)
 
     def _relevance(self, policy: SelectionPolicy) -> tuple[FloatArray, str]:
-        """What a selection takes for relevance, and what that is: the document's rule is not scaled."""
+        """Return the relevances for the selection and a name for their origin; see ``SelectionResult.relevance``."""
         fused = self.final[self.rows]
         if policy.method != "legacy_entropy":
             return scaled_relevance(fused), "fused, scaled"
@@ -429,7 +444,7 @@ class Shortlist:
         return scaled_relevance(fused), "fused, scaled"
 
     def _explained(self, rows: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Contributions and calibrated values of the chosen rows, missing ones filled in."""
+        """Return the contributions and the calibrated values of the chosen rows, with missing values filled in."""
         rule, chosen = FUSION_RULES[self.pipeline.rule], self.values[rows]
         if not len(self.values):
             return chosen, chosen
@@ -442,15 +457,15 @@ class Shortlist:
 
 
 def _embeddings(context: Context, ids: Sequence[str]) -> FloatArray:
-    """(n, d) rows for the pool, from the context's mapping or callable."""
+    """Return the (n, d) embeddings of the candidates `ids`, from the context's mapping or callable."""
     given = context.embeddings
     if callable(given):
         return np.asarray(given(ids), dtype=np.float64)
     lacking = [identifier for identifier in ids if identifier not in given]
     if lacking:
         raise InvalidInputError(
-            f"Context.embeddings must hold an embedding of every candidate; {len(lacking)} of {len(ids)} have none, "
-            f"{lacking[0]!r} among them"
+            f"Context.embeddings must contain an embedding of every candidate; it lacks {len(lacking)} of {len(ids)}, "
+            f"for example {lacking[0]!r}"
         )
     return np.array([given[identifier] for identifier in ids], dtype=np.float64)
 
@@ -464,7 +479,7 @@ def _costs(context: Context, ids: Sequence[str]) -> FloatArray:
 
 @kept_while_short
 def _repeated(count: int, value: float) -> FloatArray:
-    """(count,) read-only array of one value."""
+    """Return a read-only array with `count` copies of a value."""
     made = np.full(count, value)
     made.setflags(write=False)
     return made
@@ -472,7 +487,7 @@ def _repeated(count: int, value: float) -> FloatArray:
 
 @kept_while_short
 def _accepted(count: int) -> BoolArray:
-    """(count,) read-only array of true."""
+    """Return a read-only array of `count` times True."""
     made = np.ones(count, dtype=np.bool_)
     made.setflags(write=False)
     return made
@@ -484,7 +499,10 @@ def _settle_reports(
     scaled: Mapping[str, Calibrated],
     failed: Mapping[str, str],
 ) -> tuple[SourceReport, ...]:
-    """Reports in name order, made where none came, with the tier each source was calibrated by."""
+    """Return a report per source in name order, with the calibration of each source.
+
+    A source without a report gets a report from its ranking. A source in `failed` gets the status ``error``.
+    """
     known = dict(zip(map(_SOURCE, reports), reports, strict=True))
     if len(known) != len(reports):
         raise InvalidInputError(f"reports must be one per source; got {[report.source for report in reports]}")
@@ -503,7 +521,7 @@ def _settle_reports(
 
 
 def _noted(reports: Sequence[SourceReport], notes: Mapping[str, str]) -> tuple[SourceReport, ...]:
-    """The reports with a note each, where there is one that they do not hold yet."""
+    """Return the reports with the notes of `notes`, by source name, that they do not contain yet."""
     said = ((report, notes.get(report.source, "")) for report in reports)
     return tuple(
         replace(report, notes=(*report.notes, note)) if note and note not in report.notes else report
@@ -514,7 +532,7 @@ def _noted(reports: Sequence[SourceReport], notes: Mapping[str, str]) -> tuple[S
 def _refuse(reports: Sequence[SourceReport]) -> None:
     bad = [f"{name}: {why}" for name, why in degradations(reports).items()]
     bad += [
-        f"{one.source}: calibrated by its list alone"
+        f"{one.source}: calibrated from its returned list alone"
         for one in reports
         if one.calibration == "estimated" and one.source not in RESERVED
     ]

@@ -1,4 +1,4 @@
-"""Exact matches: the candidates that hold the query's quoted or rare terms, as one more ranked source."""
+"""Exact matches: a ranking of the candidates that contain quoted or rare terms of the query."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _WORD = re.compile(rf"[{CJK}]|[^\W{CJK}]+(?:[-./_+#]+[^\W{CJK}]+)*[+#]*")
 
 _RUN = re.compile(rf"[{CJK}]{{2,}}")
 
-# Words of questions: rare in passages, and no terms.
+# Words of questions. They may be rare in passages, but they are not search terms.
 _ASKING = frozenset(
     _WORD.findall(
         "about and are between both can could did does for from had has have how into its many much more most name "
@@ -40,31 +40,36 @@ _SHORTEST = 3
 
 @dataclass(frozen=True, slots=True)
 class ExactMatchBonus(StoredPrior):
-    """One more ranked source: the candidates that hold the query's quoted or rare terms, letter for letter.
+    """A prior that fuses exact matches as one more source.
+
+    The source ranks the candidates that contain quoted or rare terms of the query exactly.
 
     Parameters
     ----------
     weight : float, default 1.0
-        >= 0, in the unit of the weights of the sources: 1 beside weights of 1 each counts as much as one of them,
-        whichever of them answered. Where the pipeline sets the weights itself, their mean counts 1.
+        Weight of this source, >= 0, in the unit of the pipeline's `weights`. If the pipeline computes the weights, the
+        unit is the mean of the computed weights.
     key : str, default "text"
-        The text of the hits, or the metadata field that is compared.
+        The field in which to search for terms: ``text`` for the text of a hit, or a metadata field.
     rare_share : float, default 0.1
-        In [0, 1]; a word of the query is rare where at most this share of the candidates, or one of them, holds it.
+        Largest share of the candidates that may contain a rare word, in [0, 1]. A word in a single candidate is always
+        rare.
 
     Notes
     -----
-    Terms are what stands in quotation marks, the query as a whole, and its rare words of three letters or more (or
-    with a digit), words of questions such as "which" left out; of Chinese and Japanese, which part no words, its rare
-    pairs of characters. Terms are compared word by word (character by character), letter case apart. A candidate ranks
-    by how many terms it holds; one that holds none is not returned. It adds no candidate. Ties share their mean rank,
-    as in every source: under reciprocal rank a single exact hit gets ``weight / (rank_constant + 1)``. Under a z-score
-    or raw values a candidate that is not returned counts with its 0 terms.
+    The terms of a query are its quoted phrases, the whole query, and its rare words. Rare words have at least three
+    letters or a digit; words of questions such as "which" do not count. In Chinese and Japanese text, which does not
+    separate words, rare pairs of characters are terms. The comparison ignores case and matches whole words.
 
-    An attribute ``exact`` of the context, true or false, decides for its candidate instead. In the reports and the
-    evidence the source is named ``exact_match``; thresholds, agreement and the consensus bonus leave it out.
+    A candidate's score is the number of terms that it contains. A candidate without a term is not returned, and the
+    source adds no candidates. Ties share their mean rank, as in every source. With reciprocal rank fusion, a single
+    exact match therefore gets ``weight / (rank_constant + 1)``. With z-scores or raw values, a candidate without a term
+    is calibrated with the score 0.
 
-    The design record names the bonus and gives no formula: reconstructed as one more source.
+    An attribute ``exact`` of the context, True or False, overrides the comparison for its candidate. Reports and
+    evidence name the source ``exact_match``. Thresholds, agreement and the consensus bonus ignore this source.
+
+    The architecture decision record names the bonus without a formula; the formula here is a reconstruction.
 
     Examples
     --------
@@ -85,15 +90,18 @@ class ExactMatchBonus(StoredPrior):
         check_range("rare_share", self.rare_share, 0, 1)
 
     def __call__(self, ids: Sequence[str], context: Context, /) -> FloatArray:
-        """(n,) array: the number of terms each candidate holds."""
+        """Return the (n,) number of terms that each candidate contains."""
         return self._counted(ids, [_padded(context.text(identifier, self.key)) for identifier in ids], context)
 
     def ranking(self, ids: Sequence[str], context: Context, /) -> tuple[Ranking, FieldReading]:
-        """The candidates that hold a term, and how many had a text; the ranking's reason says why it is empty."""
+        """Return the ranking of the candidates that contain a term, and the counts of candidates with a text.
+
+        If the ranking is empty, its `reason` is set.
+        """
         texts = [_padded(context.text(identifier, self.key)) for identifier in ids]
         counts = self._counted(ids, texts, context)
         rows = np.flatnonzero(counts > 0)
-        reason = "" if len(rows) else "no candidate holds a quoted or rare term of the query"
+        reason = "" if len(rows) else "no candidate contains a quoted or rare term of the query"
         found = sum(map(bool, texts))
         made = Ranking(EXACT_MATCH, [ids[row] for row in rows.tolist()], counts[rows], reason=reason)
         return made, FieldReading(self.name, self.key, found, len(texts) - found, 0)
@@ -108,7 +116,10 @@ class ExactMatchBonus(StoredPrior):
         return out
 
     def _terms(self, query: str, texts: Sequence[str]) -> list[str]:
-        """Quoted phrases, the whole query and its rare words, each padded with blanks."""
+        """Return the terms of a query: its quoted phrases, the whole query and its rare words, each padded with blanks.
+
+        Padding makes a substring search match only whole words.
+        """
         quoted = [_padded(next(filter(None, groups))) for groups in _QUOTED.findall(query)]
         rest = _QUOTED.sub(" ", query)
         most = max(1, int(self.rare_share * sum(map(bool, texts))))
@@ -119,7 +130,10 @@ class ExactMatchBonus(StoredPrior):
 
 
 def _padded(text: str) -> str:
-    """The words of a text, and its Chinese and Japanese characters, with one blank around each; empty without any."""
+    """Return the words of a text, and its Chinese and Japanese characters, each with a blank before and after.
+
+    For a text without words, return an empty string.
+    """
     words = _WORD.findall(text.casefold())
     return f" {' '.join(words)} " if words else ""
 

@@ -1,8 +1,9 @@
-"""Experimental fusion rules, reconstructed from the PhaseGraph paper's appendix C; nothing shows that they help.
+"""Experimental fusion rules, reconstructed from appendix C of the PhaseGraph paper.
 
-``values, weights, missing`` and the errors are those of :func:`~phasegraph.fusion.linear`. All of these rules break the
-law "an appended worst hit changes no order" by their nature, because percentiles, normal scores and strengths depend
-on how long the list is; the notes say which further laws they break.
+No measurement shows that these rules help. :func:`~phasegraph.fusion.rules.linear` documents the parameters
+``values``, ``weights`` and ``missing``, and the errors. No rule here has the law "an appended worst hit changes no
+order", because percentiles, normal scores and strengths depend on the length of the list. The notes name further laws
+that a rule does not have; see :mod:`phasegraph.testing.laws`.
 """
 
 from __future__ import annotations
@@ -28,26 +29,26 @@ from phasegraph.fusion.rules import (
 def log_linear(
     values: FloatArray, /, *, weights: PerSource = None, missing: PerSource = None, epsilon: float = 1e-6
 ) -> FloatArray:
-    """Weighted sum of the logarithms of each list's Boltzmann weights: a geometric mean.
+    """Compute the weighted sum of the logarithms of each list's Boltzmann weights, which is a geometric mean.
 
     Parameters
     ----------
     values, weights, missing
         As for :func:`~phasegraph.fusion.boltzmann`, except that a source that lacks a candidate adds ``ln(epsilon)``
-        times its weight: a strong veto.
+        times its weight. This penalty is large enough to act as a veto.
     epsilon : float, default 1e-6
-        > 0; added to percentiles and to weights before the logarithm.
+        Number that is added to percentiles and to Boltzmann weights before the logarithm, > 0.
 
     Returns
     -------
     (n,) array of float
-        In [sum of weights * ln(epsilon), about 0].
+        Fused values from ``sum of weights * ln(epsilon)`` to about 0.
 
     Notes
     -----
-    "Geometric mean in probability space" is the paper's; the treatment of missing candidates is reconstructed.
-    Law broken by nature: "a raised score never lowers its candidate" where ties are split, which changes the list's
-    temperature.
+    The paper states a "geometric mean in probability space"; the treatment of missing candidates is a reconstruction.
+    The rule does not have the law "a raised score never lowers its candidate": a raised score that breaks a tie changes
+    the temperature of the list.
 
     References
     ----------
@@ -65,27 +66,27 @@ def log_linear(
 def power_mean(
     values: FloatArray, /, *, weights: PerSource = None, missing: PerSource = None, exponent: float = 0.5
 ) -> FloatArray:
-    """Weighted power mean of percentile ranks.
+    """Compute the weighted power mean of percentile ranks.
 
     Parameters
     ----------
     values, weights, missing
-        As for :func:`~phasegraph.fusion.linear`, but `values` are percentile ranks in [0, 1], `weights` are not all 0
-        and divided by their sum, and `missing` is in [0, 1].
+        As for :func:`~phasegraph.fusion.linear`, but `values` are percentile ranks in [0, 1], `missing` is in [0, 1],
+        and `weights` are not all 0. The weights are divided by their sum.
     exponent : float, default 0.5
-        Finite. 1 is the weighted mean, 0 the geometric mean, below 1 rewards consensus; 0 and less give 0 to a
-        candidate that lacks a source.
+        Exponent of the mean, finite. 1 gives the weighted mean, 0 the geometric mean; values below 1 reward consensus.
+        With 0 or less, a candidate that a source lacks gets 0.
 
     Returns
     -------
     (n,) array of float
-        In [0, 1].
+        Fused values in [0, 1].
 
     Notes
     -----
-    The paper says only "exponent below 1"; the value is reconstructed. With an exponent of 0 or less a source
-    vetoes what it lacks, so that among candidates of one source each the order of that source is lost
-    (a law broken by nature; it holds for positive exponents).
+    The paper states only "exponent below 1"; the default is a reconstruction. With an exponent of 0 or less, all
+    candidates that a source lacks get 0. Candidates that only a single source returned then lose the order of that
+    source; the law about this order holds only for positive exponents.
 
     Examples
     --------
@@ -115,29 +116,29 @@ def tsallis(
     q: float | FloatArray = 1.5,
     epsilon: float = 1e-6,
 ) -> FloatArray:
-    """Boltzmann fusion with q-exponentials, whose tails are heavier for q > 1.
+    """Compute Boltzmann fusion with q-exponentials, which fall more slowly for q > 1.
 
     Parameters
     ----------
     values, weights, missing
         As for :func:`~phasegraph.fusion.boltzmann`.
     q : float or (m,) array of float, default 1.5
-        In [1, 2], for all lists or one for each; 1 is ``boltzmann``. A pipeline takes it by source name too: the paper
-        deforms the graph's list alone, which is ``rule_options={"q": {"graph": 1.5}}``, and
-        ``FusionPipeline.named("tsallis")``.
+        Parameter of the q-exponential, in [1, 2]: a number for all lists, or a number per list. With 1, the rule equals
+        ``boltzmann``. A pipeline also accepts q by source name. The paper deforms only the graph's list, which is
+        ``rule_options={"q": {"graph": 1.5}}`` or ``FusionPipeline.named("tsallis")``.
     epsilon : float, default 1e-6
-        > 0.
+        Number that keeps the energy finite at percentile 0, > 0.
 
     Returns
     -------
     (n,) array of float
-        In [0, sum of weights].
+        Fused values in [0, sum of weights].
 
     Notes
     -----
-    ``e_q(x) = [1 + (1 - q) x]_+ ** (1 / (1 - q))`` at ``x = -E / T``, normalised over the list. The value of q is
-    reconstructed. Law broken by nature: "extra evidence costs no place" (a new last hit lengthens the list, and so
-    moves everyone in it).
+    The weight of a hit is ``e_q(x) = [1 + (1 - q) x]_+ ** (1 / (1 - q))`` at ``x = -E / T``, normalised over the list;
+    see :func:`~phasegraph.fusion.boltzmann` for E and T. The default of q is a reconstruction. The rule does not have
+    the law "extra evidence costs no place", because a new last hit changes the values of all hits in the list.
 
     References
     ----------
@@ -165,7 +166,7 @@ def tsallis(
 
 
 def _tsallis_shares(percentiles: FloatArray, *, q: float, epsilon: float) -> FloatArray:
-    """Tsallis weights of one list that is not empty."""
+    """Compute the Tsallis weights of a non-empty list of percentiles; see :func:`tsallis`."""
     if q == 1:
         return boltzmann_shares(percentiles, epsilon=epsilon)
     energy = -np.log(percentiles + epsilon)
@@ -186,28 +187,30 @@ def interference(
     phase: float = 0.0,
     epsilon: float = 1e-6,
 ) -> FloatArray:
-    """Boltzmann fusion plus ``2 cos(phase) sqrt(a P b Q)`` for every pair of sources.
+    """Compute Boltzmann fusion plus ``2 cos(phase) sqrt(a P b Q)`` for every pair of sources.
+
+    Here, a and b are the weights of the two sources, and P and Q are the candidate's Boltzmann weights in their lists.
 
     Parameters
     ----------
     values, weights, missing
         As for :func:`~phasegraph.fusion.boltzmann`.
     phase : float, default 0
-        In [0, pi / 2], radians. 0 is the paper's fixed constructive phase and equals
-        ``(sum of sqrt(weight * P)) ** 2``; pi / 2 is ``boltzmann``.
+        Phase in radians, in [0, pi / 2]. With 0, the paper's constructive phase, the fused value is
+        ``(sum of sqrt(weight * P)) ** 2``. With pi / 2, the rule equals ``boltzmann``.
     epsilon : float, default 1e-6
-        > 0.
+        Number that keeps the energy finite at percentile 0, > 0.
 
     Returns
     -------
     (n,) array of float
-        In [0, m * sum of weights].
+        Fused values in [0, m * sum of weights].
 
     Notes
     -----
-    A power mean of exponent 1/2 under another name. A destructive phase (beyond pi / 2) would punish a candidate
-    for being found twice and is refused. Law broken by nature: "extra evidence costs no place" (a new last hit
-    lengthens the list, and so moves everyone in it).
+    With phase 0, the rule is a power mean with exponent 1/2. A phase beyond pi / 2 is not accepted, because it would
+    lower a candidate that two sources returned. The rule does not have the law "extra evidence costs no place", because
+    a new last hit changes the values of all hits in the list.
 
     Examples
     --------
@@ -225,28 +228,29 @@ def interference(
 def gumbel_copula(
     values: FloatArray, /, *, weights: PerSource = None, missing: PerSource = None, theta: float | None = None
 ) -> FloatArray:
-    """Gumbel copula of the percentile ranks: ``exp(-(sum of (-ln u) ** theta) ** (1 / theta))``.
+    """Compute the Gumbel copula of the percentile ranks u: ``exp(-(sum of (-ln u) ** theta) ** (1 / theta))``.
 
     Parameters
     ----------
     values, weights, missing
-        As for :func:`~phasegraph.fusion.boltzmann`, but `weights` are not all 0 and divided by the mean of the positive
-        ones; each multiplies its source's term. A candidate that source j lacks takes 1 / (n_j + 1), n_j the length of
-        its list.
+        As for :func:`~phasegraph.fusion.boltzmann`, but `weights` are not all 0. They are divided by the mean of the
+        positive weights, and each weight multiplies its source's term of the sum. If source j, with a list of n_j hits,
+        lacks a candidate, the candidate's rank u is 1 / (n_j + 1).
     theta : float, optional
-        >= 1; 1 is the product. Default: 1 / (1 - Kendall's tau) over the candidates that two sources share,
-        averaged over pairs, within [1, 20]; pairs that share fewer than 3 are left out, none left gives 1.
+        Parameter of the copula, >= 1; 1 gives the product of the ranks. Default: ``1 / (1 - tau)``, limited to [1, 20].
+        Tau is Kendall's tau over the candidates that two sources share, averaged over pairs of sources. Pairs that
+        share fewer than 3 candidates are ignored; without a pair, theta is 1.
 
     Returns
     -------
     (n,) array of float
-        In [0, 1].
+        Fused values in [0, 1].
 
     Notes
     -----
-    The paper estimates theta from the overlap; the estimator, the margin of a missing candidate and the weights
-    are reconstructed. Laws broken by nature: "extra evidence costs no place" and "a raised score never lowers its
-    candidate", because theta is estimated from all candidates.
+    The paper estimates theta from the overlap of the lists. The estimator, the rank of a missing candidate and the use
+    of weights are reconstructions. The rule does not have the laws "extra evidence costs no place" and "a raised score
+    never lowers its candidate". The reason is that theta is estimated from all candidates.
 
     References
     ----------
@@ -270,7 +274,22 @@ def gumbel_copula(
 
 
 def copula_theta(matrix: FloatArray, /, *, least_shared: int = 3, most: float = 20.0) -> float:
-    """Gumbel's theta, in [1, `most`], from Kendall's tau over the candidates that pairs of columns share."""
+    """Estimate Gumbel's theta from Kendall's tau over the candidates that pairs of columns share.
+
+    Parameters
+    ----------
+    matrix : (n, m) array of float
+        Calibrated values; NaN = not returned.
+    least_shared : int, default 3
+        Pairs of columns that share fewer candidates are ignored.
+    most : float, default 20
+        Highest result.
+
+    Returns
+    -------
+    float
+        Theta in [1, `most`].
+    """
     taus = []
     for left in range(matrix.shape[1]):
         for right in range(left + 1, matrix.shape[1]):
@@ -282,7 +301,7 @@ def copula_theta(matrix: FloatArray, /, *, least_shared: int = 3, most: float = 
 
 
 def _kendall(left: FloatArray, right: FloatArray) -> float:
-    """Kendall's tau-b; 0 where a side is constant."""
+    """Compute Kendall's tau-b of two arrays; 0 if an array is constant."""
     first = np.sign(left[:, None] - left[None, :])
     second = np.sign(right[:, None] - right[None, :])
     scale = float(np.sqrt(np.abs(first).sum() * np.abs(second).sum()))
@@ -290,24 +309,24 @@ def _kendall(left: FloatArray, right: FloatArray) -> float:
 
 
 def normal_scores(values: FloatArray, /, *, weights: PerSource = None, missing: PerSource = None) -> FloatArray:
-    """Weighted sum of normal scores: each list moved onto a standard Gaussian, in order.
+    """Compute the weighted sum of normal scores: the standard normal quantiles of the ranks in each list.
 
     Parameters
     ----------
     values, weights, missing
-        As for :func:`~phasegraph.fusion.reciprocal_rank`, except that a candidate that source j lacks takes the
-        quantile at ``0.5 / (n_j + 1)``.
+        As for :func:`~phasegraph.fusion.reciprocal_rank`, except for missing candidates. If source j, with a list of
+        n_j hits, lacks a candidate, the candidate gets the quantile at ``0.5 / (n_j + 1)``.
 
     Returns
     -------
     (n,) array of float
-        Unbounded.
+        Fused values, unbounded.
 
     Notes
     -----
-    ``quantile((count - 0.5) / n)``, count = how many of the list are at or below: optimal transport of the
-    list to a Gaussian target. What a missing candidate takes is reconstructed. Law broken by nature: "extra
-    evidence costs no place".
+    The normal score of a hit is ``quantile((count - 0.5) / n)``; count is the number of hits in the list with an equal
+    or lower score. This is the optimal transport of the list to a Gaussian. The value of a missing candidate is a
+    reconstruction. The rule does not have the law "extra evidence costs no place".
 
     Examples
     --------
@@ -326,27 +345,27 @@ def normal_scores(values: FloatArray, /, *, weights: PerSource = None, missing: 
 def wasserstein_temperature(
     values: FloatArray, /, *, weights: PerSource = None, missing: PerSource = None, strength: float = 1.0
 ) -> FloatArray:
-    """Boltzmann fusion whose temperature rises with the distance between the lists' shapes.
+    """Compute Boltzmann fusion with temperatures that rise with the distance between the score distributions.
 
     Parameters
     ----------
     values, weights, missing
-        As for :func:`~phasegraph.fusion.dbsf`; a source of weight 0 is left out of the distances too.
+        As for :func:`~phasegraph.fusion.dbsf`. A source with weight 0 does not affect the distances.
     strength : float, default 1
-        >= 0; 0 is ``boltzmann`` of the lists' percentiles.
+        Strength of the effect, >= 0. With 0, the rule equals ``boltzmann`` of the lists' percentiles.
 
     Returns
     -------
     (n,) array of float
-        In [0, sum of weights].
+        Fused values in [0, sum of weights].
 
     Notes
     -----
-    ``T' = T * (1 + strength * W)``, W the mean 1-Wasserstein distance of the list's min-max values to each other
-    list's. Reconstructed: the paper gives neither the direction nor the values compared (percentiles of any
-    two lists are at distance about 0, so they cannot be meant). Laws broken by nature: "extra evidence costs no
-    place" and "a raised score never lowers its candidate", because one list's temperature depends on the shapes of
-    all.
+    The temperature of a list is ``T * (1 + strength * W)``. W is the mean 1-Wasserstein distance between the min-max
+    normalised scores of this list and of each other list. The direction of the effect and the compared values are
+    reconstructions, because the paper states neither. It cannot mean percentiles: their distance is about 0 for any two
+    lists. The rule does not have the laws "extra evidence costs no place" and "a raised score never lowers its
+    candidate". The reason is that the temperature of a list depends on the scores of all lists.
 
     Examples
     --------
@@ -374,7 +393,7 @@ def _min_max(values: FloatArray) -> FloatArray:
 
 
 def _distance(left: FloatArray, right: FloatArray) -> float:
-    """1-Wasserstein distance of two ascending samples in [0, 1]."""
+    """Compute the 1-Wasserstein distance of two ascending samples in [0, 1]."""
     points = np.sort(np.concatenate([left, right]))
     shares = [np.searchsorted(side, points[:-1], side="right") / len(side) for side in (left, right)]
     return float((np.abs(shares[0] - shares[1]) * np.diff(points)).sum())
@@ -390,35 +409,37 @@ def plackett_luce(
     tolerance: float = 1e-9,
     iterations: int = 10_000,
 ) -> FloatArray:
-    """Weighted sum of log strengths, fitted to each list by minorise-maximise.
+    """Compute the weighted sum of Plackett-Luce log strengths, fitted to each list by a minorise-maximise algorithm.
 
     Parameters
     ----------
     values, weights, missing
-        As for :func:`~phasegraph.fusion.reciprocal_rank`, except that a candidate that a list lacks lost to everything
-        the list returned.
+        As for :func:`~phasegraph.fusion.reciprocal_rank`, except that a candidate that a list lacks counts as ranked
+        below all hits of the list.
     prior : float, default 1
-        > 0; times that a phantom of strength 1 is met, won and lost, by every candidate.
+        Number of virtual comparisons, > 0. Each candidate wins and loses this number of comparisons against a virtual
+        opponent with strength 1.
     tolerance : float, default 1e-9
-        > 0; largest change of a log strength in the last step.
+        Largest change of a log strength at which the iteration stops, > 0.
     iterations : int, default 10,000
-        >= 1; steps per list.
+        Maximum number of steps per list, >= 1.
 
     Returns
     -------
     (n,) array of float
-        Unbounded; 0 is the phantom.
+        Fused values, unbounded. With weights of sum 1, the value 0 is the strength of the virtual opponent.
 
     Raises
     ------
     NotConvergedError
-        If a list needs more steps.
+        If a list needs more steps than `iterations`.
 
     Notes
     -----
-    One ranking alone has no finite estimate (the first item's strength diverges), hence the phantom [R]. The
-    likelihood is that of a top list: at each place one candidate is drawn from those not yet placed, those the
-    list lacks among them. Ties are drawn from the same set each (Breslow).
+    A single ranking has no finite estimate, because the strength of its first hit diverges. The virtual opponent, a
+    reconstruction, makes the estimate finite. The likelihood is that of a partial ranking: at each rank, a candidate is
+    drawn from all candidates without a rank, including candidates that the list lacks. Tied candidates are all drawn
+    from the same set (Breslow's method).
 
     References
     ----------
@@ -440,16 +461,16 @@ def plackett_luce(
 
 
 def _log_strengths(column: FloatArray, prior: float, tolerance: float, iterations: int) -> FloatArray:
-    """(n,) array: log strengths of one list's candidates, those it lacks below all it has."""
+    """Return the (n,) log strengths of the candidates in a list; missing candidates rank below all its hits."""
     level = np.where(np.isnan(column), -np.inf, column)
     order = np.argsort(-level, kind="stable")
     ranked = level[order]
     wins = np.isfinite(ranked).astype(np.float64)
-    starts = np.searchsorted(-ranked, -ranked, side="left")  # first place of each one's tie group
+    starts = np.searchsorted(-ranked, -ranked, side="left")  # first rank of each candidate's tie group
     ends = np.searchsorted(-ranked, -ranked, side="right") - 1
     strengths = np.ones(len(ranked))
     for _ in range(iterations):
-        rest = np.cumsum(strengths[::-1])[::-1][starts]  # everyone drawn from at this place
+        rest = np.cumsum(strengths[::-1])[::-1][starts]  # sum of the strengths to draw from
         met = np.cumsum(wins / rest)[ends] + 2 * prior / (strengths + 1)
         updated = (wins + prior) / met
         change = np.abs(np.log(updated / strengths)).max(initial=0.0)
@@ -459,25 +480,25 @@ def _log_strengths(column: FloatArray, prior: float, tolerance: float, iteration
             out[order] = np.log(strengths)
             return out
     raise NotConvergedError(
-        f"Plackett-Luce did not reach a change of {tolerance:g} within {iterations} steps; it is at {change:.2g}: "
-        f"raise iterations= or tolerance="
+        f"Plackett-Luce did not converge to a change of {tolerance:g} within {iterations} steps; the last change is "
+        f"{change:.2g}: raise iterations= or tolerance="
     )
 
 
 def _shares(matrix: FloatArray, epsilon: float) -> FloatArray:
-    """(n, m) array: each list's Boltzmann weights, adding up to 1 per list; 0 where not returned."""
+    """Return the (n, m) Boltzmann weights, with sum 1 for each list; 0 for candidates that the list lacks."""
     check_range("epsilon", epsilon, ends="(]")
     return by_list(check_percentiles(matrix), partial(boltzmann_shares, epsilon=epsilon))
 
 
 def _positive(weights: FloatArray) -> BoolArray:
-    """(m,) flags of the positive weights, of which there must be one."""
+    """Return an (m,) mask of the positive weights; raise InvalidInputError if no weight is positive."""
     used = weights > 0
     if not used.any():
-        raise InvalidInputError("weights must hold at least one that is > 0; all are 0")
+        raise InvalidInputError("weights must contain at least one number > 0; all weights are 0")
     return used
 
 
 def _ecdf(list_: FloatArray, less: float = 0.0) -> FloatArray:
-    """(Number of the list at or below each value, minus `less`) / n."""
+    """Return, for each of n values, the number of values at or below it minus `less`, divided by n."""
     return (np.searchsorted(np.sort(list_), list_, side="right") - less) / len(list_)

@@ -1,4 +1,4 @@
-"""Read a field of every candidate, and count how many had it."""
+"""Read a field of every candidate, and count the candidates that have the field."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from phasegraph.fusion.context import Context
 
 @dataclass(frozen=True, slots=True)
 class FieldReading:
-    """How many of the candidates held a field that a prior reads.
+    """The counts of candidates with and without a field that a prior reads.
 
     Parameters
     ----------
     prior, key : str
-        Name of the prior; the field.
+        Name of the prior, and name of the field.
     found, missing, unusable : int
-        Candidates with a value, without one, and with one that cannot be used; the last two count as neutral.
+        Number of candidates with a usable value, without a value, and with only unusable values. A candidate without a
+        usable value gets the prior's neutral value.
     example : str
-        The first value that cannot be used, and why.
+        The first unusable value, and the reason that it is unusable.
     """
 
     prior: str
@@ -37,7 +38,7 @@ class FieldReading:
 
     @property
     def warning(self) -> str:
-        """A line where the prior could not act, or had to pass something over; else empty."""
+        """A warning if a candidate has an unusable value, or if no candidate has the field; else empty."""
         if self.unusable:
             count = self.found + self.missing + self.unusable
             return (
@@ -50,7 +51,7 @@ class FieldReading:
 
 
 def parsed(value: object) -> object:
-    """The number that a text holds; anything else as it is."""
+    """Convert a string that contains a number to float; return any other value unchanged."""
     try:
         return float(value) if isinstance(value, str) else value
     except ValueError:
@@ -60,9 +61,10 @@ def parsed(value: object) -> object:
 def read_field(
     ids: Sequence[str], context: Context, prior: str, key: str, read: Callable[[Any], float], neutral: float
 ) -> tuple[FloatArray, FieldReading]:
-    """(n,) values of a field, `neutral` where a candidate has none that can be used, and how many have one.
+    """Return the (n,) values of a field and the counts of candidates with the field.
 
-    An attribute of the context that cannot be used is the caller's mistake, and raised; a hit's is counted.
+    A candidate without a usable value gets `neutral`. An unusable attribute of the context raises an error, because the
+    caller set it; an unusable field of a hit is only counted.
     """
     out = np.full(len(ids), float(neutral))
     missing = unusable = 0
@@ -90,13 +92,13 @@ def read_field(
 
 
 def check_field_name(name: str, value: object) -> None:
-    """Refuse a name of a field that is no text, or empty."""
+    """Raise InvalidTypeError unless `value` is a non-empty string."""
     if not isinstance(value, str) or not value:
         raise InvalidTypeError(f"{name} must be the name of a field; got {value!r}")
 
 
 def check_column(name: str, values: FloatArray, low: float, high: float) -> FloatArray:
-    """The values as a flat array; InvalidInputError if any is outside [low, high]."""
+    """Return the values as a flat array; raise InvalidInputError if a value is outside [low, high]."""
     column = check_flat(name, values)
     if len(column) and (column.min() < low or column.max() > high):
         raise InvalidInputError(f"{name} must be in [{low:g}, {high:g}]; got {column.min():g} to {column.max():g}")

@@ -1,4 +1,4 @@
-"""Fit the agreement floors and the confidence of a pipeline to calibration queries."""
+"""Fit the minimum agreement and the confidence of a pipeline to calibration queries."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _LEVEL = 0.05
 def fit_min_agreement(
     answers: Iterable[Sequence[Ranking]], /, pipeline: FusionPipeline
 ) -> dict[tuple[str, str], float]:
-    """The 5th percentile of each ordered pair's agreement, in [0, 1], over calibration queries.
+    """Return the 5th percentile of the agreement over calibration queries, in [0, 1], for each ordered pair of sources.
 
-    What is compared follows the caps and weights of the pipeline. Pairs that fewer than 20 queries have both sources
-    of are left out. Warns if two sources agree on nothing in most of the queries, since no answer will warn of it
-    then.
+    The pipeline's caps and weights apply before the comparison. A pair is left out if both sources answered fewer than
+    20 queries. If two sources agree on nothing in most queries, this function warns, because answers will not warn
+    about this pair.
 
     >>> from phasegraph import FusionPipeline
     >>> lists = [[Ranking("a", ["x", "y"], [2.0, 1.0]), Ranking("b", ["x", "z"], [9.0, 8.0])]] * 20
@@ -46,8 +46,8 @@ def fit_min_agreement(
     for first, second in known:
         if first < second and not any(np.median(known[pair]) for pair in ((first, second), (second, first))):
             warn(
-                f"sources {first!r} and {second!r} agree on nothing in most of the queries they are calibrated on: one "
-                "may be broken, or of another collection",
+                f"sources {first!r} and {second!r} agree on nothing in most of the calibration queries: check whether "
+                "a source is broken or searches another collection",
                 stacklevel=4,
             )
     return {pair: float(np.quantile(shares, _LEVEL)) for pair, shares in known.items()}
@@ -63,14 +63,16 @@ def fit_confidence(
     words: Hits | None = None,
     relevant: Mapping[str, Collection[str]] | None = None,
 ) -> ConfidenceModel:
-    """How a pipeline judges confidence, fitted to the questions of a calibration and the rankings of their sources.
+    """Fit the pipeline's confidence model to calibration questions and the rankings of their sources.
 
-    The bar and the width are fitted with 20 questions that the source named ``vector`` answers; see
-    :func:`phasegraph.acceptance.confidence.fit_bar`. A probability needs 20 judged questions with a confidence:
-    `relevant` are the ids that answer each, none where the corpus is known not to, and ``words(question, rankings)``
-    is what :func:`phasegraph.lexical.read_hits` says. A judged question stands for two: one with its answer, and one
-    whose relevant passages are taken out of the lists. The probability is that of a corpus which answers every second
-    question. Warns if none can be fitted to 20 judged questions or more.
+    The parameters `bar` and `width` of the model are fitted if the source ``vector`` answers at least 20 questions; see
+    :func:`phasegraph.acceptance.confidence.fit_bar`. The fit of a probability needs at least 20 judged questions with a
+    confidence. `relevant` gives the ids of the relevant passages by question; they are empty if the corpus has no
+    answer. ``words(question, rankings)`` returns the output of :func:`phasegraph.lexical.read_hits`.
+
+    Each judged question with relevant passages is used twice: as it is, and with its relevant passages removed from the
+    rankings. The probability therefore assumes that the corpus answers every second question. If the fit fails with 20
+    or more judged questions, this function warns.
 
     >>> lists = [(f"q{i}", [Ranking("vector", ["x"], [0.5 + i / 100])]) for i in range(21)]
     >>> fit_confidence(lists, FusionPipeline()).bar
@@ -101,6 +103,6 @@ def fit_confidence(
     try:
         return fit_probability(model, good, poor)
     except InsufficientDataError as error:
-        if len([one for one in good if one.value is not None]) >= LEAST_QUERIES:  # fewer have another purpose
-            warn(f"the confidence stays no probability: {error}", stacklevel=4)
+        if len([one for one in good if one.value is not None]) >= LEAST_QUERIES:  # fewer were not meant for a fit
+            warn(f"the confidence is not calibrated as a probability: {error}", stacklevel=4)
         return model

@@ -1,4 +1,4 @@
-"""Chunks of one document count once in an answer: as the best of them, or as their sum."""
+"""Return each document at most once in an answer, by its best passage or by the sum of its passages."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ GroupScore: TypeAlias = Literal["best", "sum"]
 
 @dataclass(frozen=True, slots=True)
 class GroupBy(KnownFields):
-    """Let the passages of one document count once in an answer.
+    """The settings that group the passages of an answer by document.
 
-    The best passage of a document stands for the document. Thus `k` counts documents. A passage that names no document
-    counts by itself.
+    An answer contains only the best passage of each document, so `k` counts documents. A passage without the metadata
+    key counts as a document with a single passage.
 
     Parameters
     ----------
     key : str
-        Metadata key that names a passage's document.
+        The metadata key whose value identifies the document of a passage.
     score : {"best", "sum"}, default "best"
-        The value of a document: the value of its best passage, or that value plus the positive values of the
-        document's other accepted candidates. Under a rule whose values are never negative, this is their sum.
+        The value of a document. ``best``: the value of its best passage. ``sum``: this value plus the positive values
+        of the document's other accepted passages.
 
     Examples
     --------
@@ -51,16 +51,19 @@ class GroupBy(KnownFields):
         check_choice("GroupBy.score", self.score, get_args(GroupScore))
 
     def to_dict(self) -> dict[str, object]:
-        """Plain JSON types."""
+        """Return the settings in plain JSON types."""
         return {"key": self.key, "score": self.score}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, object], /) -> GroupBy:
-        """Rebuild from :meth:`to_dict`."""
+        """Create the settings from the output of :meth:`to_dict`."""
         return cls(**check_keys("GroupBy", data, [item.name for item in fields(cls)]))
 
     def group(self, ids: Sequence[str], rows: IntArray, final: FloatArray, context: Context) -> Groups:
-        """Group candidates, given as `rows` of `ids` and of their values, best first."""
+        """Group candidates by document.
+
+        `rows` are the rows of the candidates in `ids` and in the values `final`, best first.
+        """
         members: dict[object, list[int]] = {}
         named = 0
         for row in rows.tolist():
@@ -81,18 +84,18 @@ class GroupBy(KnownFields):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Groups:
-    """The groups of one answer.
+    """The g documents of an answer and their passages.
 
     Parameters
     ----------
     rows : (g,) array of int
-        The passages that stand for their documents, best first.
+        The row of the best passage of each document, best document first.
     more : (n,) array of float
-        What each candidate gains from the other passages of its document.
+        The bonus of each candidate from the other passages of its document; 0 except for best passages.
     members : mapping of int to tuple of str
-        Ids of the passages of a document, by the row of the passage that stands for the document.
+        The ids of the passages of a document, by the row of its best passage.
     warning : str
-        A line where no candidate names a document; else empty.
+        A warning if no candidate has the metadata key; else empty.
     """
 
     rows: IntArray
@@ -101,15 +104,13 @@ class Groups:
     warning: str
 
     def of(self, ids: Sequence[str], rows: IntArray) -> dict[str, tuple[str, ...]]:
-        """The ids of each group in an answer, by the id that stands for the group."""
+        """Return the ids of the passages of each document in an answer, by the id of its best passage."""
         return {ids[row]: self.members[row] for row in rows.tolist()}
 
 
 def _warning(key: str, ids: Sequence[str], rows: IntArray, context: Context) -> str:
     hint = nearest_key(key, (one for row in rows.tolist() for one in _metadata(ids[row], context)))
-    return (
-        f"group_by: none of {len(rows)} candidates has the metadata key {key!r}, so that each counts by itself; {hint}"
-    )
+    return f"group_by: none of {len(rows)} candidates has the metadata key {key!r}, so they are not grouped; {hint}"
 
 
 def _metadata(identifier: str, context: Context) -> Iterator[Mapping[str, Any]]:

@@ -1,4 +1,4 @@
-"""How rankings become a result, as one value: its presets and its JSON."""
+"""The fusion pipeline: a value with all settings of fusion, its presets, and its JSON form."""
 
 from __future__ import annotations
 
@@ -43,54 +43,58 @@ PLAIN_FIELDS = ("pool_cap_mode", "rule", "weighting", "consensus_bonus", "consen
 
 
 class FusionPipeline(FusionSettings):
-    """How rankings become a result. A frozen value: ``dataclasses.replace`` to vary, one JSON file to keep.
+    """The settings with which the rankings of a query become a result.
+
+    The value is frozen. Create variants with ``dataclasses.replace``; store a pipeline as JSON with :meth:`save`.
 
     Parameters
     ----------
     pool_caps : mapping of str to int
-        Longest list per source, before calibration; >= 1.
+        Maximum number of hits by source name, >= 1; longer rankings are cut before calibration.
     pool_cap_mode : {"list", "unique_only"}, default "list"
-        Cut the list itself, or only its hits that no other source returned.
+        ``list`` counts all hits of a ranking; ``unique_only`` counts only hits that no other source returned.
     calibrator : Calibrator
-        For every source without one of its own; default background calibration.
+        The calibrator for every source that `calibrators` does not name; default background calibration.
     calibrators : mapping of str to Calibrator
-        Fitted ones by source name. A source that states its background keeps it under the default `calibrator`.
+        Fitted calibrators by source name. Under the default `calibrator`, the background that a source states itself
+        takes precedence.
     rule : str, default "linear"
         A name in ``FUSION_RULES``.
     rule_options : mapping of str to object
-        Its keyword options; some may be held by source name (``FUSION_RULES[rule].by_source``). A rule that expects
-        percentiles or values in [0, 1] needs calibrators that give them.
+        Keyword options of the rule. The options in ``FUSION_RULES[rule].by_source`` may also be mappings by source
+        name. A rule that expects percentiles or values in [0, 1] needs calibrators with such output.
     weights : mapping of str to float, optional
-        By source name, >= 0, not all 0; divided by their sum over the sources that answered, except that under a rule
-        which the literature does not divide (reciprocal rank, CombSUM and others: ``FUSION_RULES[rule].sums``) equal
-        weights count 1 each. A source whose weight is 0 is not fused. A source that is not named is an error.
-        Default: by `weighting`.
+        Weights by source name, >= 0, not all 0; they are divided by their sum over the sources that answered. For rules
+        that add terms without dividing (``FUSION_RULES[rule].sums``), equal weights count 1 each. A source with weight
+        0 is not fused. A source without a weight is an error. Default: `weighting` sets the weights.
     weighting : {"adaptive", "equal", "roles"}, default "adaptive"
-        Weights where none are given.
+        The method that sets the weights if `weights` is None.
     consensus_bonus : float, default 0
-        Added to a candidate that at least two sources returned; >= 0.
+        Number that is added to the value of each candidate that at least two sources returned, >= 0.
     consensus_bounded : bool, default False
-        Read the bonus as a share of the largest fused value.
+        Whether `consensus_bonus` is a share of the largest fused value.
     priors : tuple of Prior
-        Multipliers from what the hits, or the context, say of a candidate, and :class:`~phasegraph.ExactMatchBonus`,
-        one more source. ``extras["priors"]`` of the result counts what was missing.
+        Multipliers that depend on fields of a candidate, in its hit or in the context. A
+        :class:`~phasegraph.ExactMatchBonus` is fused as one more source instead. ``extras["priors"]`` of the result
+        counts the candidates that had the fields.
     accept : AcceptancePolicy or Confidence, optional
-        Thresholds per source, over calibrated values, for the published score and the confidence; what is not accepted
-        is not returned. Default: everything is accepted.
+        Thresholds for source scores, calibrated values, the published score and the confidence. Only accepted
+        candidates are returned. Default: all candidates are accepted.
     selection : SelectionPolicy or the name of its method, optional
-        Which k of the 50 best accepted go together; default the k best.
+        The policy that chooses k of the 50 best accepted candidates; default the k best.
     group_by : GroupBy or metadata key, optional
-        Let the passages of one document count once, for example ``"source"``; ``extras["groups"]`` of the result lists
-        the passages of each document. Default: every passage counts.
+        Return one passage per document, for example by ``"source"``. ``extras["groups"]`` of the result lists the
+        passages of each document. Default: passages are not grouped.
     k : int, default 10
-        Results returned; >= 0. It changes neither scores nor, without a selection, order.
+        Number of results, >= 0. Without a selection, k affects neither scores nor order.
     strict : bool, default False
-        Turn any degradation, calibration by list alone, and scores outside the calibration range, into an error.
+        Raise an error for any degradation, for calibration from the returned list alone, and for scores outside the
+        calibration range.
     min_agreement : mapping of (str, str) to float
-        For ordered pairs of sources the agreement below which the result warns, in [0, 1]: after calibrating, the 5th
-        percentile over the calibration queries. For other pairs it warns where they agree on nothing.
+        Expected agreement of ordered pairs of sources, in [0, 1]; the result warns below it. Calibration sets it to the
+        5th percentile over the calibration queries. For other pairs, the result warns at an agreement of 0.
     confidence : ConfidenceModel
-        How ``Result.confidence`` is worked out.
+        The model that computes ``Result.confidence``.
 
     Raises
     ------
@@ -116,8 +120,9 @@ class FusionPipeline(FusionSettings):
         Parameters
         ----------
         configuration : {"musique", "2wiki", "hard-slice", "legacy"}, default "musique"
-            Vector weight .7 with the graph list capped at 30; .4 with 20; .3 uncapped; .4 with the graph's own
-            additions, those hits that the vectors lack, capped at 50.
+            ``musique``: vector weight 0.7, at most 30 graph hits. ``2wiki``: vector weight 0.4, at most 20 graph hits.
+            ``hard-slice``: vector weight 0.3, no cap. ``legacy``: vector weight 0.4, at most 50 graph hits that the
+            vector source lacks.
 
         Returns
         -------
@@ -126,13 +131,13 @@ class FusionPipeline(FusionSettings):
         Raises
         ------
         InvalidInputError
-            If there is no such configuration.
+            If `configuration` is unknown.
 
         Notes
         -----
-        Sources are named ``vector`` and ``graph``. The bonus's size is not recoverable from the paper: 0 here. Of the
-        legacy configuration the paper states the cap alone; the weight is that of ``2wiki``, and that the cap counts
-        divergent hits only is one of two readings.
+        Name the sources ``vector`` and ``graph``. The paper does not state the size of its bonus, so the bonus is 0
+        here. For the legacy configuration, the paper states only the cap: the weight is taken from ``2wiki``, and the
+        cap is read as a cap on hits that only the graph returned.
 
         References
         ----------
@@ -151,7 +156,7 @@ class FusionPipeline(FusionSettings):
 
     @classmethod
     def phasegraph(cls, configuration: str = "musique", /) -> FusionPipeline:
-        """Build the paper's pipeline, by the old name of :meth:`paper`."""
+        """Build the paper's pipeline; this is the deprecated name of :meth:`paper`."""
         warn_of_old_name("FusionPipeline.phasegraph", "FusionPipeline.paper")
         return cls.paper(configuration)
 
@@ -159,14 +164,14 @@ class FusionPipeline(FusionSettings):
     def reciprocal_rank(
         cls, weights: Mapping[str, float] | None = None, *, rank_constant: float = 60.0
     ) -> FusionPipeline:
-        """Build weighted reciprocal rank fusion, equal weights unless told otherwise.
+        """Build weighted reciprocal rank fusion.
 
         Parameters
         ----------
         weights : mapping of str to float, optional
-            By source name.
+            Weights by source name; default equal weights.
         rank_constant : float, default 60
-            > 0.
+            Number that is added to each rank, > 0. A larger number makes the top ranks count less.
 
         Returns
         -------
@@ -196,20 +201,24 @@ class FusionPipeline(FusionSettings):
         importance: str = "importance",
         strength: float = 0.3,
     ) -> FusionPipeline:
-        """Build the design record's pipeline: weighted reciprocal rank, exact matches as a source, importance.
+        """Build the pipeline of the architecture decision record (ADR).
+
+        It is weighted reciprocal rank fusion with exact matches as one more source and a prior for importance.
 
         Parameters
         ----------
         weights : mapping of str to float, optional
-            Default ``bm25`` 1, ``vector`` 1, ``graph`` .35; sources that are not there do no harm.
+            Weights by source name; default ``bm25`` 1, ``vector`` 1, ``graph`` 0.35. A name without a source has no
+            effect.
         rank_constant : float, default 60
-            > 0.
+            Number that is added to each rank, > 0.
         exact_match : float, default 1
-            Weight of :class:`~phasegraph.ExactMatchBonus`, >= 0; the record names the bonus and gives no size.
+            Weight of the :class:`~phasegraph.ExactMatchBonus`, >= 0. The record states no weight for this bonus.
         importance : str, default "importance"
-            Metadata field in [0, 1].
+            The metadata field with a passage's importance in [0, 1].
         strength : float, default 0.3
-            In [0, 1]; the fused value is multiplied by ``(1 - strength) + strength * importance``.
+            Strength of the importance, in [0, 1]. The fused value is multiplied by
+            ``(1 - strength) + strength * importance``.
 
         Returns
         -------
@@ -224,15 +233,15 @@ class FusionPipeline(FusionSettings):
     def convex(
         cls, weights: Mapping[str, float] | None = None, *, infima: Mapping[str, float] | None = None
     ) -> FusionPipeline:
-        """Build TM2C2: theoretical min-max of each list, then a convex combination.
+        """Build the rule TM2C2: theoretical min-max normalisation of each list, then a convex combination.
 
         Parameters
         ----------
         weights : mapping of str to float, optional
-            Default ``vector`` .8, ``bm25`` .2; tune them.
+            Weights by source name; default ``vector`` 0.8, ``bm25`` 0.2. Tune them on your own queries.
         infima : mapping of str to float, optional
-            The lowest score that each source's scorer can give. Default: -1 (a cosine) for ``vector``, 0 (BM25, a
-            walk's mass) for any other.
+            The lowest possible score of each source. Default: -1 (a cosine) for ``vector``, 0 (BM25 or a graph walk)
+            for other sources.
 
         Returns
         -------
@@ -240,8 +249,9 @@ class FusionPipeline(FusionSettings):
 
         Notes
         -----
-        A source that lacks a candidate gives it its infimum, that is 0, where the paper scores the union exactly. A
-        source with a score below its infimum is reported as failed.
+        If a source did not return a candidate, the candidate gets the source's infimum, which is 0 after
+        normalisation. The paper scores every candidate with every source instead. A source with a score below its
+        infimum is reported as failed.
 
         References
         ----------
@@ -273,11 +283,11 @@ class FusionPipeline(FusionSettings):
         ----------
         name : str
             ``default``, ``reciprocal_rank``, ``adr``, ``convex``, ``min-max-sum``, ``z-score-sum``, ``paper``,
-            ``paper-2wiki``, ``paper-hard-slice``, ``paper-legacy`` or a name in ``FUSION_RULES``: a rule with the
-            calibrator that it expects. ``tsallis`` deforms the list of the source named ``graph`` alone,
-            as its paper does.
+            ``paper-2wiki``, ``paper-hard-slice``, ``paper-legacy`` or a name in ``FUSION_RULES``. A rule gets the
+            calibrator that it expects. ``tsallis`` deforms only the scores of the source named ``graph``, as its paper
+            does.
         weights : mapping of str to float, optional
-            By source name, in place of the preset's own; rules have equal ones.
+            Weights by source name; default the weights of the preset, or equal weights for a rule.
 
         Returns
         -------
@@ -286,7 +296,7 @@ class FusionPipeline(FusionSettings):
         Raises
         ------
         InvalidInputError
-            If there is no such name, or a weight is wrong.
+            If the name is unknown or a weight is invalid.
 
         Examples
         --------
@@ -312,18 +322,20 @@ class FusionPipeline(FusionSettings):
         reports: Sequence[SourceReport] = (),
         k: int | None = None,
     ) -> Result:
-        """Fuse the rankings of one query. Pure: no clock, no randomness, no I/O.
+        """Fuse the rankings of one query.
+
+        This is a pure function: it uses no clock, no randomness and no input or output.
 
         Parameters
         ----------
         rankings : sequence of Ranking
-            One per source that answered, in any order.
+            One ranking per source that answered, in any order.
         context : Context, optional
-            What priors, acceptance and selection read.
+            Additional data about the query and the candidates for priors, acceptance and selection.
         reports : sequence of SourceReport, optional
-            How the sources fared, failed ones included; made from the rankings where not given.
+            The outcome of each source, including failed sources; default reports made from the rankings.
         k : int, optional
-            In place of the pipeline's.
+            Number of results; default the pipeline's `k`.
 
         Returns
         -------
@@ -332,15 +344,17 @@ class FusionPipeline(FusionSettings):
         Raises
         ------
         InvalidInputError
-            If a ranking comes from a source that `weights` does not name, or two from the same source.
+            If `weights` does not name the source of a ranking, or two rankings come from the same source.
         DegradedError
-            If `strict` and a source could not look, was calibrated by its list alone, or gave scores of which most
-            lie outside the range it was calibrated on; if a selection failed or a promise does not hold.
+            With `strict`, if a source failed, was calibrated from its returned list alone, or returned mostly scores
+            outside its calibration range. Also with `strict`, if a selection failed or a threshold's guarantee is not
+            valid.
 
         Notes
         -----
-        A result replays without its sources: ``decide(result.candidates.rankings, context, reports=result.reports)``
-        gives the same bits under the same context (and caps that cut whole lists).
+        You can reproduce a result without its sources with
+        ``decide(result.candidates.rankings, context, reports=result.reports)``. With the same context, the output is
+        equal bit by bit, unless `pool_cap_mode` is ``unique_only``.
         """
         return self.shortlist(rankings, context, reports=reports, k=k).decide()
 
@@ -352,7 +366,7 @@ class FusionPipeline(FusionSettings):
         reports: Sequence[SourceReport] = (),
         k: int | None = None,
     ) -> Shortlist:
-        """Calibrate, fuse and accept; what is left of :meth:`decide` is the selection.
+        """Run all steps of :meth:`decide` except the selection: calibration, fusion and acceptance.
 
         Parameters
         ----------
@@ -362,11 +376,12 @@ class FusionPipeline(FusionSettings):
         Returns
         -------
         Shortlist
+            The accepted candidates; its method ``decide`` runs the selection.
         """
         return make_shortlist(self, rankings, context, reports=reports, k=k)
 
     def to_dict(self) -> dict[str, object]:
-        """JSON-ready state."""
+        """Return the pipeline in plain JSON types."""
         state: dict[str, object] = {name: getattr(self, name) for name in PLAIN_FIELDS}
         state["pool_caps"] = dict(self.pool_caps)
         state["rule_options"] = {
@@ -385,21 +400,21 @@ class FusionPipeline(FusionSettings):
 
     @classmethod
     def from_dict(cls, state: Mapping[str, object]) -> FusionPipeline:
-        """Rebuild from :meth:`to_dict`; InvalidInputError names what does not fit."""
+        """Create a pipeline from the output of :meth:`to_dict`; raise InvalidInputError for an unknown or bad field."""
         try:
             return cls(**_fields_of(state))  # type: ignore[arg-type]
         except PhasegraphError:
             raise
         except Exception as error:
-            raise InvalidInputError(f"a pipeline's fields must be what to_dict gives; {error}") from error
+            raise InvalidInputError(f"the pipeline's fields must have the form of to_dict(); {error}") from error
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the pipeline to one JSON file, in one step."""
+        """Write the pipeline to a JSON file; the file is replaced atomically."""
         write_document(path, KIND, VERSION, self.to_dict())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> FusionPipeline:
-        """Read a saved pipeline; IntegrityError if the file is damaged, foreign or newer."""
+        """Read a saved pipeline; raise IntegrityError if the file is damaged, foreign or from a newer version."""
         return cls.from_dict(read_document(path, KIND, VERSION))
 
 
@@ -427,7 +442,7 @@ PIPELINE_NAMES = tuple(dict.fromkeys([*_PRESETS, "convex", *FUSION_RULES]))
 
 
 def _fields_of(state: Mapping[str, object]) -> dict[str, object]:
-    """Constructor arguments from what :meth:`FusionPipeline.to_dict` gives."""
+    """Return the constructor arguments for the output of :meth:`FusionPipeline.to_dict`."""
     known = {
         *PLAIN_FIELDS,
         "pool_caps",

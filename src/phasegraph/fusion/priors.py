@@ -1,4 +1,4 @@
-"""Priors: what the hits say of a candidate, as a factor of its fused value."""
+"""Priors: factors of the fused values that depend on fields of the candidates, such as importance or a date."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ _YEARS, _DAYS, _LONGEST = (1000, 9999), (1000_01_01, 9999_12_31), 1e11
 
 
 def importance_multiplier(importance: FloatArray, /, *, strength: float = 0.3) -> FloatArray:
-    """``(1 - strength) + strength * importance``, both in [0, 1]: the design record's prior."""
+    """Compute ``(1 - strength) + strength * importance``, where the strength and each importance are in [0, 1]."""
     check_range("strength", strength, 0, 1)
     return (1.0 - strength) + strength * check_column("importance", importance, 0.0, 1.0)
 
 
 def recency(age: FloatArray, /, *, half_life: float) -> FloatArray:
-    """``exp(-ln 2 * age / half_life)``: one half after each half-life. A date in the future has age 0."""
+    """Compute ``exp(-ln 2 * age / half_life)``, which halves after each half-life; a negative age counts as 0."""
     check_range("half_life", half_life, ends="(]")
     return np.asarray(np.exp(-math.log(2.0) * np.maximum(check_flat("age", age), 0.0) / half_life))
 
 
 @dataclass(frozen=True, slots=True)
 class UnitPrior(StoredPrior):
-    """Multiplier from a field in [0, 1]: importance or authority.
+    """A prior that multiplies the fused values by a field in [0, 1], such as importance or authority.
 
     Parameters
     ----------
     key : str
-        Metadata field of the hits, or attribute of the context: ``importance``, ``authority`` or one of the caller's
-        own. A text that reads as a number will do.
+        Name of a metadata field of the hits or of an attribute of the context, for example ``importance``. The value
+        may be a number or a string that contains a number.
     strength : float, default 0.3
-        In [0, 1]; the multiplier is ``(1 - strength) + strength * value``.
+        Strength of the prior, in [0, 1]; the multiplier is ``(1 - strength) + strength * value``.
     neutral : float, default 1.0
-        Value of a candidate without the field, in [0, 1]; 1 leaves it as it is.
+        Value for a candidate without the field, in [0, 1]. With 1, the fused value of such a candidate does not change.
 
     Examples
     --------
@@ -68,28 +68,28 @@ class UnitPrior(StoredPrior):
         check_range("neutral", self.neutral, 0, 1)
 
     def __call__(self, ids: Sequence[str], context: Context, /) -> FloatArray:
-        """Multipliers in [1 - strength, 1]."""
+        """Return (n,) multipliers in [1 - strength, 1]."""
         return self.weigh(ids, context)[0]
 
     def weigh(self, ids: Sequence[str], context: Context, /) -> tuple[FloatArray, tuple[FieldReading, ...]]:
-        """The multipliers, and how many candidates held the field."""
+        """Return the multipliers and the counts of candidates with the field."""
         values, reading = read_field(ids, context, self.name, self.key, as_share, self.neutral)
         return importance_multiplier(values, strength=self.strength), (reading,)
 
 
 @dataclass(frozen=True, slots=True)
 class RecencyPrior(StoredPrior):
-    """Multiplier that halves its variable part with each half-life.
+    """A prior that multiplies the fused values by recency, which halves after each half-life.
 
     Parameters
     ----------
     half_life : float
-        Seconds, > 0.
+        Half-life of the recency in seconds, > 0.
     strength : float, default 0.3
-        In [0, 1]; the multiplier is ``(1 - strength) + strength * recency``.
+        Strength of the prior, in [0, 1]; the multiplier is ``(1 - strength) + strength * recency``.
     key : str, default "timestamp"
-        Metadata field of the hits, or attribute of the context, that :func:`as_seconds` reads; a candidate without it
-        keeps multiplier 1.
+        Name of a metadata field of the hits, or of an attribute of the context, with a time that :func:`as_seconds`
+        accepts. A candidate without the field gets the multiplier 1.
 
     Examples
     --------
@@ -109,37 +109,38 @@ class RecencyPrior(StoredPrior):
         recency(np.zeros(1), half_life=self.half_life)
 
     def __call__(self, ids: Sequence[str], context: Context, /) -> FloatArray:
-        """Multipliers in [1 - strength, 1]; InvalidInputError where the context has no `now`."""
+        """Return (n,) multipliers in [1 - strength, 1]; raise InvalidInputError if the context has no `now`."""
         return self.weigh(ids, context)[0]
 
     def weigh(self, ids: Sequence[str], context: Context, /) -> tuple[FloatArray, tuple[FieldReading, ...]]:
-        """The multipliers, and how many candidates held the field."""
+        """Return the multipliers and the counts of candidates with the field."""
         ages, reading = read_ages(ids, context, self.name, self.key)
         return importance_multiplier(recency(ages, half_life=self.half_life), strength=self.strength), (reading,)
 
 
 def as_seconds(value: object, /, *, now: float) -> float:
-    """A time of any usual form as seconds since the epoch.
+    """Convert a time in any usual format to seconds since the epoch.
 
     Parameters
     ----------
     value : object
-        A number, a ``datetime``, ``date`` or what has a ``to_native`` (the Neo4j driver's times); ISO 8601 or RFC 2822
-        text; a year, or a year and a month, as text. A number counts seconds up to 10^11, milliseconds up to 10^14,
-        microseconds up to 10^17, nanoseconds above; but a whole number from 1000 to 9999 is a year, and one of eight
-        digits that reads as a day, such as 20240131, is that day, unless `now` itself is that early. What states no
-        zone is in UTC.
+        A number, a ``datetime``, a ``date``, an object with a method ``to_native`` (such as a time of the Neo4j
+        driver), or a string. A string is ISO 8601, RFC 2822, a year, or a year and a month. A number counts seconds up
+        to 10^11, milliseconds up to 10^14, microseconds up to 10^17, and nanoseconds above. However, a whole number
+        from 1000 to 9999 is a year, and an eight-digit number such as 20240131 is a day. These two rules apply only if
+        `now` is larger than such numbers. A time without a time zone is in UTC.
     now : float
-        Seconds since the epoch.
+        The current time in seconds since the epoch.
 
     Returns
     -------
     float
+        Seconds since the epoch.
 
     Raises
     ------
     InvalidInputError, InvalidTypeError
-        If it is none of these.
+        If the value has none of these formats.
 
     Examples
     --------
@@ -163,7 +164,7 @@ def as_seconds(value: object, /, *, now: float) -> float:
     if isinstance(value, date):
         return datetime(value.year, value.month, value.day, tzinfo=UTC).timestamp()
     if isinstance(value, str):
-        raise InvalidTypeError(f"a time must be a date, a text that holds one, or seconds; got {value!r}")
+        raise InvalidTypeError(f"a time must be a date, a text that contains a date, or seconds; got {value!r}")
     seconds = check_number("a time", value, minimum=None)
     for _ in range(3):
         if abs(seconds) > _LONGEST:
@@ -176,7 +177,7 @@ def _whole(value: Any) -> int | None:
 
 
 def _day(number: int | None, now: float) -> date | None:
-    """The day that a whole number writes, as year or as year, month and day; None where it counts seconds."""
+    """Return the day for a number such as 2024 or 20240131; None for a number that counts seconds."""
     if number is None:
         return None
     if _YEARS[0] <= number <= _YEARS[1] < now:
@@ -188,7 +189,7 @@ def _day(number: int | None, now: float) -> date | None:
 
 
 def _from_text(text: str) -> object:
-    """A date, or the number that the text holds; the text itself where it is neither."""
+    """Convert a text to a date and time or to a number; return the text unchanged if it is neither."""
     if re.fullmatch(r"\d{4}(-\d{2})?", text):
         text = f"{text}-01" if "-" in text else f"{text}-01-01"
     for read in (datetime.fromisoformat, float, parsedate_to_datetime):
@@ -200,12 +201,15 @@ def _from_text(text: str) -> object:
 
 
 def as_share(value: object) -> float:
-    """A number in [0, 1], or a text that holds one."""
+    """Convert a number, or a text that contains a number, to a float in [0, 1]; raise InvalidInputError outside."""
     return check_range("it", parsed(value), 0, 1)
 
 
 def read_ages(ids: Sequence[str], context: Context, prior: str, key: str) -> tuple[FloatArray, FieldReading]:
-    """(n,) seconds since the time in a field, 0 where a candidate has none, and how many have one."""
+    """Return the (n,) ages of the candidates in seconds, and the counts of candidates with the field.
+
+    The age is the time since the time in the field `key`; a candidate without the field has the age 0.
+    """
     now = context.now
     if now is None:
         raise InvalidInputError("this prior needs Context.now (seconds since the epoch); got None")

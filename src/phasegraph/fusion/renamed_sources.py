@@ -1,4 +1,4 @@
-"""Old names of sources in a pipeline: a pipeline that was saved under them still applies."""
+"""Replace deprecated source names in a pipeline, so that a pipeline saved with these names still applies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Value = TypeVar("Value")
 
 
 def with_new_source_names(pipeline: Settings, names: Collection[str]) -> Settings:
-    """The pipeline with the names that its sources have now, as far as they are among `names`; a warning says so.
+    """Replace deprecated source names in the pipeline by the current names that are in `names`, with a warning.
 
     >>> from phasegraph import FusionPipeline
     >>> kept = FusionPipeline(weights={"bm25": 1.0, "vector": 2.0})
@@ -44,7 +44,7 @@ def with_new_source_names(pipeline: Settings, names: Collection[str]) -> Setting
 
 
 def renamed_policy(policy: AcceptancePolicy, known: Mapping[str, str]) -> AcceptancePolicy:
-    """A policy whose thresholds name the sources as `known` has them."""
+    """Return the policy with the source names of its thresholds replaced by `known`, a mapping of old to new names."""
 
     def renamed(value: Any) -> Any:
         if isinstance(value, Threshold):
@@ -63,7 +63,7 @@ def _renamed(given: Mapping[str, Value] | None, known: Mapping[str, str]) -> Map
 
 
 def _mentioned(pipeline: FusionSettings) -> set[str]:
-    """The names of sources in a pipeline."""
+    """Return all source names in the fields of a pipeline."""
     by_source = (value for value in pipeline.rule_options.values() if isinstance(value, Mapping))
     accept = () if pipeline.accept is None else pipeline.accept.thresholds
     pairs = (name for pair in pipeline.min_agreement for name in pair)

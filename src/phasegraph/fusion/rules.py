@@ -1,7 +1,10 @@
-"""The fusion rules of the field and the PhaseGraph paper's own: (n, m) calibrated values to (n,) fused values.
+"""Fusion rules of the literature and of the PhaseGraph paper.
 
-Every rule is called as ``rule(values, weights=None, missing=None, **options)``; :func:`linear` documents the three
-that all of them share, and the errors.
+Each rule turns (n, m) calibrated values into (n,) fused values.
+
+Call each rule as ``rule(values, weights=None, missing=None, **options)``. :func:`linear` documents these three common
+parameters and the errors. The notes name properties ("laws") that a rule does not have; see
+:mod:`phasegraph.testing.laws`.
 """
 
 from __future__ import annotations
@@ -20,22 +23,24 @@ from phasegraph.errors import InvalidInputError
 
 
 def linear(values: FloatArray, /, *, weights: PerSource = None, missing: PerSource = None) -> FloatArray:
-    """Weighted sum of calibrated values.
+    """Compute the weighted sum of calibrated values.
 
     Parameters
     ----------
     values : (n, m) array of float
-        Row = candidate, column = source; finite, or NaN = not returned. This rule needs values on a common scale.
+        A row per candidate and a column per source; finite, or NaN if the source did not return the candidate. This
+        rule needs values on a common scale.
     weights : (m,) array of float, optional
-        Finite and >= 0, used as given; default 1 each.
+        The source weights, finite and >= 0, not normalised; default 1 each.
     missing : (m,) array of float, optional
-        What a candidate takes where a source lacks it; default 0, as in the paper's linear rule. Most other rules
-        ignore it, because their definition says what a missing candidate is worth: 0, unless they say otherwise.
+        The value, for each source, of a candidate that the source did not return; default 0, as in the paper's linear
+        rule. Most other rules ignore it, because their definition sets the value of a missing candidate. That value is
+        0 unless the rule states another value.
 
     Returns
     -------
     (n,) array of float
-        In the unit of `values`. Not a probability.
+        The fused values, in the unit of `values`; not probabilities.
 
     Raises
     ------
@@ -54,20 +59,20 @@ def linear(values: FloatArray, /, *, weights: PerSource = None, missing: PerSour
 def reciprocal_rank(
     values: FloatArray, /, *, weights: PerSource = None, missing: PerSource = None, rank_constant: float = 60.0
 ) -> FloatArray:
-    """Weighted sum over sources of ``1 / (rank_constant + rank)``.
+    """Compute the weighted sum over sources of ``1 / (rank_constant + rank)``.
 
     Parameters
     ----------
     values, weights, missing
         As for :func:`linear`, but only the order within a column of `values` matters, and `missing` is ignored. The
-        design record's weights are lexical 1, dense 1, graph .35.
+        architecture decision record uses the weights BM25 1, vector 1 and graph 0.35.
     rank_constant : float, default 60
-        Dimensionless, > 0. Larger means the top ranks count less.
+        Number that is added to each rank, > 0. A larger number makes the top ranks count less.
 
     Returns
     -------
     (n,) array of float
-        In [0, sum of weights / (rank_constant + 1)]. Not a probability.
+        Fused values in [0, sum of weights / (rank_constant + 1)]; not probabilities.
 
     Notes
     -----
@@ -88,7 +93,7 @@ def reciprocal_rank(
 
 
 def comb_sum(values: FloatArray, /, *, weights: PerSource = None, missing: PerSource = None) -> FloatArray:
-    """Sum of the values a candidate got; a source that lacks it adds 0. The first of the Comb* family [1]_.
+    """Compute the weighted sum of a candidate's values (CombSUM [1]_); a source that lacks the candidate adds 0.
 
     Parameters
     ----------
@@ -113,7 +118,7 @@ def comb_sum(values: FloatArray, /, *, weights: PerSource = None, missing: PerSo
 
 
 def comb_mnz(values: FloatArray, /, *, weights: PerSource = None, missing: PerSource = None) -> FloatArray:
-    """CombSUM times the number of sources that returned the candidate.
+    """Compute CombSUM times the number of sources that returned the candidate.
 
     Parameters
     ----------
@@ -126,8 +131,8 @@ def comb_mnz(values: FloatArray, /, *, weights: PerSource = None, missing: PerSo
 
     Notes
     -----
-    With negative values the product turns over: another source that returned ``-1`` lowers the candidate, so
-    calibrate to values >= 0 first.
+    Calibrate to values >= 0 first. With negative values, one more source that returns a candidate can lower its fused
+    value.
 
     Examples
     --------
@@ -152,38 +157,39 @@ def boltzmann(
     temperature: float | None = None,
     norm: BoltzmannNorm = "sum",
 ) -> FloatArray:
-    """Weighted sum of each list's Boltzmann weights (Eq. 2 to 5 of the paper).
+    """Compute the weighted sum of each list's Boltzmann weights (Eq. 2 to 5 of the paper).
 
     Parameters
     ----------
     values : (n, m) array of float
-        Percentile ranks in [0, 1], each column over its own list; NaN = not returned.
+        Percentile ranks in [0, 1], each column computed over its own list; NaN = not returned.
     weights, missing
-        As for :func:`linear`, but `missing` is ignored. The paper's weights are (a, 1 - a), a the *vector* weight.
+        As for :func:`linear`, but `missing` is ignored. The paper's weights are (a, 1 - a); a is the *vector* weight.
     epsilon : float, default 1e-6
-        Keeps the energy finite at percentile 0; > 0.
+        Number that keeps the energy finite at percentile 0, > 0.
     temperature_factor : float, default 0.5
-        Temperature over mean energy; > 0.
+        Temperature divided by the mean energy of the list, > 0.
     temperature : float, optional
-        A fixed temperature > 0 in its place.
+        A fixed temperature, > 0; it replaces `temperature_factor`.
     norm : {"sum", "max"}, default "sum"
-        ``sum`` is the paper's and makes the top of a list fall like 3/n; ``max`` divides by the largest
-        weight, so that it does not depend on how long the list is.
+        Divisor of the Boltzmann weights of a list. ``sum``, as in the paper, divides by their sum; the weight of the
+        best hit then falls like 3/n. ``max`` divides by the largest weight, which then does not depend on n.
 
     Returns
     -------
     (n,) array of float
-        In [0, sum of weights]. Not a probability of relevance.
+        Fused values in [0, sum of weights]; not probabilities of relevance.
 
     Notes
     -----
-    ``E = -ln(p + epsilon)``, ``T = temperature_factor * mean(E)``, ``P = exp(-E / T)`` over its sum. For an
-    untied list T depends on n only (1/2 in the limit), so P is close to p squared, normalised: a rank fusion with
-    another curve. A list with one hit, or with all hits tied, has no energy to spread and gets equal weights.
-    The value of `epsilon` and the factor 1/2 come from third-party ports of the paper.
+    For a percentile p, the energy is ``E = -ln(p + epsilon)`` and the temperature is ``T = temperature_factor *
+    mean(E)``. The Boltzmann weight is ``P = exp(-E / T)`` divided by the sum over the list. For a list without ties, T
+    depends only on n, with limit 1/2. P is then close to the normalised square of p, so the rule is a rank fusion. A
+    list with a single hit, or with all hits tied, gets equal weights. The values of `epsilon` and of the factor 1/2
+    come from third-party ports of the paper.
 
-    It breaks the law "an appended worst hit changes nothing" by its nature: with ``norm="sum"`` every weight of a
-    list shrinks when the list grows (top of 5: 0.5617; top of 50: 0.0605).
+    The rule does not have the law "an appended worst hit changes nothing". With ``norm="sum"``, every weight of a list
+    shrinks when the list grows (best of 5 hits: 0.5617; best of 50 hits: 0.0605).
 
     References
     ----------
@@ -213,7 +219,7 @@ def boltzmann_shares(
     temperature: float | None = None,
     norm: BoltzmannNorm = "sum",
 ) -> FloatArray:
-    """Boltzmann weights of one list that is not empty; see :func:`boltzmann`."""
+    """Compute the Boltzmann weights of a non-empty list of percentiles; see :func:`boltzmann`."""
     energy = -np.log(percentiles + epsilon)
     heat = factor * float(energy.mean()) if temperature is None else temperature
     if len(energy) == 1 or heat <= 0 or energy.max() == energy.min():
@@ -224,12 +230,12 @@ def boltzmann_shares(
 
 
 def boltzmann_temperature(percentiles: FloatArray, /, *, epsilon: float = 1e-6, factor: float = 0.5) -> float:
-    """Temperature of one list of percentiles in [0, 1]: `factor` times its mean energy ``-ln(p + epsilon)``."""
+    """Compute the temperature of a list of percentiles in [0, 1]: `factor` times the mean of ``-ln(p + epsilon)``."""
     return factor * float(np.mean(-np.log(np.asarray(percentiles, dtype=np.float64) + epsilon)))
 
 
 def comb_anz(values: FloatArray, /, *, weights: PerSource = None, missing: PerSource = None) -> FloatArray:
-    """Weighted mean of the values a candidate got, over the sources that returned it.
+    """Compute the weighted mean of a candidate's values over the sources that returned the candidate (CombANZ).
 
     Parameters
     ----------
@@ -240,12 +246,12 @@ def comb_anz(values: FloatArray, /, *, weights: PerSource = None, missing: PerSo
     Returns
     -------
     (n,) array of float
-        Within the range of `values`; 0 where no source counts.
+        Fused values within the range of `values`; 0 if no source counts.
 
     Notes
     -----
-    Laws broken by nature: "extra evidence costs no place". A candidate with 1.0 in one list has the mean 1.0, and
-    0.75 once a second list returns it with 0.5.
+    The rule does not have the law "extra evidence costs no place". A candidate with 1.0 in one list has the mean 1.0;
+    if a second list returns the candidate with 0.5, the mean falls to 0.75.
 
     Examples
     --------
@@ -259,7 +265,7 @@ def comb_anz(values: FloatArray, /, *, weights: PerSource = None, missing: PerSo
 
 
 def comb_med(values: FloatArray, /, *, weights: PerSource = None, missing: PerSource = None) -> FloatArray:
-    """Weighted median of the values a candidate got, over the sources that returned it.
+    """Compute the weighted median of a candidate's values over the sources that returned the candidate (CombMED).
 
     Parameters
     ----------
@@ -269,13 +275,13 @@ def comb_med(values: FloatArray, /, *, weights: PerSource = None, missing: PerSo
     Returns
     -------
     (n,) array of float
-        Within the range of `values`; 0 where no source counts. With equal weights the ordinary median, the
-        mean of the middle two for an even number.
+        Fused values within the range of `values`; 0 if no source counts. With equal weights, this is the ordinary
+        median: for an even number of values, the mean of the two middle values.
 
     Notes
     -----
-    Laws broken by nature: "extra evidence costs no place" (as :func:`comb_anz`), and "better in every source is
-    better" holds only weakly: with three sources, raising the best value changes nothing.
+    Like :func:`comb_anz`, the rule does not have the law "extra evidence costs no place". The law "better in every
+    source is better" holds only weakly: with three sources, raising the best value does not change the median.
 
     Examples
     --------
@@ -297,7 +303,7 @@ def comb_med(values: FloatArray, /, *, weights: PerSource = None, missing: PerSo
 
 
 def inverse_square_rank(values: FloatArray, /, *, weights: PerSource = None, missing: PerSource = None) -> FloatArray:
-    """Number of sources that returned the candidate, times the weighted sum of ``1 / rank ** 2``.
+    """Compute the weighted sum of ``1 / rank ** 2``, times the number of sources that returned the candidate.
 
     Parameters
     ----------
@@ -307,7 +313,7 @@ def inverse_square_rank(values: FloatArray, /, *, weights: PerSource = None, mis
     Returns
     -------
     (n,) array of float
-        In [0, m * sum of weights].
+        Fused values in [0, m * sum of weights].
 
     Notes
     -----
@@ -328,7 +334,7 @@ def inverse_square_rank(values: FloatArray, /, *, weights: PerSource = None, mis
 
 
 def borda(values: FloatArray, /, *, weights: PerSource = None, missing: PerSource = None) -> FloatArray:
-    """Weighted sum of Borda points: n for the first of a list, n - 1 for the second, and so on.
+    """Compute the weighted sum of Borda points: n for the first hit of a list, n - 1 for the second hit, and so on.
 
     Parameters
     ----------
@@ -338,12 +344,12 @@ def borda(values: FloatArray, /, *, weights: PerSource = None, missing: PerSourc
     Returns
     -------
     (n,) array of float
-        In [0, n * sum of weights], n the number of candidates.
+        Fused values in [0, n * sum of weights]; n is the number of candidates.
 
     Notes
     -----
-    Ties share their mean points. Laws broken by nature: "an appended worst hit changes no order" (points depend on
-    the number of candidates).
+    Ties share their mean points. The rule does not have the law "an appended worst hit changes no order", because the
+    points depend on the number of candidates.
 
     References
     ----------
@@ -360,7 +366,9 @@ def borda(values: FloatArray, /, *, weights: PerSource = None, missing: PerSourc
 
 
 def dbsf(values: FloatArray, /, *, weights: PerSource = None, missing: PerSource = None) -> FloatArray:
-    """Weighted sum of scores rescaled from three deviations below the list's mean (0) to three above (1).
+    """Compute the weighted sum of scores that are rescaled by the mean and deviation of their list (DBSF).
+
+    A score three standard deviations below the list's mean becomes 0, and a score three above the mean becomes 1.
 
     Parameters
     ----------
@@ -370,12 +378,13 @@ def dbsf(values: FloatArray, /, *, weights: PerSource = None, missing: PerSource
     Returns
     -------
     (n,) array of float
-        In [0, sum of weights].
+        Fused values in [0, sum of weights].
 
     Notes
     -----
-    Deviations divide by n, as in LlamaIndex (Qdrant divides by n - 1); a list of one value gives 0.5. Values are
-    clipped to [0, 1]. Laws broken by nature: "an appended worst hit changes no order" (the mean moves).
+    The standard deviation divides by n, as in LlamaIndex (Qdrant divides by n - 1). Each value of a constant list
+    becomes 0.5. Values are clipped to [0, 1]. The rule does not have the law "an appended worst hit changes no order",
+    because such a hit changes the mean.
 
     References
     ----------
@@ -398,7 +407,10 @@ def dbsf(values: FloatArray, /, *, weights: PerSource = None, missing: PerSource
 
 
 def checked(values: FloatArray, weights: PerSource, /) -> tuple[FloatArray, FloatArray]:
-    """`values` as an (n, m) array without infinities, m >= 1, and `weights` as (m,) finite numbers >= 0."""
+    """Check the arguments of a rule, and return them as arrays.
+
+    The values become an (n, m) array with m >= 1 and without infinities, the weights (m,) finite numbers >= 0.
+    """
     matrix = np.asarray(values, dtype=np.float64)
     if matrix.ndim != 2 or matrix.shape[1] < 1:
         raise InvalidInputError(f"values must be an (n, m) array with at least one source; got shape {matrix.shape}")
@@ -414,14 +426,14 @@ def checked(values: FloatArray, weights: PerSource, /) -> tuple[FloatArray, Floa
 
 
 def check_percentiles(matrix: FloatArray, /) -> FloatArray:
-    """`matrix`, which must hold percentiles in [0, 1] or NaN."""
+    """Return `matrix`; raise InvalidInputError unless each entry is a percentile in [0, 1] or NaN."""
     if np.nanmin(matrix, initial=0.0) < 0 or np.nanmax(matrix, initial=1.0) > 1:
         raise InvalidInputError("this rule needs percentile ranks in [0, 1]; calibrate with 'percentile' first")
     return matrix
 
 
 def filled(matrix: FloatArray, missing: PerSource, /) -> FloatArray:
-    """`matrix` with each NaN replaced by its column's `missing`, default 0."""
+    """Return `matrix` with each NaN replaced by the value in `missing` for its column, default 0."""
     if missing is None:
         return np.nan_to_num(matrix, nan=0.0)
     fill = np.asarray(missing, dtype=np.float64)
@@ -431,7 +443,7 @@ def filled(matrix: FloatArray, missing: PerSource, /) -> FloatArray:
 
 
 def by_list(matrix: FloatArray, function: Callable[[FloatArray], FloatArray], /) -> FloatArray:
-    """(n, m) array: `function` of the values of each list that has any; 0 where not returned."""
+    """Apply `function` to the returned values of each column; candidates that a list lacks get 0."""
     out = np.zeros(matrix.shape)
     for column, values in enumerate(matrix.T):
         held = ~np.isnan(values)
@@ -441,7 +453,7 @@ def by_list(matrix: FloatArray, function: Callable[[FloatArray], FloatArray], /)
 
 
 def ordered_sum(terms: FloatArray, /) -> FloatArray:
-    """Row sums, added column by column from the left, so that equal input gives equal bits."""
+    """Return the row sums, added column by column from left to right, so that equal input gives equal bits."""
     first, *others = terms.T
     if not others:
         return np.array(first)
@@ -456,5 +468,5 @@ def _ranks(matrix: FloatArray) -> FloatArray:
 
 
 def _hits(matrix: FloatArray, weights: FloatArray) -> IntArray:
-    """(n,) number of sources of positive weight that returned each candidate."""
+    """Return the (n,) number of sources with a positive weight that returned each candidate."""
     return np.asarray((~np.isnan(matrix) & (weights > 0)).sum(axis=1))

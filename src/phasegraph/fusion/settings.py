@@ -1,4 +1,4 @@
-"""The fields of a pipeline, and whether they fit together."""
+"""The fields of a pipeline, and the checks of each field and of their combination."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from phasegraph.selection import SelectionPolicy
 
 
 def check_weights_mapping(weights: Mapping[str, float]) -> Mapping[str, float]:
-    """Weights by source name: at least one, finite, >= 0, not all 0."""
+    """Return the weights by source name; raise an error unless they are finite, >= 0, and not all 0."""
     if not isinstance(weights, Mapping):
         raise InvalidTypeError(f"weights must be a mapping of source name to number; got {weights!r}")
     checked = {str(name): check_number(f"weights[{name!r}]", value) for name, value in weights.items()}
@@ -47,7 +47,10 @@ def check_weights_mapping(weights: Mapping[str, float]) -> Mapping[str, float]:
 
 
 def check_floor(value: object) -> Mapping[tuple[str, str], float]:
-    """`value` as a read-only mapping of ordered pairs of different sources to shares in [0, 1], in order."""
+    """Return `min_agreement` as a read-only, sorted mapping; raise an error unless it is valid.
+
+    Each key is an ordered pair of different source names, and each value a share in [0, 1].
+    """
     pairs = isinstance(value, Mapping) and all(
         isinstance(key, tuple) and len(key) == 2 and all(isinstance(one, str) for one in key) and key[0] != key[1]
         for key in value
@@ -56,16 +59,16 @@ def check_floor(value: object) -> Mapping[tuple[str, str], float]:
         raise InvalidTypeError(f"min_agreement must map pairs of different source names to numbers; got {value!r}")
     checked = {key: check_number(f"min_agreement[{key!r}]", share) for key, share in sorted(value.items())}
     if any(share > 1 for share in checked.values()):
-        raise InvalidInputError(f"min_agreement must hold shares in [0, 1]; got {checked}")
+        raise InvalidInputError(f"min_agreement must contain only shares in [0, 1]; got {checked}")
     return MappingProxyType(checked)
 
 
 def check_rule_options(
     rule: str, options: Mapping[str, object], weights: Mapping[str, float] | None
 ) -> Mapping[str, object]:
-    """Read-only options; refuse those that the rule does not have, and values that it would refuse at every query.
+    """Return the options read-only; raise an error for an unknown option or a value that the rule does not accept.
 
-    An option held by source name may name only sources that `weights`, where given, name too.
+    If `weights` are given, an option that is given by source name may contain only source names in `weights`.
     """
     allowed, by_source = FUSION_RULES[rule].options, FUSION_RULES[rule].by_source
     unknown = sorted(set(options) - set(allowed))
@@ -91,23 +94,26 @@ def check_rule_options(
     except InvalidInputError as error:
         raise type(error)(f"rule_options of {rule!r}: {error}") from error
     except Exception as error:
-        raise InvalidTypeError(f"rule_options of {rule!r} must be what it can use; got {dict(options)}") from error
+        raise InvalidTypeError(f"rule_options of {rule!r} have a value of a wrong type; got {dict(options)}") from error
     return MappingProxyType({**options, **held})
 
 
 @lru_cache(maxsize=64)
 def _probe(rule: str, options: tuple[tuple[str, type, object], ...]) -> None:
-    """Run the rule once on a tiny matrix; the type stands in the key because 1 equals True."""
+    """Run the rule once on a tiny matrix, and raise an error if the fused values are not finite.
+
+    The types of the option values are part of the cache key, because 1 equals True.
+    """
     given: dict[str, Any] = {name: value for name, _, value in options}
     values = np.array([[1.0, 0.5], [0.5, 1.0], [0.75, np.nan]])
     with np.errstate(all="ignore"):
         fused = FUSION_RULES[rule].function(values, weights=np.ones(2), missing=np.zeros(2), **given)
     if not np.isfinite(fused).all():
-        raise InvalidInputError(f"values must give finite fused values; got {given}")
+        raise InvalidInputError(f"the options must give finite fused values; got {given}")
 
 
 def check_scale(rule: str, calibrator: object, calibrators: Mapping[str, object]) -> None:
-    """Refuse a calibrator that leaves [0, 1] under a rule that must not see what lies outside."""
+    """Raise InvalidInputError if the rule needs values in [0, 1] and a calibrator's output can be outside."""
     expects = FUSION_RULES[rule].expects
     if expects not in ("bounded", "percentile"):
         return
@@ -122,21 +128,21 @@ def check_scale(rule: str, calibrator: object, calibrators: Mapping[str, object]
 
 
 def check_calibrator(name: str, value: object) -> None:
-    """Refuse what cannot calibrate and be stored."""
+    """Raise InvalidTypeError unless `value` is callable and has a ``to_dict`` method, as every calibrator has."""
     if isinstance(value, type) or not callable(value) or not hasattr(value, "to_dict"):
         raise InvalidTypeError(f"{name} must be a Calibrator; got {value!r}")
 
 
 def check_priors(value: object) -> tuple[Any, ...]:
-    """`value` as a tuple of priors."""
+    """Return the priors as a tuple; raise an error if an entry is not a prior, or a kind is present twice."""
     if not isinstance(value, tuple | list):
         raise InvalidTypeError(f"priors must be a tuple of priors; got {value!r}")
     for one in value:
         if not callable(one) or isinstance(one, type) or not hasattr(one, "additive") or not hasattr(one, "to_dict"):
-            raise InvalidTypeError(f"priors must hold priors; got {one!r}")
+            raise InvalidTypeError(f"priors must contain only priors; got {one!r}")
     for kind in (ExactMatchBonus, SuperpositionPrior):
         if sum(isinstance(one, kind) for one in value) > 1:
-            raise InvalidInputError(f"priors must hold at most one {kind.__name__}; got {value!r}")
+            raise InvalidInputError(f"priors must contain at most one {kind.__name__}; got {value!r}")
     return tuple(value)
 
 
@@ -147,7 +153,7 @@ PARTS: Mapping[str, Any] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FusionSettings(KnownFields):
-    """The checked fields of a :class:`~phasegraph.FusionPipeline`, which describes them."""
+    """The fields of a :class:`~phasegraph.FusionPipeline` with their checks; that class documents each field."""
 
     pool_caps: Mapping[str, int] = field(default_factory=dict, hash=False)
     pool_cap_mode: PoolCapMode = "list"
@@ -188,7 +194,7 @@ class FusionSettings(KnownFields):
         put(self, "consensus_bonus", check_number("consensus_bonus", self.consensus_bonus))
         put(self, "priors", check_priors(self.priors))
         if self.weights is not None and self.exact_match is not None and EXACT_MATCH in self.weights:
-            raise InvalidInputError(f"weights must not name {EXACT_MATCH!r}: its weight is that of ExactMatchBonus")
+            raise InvalidInputError(f"weights must not name {EXACT_MATCH!r}; set the weight of ExactMatchBonus instead")
         if isinstance(self.accept, Confidence):
             put(self, "accept", AcceptancePolicy(confidence=self.accept))
         if isinstance(self.selection, str):
@@ -206,11 +212,11 @@ class FusionSettings(KnownFields):
 
     @property
     def exact_match(self) -> ExactMatchBonus | None:
-        """The prior that is one more source, if there is one and it counts."""
+        """The :class:`ExactMatchBonus` among the priors; None if there is none with a positive weight."""
         if not self.priors:
             return None
         return next((one for one in self.priors if isinstance(one, ExactMatchBonus) and one.weight > 0), None)
 
     def calibrator_of(self, ranking: Ranking) -> Calibrator:
-        """The calibrator this pipeline uses for a ranking: the source's own, or the one for all."""
+        """Return the calibrator for a ranking: its source's entry in `calibrators`, or the default `calibrator`."""
         return calibrator_for(ranking, self.calibrators, self.calibrator)

@@ -1,4 +1,4 @@
-"""The priors by name, and how to read them from JSON."""
+"""The registry of priors by name, and their construction from JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from phasegraph.fusion.superposition import SuperpositionPrior
 
 
 def prior_from_dict(state: Mapping[str, object]) -> Prior:
-    """Rebuild a prior from its ``to_dict`` state; InvalidInputError where a name or an option is unknown."""
+    """Create a prior from the output of its ``to_dict``; raise InvalidInputError for an unknown name or option."""
     options = {str(key): value for key, value in state.items() if key != "name"}
     name = state.get("name")
     check_choice("prior name", name, PRIORS)

@@ -1,4 +1,4 @@
-"""The document's superposition: relevance, energy and amplitude of each passage."""
+"""The superposition of the quantum document: relevance, energy and amplitude of each passage."""
 
 from __future__ import annotations
 
@@ -20,7 +20,15 @@ from phasegraph.fusion.priors import as_share, read_ages
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Superposition:
-    """Relevance in [0, 1], energy and amplitude of each passage, as the document computes them: (n,) arrays."""
+    """The relevance, energy and amplitude of n passages, as the quantum document defines them.
+
+    Parameters
+    ----------
+    relevance, energy : (n,) array of float
+        The relevance in [0, 1], and the energy.
+    amplitude : (n,) array of complex
+        The square root of the relevance, with a phase proportional to the energy.
+    """
 
     relevance: FloatArray
     energy: FloatArray
@@ -28,16 +36,16 @@ class Superposition:
 
     @property
     def probability(self) -> FloatArray:
-        """(n,) array: squared length of the amplitude, which is `relevance` again."""
+        """The squared magnitudes of the amplitudes, an (n,) array that equals `relevance`."""
         return np.asarray(np.abs(self.amplitude) ** 2)
 
     @property
     def entropy(self) -> FloatArray:
-        """(n,) array: the document's local entropy ``-P ln P`` in nats, P the relevance; in [0, 1/e]."""
+        """The document's local entropy ``-P ln P`` in nats, where P is the relevance; an (n,) array in [0, 1/e]."""
         return np.asarray(-self.relevance * np.log(np.where(self.relevance > 0, self.relevance, 1.0)))
 
     def of(self, rows: IntArray, /) -> Superposition:
-        """Of some of the passages, in the order given."""
+        """Return the superposition of the passages in `rows`, in this order."""
         return Superposition(self.relevance[rows], self.energy[rows], self.amplitude[rows])
 
 
@@ -57,36 +65,38 @@ def superposition(
     k: float = 0.1,
     hbar: float = 1.0,
 ) -> Superposition:
-    """Weighted mean of similarity, recency and authority, in the vocabulary of the quantum document.
+    """Compute the quantum document's relevance: a weighted mean of similarity, recency and authority.
 
     Parameters
     ----------
     cosine, authority : (n,) array_like of float
-        In [0, 1]; a negative cosine has no square root, so map it first.
+        The similarity to the query and the authority of each passage, in [0, 1]. Map negative cosines into this range.
     age_seconds : (n,) array_like of float
-        A time in the future counts as age 0.
+        The age of each passage in seconds; a negative age counts as 0.
     frequency : (n,) array_like of float or float, default 0
-        Finite; only enters the energy, which nothing depends on.
+        The document's frequency, finite. It affects only the energy.
     weights : (float, float, float), default (0.6, 0.25, 0.15)
-        Alpha, beta and gamma, of cosine, recency and authority; >= 0, summing to 1.
+        The document's alpha, beta and gamma: the weights of cosine, recency and authority, >= 0, with sum 1.
     decay_per_hour : float, default 0.25
-        >= 0. The document uses the number .25 both for this and for the weight of recency; they are two
-        parameters here. At .25 recency halves every 2.8 hours and is .0025 after a day.
+        Rate of the exponential decay of recency per hour, >= 0. At 0.25, recency halves every 2.8 hours and is 0.0025
+        after a day. The document uses one number 0.25 for this rate and for the weight of recency.
     h, k : float, default 1 and 0.1
-        Finite; what frequency and age add to the energy.
+        Factors of frequency and of ``1 - recency`` in the energy, finite.
     hbar : float, default 1
-        > 0; the document gives none.
+        Divisor of the energy in the phase, > 0; the document states no value.
 
     Returns
     -------
     Superposition
+        The relevance, energy and amplitude of each passage.
 
     Notes
     -----
-    ``relevance = 0.6 * cosine + 0.25 * recency + 0.15 * authority``, ``energy = h * frequency + k * (1 - recency)``,
-    ``amplitude = sqrt(relevance) * exp(i * energy / hbar)``. Nothing interferes: phase, energy and both constants
-    cannot influence any output but themselves, and the collapse probability equals the weighted mean. The document's
-    code squares the relevance, its formulas do not; the formulas are followed.
+    ``relevance = 0.6 * cosine + 0.25 * recency + 0.15 * authority`` with the default weights,
+    ``energy = h * frequency + k * (1 - recency)`` and ``amplitude = sqrt(relevance) * exp(i * energy / hbar)``. The
+    energy affects only the phase, and the phase affects no other output: amplitudes are never added. The probability
+    of a passage therefore equals the weighted mean. The document's code squares the relevance, but its formulas do
+    not; this function follows the formulas.
     """
     if len(weights) != 3 or min(weights) < 0 or abs(math.fsum(weights) - 1.0) > _SUM_ERROR:
         raise InvalidInputError(f"weights must be three numbers >= 0 that sum to 1; got {weights!r}")
@@ -109,27 +119,29 @@ def superposition(
 
 @dataclass(frozen=True, slots=True)
 class SuperpositionPrior(StoredPrior):
-    """The document's relevance as a multiplier: a weighted mean of similarity, recency and authority.
+    """A prior that multiplies the fused values by the relevance of the quantum document.
+
+    The relevance is a weighted mean of similarity, recency and authority; see :func:`superposition`.
 
     Parameters
     ----------
     weights : (float, float, float), default (0.6, 0.25, 0.15)
-        Alpha, beta and gamma, of cosine, recency and authority; >= 0, summing to 1.
+        The weights of cosine, recency and authority, >= 0, with sum 1.
     decay_per_hour : float, default 0.25
-        >= 0; see :func:`superposition`.
+        Rate of the exponential decay of recency per hour, >= 0.
     strength : float, default 0.3
-        In [0, 1]; the multiplier is ``(1 - strength) + strength * relevance``.
+        Strength of the prior, in [0, 1]; the multiplier is ``(1 - strength) + strength * relevance``.
     h, k : float, default 1 and 0.1
-        What frequency and age add to the energy, which stands in the evidence and changes nothing else.
+        Factors of frequency and of ``1 - recency`` in the energy. The evidence shows the energy; it affects no score.
     source : str, default "vector"
-        The source whose own score is the cosine, where no field ``cosine`` says it; one in [-1, 0) counts as 0.
+        The source whose score is the cosine of a candidate without the field `cosine`. A score in [-1, 0) counts as 0.
     cosine, timestamp, authority, frequency : str
-        Metadata fields of the hits, or attributes of the context.
+        Names of metadata fields of the hits, or of attributes of the context.
 
     Notes
     -----
-    A candidate without a field counts as 1 in it (similar, new, of full authority) and as frequency 0, so that it
-    loses nothing. A selection by ``legacy_entropy`` takes this relevance for its own.
+    A candidate without a field gets the best value, so that it has no disadvantage: cosine 1, age 0, authority 1. A
+    missing frequency counts as 0. A selection by ``legacy_entropy`` uses this relevance.
 
     Examples
     --------
@@ -160,15 +172,15 @@ class SuperpositionPrior(StoredPrior):
         superposition(one, one, one, weights=self.weights, decay_per_hour=self.decay_per_hour, h=self.h, k=self.k)
 
     def __call__(self, ids: Sequence[str], context: Context, /) -> FloatArray:
-        """Multipliers in [1 - strength, 1]; InvalidInputError where the context has no `now`."""
+        """Return (n,) multipliers in [1 - strength, 1]; raise InvalidInputError if the context has no `now`."""
         return self.multipliers(self.state(ids, context)[0])
 
     def multipliers(self, state: Superposition, /) -> FloatArray:
-        """``(1 - strength) + strength * relevance``."""
+        """Return the multipliers ``(1 - strength) + strength * relevance``."""
         return (1.0 - self.strength) + self.strength * state.relevance
 
     def state(self, ids: Sequence[str], context: Context, /) -> tuple[Superposition, tuple[FieldReading, ...]]:
-        """Relevance, energy and amplitude of the candidates, and how many held each field."""
+        """Return the superposition of the candidates, and the counts of candidates with each field."""
         cosines, similar = self._cosines(ids, context)
         ages, timed = read_ages(ids, context, self.name, self.timestamp)
         authorities, standing = read_field(ids, context, self.name, self.authority, as_share, 1.0)
@@ -180,7 +192,11 @@ class SuperpositionPrior(StoredPrior):
         return found, (similar, timed, standing)
 
     def _cosines(self, ids: Sequence[str], context: Context) -> tuple[FloatArray, FieldReading]:
-        """The field, else the score that the source itself gave, which is no cosine where it is a distance."""
+        """Return the cosines and the counts of candidates with a cosine.
+
+        A cosine comes from the field, else from the score of the source `source`, unless that score is a distance. A
+        candidate without a cosine gets 1.
+        """
         values, reading = read_field(ids, context, self.name, self.cosine, _as_cosine, np.nan)
         ranking = next((one for one in context.rankings if one.source == self.source), None)
         if ranking is not None and not ranking.rank_only and not ranking.distances:
@@ -201,5 +217,5 @@ def _as_number(value: object) -> float:
 
 
 def _as_cosine(value: object) -> float:
-    """A cosine in [0, 1]: a negative one, which has no square root, is 0; rounding above 1 is 1."""
+    """Convert a cosine in [-1, 1] to [0, 1]; a negative cosine becomes 0, and a rounding error above 1 becomes 1."""
     return min(max(check_range("it", parsed(value), -1.0, 1.0 + 1e-6), 0.0), 1.0)

@@ -1,4 +1,4 @@
-"""How much each source counts where the caller gave no weights."""
+"""Weights of the sources for a pipeline without `weights`."""
 
 from __future__ import annotations
 
@@ -32,12 +32,26 @@ _FALLING_SUMS = tuple(accumulate(_FALLING))
 
 
 def equal_weights(rankings: Sequence[Ranking], /, witness: Sequence[str] = ()) -> FloatArray:
-    """Weight 1 for every source."""
+    """Return the weight 1 for every source."""
     return np.ones(len(rankings))
 
 
 def role_weights(rankings: Sequence[Ranking], /, witness: Sequence[str] = ()) -> FloatArray:
-    """Vector .25 and graph .75 where a source named ``graph`` declares its background; otherwise all equal."""
+    """Return fixed weights by source name.
+
+    Parameters
+    ----------
+    rankings : sequence of Ranking
+        One per source that answered.
+    witness : sequence of str, optional
+        Not used.
+
+    Returns
+    -------
+    (m,) array of float
+        Weight 0.25 for ``vector``, 0.75 for ``graph`` and 0.5 for each other source. All weights are equal unless the
+        source ``graph`` states its background and a source ``vector`` answered too.
+    """
     if _walk_of(rankings) is None:
         return equal_weights(rankings)
     own = {VECTOR: FIXED_VECTOR_WEIGHT, GRAPH: 1.0 - FIXED_VECTOR_WEIGHT}
@@ -45,41 +59,44 @@ def role_weights(rankings: Sequence[Ranking], /, witness: Sequence[str] = ()) ->
 
 
 def adaptive_weights(rankings: Sequence[Ranking], /, witness: Sequence[str] = ()) -> FloatArray:
-    """Weights that follow, per query, how far the sources agree and how sharply the walk points.
+    """Compute weights for a query from the agreement of its sources and the concentration of the graph walk.
 
     Parameters
     ----------
     rankings : sequence of Ranking
         One per source that answered.
     witness : sequence of str, optional
-        Ids of hits in an order that no source made, best first: by the query's words in their texts (``HitWords``).
+        Ids of hits, ordered by the query's words in their texts, best first (see
+        :class:`~phasegraph.lexical.HitWords`). This order affects the weights but is never fused.
 
     Returns
     -------
     (m,) array of float
-        >= 0, summing to 1. All equal unless a source named ``graph`` knows the query's words, or states its background
-        beside one named ``vector``.
+        Weights >= 0 with sum 1. All weights are equal unless the source ``graph`` has word statistics
+        (``Ranking.words``), or has a background while a source ``vector`` answered too.
 
     Notes
     -----
-    Where the walk knows the query's words (``Ranking.words``), its weight a is .95 times the greatest agreement it has
-    with another source or with the witness: rank-biased overlap (p = .8) over the first 20 hits, mapped from [.175,
-    .425] to [0, 1]. The others share the rest equally. The witness speaks for the walk only as far as it does not agree
-    more with another source: not at all where the walk has .4 of the two overlaps, fully from .6 on. From there the
-    witness speaks for the walk even where the overlap is small. A walk that went wrong, or that of another question,
-    finds agreement nowhere and weighs nothing.
+    *A walk with word statistics.* The weight of the walk is 0.95 times its greatest agreement with another source or
+    with the witness. The other sources share the rest equally. Agreement is the rank-biased overlap (p = 0.8) of the
+    first 20 hits, mapped from [0.175, 0.425] to [0, 1]. The agreement with the witness is reduced if the witness agrees
+    more with another source. Let s be the walk's overlap with the witness, divided by the sum of this overlap and the
+    witness's largest overlap with another source. Up to s = 0.4, the witness does not count; from 0.6 on, it counts
+    fully. From 0.6 to 1, s mapped to [0, 1] replaces the agreement if it is larger. A walk that agrees with no other
+    ranking gets the weight 0.
 
-    For other walks: the *support* of two sources is their rank-biased overlap (p = .8) over the first 20 hits, mapped
-    from [.2, .4] to [0, 1]. The walk's *effective number* is the exponential of the entropy of the shares of its 20
-    largest scores. A sharp walk (13 or fewer) leaves the vectors a weight of .1, a diffuse one (16 or more) .9; where
-    there are further sources the bounds are 10 and 13, and the weight of each of them rises to .95. The walk keeps its
-    share as far as some source supports it, so that a walk which went wrong hands its weight to the others; vectors are
-    doubted only where two others agree without them.
+    *Other walks.* The *support* of two sources is their rank-biased overlap (p = 0.8) over the first 20 hits, mapped
+    from [0.2, 0.4] to [0, 1]. The *effective number* of the walk is the exponential of the entropy of the shares of its
+    20 largest scores. With two sources, a concentrated walk (13 or fewer) leaves ``vector`` a weight of 0.1, and a
+    diffuse walk (16 or more) a weight of 0.9. With more sources, the bounds are 10 and 13, and the highest value is
+    0.95. The walk's weight is multiplied by its best support, so a walk without support passes its weight to the other
+    sources. The weight of ``vector`` falls only if two other sources support each other more than ``vector``.
 
-    It looks at the first 20 hits of each list and nothing else, so it is the same for lists of 20 and of 200. A
-    change within them moves the weights of all candidates; a hit raised there may for that reason fall.
+    Only the first 20 hits of each ranking affect the weights, so rankings of 20 and of 200 hits get the same weights. A
+    change among these hits changes the weights for all candidates. A hit with a raised score may therefore fall.
 
-    Ours, found on open data, no published method; what failed is in ``docs/research/robust-default.md``.
+    This method is our own, developed on open data. ``docs/research/robust-default.md`` describes it together with the
+    alternatives that failed.
 
     References
     ----------
@@ -127,7 +144,7 @@ def adaptive_weights(rankings: Sequence[Ranking], /, witness: Sequence[str] = ()
 
 
 def _walk_by_words(rankings: Sequence[Ranking]) -> int | None:
-    """Place of a source named graph that knows the query's words, beside others."""
+    """Return the index of the source ``graph`` if it has word statistics and is not the only source, else None."""
     if len(rankings) < 2:
         return None
     return next((at for at, one in enumerate(rankings) if one.source == GRAPH and one.words is not None), None)
@@ -152,21 +169,22 @@ def _weights_by_words(rankings: Sequence[Ranking], graph: int, witness: Sequence
 
 
 def support(one: Sequence[str], other: Sequence[str], /, bounds: tuple[float, float] = DOUBT) -> float:
-    """Rank-biased overlap of the first 20 of two lists of ids, mapped from `bounds` to [0, 1]; symmetric."""
+    """Compute the rank-biased overlap of the first 20 ids of two rankings, mapped from `bounds` to [0, 1]."""
     return _ramp(overlap(one, other), *bounds)
 
 
 def overlap(one: Sequence[str], other: Sequence[str], /) -> float:
-    """Rank-biased overlap (p = .8) of the first 20 of two lists of ids, in [0, 1]; symmetric.
+    """Compute the rank-biased overlap (p = 0.8) of the first 20 ids of two rankings.
 
     Parameters
     ----------
     one, other : sequence of str
-        Ids, best first.
+        The ids of each ranking, best first; the order of the two rankings does not matter.
 
     Returns
     -------
     float
+        The overlap in [0, 1].
 
     Examples
     --------
@@ -177,7 +195,7 @@ def overlap(one: Sequence[str], other: Sequence[str], /) -> float:
     if not deepest or frozenset(one[:deepest]).isdisjoint(other[:deepest]):
         return 0.0
     place_of = dict(zip(other[:deepest], range(deepest), strict=True))
-    joins = [0] * deepest  # how many ids have come in both lists at this depth, but not at the one before
+    joins = [0] * deepest  # number of ids that are in both rankings at this depth, but not at the previous depth
     for row, identifier in enumerate(one[:deepest]):
         place = place_of.get(identifier)
         if place is not None:
@@ -190,7 +208,19 @@ def overlap(one: Sequence[str], other: Sequence[str], /) -> float:
 
 
 def effective_number(walk: Ranking, /) -> float:
-    """Exponential of the entropy of the shares of the 20 largest masses: 1 (one passage) to 20 (flat)."""
+    """Compute the effective number of passages among the 20 best hits of a graph walk.
+
+    Parameters
+    ----------
+    walk : Ranking
+        The ranking of the walk.
+
+    Returns
+    -------
+    float
+        The exponential of the entropy of the hits' shares of the score: 1 if a single passage has all of the score, 20
+        if all scores are equal.
+    """
     masses = walk.scores[:DEPTH]
     if walk.background is not None and walk.background.transform == "identity":
         moved = moderate(np.append(masses, walk.background.location))
@@ -198,16 +228,16 @@ def effective_number(walk: Ranking, /) -> float:
     positive = masses if len(masses) and masses[-1] > 0 else masses[masses > 0]
     if not len(positive):
         return float(DEPTH)
-    if not 1e-100 < positive[0] < 1e100:  # they fall: the first is the largest
+    if not 1e-100 < positive[0] < 1e100:  # the scores are in descending order
         positive = moderate(positive)
     shares = positive / float(np.add.reduce(positive))
-    if shares[-1] < _NOTHING:  # so little that its logarithm says nothing, or is not there
+    if shares[-1] < _NOTHING:  # negligible shares, whose logarithm may be infinite
         shares = shares[shares >= _NOTHING]
     return math.exp(-float(np.add.reduce(shares * np.log(shares))))
 
 
 def _walk_of(rankings: Sequence[Ranking]) -> Ranking | None:
-    """The source named graph, where it states its background and there is one named vector."""
+    """Return the ranking of ``graph`` if it has a background and a source ``vector`` answered, else None."""
     walk, vectors = None, False
     for ranking in rankings:
         if ranking.source == GRAPH and ranking.background is not None and not ranking.rank_only:

@@ -1,6 +1,6 @@
-"""An entity graph over passages, personalised PageRank on it, and a source made of both.
+"""An entity graph of passages, and sources that rank passages by personalized PageRank on this graph.
 
-Names that are imported with ``as`` their own name are for the integrations, which import no deeper module.
+Names that are imported with ``as`` are for the framework integrations, which do not import deeper modules.
 """
 
 from phasegraph.graph.chunk_graph import ChunkGraph, ChunkGraphSource, build_chunk_graph

@@ -1,6 +1,7 @@
-"""A graph of chunks, for corpora without names: code, tables, manuals.
+"""A graph of chunks, for corpora with few names, such as code, tables and manuals.
 
-Edges follow the order of a document, likeness of meaning, shared references ("Table 3") and shared identifiers.
+Edges link consecutive chunks of a document, chunks with similar embeddings, and chunks that share references ("Table
+3") or identifiers.
 """
 
 from __future__ import annotations
@@ -79,9 +80,10 @@ def sequential(documents: Sequence[str], positions: Sequence[float]) -> Pairs:
 
 
 def references(texts: Sequence[str], documents: Sequence[str], *, across: bool = False) -> Pairs:
-    """Yield pairs of chunks with the same marker ("Section 2.1", "Fig. 3", "[7]"), in a document or `across` all.
+    """Yield pairs of chunks that contain the same reference ("Section 2.1", "Fig. 3", "[7]").
 
-    A marker in more than a hundred chunks is ignored.
+    The chunks must be in the same document, unless `across` is True. A reference in more than a hundred chunks is
+    ignored.
 
     >>> list(references(["See Fig. 3.", "Figure 3: growth [2]", "[1, 2]"], ["a", "a", "a"]))
     [(0, 1), (1, 2)]
@@ -91,7 +93,10 @@ def references(texts: Sequence[str], documents: Sequence[str], *, across: bool =
 
 
 def _sharing(words: Iterable[Iterable[str]], documents: Sequence[str], fewest: int, most: int) -> Pairs:
-    """Yield pairs of rows in a document that share a word; the word must occur in `fewest` to `most` rows."""
+    """Yield pairs of rows in the same document that share a word.
+
+    A word counts only if it occurs in at least `fewest` and at most `most` rows of the document.
+    """
     holders: dict[tuple[str, str], list[int]] = {}
     for row, own in enumerate(words):
         for word in dict.fromkeys(own):
@@ -102,7 +107,7 @@ def _sharing(words: Iterable[Iterable[str]], documents: Sequence[str], fewest: i
 
 
 def markers(text: str) -> Iterator[str]:
-    """Yield the references in a text, in a uniform spelling."""
+    """Yield the references in a text in a uniform spelling; for example, "Fig. 3" becomes "figure 3"."""
     for kind, number in _REFERENCE.findall(text):
         low = kind.lower()
         yield f"{_FULL.get(low, low)} {number.lower()}"
@@ -112,7 +117,10 @@ def markers(text: str) -> Iterator[str]:
 
 
 def identifiers(texts: Sequence[str], documents: Sequence[str], code: Sequence[bool], fewest: int, most: int) -> Pairs:
-    """Yield pairs of code chunks in a document that share an identifier; it must occur in `fewest` to `most` chunks.
+    """Yield pairs of code chunks in the same document that share an identifier.
+
+    `code` is True for chunks of code. An identifier counts only if it occurs in at least `fewest` and at most `most`
+    chunks of the document.
 
     >>> texts = ["def read_file(path): ...", "read_file(name)", "x = read_file"]
     >>> list(identifiers(texts, ["a", "a", "b"], [True, True, True], 2, 12))
@@ -123,7 +131,7 @@ def identifiers(texts: Sequence[str], documents: Sequence[str], code: Sequence[b
 
 
 def looks_like_code(text: str) -> bool:
-    """Whether a text looks like code: over a fiftieth of its signs are brackets, underscores or assignments.
+    """Return True if more than 2 % of a text's visible characters are brackets, underscores, "=", ";", "<" or ">".
 
     >>> looks_like_code("if (n == 0) { return f(n); }"), looks_like_code("Ada met Bo (in Paris) and sang.")
     (True, False)
@@ -133,7 +141,10 @@ def looks_like_code(text: str) -> bool:
 
 
 def semantic(embeddings: Float32Array, threshold: float, nearest: int) -> Csr:
-    """Compute a (P, P) symmetric csr of cosines above `threshold`, if either chunk is among the other's `nearest`.
+    """Compute a symmetric csr matrix of cosines between chunks, of shape (P, P).
+
+    It contains pairs with a cosine of at least `threshold` in which at least one chunk is among the `nearest` chunks of
+    the other chunk.
 
     >>> semantic(np.array([[1, 0], [1, 0.1], [0, 1]], dtype=np.float32), 0.7, 16).nnz
     2
@@ -152,7 +163,7 @@ def semantic(embeddings: Float32Array, threshold: float, nearest: int) -> Csr:
 
 
 def matrix(pairs: Pairs, size: int) -> Csr:
-    """Count how often each pair is given, as a (P, P) symmetric csr without a diagonal."""
+    """Count the occurrences of each pair, in a symmetric csr matrix of shape (P, P) with an empty diagonal."""
     counted = Counter((min(pair), max(pair)) for pair in pairs if pair[0] != pair[1])
     left, right = np.array(list(counted), dtype=np.int32).reshape(-1, 2).T
     counts = np.array(list(counted.values()), dtype=np.float32)
@@ -173,16 +184,17 @@ class ChunkSettings:
     Parameters
     ----------
     sequential, semantic, reference, identifier : float, default 1, 0.3, 0.3, 0.1
-        Weight of an edge of that kind; a semantic one is multiplied by its cosine, the last two by the square
-        root of how many markers or identifiers the chunks share. 0 leaves the kind out.
+        Weight of an edge of each kind. The weight of a semantic edge is multiplied by its cosine. The weight of a
+        reference or identifier edge is multiplied by the square root of the number of shared references or identifiers.
+        With 0, the graph has no edges of this kind.
     threshold : float, default 0.7
-        Least cosine of a semantic edge, in (0, 1].
+        Minimum cosine of a semantic edge, in (0, 1].
     nearest : int, default 16
-        Semantic edges a chunk asks for; an edge that either end asks for is there.
+        Number of nearest chunks to which a chunk has semantic edges; the edges are undirected.
     fewest, most : int, default 2, 12
-        An identifier counts where so many chunks of its document hold it.
+        Minimum and maximum number of chunks of a document that contain an identifier; other identifiers are ignored.
     across : bool, default False
-        Whether references mean the same in all documents.
+        If True, equal references in different documents also link chunks.
     """
 
     sequential: float = 1.0
@@ -206,17 +218,17 @@ class ChunkSettings:
 
 @dataclass(frozen=True, eq=False)
 class ChunkGraph:
-    """Chunks and the edges between them, by kind; :func:`build_chunk_graph` creates it.
+    """A graph of chunks with edges of several kinds; :func:`build_chunk_graph` creates it.
 
     Parameters
     ----------
     passages : tuple of str
-        The P ids.
+        The ids of the P chunks.
     links : mapping of str to (P, P) csr array of float32
-        By kind of edge ("sequential", "semantic", "reference", "identifier"; those without an edge left out),
-        symmetric, without a diagonal, weights included.
+        The weights of the edges for each kind of edge ("sequential", "semantic", "reference", "identifier"). The
+        matrices are symmetric with an empty diagonal. Kinds without edges are left out.
     embeddings : (P, d) array of float32, optional
-        L2-normalised, row i = chunk i.
+        L2-normalized embeddings; row i belongs to chunk i.
 
     Examples
     --------
@@ -250,11 +262,11 @@ class ChunkGraph:
         object.__setattr__(self, "_mapped", mapped_in([*parts, self.embeddings]))
 
     def check_files(self) -> None:
-        """Check the mapped files, as :meth:`EntityGraph.check_files` does."""
+        """Raise IntegrityError if a memory-mapped file is damaged; see :meth:`EntityGraph.check_files`."""
         check_mapped(self._mapped)  # type: ignore[attr-defined]
 
     def counts(self) -> dict[str, int]:
-        """The number of edges of each kind; an edge counts once."""
+        """Return the number of undirected edges of each kind."""
         return {kind: link.nnz // 2 for kind, link in self.links.items()}
 
     def kinds(self, one: str, other: str) -> tuple[str, ...]:
@@ -268,7 +280,7 @@ class ChunkGraph:
         return tuple(kind for weight, kind in sorted(found) if weight < 0)
 
     def save(self, directory: str | os.PathLike[str]) -> None:
-        """Save the graph to a directory in one step; an existing graph is replaced when the new one is complete."""
+        """Save the graph to a directory; an existing graph is replaced when the new graph is complete."""
         self.check_files()
         arrays = packed("passages", self.passages)
         for kind, link in self.links.items():
@@ -279,7 +291,9 @@ class ChunkGraph:
 
     @classmethod
     def load(cls, directory: str | os.PathLike[str], *, mmap: bool = True, verify: bool = True) -> ChunkGraph:
-        """Load a graph that :meth:`save` wrote, equal to the bit; arguments and errors as for :func:`load_graph`.
+        """Load a graph that :meth:`save` wrote; it is identical to the saved graph.
+
+        Parameters and errors are described at :func:`load_graph`.
 
         >>> import tempfile
         >>> graph = build_chunk_graph([{"id": "1", "title": "a", "text": "x"}, {"id": "2", "title": "a", "text": "y"}])
@@ -300,9 +314,9 @@ class ChunkGraph:
             raise IntegrityError(f"{Path(directory).name}: the parts of the saved graph do not fit: {error}") from error
 
     def within(self, allowed: Allowed) -> ChunkGraph | None:
-        """Return the graph of the `allowed` chunks (see :meth:`ChunkGraphSource.within`); None if no chunk is left.
+        """Return the graph of the `allowed` chunks; None if no chunk is left.
 
-        A small cache returns the same object for the same chunks.
+        :meth:`ChunkGraphSource.within` describes `allowed`. The results of the last calls are cached.
         """
         self.check_files()
         rows = allowed_rows(self, allowed)
@@ -325,12 +339,12 @@ class ChunkGraph:
 
     @property
     def passage_rows(self) -> Mapping[str, int]:
-        """The row of each chunk."""
+        """The row of each chunk by id."""
         return self.walkable.passage_rows
 
     @lazy_property
     def walkable(self) -> EntityGraph:
-        """The chunk graph as a graph without entities, for walks."""
+        """The chunk graph in the form of an entity graph without entities, for walks."""
         count = len(self.passages)
         total = sum(self.links.values(), start=sparse.csr_array((count, count), dtype=np.float32)).tocsr()
         nothing = sparse.csr_array((count, 0), dtype=np.int8)
@@ -339,7 +353,7 @@ class ChunkGraph:
 
 @dataclass(frozen=True, eq=False)
 class _Linked(EntityGraph):
-    """A graph without entities whose passages are linked directly; for internal use, because it cannot be saved."""
+    """An entity graph without entities, with edges between passages; it is internal, because it cannot be saved."""
 
     total: Csr = None
 
@@ -357,20 +371,20 @@ def build_chunk_graph(
     embeddings: Any = None,
     settings: ChunkSettings | None = None,
 ) -> ChunkGraph:
-    """Build the graph of a corpus's chunks.
+    """Build the chunk graph of a corpus.
 
     Parameters
     ----------
     passages : iterable of mapping or object
-        As for :func:`~phasegraph.graph.build_graph`.
+        Chunks with ``id``, ``text`` and optionally ``title``, as for :func:`~phasegraph.graph.build_graph`.
     documents : sequence of str, optional
         The document or file of each passage. Default: the title; a passage without a title is its own document.
     positions : sequence of float, optional
         The position of each passage in its document. Default: the order of the passages.
     code : sequence of bool, optional
-        Which passages are code. Default: passages that look like code.
+        True for each passage that is code. Default: True for passages that look like code.
     embeddings : (P, d) array_like of float, optional
-        One row per passage. Without embeddings, the graph has no semantic edges.
+        Embeddings, one row per passage. Without embeddings, the graph has no semantic edges.
     settings : ChunkSettings, optional
 
     Returns
@@ -379,8 +393,8 @@ def build_chunk_graph(
 
     Notes
     -----
-    The kinds of edges are those of GAHR; there references join chunks of all documents, here those of one unless
-    asked, and weights are ours [R].
+    The kinds of edges are the kinds of GAHR. In GAHR, references link chunks of all documents. Here, they link chunks
+    of the same document, unless ``ChunkSettings(across=True)``. The weights are our own [R].
 
     Examples
     --------
@@ -423,21 +437,25 @@ def _fitting(name: str, given: Sequence[Any], count: int, kind: Any) -> list[Any
         raise InvalidInputError(f"{name} must have one item per passage ({count}); got {len(values)}")
     bad = next((row for row, value in enumerate(values) if not isinstance(value, kind)), None)
     if bad is not None:
-        raise InvalidTypeError(f"{name} must hold {kind}; row {bad} is {values[bad]!r:.80}")
+        raise InvalidTypeError(
+            f"{name} must contain only {getattr(kind, '__name__', kind)}; row {bad} is {values[bad]!r:.80}"
+        )
     if name == "positions" and not np.isfinite(values).all():
-        raise InvalidInputError("positions must be finite; one is not")
+        raise InvalidInputError("positions must be finite; a position is NaN or infinite")
     return values
 
 
 SEEDS = LinkSettings(seed_passages=20, sharpness=10.0)
+"""The default settings for seeds on a chunk graph."""
 WALK = WalkSettings(follow_probability=0.5)
+"""The default settings for walks on a chunk graph."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkPath(WalkPath):
-    """The path to a chunk: a :class:`~phasegraph.graph.walk.source.WalkPath` that contains only chunks.
+    """The path of a walk to a chunk: a :class:`~phasegraph.graph.walk.source.WalkPath` that contains only chunks.
 
-    For each step of the path, `kinds` lists the kinds of edges, heaviest first.
+    `kinds` lists, for each step of the path, the kinds of the edges between the two chunks, greatest weight first.
     """
 
     kinds: tuple[tuple[str, ...], ...] = ()
@@ -456,16 +474,18 @@ class ChunkGraphSource(GraphWalker):
     graph : ChunkGraph
     name : str, default "graph"
     depends_on : sequence of str, default ("vector",)
-        Rankings that can supply the seeds; the first available ranking is used. Without a ranking, the seeds are the
-        chunks nearest to the query, if there are an embedder and `graph.embeddings`; otherwise nothing is found.
+        Names of sources whose rankings can supply the seeds; the first available ranking is used. Without a ranking,
+        the seeds are the chunks nearest to the query. This needs an `embedder` and `graph.embeddings`; otherwise, the
+        ranking is empty.
     embedder : callable, optional
+        A function ``embedder(query) -> (d,) vector``; the walk then prefers chunks near the query.
     linking : LinkSettings
-        Only the settings for passages have an effect.
+        Settings for the seeds; only `seed_passages` and `sharpness` have an effect.
     walk : WalkSettings
 
     Notes
     -----
-    `embedder`, scores and background are those of :class:`~phasegraph.graph.GraphSource`. A passage's payload is its
+    Scores and background are computed as in :class:`~phasegraph.graph.GraphSource`. The payload of a chunk is its
     :class:`ChunkPath`.
 
     Examples
@@ -495,19 +515,19 @@ class ChunkGraphSource(GraphWalker):
         return GraphSource(self.graph.walkable, self.name, self.depends_on, self.embedder, self.linking, self.walk)
 
     def prepare(self) -> Self:
-        """Prepare the source, as :meth:`phasegraph.graph.GraphSource.prepare` does."""
+        """Prepare the first search; see :meth:`phasegraph.graph.GraphSource.prepare`."""
         self._walker.prepare()
         return self
 
     def passage_ids(self) -> tuple[str, ...]:
-        """The ids that :meth:`within` accepts."""
+        """Return the ids of all chunks; :meth:`within` accepts these ids."""
         return self.graph.passages
 
     def within(self, allowed: Allowed) -> Source:
-        """Restrict the source to the `allowed` chunks; the walk neither passes through other chunks nor names them.
+        """Return a source over the `allowed` chunks; the walk does not pass through other chunks and never names them.
 
-        `allowed` is a collection of ids, or a function ``allowed(id)``. The edges of the graph were computed from all
-        chunks. For complete isolation, build a graph for each tenant.
+        `allowed` is a collection of ids, or a function ``allowed(id)``. The edges between allowed chunks may depend on
+        other chunks, because they were computed from all chunks. For complete isolation, build a graph for each tenant.
         """
         part = self.graph.within(allowed)
         if part is not None:
@@ -528,15 +548,15 @@ class ChunkGraphSource(GraphWalker):
         return replace(ranking, payloads=_ChunkPaths(self.graph, paths) if isinstance(paths, WalkPaths) else paths)
 
     def _unseeded(self, asked: Sequence[str], upstream: Upstream) -> str:
-        """Return the reason why a walk had no seeds."""
+        """Return the reason of an empty ranking: the walk had no seeds."""
         if any(upstream.get(name) is not None for name in asked):
-            return "the ranking that was handed over holds no chunk of the graph"
+            return "the ranking that was handed over contains no chunk of the graph"
         wanted = " or ".join(map(repr, self.depends_on)) or "another source"
-        alone = "an embedder" if self.embedder is None else "graph.embeddings beside its embedder"
-        return f"no ranking was handed over: the walk starts from the hits of {wanted}; by itself it needs {alone}"
+        alone = "an embedder" if self.embedder is None else "graph.embeddings in addition to its embedder"
+        return f"no ranking was handed over: the walk starts from the hits of {wanted}; without them, it needs {alone}"
 
     def _from_nearest(self, vector: Any) -> tuple[GraphSource, Upstream]:
-        """Return a walker for a query embedding, and the chunks nearest to it as seeds."""
+        """Return a graph source for a query's embedding, and a ranking of the nearest chunks as seeds."""
         graph, name = self.graph, "nearest"
         walker = replace(self._walker, depends_on=(name,), embedder=lambda _: vector)
         if graph.embeddings is None:
@@ -549,7 +569,7 @@ class ChunkGraphSource(GraphWalker):
 
 @dataclass(frozen=True, eq=False)
 class _ChunkPaths(Mapping[str, ChunkPath]):
-    """Paths with the kinds of their edges, computed on demand; a copy is a dict."""
+    """A mapping of chunk ids to paths, which are computed on demand; a pickle contains all paths as a dict."""
 
     graph: ChunkGraph = field(repr=False)
     paths: Mapping[str, WalkPath]

@@ -1,4 +1,4 @@
-"""Sources over the passages of a graph without a walk: BM25 alone, and vectors alone."""
+"""Sources that rank the passages of a graph without a walk: by BM25 alone, or by vectors alone."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Nearest: TypeAlias = Callable[[Float32Array, int], Sequence[str]]
 
 @dataclass(frozen=True, eq=False)
 class _FlatSource:
-    """A source that scores each passage of a graph separately."""
+    """The base class of sources that score each passage of a graph separately, without a walk."""
 
     graph: EntityGraph
     name: str = ""
@@ -34,16 +34,16 @@ class _FlatSource:
     __reduce__ = by_fields
 
     def passage_ids(self) -> Sequence[str]:
-        """The ids of the passages that :meth:`within` accepts."""
+        """Return the ids of all passages; :meth:`within` accepts these ids."""
         return self.graph.passages
 
     def within(self, allowed: Collection[str]) -> Any:
-        """Restrict the source to the allowed passages."""
+        """Return a source that ranks only the allowed passages."""
         part = restrict_graph(self.graph, allowed)
         return NoPassages(self.name) if part is None else replace(self, graph=part)
 
     def _ranked(self, graph: EntityGraph, scores: FloatArray, rows: Any, limit: int | None, reason: str) -> Ranking:
-        """Return a ranking of the best rows by score."""
+        """Return a ranking of the `limit` best passages; `reason` explains an empty ranking."""
         limit = None if limit is None else check_count("limit", limit, minimum=1)
         ids, best = best_passages(graph, rows, scores, limit)
         return Ranking(self.name, ids, best, reason="" if ids else reason)
@@ -51,19 +51,19 @@ class _FlatSource:
 
 @dataclass(frozen=True, eq=False)
 class LexicalSource(_FlatSource):
-    """Rank passages by BM25, with the word counts of the graph.
+    """A source that ranks passages by BM25, with the BM25 index of a graph.
 
     Parameters
     ----------
     graph : EntityGraph
-        With words (``lexical``).
+        A graph with a BM25 index (``lexical``).
     name : str, default "bm25"
 
     Notes
     -----
-    See :class:`~phasegraph.lexical.LexicalIndex` for the scores. A passage without a query word is not ranked. With
-    more than 50,000 passages and a `limit`, only passages with the rarer query words, or with many of its frequent
-    words, are scored.
+    :class:`~phasegraph.lexical.LexicalIndex` describes the scores. A passage without a query word is not ranked. With
+    more than 50,000 passages and a `limit`, only some passages are scored: passages with rare query words, and passages
+    with many of the frequent query words.
 
     Examples
     --------
@@ -77,10 +77,10 @@ class LexicalSource(_FlatSource):
 
     def __post_init__(self) -> None:
         if self.graph.view.lexical is None:
-            raise InvalidInputError("graph has no words of its passages: build it with texts")
+            raise InvalidInputError("graph has no BM25 index of its passages: build the graph with texts")
 
     def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
-        """Rank passages for `query`; as in :meth:`phasegraph.sources.Source.search`."""
+        """Rank passages for `query`; parameters and result as in :meth:`phasegraph.sources.Source.search`."""
         self.graph.check_files()
         none = "no passage has a word of the query"
         if limit is not None and self.graph.view.count > COMPARED:
@@ -95,18 +95,18 @@ class LexicalSource(_FlatSource):
 
 @dataclass(frozen=True, eq=False)
 class VectorSource(_FlatSource):
-    """Rank passages by cosine; every passage is compared with the query, so the result is exact.
+    """A source that ranks passages by cosine; by default, it compares every passage, so the result is exact.
 
     Parameters
     ----------
     graph : EntityGraph
-        With embeddings.
+        A graph with embeddings.
     name : str, default "vector"
     embedder : callable
-        ``embedder(query) -> (d,) vector``.
+        A function ``embedder(query) -> (d,) vector``.
     nearest : callable, optional
-        ``nearest(vector, limit) -> ids`` by an index over the same vectors: only these are compared. Not
-        :meth:`within` a part.
+        A function ``nearest(vector, limit) -> ids`` that searches an index of the same vectors. Only the passages that
+        it returns are compared with the query. A source that is restricted by :meth:`within` does not use it.
 
     Examples
     --------
@@ -124,10 +124,10 @@ class VectorSource(_FlatSource):
     def __post_init__(self) -> None:
         check_embedder(self)
         if self.graph.view.embeddings is None:
-            raise InvalidInputError("graph has no embeddings: build it with embeddings=")
+            raise InvalidInputError("graph has no embeddings: build the graph with embeddings=")
 
     def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
-        """Rank passages for `query`; as in :meth:`phasegraph.sources.Source.search`."""
+        """Rank passages for `query`; parameters and result as in :meth:`phasegraph.sources.Source.search`."""
         self.graph.check_files()
         graph = self.graph.view
         held: Any = graph.embeddings
@@ -141,16 +141,19 @@ class VectorSource(_FlatSource):
             near = (graph.passage_rows.get(one, -1) for one in self.nearest(unit, limit))
             rows = np.unique(np.array([row for row in near if row >= 0], dtype=np.int64))
         compared = held if isinstance(held, np.ndarray) and len(rows) == len(held) else held[rows]
-        scores = np.einsum("ij,j->i", compared, unit).astype(np.float64)  # row by row: the same in any order
+        scores = np.einsum("ij,j->i", compared, unit).astype(np.float64)  # a row's result does not depend on others
         return self._ranked(graph, scores, rows, limit, "there is no passage")
 
     def within(self, allowed: Collection[str]) -> Any:
-        """Restrict the source to the allowed passages; all of them are compared."""
+        """Return a source that ranks only the allowed passages, and compares all of them with the query."""
         return _FlatSource.within(replace(self, nearest=None), allowed)
 
 
 def nearest_rows(graph: EntityGraph, unit: Float32Array, limit: int) -> IntArray:
-    """Return ascending rows of the passages that may be the `limit` nearest to a vector; all passages are compared."""
+    """Return the ascending rows of all passages that may be among the `limit` nearest to a vector.
+
+    All passages are compared with the vector. Rounding errors are considered, so there may be more than `limit` rows.
+    """
     rows, cosines = graph.rows_at(np.arange(graph.count)), graph.cosines_to(unit)
     cosines = cosines if len(rows) == len(cosines) else cosines[rows]
     return rows[possibly_best(cosines, limit, len(unit))]
@@ -158,7 +161,7 @@ def nearest_rows(graph: EntityGraph, unit: Float32Array, limit: int) -> IntArray
 
 @dataclass(frozen=True, slots=True)
 class NoPassages:
-    """A source for a caller who may see no passage."""
+    """A source without passages, for a caller who may not see any passage."""
 
     name: str
 

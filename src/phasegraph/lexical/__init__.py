@@ -1,4 +1,4 @@
-"""The words of a query: split, counted over a collection (BM25), and looked for in the texts of hits."""
+"""Word search: tokenizers, a BM25 index of a collection, and a search for the query's words in the texts of hits."""
 
 from phasegraph.lexical.changes import ChangedWords as ChangedWords
 from phasegraph.lexical.hits import CountedTexts, HitWords, read_hits

@@ -1,4 +1,4 @@
-"""The words of a collection that changed since it was counted: passages left, and others came."""
+"""Word search in a collection that changed since it was indexed: passages were removed and added."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from phasegraph.lexical.tokenizers import tokenizer_of, tokens_of
 
 
 class ChangedWords:
-    """The words of a collection from which passages left, and to which others came, as lists are made of them.
+    """An index of a changed collection, for :meth:`look_up_listed`.
 
-    The rows of the `new` ones stand behind those of the `old`; those that `left` are gone from the ascending rows
-    `gone`.
+    `old` is the original index, and `new` is an index of the added passages, whose rows follow those of `old`. `left`
+    is an index of the removed passages, and `gone` are their rows in `old`, ascending.
 
     >>> old, new = LexicalIndex.of(["Ada met Bo.", "Bo sang."]), LexicalIndex.of(["Cy sang."])
     >>> words = ChangedWords(old, new, LexicalIndex.of(["Bo sang."]), np.array([1]))
@@ -43,7 +43,10 @@ class ChangedWords:
             vars(one)["_mean_length"] = max(words / self.count, 1e-9)
 
     def look_up_listed(self, query: str, most: int) -> ChangedTerms:
-        """As of :class:`LexicalIndex`; of a frequent word, passages that left may take places of its foremost."""
+        """Return the query's words and approximately the `most` best passages by BM25; see :class:`LexicalIndex`.
+
+        For a frequent word, removed passages may take some of the 500 places, so fewer passages are read.
+        """
         found: ChangedTerms = self._recent.get((most, query), lambda: self._look_up_listed(query, most))
         return found
 
@@ -78,7 +81,7 @@ class ChangedWords:
         return foremost_of(terms, parts, most)
 
     def _rows(self, old: Any, new: Any) -> IntArray:
-        """Rows of both, without those that left."""
+        """Return the rows of entries in both indexes, without removed passages."""
         return np.concatenate([old[self._stay(old)], new.astype(np.int64) + len(self._parts[0].lengths)])
 
     def _stay(self, rows: Any) -> BoolArray:
@@ -88,7 +91,7 @@ class ChangedWords:
         return there
 
     def _heaviest(self, *entries: slice) -> IntArray:
-        """Those of both in which a frequent word weighs most."""
+        """Return the rows of both indexes in which a frequent word has the highest weight."""
         heavy = [one._heaviest(entry) for one, entry in zip(self._parts, entries, strict=True)]
         weights = []
         for one, entry, rows in zip(self._parts, entries, heavy, strict=True):

@@ -1,4 +1,4 @@
-"""What the texts of the hits say about the query's words."""
+"""Search for the query's words in the texts of the hits."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ WITNESS_DEPTH, COVER_DEPTH = 20, 5
 
 @dataclass(frozen=True, slots=True)
 class HitWords:
-    """What the texts of the hits say about the query's words.
+    """The query's words in the texts of the hits.
 
-    `order` holds the ids of at most 20 of them, by BM25 among themselves; none where no source states the query's
-    words. `covers` is, per source, the share in [0, 1] of the query's words, weighted by idf squared, that its first 5
-    hits have; none where the query has no words, or the hits no text. `together` is the best hit's BM25, divided by the
-    greatest idf of the query: how many words as rare as its rarest the hit has at once.
+    `order` contains the ids of at most 20 hits, ordered by BM25 over the hits' texts. It is empty if no source states
+    :class:`~phasegraph.ranking.QueryWords`. `covers` contains, for each source, the share of the query's words that its
+    first 5 hits contain, in [0, 1]. The words are weighted by their squared inverse document frequency (idf). It is
+    empty if the query has no words or no hit has a text. `together` is the best BM25 score of a hit, divided by the
+    largest idf of a query word. It therefore counts the words of the best hit in units of the rarest word.
     """
 
     order: tuple[str, ...] = ()
@@ -33,11 +34,12 @@ class HitWords:
 
 @dataclass(frozen=True, slots=True)
 class CountedTexts:
-    """Texts whose words an index has counted, so that they need not be split.
+    """An index with the word counts of hits' texts, so that these texts need not be read.
 
     Parameters
     ----------
     index : LexicalIndex
+        The index of the texts.
     row_of : callable
         ``row_of(id)`` is the row in the index of a hit's text; negative if the index has not counted this text.
     """
@@ -49,13 +51,14 @@ class CountedTexts:
 def read_hits(
     query: str, rankings: Sequence[Ranking], text: Callable[[str], str], counted: CountedTexts | None = None
 ) -> HitWords:
-    """Read the first 20 hits of every ranking for the query's words; ``text(id)`` of a hit, "" where it has none.
+    """Search for the query's words in the first 20 hits of every ranking.
 
-    Words are split, and weighted in `covers`, as the source does that states :class:`~phasegraph.ranking.QueryWords`.
-    Where none does, they are English, and their idf is that of these texts. The order is a third opinion on which
-    source is right: it is made of texts alone, whoever found them. Ours, no published method.
+    ``text(id)`` returns the text of a hit, or "". If a source states :class:`~phasegraph.ranking.QueryWords`, its
+    tokenizer splits the texts, and its idf weights the words in `covers`. Otherwise, the tokenizer is ``english``, and
+    the idf comes from these texts.
 
-    Texts that are `counted` with the same tokenizer are not read; the answer is the same to the bit.
+    The order of the hits by their texts is independent of the sources, so it helps to weight them. This method is our
+    own. If `counted` has the same tokenizer, its texts are not read; the result is equal bit by bit.
 
     >>> from phasegraph.ranking import QueryWords
     >>> texts = {"a": "Bo sang.", "b": "Ada met Bo."}
@@ -99,7 +102,7 @@ def _hit_words(
     times: FloatArray,
     lengths: FloatArray,
 ) -> HitWords:
-    """The same of (n, t) counts of the words that are asked for, and of how many words each hit has."""
+    """Compute the result from the (n, t) counts of t query words in n hits, and the number of words in each hit."""
     if not asked or not lengths.any():
         return HitWords()
     held = times > 0

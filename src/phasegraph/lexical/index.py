@@ -1,4 +1,4 @@
-"""Which passage has which word how often, and the BM25 scores of a query's words."""
+"""An inverted index of the words of a collection, and BM25 scores for a query's words."""
 
 from __future__ import annotations
 
@@ -20,29 +20,34 @@ from phasegraph.lexical.tokenizers import Tokenizer, tokenizer_of, tokens_of
 
 K1, B = 1.5, 0.75
 _COUNTED = 1_000_000
-"""About how many words are counted at once."""
+"""Approximate number of words after which the counts so far are condensed, which limits memory during indexing."""
 MOST_ENTRIES, HEAVIEST, _MOST_WEIGHED = 2048, 500, 1000
-"""Entries that a look-up reads at most, passages kept of a frequent word, and words of which they are kept."""
+"""Limits of :meth:`LexicalIndex.look_up_listed`.
+
+The first constant is the maximum number of index entries that a query reads completely. The second constant is the
+number of passages that are read for a more frequent word; the third is the number of words for which they are cached.
+"""
 _FEW = 16
-"""One in so many passages are few: their words are counted for each query anew."""
+"""The divisor for small parts: a part with at most 1/16 of the passages is not indexed, but counted for each query."""
 _MOST_SCORED = 100_000
-"""Passages of which all scores of the last queries are kept."""
+"""Maximum number of passages of a collection for which the scores of the last queries are cached."""
 _MOST_KEPT = 4000
-"""Words of which it is kept where they stand among the same passages."""
+"""Maximum number of words in a cache of :meth:`ListedTerms.read`."""
 WordIn: TypeAlias = tuple[IntArray, FloatArray]
-"""Places of the passages that have a word among some, and what share of its weight it has in each."""
+"""The places in a list of passages at which a word occurs, and its term frequency factor in each, in (0, 1)."""
 
 
 @dataclass(frozen=True, eq=False)
 class LexicalIndex:
-    """Which passage has which word how often; made by :meth:`of`.
+    """An inverted index with the number of occurrences of each word in each passage; create it with :meth:`of`.
 
-    The V words of the `vocabulary` ascend; the entries of each start at one of (V + 1,) `starts`: its passages
-    (`rows`, ascending) and how often each has it (`counts`). `lengths` are the (P,) words in each passage, repeated
-    ones and the parts of identifiers too.
+    The `vocabulary` has V words in ascending order. The entries of word v are at ``starts[v]`` to ``starts[v + 1]``:
+    the passages that contain the word (`rows`, ascending) and the number of its occurrences in each (`counts`).
+    `lengths` is the number of words in each of the P passages, with repetitions and with the parts of identifiers.
 
-    Scores are BM25 [1]_ with Lucene's idf, ``log(1 + (P - df + .5) / (df + .5))``, k1 = 1.5 and b = .75. Integer
-    counts are kept and everything else follows from them, so that an updated index equals a new one to the bit.
+    Scores are BM25 [1]_ with Lucene's inverse document frequency (idf), ``log(1 + (P - df + .5) / (df + .5))``, with
+    k1 = 1.5 and b = 0.75; df is the number of passages with the word. The index stores only integer counts, so an
+    updated index equals a new index bit by bit.
 
     References
     ----------
@@ -69,7 +74,7 @@ class LexicalIndex:
 
     @classmethod
     def of(cls, texts: Iterable[str], tokenizer: Tokenizer = "english") -> LexicalIndex:
-        """Count the words of each text."""
+        """Create an index of texts; the row of a passage is the place of its text."""
         listed = list(texts)
         lengths = np.zeros(len(listed), dtype=np.int32)
         place, (terms, rows, counts) = _counted(dict(enumerate(listed)), tokenizer, lengths)
@@ -77,12 +82,15 @@ class LexicalIndex:
         rank = np.empty(len(place), dtype=np.int64)
         rank[[*map(place.__getitem__, vocabulary)]] = np.arange(len(place))
         terms = rank[terms]
-        order = np.argsort(terms * len(listed) + rows)  # of which none is twice there
+        order = np.argsort(terms * len(listed) + rows)  # no pair of word and row occurs twice
         starts = np.concatenate([[0], np.cumsum(np.bincount(terms, minlength=len(place)))])
         return cls(vocabulary, starts, rows[order], counts[order], lengths, tokenizer)
 
     def replaced(self, kept: IntArray, texts: Mapping[int, str]) -> LexicalIndex:
-        """The index of other passages: `kept` says which row of this one each of them was, or -1 for one of `texts`.
+        """Return an index of other passages, which reuses the counts of this index.
+
+        `kept` has an entry per new passage: the passage's row in this index, or -1 for a new text. `texts` maps the new
+        row of each new text to the text.
 
         >>> index = LexicalIndex.of(["Ada met Bo.", "Bo sang."]).replaced(np.array([1, -1]), {1: "Cy sang."})
         >>> index.vocabulary, index.rows.tolist()
@@ -112,7 +120,7 @@ class LexicalIndex:
         before = np.zeros(len(vocabulary) + 1, dtype=np.int64)
         before[again[again >= 0] + 1] = sizes[again >= 0]
         np.cumsum(before, out=before)
-        places = before[terms + 1]  # new passages mostly come last
+        places = before[terms + 1]  # usually, new passages have the highest rows
         if len(rows) and len(more) and int(more.min()) <= int(rows.max()):
             inside = zip(before[terms].tolist(), places.tolist(), more.tolist(), strict=True)
             places = np.array([first + np.searchsorted(rows[first:last], np.int32(row)) for first, last, row in inside])
@@ -121,7 +129,10 @@ class LexicalIndex:
         return LexicalIndex(vocabulary, starts, *parts, lengths, self.tokenizer)
 
     def look_up(self, query: str) -> QueryTerms:
-        """The query's words in this collection; kept for the last queries, since several sources ask for them."""
+        """Return the query's words and the BM25 scores of all passages.
+
+        The results of the last queries are cached, because several sources look up the same query.
+        """
         if len(self.lengths) > _MOST_SCORED:
             return self._look_up(query)
         found: QueryTerms = self._recent.get(("all", query), lambda: self._look_up(query))
@@ -139,16 +150,17 @@ class LexicalIndex:
         return QueryTerms(scores, terms.words, terms.idf, rows, terms.all_idf, tuple(adds))
 
     def look_up_listed(self, query: str, most: int) -> ListedTerms:
-        """The query's words, and the passages that BM25 has foremost, found in the entries of its rarer words.
+        """Return the query's words and approximately the `most` best passages by BM25.
 
-        At most `most` passages. Every entry is read of the rarest words, up to 2,048 in all; of a word beyond that only
-        the passages in which it weighs most, where the rarer ones have too few. What is found is scored by all words.
+        The words are read from the rarest to the most frequent. All entries of a word are read as long as at most 2,048
+        entries are read in total. A more frequent word is read only if fewer than `most` passages were found, and only
+        from the 500 passages in which it has the highest weight. The passages are then scored by all words.
         """
         found, best = self._recent.get((most, query), lambda: self._foremost(query, most))
         return replace(self.terms(query), found=found, best=best)
 
     def _foremost(self, query: str, most: int) -> tuple[IntArray, float]:
-        """The passages that BM25 has foremost, and the best score."""
+        """Return the rows of the best passages by BM25, ascending, and the best score."""
         terms = self.terms(query)
         entries, frequency = terms.entries, [one.stop - one.start for one in terms.entries]
         parts: list[Int32Array] = []
@@ -166,11 +178,11 @@ class LexicalIndex:
         return listed.found, listed.best
 
     def terms(self, query: str) -> ListedTerms:
-        """The query's words, and no passages."""
+        """Return the query's words without passages."""
         return ListedTerms(self, *self._recent.get(query, lambda: self._terms(query)))
 
     def _terms(self, query: str) -> tuple[Any, ...]:
-        """The fields of :class:`ListedTerms` but for the index, which no value that it keeps may refer to."""
+        """Return the fields of :class:`ListedTerms` except the index, because cached values must not refer to it."""
         asked = Counter(tokens_of(tokenizer_of(self.tokenizer), query))
         found = {word: term for word in asked if (term := self._places.get(word)) is not None}
         size = len(self.lengths)
@@ -187,7 +199,7 @@ class LexicalIndex:
         return Recent()
 
     def _heaviest(self, entry: slice) -> Int32Array:
-        """The passages of a frequent word in which it weighs most; worked out once."""
+        """Return the passages in which a frequent word has the highest weight; the result is cached."""
         kept = self._weighed.get(entry.start)
         if kept is None:
             rows, counts = self.rows[entry], self.counts[entry]
@@ -203,17 +215,17 @@ class LexicalIndex:
         return {}
 
     def part(self, rows: IntArray) -> LexicalIndex:
-        """The index of some of the passages, which ascend, as of :meth:`replaced`; of few, nothing is counted yet."""
+        """Return an index of the passages `rows`, which must ascend; a small part is counted only on demand."""
         few = len(rows) * _FEW <= len(self.lengths)
         return LexicalPart(self, rows) if few else self.replaced(rows, {})
 
     @property
     def files(self) -> list[Any]:
-        """The arrays that may lie in files."""
+        """The arrays that may be memory-mapped files."""
         return [self.starts, self.rows, self.counts, self.lengths]
 
     def passages_with(self, words: Iterable[str]) -> Int32Array:
-        """Rows of the passages that have all of these words, ascending.
+        """Return the rows of the passages that contain all given words, ascending.
 
         >>> LexicalIndex.of(["Ada met Bo.", "Bo sang."]).passages_with(["bo", "sang"])
         array([1], dtype=int32)
@@ -228,7 +240,7 @@ class LexicalIndex:
         return rows
 
     def _entry(self, word: str) -> slice:
-        """The entries of a word; none for one that there is not."""
+        """Return the slice of a word's entries; an empty slice for an unknown word."""
         term = self._places.get(word)
         return slice(-1, -1) if term is None else slice(int(self.starts[term]), int(self.starts[term + 1]))
 
@@ -249,7 +261,9 @@ class LexicalIndex:
 
 
 class LexicalPart(LexicalIndex):
-    """Some of an index's passages: a query reads the entries of its own words, and all are counted where asked for.
+    """A part of an index that reads only the entries of a query's words.
+
+    If a caller needs the vocabulary or the entries of all words, the part is counted completely.
 
     >>> some = LexicalPart(LexicalIndex.of(["Ada met Bo.", "Cy sang.", "Bo sang."]), np.array([0, 2]))
     >>> some.look_up("Who is Bo?").scores.round(3), some.vocabulary
@@ -275,53 +289,53 @@ class LexicalPart(LexicalIndex):
 
     @property
     def vocabulary(self) -> Sequence[str]:
-        """As of :class:`LexicalIndex`, and so of the next three."""
+        """The words of the part, ascending."""
         return self._counted_anew.vocabulary
 
     @property
     def starts(self) -> IntArray:
-        """(V + 1,) array of int64."""
+        """The start of the entries of each word; a (V + 1,) array of int64."""
         return self._counted_anew.starts
 
     @property
     def rows(self) -> Int32Array:
-        """(n,) array of int32."""
+        """The passage of each entry; an (n,) array of int32."""
         return self._counted_anew.rows
 
     @property
     def counts(self) -> Int32Array:
-        """(n,) array of int32."""
+        """The number of occurrences in each entry; an (n,) array of int32."""
         return self._counted_anew.counts
 
     @property
     def files(self) -> list[Any]:
-        """Those of the whole."""
+        """The arrays of the whole index that may be memory-mapped files."""
         return self.whole.files
 
     def look_up(self, query: str) -> QueryTerms:
-        """As of :class:`LexicalIndex`."""
+        """Return the query's words and the BM25 scores of all passages of the part."""
         return self._for(query).look_up(query)
 
     def terms(self, query: str) -> ListedTerms:
-        """As of :class:`LexicalIndex`."""
+        """Return the query's words without passages."""
         return self._for(query).terms(query)
 
     def look_up_listed(self, query: str, most: int) -> ListedTerms:
-        """As of :class:`LexicalIndex`."""
+        """Return the query's words and approximately the `most` best passages; see :class:`LexicalIndex`."""
         return self._for(query).look_up_listed(query, most)
 
     def passages_with(self, words: Iterable[str]) -> Int32Array:
-        """As of :class:`LexicalIndex`."""
+        """Return the rows of the passages that contain all given words, ascending."""
         listed = list(words)
         return self._of(listed).passages_with(listed)
 
     def _for(self, query: str) -> LexicalIndex:
-        """The part of a query's words, kept for the last queries."""
+        """Return the index of a query's words alone; it is cached for the last queries."""
         made: LexicalIndex = self._recent.get(query, lambda: self._of(tokens_of(tokenizer_of(self.tokenizer), query)))
         return made
 
     def _of(self, words: Iterable[str]) -> LexicalIndex:
-        """The part of these words alone."""
+        """Return an index of the part's passages that contains only the given words."""
         found: dict[str, tuple[Int32Array, Int32Array]] = {}
         for word in sorted(set(words)):
             term = self.whole._places.get(word)
@@ -339,7 +353,7 @@ class LexicalPart(LexicalIndex):
 
 
 def common(some: Any, others: Any) -> tuple[IntArray, IntArray]:
-    """Places in two ascending arrays of the values that both have.
+    """Return the places of the common values in each of two ascending arrays.
 
     >>> common(np.array([1, 4, 6]), np.array([4, 5, 6, 7]))
     (array([1, 2]), array([0, 2]))
@@ -357,9 +371,9 @@ def common(some: Any, others: Any) -> tuple[IntArray, IntArray]:
 def _counted(
     texts: Mapping[int, str], tokenizer: Tokenizer, lengths: Int32Array
 ) -> tuple[dict[str, int], tuple[IntArray, Int32Array, Int32Array]]:
-    """The words of the texts, and of each entry its word's place among them, its row and its count.
+    """Count the words of texts, and write the number of words of each text into `lengths`.
 
-    Writes the texts' `lengths`.
+    Return the number of each word, and for each entry the number of its word, its row and its count.
     """
     tokenize = tokenizer_of(tokenizer)
     place = defaultdict[str, int](itertools.count().__next__)
@@ -385,7 +399,7 @@ def _counted(
 
 
 def _spliced(values: Int32Array, places: IntArray, new: Int32Array) -> Int32Array:
-    """The values with new ones before these places, which ascend."""
+    """Insert the values `new` before the ascending `places` of an array."""
     out = np.empty(len(values) + len(new), dtype=np.int32)
     out[places + np.arange(len(new))] = new
     at = 0
@@ -398,11 +412,12 @@ def _spliced(values: Int32Array, places: IntArray, new: Int32Array) -> Int32Arra
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueryTerms:
-    """The words of one query in a collection of P passages, and their (P,) BM25 `scores`.
+    """The words of a query in a collection of P passages, and the (P,) BM25 `scores` of the passages.
 
-    `words` are those t that the collection has, in the query's order, with their (t,) `idf`; of each the passages that
-    have it (`rows`, ascending) and what it `adds` to their scores. `all_idf` is of every word of the query; for one
-    that no passage has, ``log(1 + (P + .5) / .5)``.
+    `words` are the t query words that occur in the collection, in the query's order; `idf` is the (t,) inverse document
+    frequency. For each word, `rows` are the passages that contain it, ascending, and `adds` is its part of their
+    scores. `all_idf` contains the idf of every query word; it is ``log(1 + (P + .5) / .5)`` for a word that does not
+    occur.
     """
 
     scores: FloatArray
@@ -414,11 +429,11 @@ class QueryTerms:
 
     @property
     def shares(self) -> FloatArray:
-        """(t,) shares of the words in their idf."""
+        """The (t,) idf of each word, divided by the sum over the words."""
         return self.idf / self.idf.sum() if len(self.idf) else self.idf
 
     def scores_without(self, words: Collection[str]) -> FloatArray:
-        """(P,) BM25 of the query's other words."""
+        """Return the (P,) BM25 scores by the query's words except `words`."""
         scores = np.zeros(len(self.scores))
         for word, rows, added in zip(self.words, self.rows, self.adds, strict=True):
             if word not in words:
@@ -426,7 +441,7 @@ class QueryTerms:
         return scores
 
     def held_by(self, passages: IntArray) -> BoolArray:
-        """(n, t) which of the passages has which of the words."""
+        """Return an (n, t) mask: True if the passage contains the word."""
         held = np.zeros((len(passages), len(self.words)), dtype=np.bool_)
         for column, rows in enumerate(self.rows):
             place = np.minimum(np.searchsorted(rows, passages), len(rows) - 1)
@@ -436,11 +451,11 @@ class QueryTerms:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ListedTerms:
-    """The words of one query in a collection too large to score as a whole; otherwise as of :class:`QueryTerms`.
+    """The words of a query in a collection that is too large to score every passage.
 
-    Of each of the t words that the collection has, its `entries` in the index, and how often the query has it
-    (`times`). `found` are rows of the passages that BM25 has foremost, ascending, and `best` the highest of their
-    scores.
+    `words`, `idf` and `all_idf` are as in :class:`QueryTerms`. For each word, `entries` is the slice of its entries in
+    the index, and `times` the number of its occurrences in the query. `found` are the rows of the best passages by
+    BM25, ascending, and `best` is their highest score.
     """
 
     index: LexicalIndex
@@ -453,7 +468,7 @@ class ListedTerms:
     best: float = 0.0
 
     def without(self, words: Collection[str]) -> ListedTerms:
-        """The query's other words, and the same passages."""
+        """Return a copy without some words; the passages stay the same."""
         kept = [place for place, word in enumerate(self.words) if word not in words]
         return replace(
             self, entries=tuple(self.entries[place] for place in kept), times=self.times[kept],
@@ -461,18 +476,21 @@ class ListedTerms:
         )  # fmt: skip
 
     def scores_of(self, passages: IntArray) -> FloatArray:
-        """(n,) BM25 of these passages, as :meth:`LexicalIndex.look_up` gives it."""
+        """Return the (n,) BM25 scores of the passages, equal to those of :meth:`LexicalIndex.look_up`."""
         return self.read(passages)[0]
 
     def held_by(self, passages: IntArray) -> BoolArray:
-        """(n, t) which of the passages has which of the words."""
+        """Return an (n, t) mask: True if the passage contains the word."""
         return self.read(passages)[1]
 
     def read(self, passages: IntArray, kept: dict[str, WordIn] | None = None) -> tuple[FloatArray, BoolArray]:
-        """Both of these passages; `kept` takes what is read, for when the same are asked about again."""
+        """Return the results of :meth:`scores_of` and :meth:`held_by`.
+
+        `kept` is a cache by word for repeated calls with the same passages.
+        """
         scores, held = np.zeros(len(passages)), np.zeros((len(passages), len(self.words)), dtype=np.bool_)
         order = passages.argsort(kind="stable")
-        sought = passages[order].astype(self.index.rows.dtype)  # of another type, the entries would all be converted
+        sought = passages[order].astype(self.index.rows.dtype)  # avoids a conversion of all entries
         norms: FloatArray | None = None
         for column, (word, entry, times, weight) in enumerate(
             zip(self.words, self.entries, self.times.tolist(), self.idf.tolist(), strict=True)
@@ -492,7 +510,7 @@ class ListedTerms:
         return scores, held
 
     def counts_of(self, passages: IntArray) -> FloatArray:
-        """(n, t) how often these passages, which ascend, have each of the words."""
+        """Return the (n, t) number of occurrences of each word in each passage; `passages` must ascend."""
         found = np.zeros((len(passages), len(self.words)))
         sought = passages.astype(self.index.rows.dtype)
         for column, entry in enumerate(self.entries):
@@ -501,14 +519,18 @@ class ListedTerms:
         return found
 
     def _looked_up(self, entry: slice, sought: Int32Array) -> tuple[IntArray, Int32Array]:
-        """Which of the passages, which ascend, have a word, and how often."""
+        """Return the places of the passages with a word, and its number of occurrences; `sought` must ascend."""
         there, place = common(sought, self.index.rows[entry])
         return there, self.index.counts[entry][place]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChangedTerms:
-    """The words of one query in such a collection: as :class:`ListedTerms`, of the rows of both."""
+    """The words of a query in a collection that changed since it was indexed.
+
+    The methods are those of :class:`ListedTerms`. `old` are the terms of the original index, `new` the terms of an
+    index of the added passages, whose rows follow those of the original index.
+    """
 
     old: ListedTerms
     new: ListedTerms
@@ -517,33 +539,36 @@ class ChangedTerms:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Those that the collection has."""
+        """The query words that occur in the collection."""
         return self.old.words
 
     @property
     def idf(self) -> FloatArray:
-        """(t,) array of float."""
+        """The (t,) inverse document frequency of each word."""
         return self.old.idf
 
     @property
     def all_idf(self) -> Mapping[str, float]:
-        """Of every word of the query."""
+        """The inverse document frequency of every query word."""
         return self.old.all_idf
 
     def without(self, words: Collection[str]) -> ChangedTerms:
-        """The query's other words, and the same passages."""
+        """Return a copy without some words; the passages stay the same."""
         return replace(self, old=self.old.without(words), new=self.new.without(words))
 
     def scores_of(self, passages: IntArray) -> FloatArray:
-        """(n,) BM25 of these passages."""
+        """Return the (n,) BM25 scores of the passages."""
         return self.read(passages)[0]
 
     def held_by(self, passages: IntArray) -> BoolArray:
-        """(n, t) which of the passages has which of the words."""
+        """Return an (n, t) mask: True if the passage contains the word."""
         return self.read(passages)[1]
 
     def read(self, passages: IntArray, kept: dict[str, WordIn] | None = None) -> tuple[FloatArray, BoolArray]:
-        """Both of these passages; `kept` is as of :class:`ListedTerms`, for those of the collection."""
+        """Return the results of :meth:`scores_of` and :meth:`held_by`.
+
+        `kept` is a cache by word for the passages of the original index; see :meth:`ListedTerms.read`.
+        """
         scores, held = np.zeros(len(passages)), np.zeros((len(passages), len(self.words)), dtype=np.bool_)
         for terms, there, rows in self._divided(passages):
             scores[there], held[there] = terms.read(rows, kept if terms is self.old else None)
@@ -561,7 +586,7 @@ Listed = TypeVar("Listed", ListedTerms, ChangedTerms)
 
 
 def foremost_of(terms: Listed, parts: Sequence[Any], most: int) -> Listed:
-    """The terms with those passages of some parts that BM25 has foremost."""
+    """Return the terms with the `most` best passages by BM25 among the rows in `parts`."""
     rows = np.unique(np.concatenate(parts)).astype(np.int64) if parts else np.empty(0, dtype=np.int64)
     scores = terms.scores_of(rows)
     if len(rows) > most:

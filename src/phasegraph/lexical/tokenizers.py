@@ -1,4 +1,4 @@
-"""How a text is split into words, by language, and where these words stand in the text."""
+"""Tokenizers, which split a text into words by language, and the positions of words in a text."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _WORDS_OR_RUNS = re.compile(rf"[{CJK}]+|[^\W{CJK}]{{2,}}")
 _RUN = re.compile(rf"[{CJK}]")
 _LETTERS = rf"[^\W{CJK}]"
 _IDENTIFIER = re.compile(r"[_.\-A-Z](?:(?<=_)|(?<=\w\.)\w|(?<=[A-Za-z]-)[0-9]|(?<=[a-z0-9][A-Z]))")
-"""What a text without identifiers does not have; some with none have it, too."""
+"""A quick test for identifiers: a text without a match has no identifier; a text with a match may have identifiers."""
 _COMPOUNDS = re.compile(rf"\b{_LETTERS}+(?:\.{_LETTERS}+)+|\b[A-Za-z]+(?:-[0-9]+)+\b")
-"""Dotted names, numbers with dots, and codes such as "ORA-00942": kept whole beside their words."""
+"""Dotted names, numbers with dots, and codes such as "ORA-00942", which are words in addition to their parts."""
 _TOGETHER = re.compile(rf"{_LETTERS}+(?:[.-]{_LETTERS}+)*")
 _ONE_WORD = re.compile(rf"{_LETTERS}{{2,}}")
 _WITH_PARTS = re.compile(rf"(?<!{_LETTERS})(?=[^\W_{CJK}]*_|[a-z][a-z0-9]+[A-Z]){_LETTERS}{{2,}}")
@@ -46,10 +46,11 @@ Tokenize: TypeAlias = Callable[[str], Sequence[str]]
 
 
 def split(text: str, identifiers: bool = True) -> list[str]:
-    """Words of two or more letters or digits in lower case; Chinese and Japanese as pairs of characters.
+    """Split a text into lower-case words of two or more characters; Chinese and Japanese into pairs of characters.
 
-    Identifiers are kept whole and split: snake_case, camelCase, dotted names, versions and codes. A name such as
-    "TechCrunch" is one word. Without `identifiers` the text is split as by releases before, which saved indexes need.
+    An identifier gives the whole identifier and its parts: snake_case, camelCase, dotted names, versions and codes. A
+    name such as "TechCrunch" is a single word. Without `identifiers`, identifiers are not recognized, as in earlier
+    releases; indexes that these releases saved need this mode.
 
     >>> split("Who met Ada-2? 東京都"), split("C")
     (['who', 'met', 'ada', '東京', '京都', 'ada-2'], [])
@@ -75,7 +76,7 @@ def split(text: str, identifiers: bool = True) -> list[str]:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """What identifiers add to the words of a text: the parts of a word, and words that stand together."""
+    """Yield the additional words for the identifiers of a text: parts of identifiers, and whole compounds."""
     whole = composed(text)
     for word in _WITH_PARTS.findall(whole):
         for piece in _BETWEEN_UNDERSCORES.findall(word):
@@ -88,7 +89,7 @@ def _parts(text: str) -> Iterator[str]:
 
 @cache
 def _with_marks() -> re.Pattern[str]:
-    """Words whose letters may carry marks that stand behind them, as in Hindi."""
+    """Return a pattern for words whose letters may be followed by combining marks, as in Hindi."""
     marks = [chr(code) for code in range(0x300, 0x10000) if unicodedata.category(chr(code)) in ("Mn", "Mc")]
     inside = f"[\\w{re.escape(''.join(marks))}]"
     return re.compile(rf"\w{inside}+")
@@ -96,7 +97,7 @@ def _with_marks() -> re.Pattern[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Without:
-    """Words that are not among some."""
+    """A tokenizer that removes stop words."""
 
     stop: frozenset[str] = frozenset()
     identifiers: bool = True
@@ -107,12 +108,12 @@ class _Without:
 
 @dataclass(frozen=True, slots=True)
 class _Stemmed:
-    """Words without their endings, by the Snowball algorithm of a language."""
+    """A tokenizer that stems words by the Snowball algorithm of a language."""
 
     language: str
 
     def __call__(self, text: str) -> list[str]:
-        stemmer = _snowball().Stemmer(self.language)  # made anew, since two threads must not share it
+        stemmer = _snowball().Stemmer(self.language)  # a new stemmer per call, because threads must not share a stemmer
         stemmed: list[str] = stemmer.stemWords(split(text))
         return stemmed
 
@@ -125,7 +126,7 @@ def _snowball() -> Any:
 
 @cache
 def _stemmed(language: str) -> _Stemmed:
-    """The tokenizer of a language, if there is such."""
+    """Return the stemming tokenizer of a language; raise InvalidInputError if Snowball does not support it."""
     known = _snowball().algorithms()
     if language not in known:
         listed = ", ".join(known)
@@ -136,18 +137,18 @@ def _stemmed(language: str) -> _Stemmed:
 STOP_WORDS: Mapping[str, frozenset[str]] = MappingProxyType(
     {"english": frozenset(_ENGLISH.split()), "german": frozenset(_GERMAN.split()), "plain": frozenset()}
 )
-"""Words that say nothing of a text: Lucene's English ones, German ones, none."""
+"""The stop words of each tokenizer: Lucene's English stop words, German stop words, or no stop words."""
 TOKENIZERS: Mapping[str, Tokenize] = MappingProxyType({name: _Without(stop) for name, stop in STOP_WORDS.items()})
-"""Words by name: without English or German stop words, or all of them; see :func:`split`."""
+"""The tokenizers by name. ``english`` and ``german`` remove stop words, ``plain`` does not; see :func:`split`."""
 SNOWBALL = "snowball:"
-"""Before the name of a language, as in ``snowball:french``: all words, without their endings."""
+"""The prefix of a language for a tokenizer that stems words and removes no stop words, as in ``snowball:french``."""
 WITHOUT_PARTS = "-without-parts"
-"""Behind such a name: identifiers are one word, as in indexes that older versions saved."""
+"""The suffix of a tokenizer name with which identifiers are not split, as in indexes that older versions saved."""
 Tokenizer: TypeAlias = str | Tokenize
 
 
 def tokenizer_of(given: Tokenizer) -> Tokenize:
-    """The function for a name of ``TOKENIZERS`` or ``snowball:LANGUAGE``, or the callable that was given.
+    """Return the tokenizer function for a name in ``TOKENIZERS`` or ``snowball:LANGUAGE``; return a function unchanged.
 
     >>> tokenizer_of("snowball:german")("Häuser und Hütten"), tokenizer_of("german")("Häuser und Hütten")
     (['haus', 'und', 'hutt'], ['häuser', 'hütten'])
@@ -166,7 +167,7 @@ def tokenizer_of(given: Tokenizer) -> Tokenize:
 
 
 def tokens_of(tokenize: Tokenize, text: str) -> Sequence[str]:
-    """The words of a text; InvalidTypeError where the tokenizer gives no list of words."""
+    """Return the words of a text; raise InvalidTypeError if the tokenizer does not return a list of words."""
     found = tokenize(text)
     try:
         words = found if isinstance(found, list) else list(found)
@@ -179,9 +180,9 @@ def tokens_of(tokenize: Tokenize, text: str) -> Sequence[str]:
 
 
 def places_of(text: str, words: Collection[str], tokenizer: Tokenizer = "english") -> list[tuple[int, int]]:
-    """Where a text has these words of its tokenizer, as (start, end), ascending, and not inside longer words.
+    """Return the positions (start, end) of words in a text, ascending; matches inside longer words do not count.
 
-    Of an identifier its parts, where the whole is not among the words.
+    If the words contain only parts of an identifier, the positions are those of the parts.
 
     >>> places_of("Ada met Bo, and BO sang of Boston.", ["bo", "met"])
     [(4, 7), (8, 10), (16, 18)]

@@ -1,1 +1,1 @@
-"""One file for each published method that no other room needs: its formulas, its settings, its citation."""
+"""Published methods that no other package here uses; each module contains a method with its formulas and citation."""

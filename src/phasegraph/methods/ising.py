@@ -1,7 +1,7 @@
-"""Mean-field Ising reranking: the relevance of a passage spreads to the passages that share an entity with it.
+"""Mean-field Ising reranking, in which the relevance of a passage spreads to passages with common entities.
 
-The PhaseGraph paper's appendix D describes the stage and gives no formula that can be read; the formulas here are
-reconstructed. ``python tools/reproduce DATA --only ising`` says what the stage gains.
+Appendix D of the PhaseGraph paper describes the stage without a legible formula; the formulas here are a
+reconstruction. ``python tools/reproduce DATA --only ising`` measures the effect of the stage.
 
 References
 ----------
@@ -27,19 +27,21 @@ _STEPS, _TOLERANCE = 10_000, 1e-12
 
 
 def mean_field(relevance: ArrayLike, links: ArrayLike, coupling: float = 0.5, temperature: float = 1.0) -> FloatArray:
-    """Solve ``m = tanh((relevance + coupling * A m) / temperature)``, A the links with each row divided by its sum.
+    """Solve the mean-field equation ``m = tanh((relevance + coupling * A m) / temperature)`` for m.
+
+    A is the matrix of links with each row divided by its sum.
 
     Parameters
     ----------
     relevance : (n,) array_like of float
-        Finite; usually in [-1, 1].
+        The relevance of each passage, finite; usually in [-1, 1].
     links : (n, n) array_like of float
-        >= 0; how strongly two passages are linked. The diagonal is ignored, and a row of zeros stays zero.
+        The strength of the link between two passages, >= 0. The diagonal is ignored, and a row of zeros stays zero.
     coupling : float, default 0.5
-        In [0, temperature): 0 lets nothing spread. At the temperature the mean field has its phase transition, and
-        from there on the solution is no longer unique.
+        Strength of the spreading, in [0, temperature). With 0, no relevance spreads. At the temperature, the mean field
+        has its phase transition; at or above it, the solution is not unique.
     temperature : float, default 1
-        > 0.
+        Divisor in the equation, > 0.
 
     Returns
     -------
@@ -51,11 +53,11 @@ def mean_field(relevance: ArrayLike, links: ArrayLike, coupling: float = 0.5, te
     InvalidInputError
         If shapes do not fit, a value is outside its range, or the coupling reaches the temperature.
     NotConvergedError
-        If 10,000 steps do not reach the solution: the coupling is too close to the temperature.
+        If the iteration does not converge within 10,000 steps, because the coupling is too close to the temperature.
 
     Notes
     -----
-    Below the transition a step is a contraction in the maximum norm, with the rate ``coupling / temperature``.
+    Each step of the iteration is a contraction in the maximum norm with the rate ``coupling / temperature``.
 
     Examples
     --------
@@ -83,25 +85,27 @@ def mean_field(relevance: ArrayLike, links: ArrayLike, coupling: float = 0.5, te
         if np.abs(after - state).max(initial=0.0) <= _TOLERANCE:
             return np.asarray(after)
         state = after
-    raise NotConvergedError(f"the mean field did not settle in {_STEPS} steps; lower the coupling {coupling:g}")
+    raise NotConvergedError(f"the mean field did not converge in {_STEPS} steps; lower the coupling {coupling:g}")
 
 
 @dataclass(frozen=True, slots=True)
 class IsingReranker(KnownFields):
-    """A reranker for ``Rerank``: candidates that share entities with good candidates rise.
+    """A reranker for ``Rerank`` that raises candidates which share entities with good candidates.
 
     Parameters
     ----------
     graph : EntityGraph
-        The graph whose mentions link the candidates. An entity counts by its rarity, ``ln(passages / frequency)``.
+        The graph whose mentions link the candidates. The weight of a common entity is ``ln(passages / frequency)``: the
+        number of passages divided by the number of passages that mention the entity.
     coupling, temperature
         As for :func:`mean_field`.
 
     Notes
     -----
-    Reconstructed: the relevance of a candidate is its place in the fused order, from 1 for the first down to -1 for
-    the last. The paper blends the outcome with the fused score and sees a change of regime at a share of .25; here
-    ``Rerank(blend=.15)`` blends. A passage that the graph does not know keeps its fused order, below the others.
+    In this reconstruction, the relevance of a candidate decreases linearly with its fused rank, from 1 to -1. The paper
+    blends the result with the fused score and observes a change of behavior at a weight of 0.25; here,
+    ``Rerank(blend=.15)`` sets the weight. A passage that is not in the graph ranks below all other passages, in fused
+    order.
 
     Examples
     --------
@@ -125,7 +129,7 @@ class IsingReranker(KnownFields):
         mean_field([0.0], [[0.0]], self.coupling, self.temperature)
 
     def __call__(self, query: str, passages: Sequence[Passage]) -> list[float | None]:
-        """A score in [-1, 1] for each passage, None for a passage that is not in the graph."""
+        """Return a score in [-1, 1] for each passage; None for a passage that is not in the graph."""
         rows = self.graph.passage_rows
         known = [place for place, one in enumerate(passages) if one.id in rows]
         links = entity_links(self.graph, [passages[place].id for place in known])
@@ -137,7 +141,7 @@ class IsingReranker(KnownFields):
 
 
 def entity_links(graph: EntityGraph, ids: Sequence[str]) -> FloatArray:
-    """(n, n) array: the rarities of the entities that two passages of the graph share, added up; diagonal 0."""
+    """Return the (n, n) sums of the rarities of the entities that two passages share; the diagonal is 0."""
     view = graph.view
     shared = (view.mentions[[view.passage_rows[one] for one in ids]] > 0).astype(np.float64)
     rarity = np.log(len(view.passages) / np.maximum(view.frequency, 1))

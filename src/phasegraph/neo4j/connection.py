@@ -1,4 +1,4 @@
-"""The connection to a Neo4j server: fixed statements in, plain rows out, within a deadline."""
+"""The connection to a Neo4j server, which runs statements within a deadline and returns rows of values."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MOST_RECENT = 8
 
 
 class RecentReads:
-    """The last statements of online reads with their values, and whether the server was away since."""
+    """The last read statements with their parameters, to run them again after an outage of the server."""
 
     def __init__(self) -> None:
         self._lock = fork_safe_lock()
@@ -36,7 +36,7 @@ class RecentReads:
         self._away = False
 
     def note(self, statement: str, values: Mapping[str, Any]) -> None:
-        """Remember a read; of those with the same text the last, of all of them eight."""
+        """Store a read statement and its parameters; at most the last eight different statements are stored."""
         with self._lock:
             self._reads[statement] = values
             self._reads.move_to_end(statement)
@@ -44,12 +44,15 @@ class RecentReads:
                 self._reads.popitem(last=False)
 
     def server_was_away(self) -> None:
-        """Note that it could not be reached."""
+        """Record that the server could not be reached."""
         self._away = True
 
     @contextlib.contextmanager
     def again(self) -> Iterator[list[tuple[str, Mapping[str, Any]]]]:
-        """What `take` gives, for one at a time: a server that is slow for everybody must not get more to do."""
+        """Yield the output of `take` to a single thread at a time; other threads get an empty list.
+
+        A slow server thus does not get the same statements from several threads.
+        """
         if not self._turn.acquire(blocking=False):
             yield []
             return
@@ -59,7 +62,7 @@ class RecentReads:
             self._turn.release()
 
     def take(self) -> list[tuple[str, Mapping[str, Any]]]:
-        """The reads to run once more, oldest first: none unless the server was away, and once for each time it was."""
+        """Return the statements to run again, oldest first; they are returned once after each outage of the server."""
         with self._lock:
             if not self._away:
                 return []
@@ -68,34 +71,35 @@ class RecentReads:
 
 
 class Neo4jConnection:
-    """A driver, a database and a deadline.
+    """A connection to a database of a Neo4j server, with a deadline for reads.
 
     Parameters
     ----------
     driver : neo4j.Driver
-        The caller's own driver; see `connect` for an address. Thread-safe; a session is opened per call.
+        A driver that you created; to connect to an address, use `connect` instead. Each call opens a session of the
+        driver. The connection is thread-safe.
     database : str, optional
-        Name of the database; None asks the server for its default.
+        Name of the database; default the server's default database.
     timeout : float, default 2.0
-        Seconds that one online read may take, > 0.
+        Maximum duration of a read in seconds, > 0.
 
     Raises
     ------
     InvalidInputError, InvalidTypeError
-        If `driver` is none, or an asynchronous one, or another argument is out of range.
+        If `driver` is not a synchronous driver, or another argument is out of range.
 
     Notes
     -----
-    One made by `connect` pickles as its settings, address and `auth` included, and opens connections of its own where
-    it is unpickled, closed when it is no longer used; one over a driver of the caller's cannot be pickled. A deep copy
-    is the connection itself.
+    A connection from `connect` pickles as its settings, including the address and `auth`. After unpickling, it opens
+    its own connections and closes them when it is no longer used. A connection with a driver that you created cannot be
+    pickled. A deep copy returns the same object.
 
     Examples
     --------
     >>> Neo4jConnection.connect("bolt://me:secret@localhost")
     Traceback (most recent call last):
     ...
-    phasegraph.errors.InvalidInputError: uri must not hold a user or password: use auth=
+    phasegraph.errors.InvalidInputError: uri must not contain a user or password: use auth=
     """
 
     def __init__(self, driver: Any, *, database: str | None = None, timeout: float = 2.0) -> None:
@@ -114,26 +118,26 @@ class Neo4jConnection:
     def connect(
         cls, uri: str, *, auth: Any = None, database: str | None = None, timeout: float = 2.0
     ) -> Neo4jConnection:
-        """Return a connection with a driver of its own; nothing is sent before the first statement.
+        """Return a connection to an address; it contacts the server at the first statement.
 
         Parameters
         ----------
         uri : str
-            Address without user or password, as ``neo4j://host:7687`` or ``bolt+s://host``.
+            Address without user and password, such as ``neo4j://host:7687`` or ``bolt+s://host``.
         auth : tuple of (str, str) or an auth manager of the driver, optional
-            Handed to the driver, and kept only for pickling.
+            User and password, for the driver; the connection stores them only for pickling.
         database, timeout
             As for the class.
 
         Returns
         -------
         Neo4jConnection
-            To be closed by `close` or as a context manager.
+            The connection; close it with `close` or use it as a context manager.
 
         Raises
         ------
         InvalidInputError
-            If the address has an unknown scheme or holds a password.
+            If the address has an unknown scheme or contains a password.
         MissingDependencyError
             If the driver is not installed.
         """
@@ -156,7 +160,7 @@ class Neo4jConnection:
         return connection
 
     def __repr__(self) -> str:
-        """Neither address nor user: both may be secret."""
+        """Return a text without address and user, because both may be secret."""
         return f"Neo4jConnection(database={self.database!r}, timeout={self.timeout!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -176,7 +180,7 @@ class Neo4jConnection:
         self.close()
 
     def close(self) -> None:
-        """Close the driver if `connect` made it; a caller's own is left open."""
+        """Close the driver if `connect` created it; a driver of the caller stays open."""
         if self._address is not None:
             self._transactions.close()
 
@@ -189,34 +193,35 @@ class Neo4jConnection:
         limit: int | None = None,
         warm: bool = True,
     ) -> list[Row]:
-        """Run one reading statement in a managed transaction routed to a reader.
+        """Run a read statement in a managed transaction on a server for reads.
 
         Parameters
         ----------
         statement : str
-            Text made by `render`, never a caller's.
+            A Cypher statement of this library, for example from `render`; never text of a caller.
         parameters : mapping, optional
-            The values.
+            The parameters of the statement.
         timeout : float, optional
-            Seconds; None takes the connection's. The call is back by then, even where the server is not.
+            Maximum duration in seconds; default the connection's `timeout`. The call returns by then, even if the
+            server does not answer.
         limit : int, optional
-            Rows taken at most; the rest is left on the server. None takes all of them, but under the
-            connection's own deadline more than 500,000 are an error: an online read has no use for them.
+            Maximum number of rows; further rows are not fetched. Default: all rows. Without `limit` and `timeout`, more
+            than 500,000 rows are an error.
         warm : bool, default True
-            Whether it may be run once more in the background when the server is back after an outage; False for
-            what is a caller's own, or changes anything.
+            Whether the statement may be run again in the background when the server returns after an outage. False for
+            statements of a caller and statements that change data.
 
         Returns
         -------
         list of list
-            One list of values per record, in the order of the RETURN clause.
+            A list of values per record, in the order of the RETURN clause.
 
         Raises
         ------
         StoreError
-            If the server cannot be reached, refuses, or does not answer in time: the message begins with the class,
-            auth, tls, timeout, unreachable, schema_missing, dimensions, oversize or refused. Also if the connection
-            was closed.
+            If the server cannot be reached, refuses the statement, or does not answer in time, or if the connection was
+            closed. The message starts with the kind of the error: auth, tls, timeout, unreachable, schema_missing,
+            dimensions, oversize or refused.
         """
         seconds = self._seconds(timeout)
         if warm and seconds < BULK_FROM_SECONDS:
@@ -227,13 +232,16 @@ class Neo4jConnection:
     def write(
         self, statement: str, parameters: Mapping[str, Any] | None = None, *, timeout: float = BULK_SECONDS
     ) -> list[Row]:
-        """Run one writing statement; it must be idempotent, because a lost commit is sent again. See `read`."""
+        """Run a write statement; see `read` for the errors.
+
+        The statement must be idempotent, because it is sent again if the answer to a commit is lost.
+        """
         return self.write_all([(statement, parameters or {})], timeout=timeout)
 
     def write_all(
         self, statements: Iterable[tuple[str, Mapping[str, Any]]], *, timeout: float = BULK_SECONDS
     ) -> list[Row]:
-        """Run several writing statements in one transaction, all or nothing; return the rows of the last."""
+        """Run several write statements in a single transaction; return the rows of the last statement."""
         fixed = tuple(statements)
 
         def work(transaction: Any) -> list[Row]:
@@ -251,21 +259,21 @@ class Neo4jConnection:
         try:
             if method == "execute_read":
                 return self._transactions.run_in_time(method, work, seconds, self._warm_up)
-            # A write that is given up may still be done: it is waited for to its end.
+            # A write continues on the server after the caller gives up, so wait for its end.
             return self._transactions.run(method, work, seconds)
         except (UnicodeEncodeError, OverflowError) as error:
-            raise InvalidInputError("values must be text that UTF-8 can hold and numbers of 64 bits") from error
+            raise InvalidInputError("values must be text that can be encoded in UTF-8 and 64-bit numbers") from error
         except Exception as error:
             if from_driver(error):
                 told = translated(error, seconds, self.database)
-                # Where all connections are taken, by ourselves, the server has enough to do.
+                # If this process uses all connections of the pool, the server is reachable, but busy.
                 if str(told).startswith("unreachable") and "from the pool" not in str(error):
                     self._recent.server_was_away()
                 raise told from error
             raise
 
     def _warm_up(self) -> None:
-        """Let a server that is back plan what it will be asked; where it fails, somebody else will be told."""
+        """Run the stored statements after an outage, so that the server plans them; ignore errors."""
         with self._recent.again() as reads:
             for statement, values in reads:
                 with contextlib.suppress(Exception):
@@ -276,18 +284,18 @@ class Neo4jConnection:
 def _reopened(
     kind: type[Neo4jConnection], uri: str, auth: Any, database: str | None, timeout: float
 ) -> Neo4jConnection:
-    """An unpickled connection, which closes itself when nobody uses it any more."""
+    """Create the connection for an unpickled object; it is closed when it is no longer referenced."""
     connection = kind.connect(uri, auth=auth, database=database, timeout=timeout)
     weakref.finalize(connection, connection._transactions.close)
     return connection
 
 
 def check_connection(connection: Any) -> None:
-    """Refuse what is no connection, an address or a driver for one."""
+    """Raise InvalidTypeError unless `connection` is a Neo4jConnection rather than an address or a driver."""
     if not callable(getattr(connection, "read", None)):
         raise InvalidTypeError(
-            f"connection must be a Neo4jConnection; got {type(connection).__name__} (of an address: "
-            "Neo4jConnection.connect(uri), of a driver: Neo4jConnection(driver))"
+            f"connection must be a Neo4jConnection; got {type(connection).__name__} (for an address, use "
+            "Neo4jConnection.connect(uri); for a driver, Neo4jConnection(driver))"
         )
 
 
@@ -299,7 +307,7 @@ def _check_uri(uri: str) -> None:
     except ValueError as error:
         raise InvalidInputError("uri must be an address like neo4j://host:7687") from error
     if "@" in uri:
-        raise InvalidInputError("uri must not hold a user or password: use auth=")
+        raise InvalidInputError("uri must not contain a user or password: use auth=")
     if parts.scheme not in SCHEMES or not parts.hostname:
         raise InvalidInputError(f"uri must start with one of {', '.join(SCHEMES)} and name a host")
 
@@ -313,9 +321,10 @@ def _checked_database(database: str | None) -> str | None:
 def _reading(
     statement: str, parameters: Mapping[str, Any] | None, limit: int | None, most: int | None, seconds: float
 ) -> Callable[[Any], list[Row]]:
-    """The transaction function of one reading statement: it takes `limit` rows, and fails after `most` or too late.
+    """Return the transaction function of a read statement.
 
-    Rows that nobody waits for any more are not unpacked: that would hold up the threads that others wait for.
+    It fetches `limit` rows, and raises a StoreError after `most` rows or after the deadline. After the deadline, no
+    rows are unpacked, because this work would delay other threads.
     """
     values = dict(parameters or {})
     due = monotonic() + seconds
@@ -327,7 +336,7 @@ def _reading(
             if monotonic() > due:
                 raise late(seconds)
             if len(taken) == most:
-                raise StoreError(f"oversize: the result has more than {most} rows, the most for an online read")
+                raise StoreError(f"oversize: the result has more than {most} rows, the maximum for a read")
             taken.append(record.values())
         if limit is not None:
             result.consume()

@@ -1,4 +1,4 @@
-"""A part of a stored graph, and the edges that queries fetched, kept in arrays until the corpus changes."""
+"""A part of a stored graph, and a cache of the edges that queries fetched, which is valid until the corpus changes."""
 
 from __future__ import annotations
 
@@ -16,109 +16,115 @@ from phasegraph.graph.model.entity_graph import EntityGraph
 from phasegraph.pagerank import WalkOperator
 from phasegraph.pagerank.push import RelevanceTransitions, StaticTransitions, Transitions, ranges
 
-UNBOUNDED = np.iinfo(np.int32).max  # what pushing a node costs whose edges are not here
-LEAST_TOLERANCE = 1e-9  # times UNBOUNDED, more than all the mass there is
+UNBOUNDED = np.iinfo(np.int32).max  # cost of pushing a node whose edges were not fetched
+LEAST_TOLERANCE = 1e-9  # its product with UNBOUNDED exceeds the total mass
 _NEVER = 2**62
 
 
 @dataclass(frozen=True, eq=False)
 class PartialOperator(WalkOperator):
-    """The edges that are here, prepared for walks; ``here[node]`` says whether a node's edges are."""
+    """The fetched edges, prepared for walks; ``here[node]`` is True if the edges of a node were fetched."""
 
     here: BoolArray = field(default_factory=lambda: np.empty(0, dtype=np.bool_))
 
     @lazy_property
     def costs(self) -> Int32Array:
-        """As of a whole graph; `UNBOUNDED` for nodes whose edges are not here."""
+        """The cost of pushing each node: its number of edges, or `UNBOUNDED` if its edges were not fetched."""
         costs: Int32Array = np.where(self.here, np.maximum(self.out_degrees, 1), UNBOUNDED).astype(np.int32)
         costs.flags.writeable = False
         return costs
 
     def rows(self, node_weights: FloatArray | None) -> Transitions:
-        """How a push reads the edges, with or without node_weights."""
+        """Return the transitions of a walk, with or without weights of the nodes for a query."""
         return _Static(self) if node_weights is None else _Relevant(self, node_weights)
 
 
 class _Static(StaticTransitions):
     @property
     def dense_edges(self) -> int:
-        """No round is dense: it would push nodes below their thresholds, and those whose edges are not here."""
+        """A number that no round reaches, so that no round is dense.
+
+        A dense round would push nodes below their thresholds, and nodes whose edges were not fetched.
+        """
         return _NEVER
 
     @property
     def stationary(self) -> None:
-        """Unknown: part of the edges are missing."""
+        """None, because the stationary distribution is unknown if edges are missing."""
         return
 
 
 class _Relevant(RelevanceTransitions):
     @property
     def dense_edges(self) -> int:
-        """As for fixed weights."""
+        """A number that no round reaches, so that no round is dense."""
         return _NEVER
 
 
 @dataclass(frozen=True, eq=False)
 class PartialGraph:
-    """Some nodes of a stored graph, with as much of `EntityGraph` as linking, walking and evidence look at."""
+    """A part of a stored graph, with the attributes of `EntityGraph` that linking, walks and evidence use."""
 
-    passages: Sequence[Any]  # ids, nodes 0 to P - 1; a range where only their number counts
-    entities: tuple[str, ...]  # names, nodes P to P + E - 1
+    passages: Sequence[Any]  # ids of nodes 0 to P - 1; a range if only their number is used
+    entities: tuple[str, ...]  # names of nodes P to P + E - 1
     passage_rows: Mapping[str, int]
     entity_rows: Mapping[str, int]
-    frequency: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.intp))  # as of the whole corpus
-    anchored: Any = field(default_factory=lambda: np.empty(0, dtype=bool))  # whether some passage is about an entity
-    adjacency: Any = None  # edges fetched so far
-    here: Any = None  # (P + E,) bool: nodes whose edges were fetched
+    frequency: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.intp))  # in the whole corpus
+    anchored: Any = field(default_factory=lambda: np.empty(0, dtype=bool))  # whether an entity has a home passage
+    adjacency: Any = None  # the edges that were fetched so far
+    here: Any = None  # (P + E,) bool: whether the edges of a node were fetched
     embeddings: None = None
 
     def check_files(self) -> None:
-        """As :meth:`~phasegraph.graph.EntityGraph.check_files`: there are none."""
+        """Do nothing, because this graph has no files; see :meth:`~phasegraph.graph.EntityGraph.check_files`."""
 
     @property
     def size(self) -> int:
-        """How many nodes there are."""
+        """The number of nodes."""
         return len(self.passages) + len(self.entities)
 
     @property
     def count(self) -> int:
-        """How many passages there are."""
+        """The number of passages."""
         return len(self.passages)
 
     @lazy_property
     def operator(self) -> PartialOperator:
-        """The edges, prepared for walks."""
+        """The fetched edges, prepared for walks."""
         return self.walkable(self.here)
 
     def walkable(self, here: BoolArray) -> PartialOperator:
-        """The edges, prepared for a walk that pushes these nodes at most."""
+        """Return the edges, prepared for a walk that pushes only the nodes with ``here[node]``."""
         plain = WalkOperator.from_adjacency(self.adjacency)
         return PartialOperator(plain.indptr, plain.indices, plain.weights, plain.inverse_out, here=here)
 
     def rows_of(self, passages: Sequence[str], entities: Sequence[str]) -> IntArray:
-        """Nodes of these ids and names, which must all be here."""
+        """Return the nodes of passages by id and of entities by name; all of them must be in the graph."""
         first = len(self.passages)
         rows = [self.passage_rows[name] for name in passages]
         rows += [first + self.entity_rows[name] for name in entities]
         return np.array(rows, dtype=np.intp)
 
     def names_of(self, nodes: IntArray) -> tuple[list[str], list[str]]:
-        """Ids of the passages and names of the entities among nodes."""
+        """Return the ids of the passages and the names of the entities among `nodes`."""
         first = len(self.passages)
         ids = [self.passages[node] for node in nodes[nodes < first].tolist()]
         return ids, [self.entities[node - first] for node in nodes[nodes >= first].tolist()]
 
     def as_graph(self) -> EntityGraph:
-        """Typed as the graph whose attributes it has."""
+        """Return this object with the static type `EntityGraph`."""
         return cast(EntityGraph, self)
 
 
 Codes: TypeAlias = Int32Array
-"""Nodes, the same whatever is added: an entity by its row, a passage by -1 less its row."""
+"""Codes of nodes, which do not change when nodes are added: row for an entity, ``-1 - row`` for a passage."""
 
 
 class KnownEdges:
-    """Nodes by name, in the order of arrival, and the out-edges of some of them; grows, one query at a time."""
+    """Nodes by name in the order of insertion, and the outgoing edges of some nodes.
+
+    The collection grows; only a single query may change it.
+    """
 
     def __init__(self) -> None:
         self.passages: dict[str, int] = {}
@@ -130,11 +136,11 @@ class KnownEdges:
         self._used = np.empty(0, dtype=np.int64)
 
     def __len__(self) -> int:
-        """How many edges and nodes with known edges there are."""
+        """Return the number of edges plus the number of nodes with known edges."""
         return len(self._ends) + len(self._owners)
 
     def copy(self) -> KnownEdges:
-        """One that may grow while others walk over this one."""
+        """Return a copy that may grow while other queries walk over this object."""
         made = KnownEdges()
         made.passages, made.entities = dict(self.passages), dict(self.entities)
         made._owners, made._counts, made._ends = self._owners, self._counts, self._ends
@@ -142,20 +148,23 @@ class KnownEdges:
         return made
 
     def lacks(self, passages: Iterable[str], entities: Iterable[str]) -> bool:
-        """Whether one of these has no row."""
+        """Return True if any of the passages or entities has no row."""
         return any(name not in self.passages for name in passages) or any(
             name not in self.entities for name in entities
         )
 
     def codes(self, is_passage: bool, names: Iterable[str]) -> Codes:
-        """Nodes of these names; new names get the next rows."""
+        """Return the codes of nodes by name; a new name gets the next row."""
         rows = self.passages if is_passage else self.entities
         found = np.array([rows.setdefault(name, len(rows)) for name in names], dtype=np.int32)
         self.__dict__.pop("graph", None)
         return -1 - found if is_passage else found
 
     def add(self, owners: Codes, counts: Int32Array, ends: Codes, weights: Float32Array) -> None:
-        """Add the edges of nodes that had none so far: `counts` of them for each."""
+        """Add the edges of nodes without known edges.
+
+        `counts` is the number of edges of each node in `owners`; `ends` and `weights` have an entry per edge.
+        """
         self._owners = np.concatenate([self._owners, owners])
         self._counts = np.concatenate([self._counts, counts])
         self._ends = np.concatenate([self._ends, ends])
@@ -165,7 +174,7 @@ class KnownEdges:
 
     @lazy_property
     def graph(self) -> PartialGraph:
-        """All of it, entities after passages."""
+        """The nodes and edges as a graph; entities follow passages."""
         first = len(self.passages)
         size = first + len(self.entities)
         owners = _nodes(self._owners, first)
@@ -187,12 +196,12 @@ class KnownEdges:
         )
 
     def touch(self, nodes: BoolArray, clock: int) -> None:
-        """Note that a walk needed the edges of these nodes of its graph."""
+        """Set the time of the last use for the nodes in the mask `nodes` to `clock`."""
         owners = _nodes(self._owners, len(self.passages))
         self._used[nodes[owners]] = clock
 
     def part(self, limit: int) -> KnownEdges:
-        """The nodes used last, with `limit` edges at most."""
+        """Return the most recently used nodes with their edges, at most `limit` edges and nodes."""
         order = np.argsort(-self._used, kind="stable")
         kept = np.sort(order[np.cumsum(self._counts[order] + 1) <= limit])
         starts = np.cumsum(self._counts, dtype=np.int64) - self._counts
@@ -212,9 +221,9 @@ class KnownEdges:
 
 
 class KeptEdges:
-    """What is known of a corpus, for one set of weights: `limit` edges at most. Thread-safe.
+    """A thread-safe cache of the edges of a corpus for fixed edge weights, with at most `limit` edges.
 
-    Past the limit half of them stay, those of the nodes used last.
+    If the limit is exceeded, half of it remains: the edges of the most recently used nodes.
     """
 
     def __init__(self, limit: int = 500_000) -> None:
@@ -225,21 +234,21 @@ class KeptEdges:
         self._clock = itertools.count(1)
 
     def __len__(self) -> int:
-        """How many edges are kept."""
+        """Return the number of cached edges and nodes."""
         return len(self._held)
 
     def known(self, stamp: object) -> KnownEdges:
-        """What is kept of the corpus as it is; to be copied before it grows."""
+        """Return the cached edges of the corpus with this stamp; copy the result before you add edges."""
         with self._lock:
             if stamp != self._stamp:
                 self._held, self._stamp = KnownEdges(), stamp
             return self._held
 
     def keep(self, stamp: object, known: KnownEdges, needed: BoolArray) -> None:
-        """Keep what a query has come to know, unless the corpus's stamp is another by now.
+        """Cache the edges that a query fetched, unless the stamp of the corpus has changed.
 
-        `known` is what the method of that name returned, or a copy that has grown (of two that ran at once the larger
-        is kept); `needed` says of which nodes of its graph the walk needed the edges.
+        `known` is the output of :meth:`known` or a larger copy. If two queries ran at the same time, the larger copy is
+        cached. `needed` is a mask of the nodes whose edges the walk needed.
         """
         with self._lock:
             if stamp != self._stamp:
@@ -250,13 +259,13 @@ class KeptEdges:
 
 
 def _nodes(codes: Codes, first: int) -> IntArray:
-    """Nodes of a graph whose entities start at `first`."""
+    """Convert codes to nodes of a graph in which the first entity is the node `first`."""
     nodes: IntArray = np.where(codes < 0, -1 - codes, codes + first).astype(np.intp)
     return nodes
 
 
 def merged(owners: Sequence[int] | IntArray, ends: Codes, values: Float32Array) -> tuple[IntArray, Codes, Float32Array]:
-    """Parallel edges as one, with the sum of their values, by owner and end."""
+    """Merge parallel edges, and add their values; the result is sorted by owner and end."""
     keys = np.asarray(owners, dtype=np.int64) * 2**32 + ends.astype(np.int64)
     distinct, place = np.unique(keys, return_inverse=True)
     summed = np.bincount(place, weights=values, minlength=len(distinct)).astype(np.float32)

@@ -1,7 +1,7 @@
-"""Errors of the driver and the server as `StoreError`, with the class of the error as the first word.
+"""Conversion of errors of the driver and the server to `StoreError`; the first word of the message is the error class.
 
-The server's own text may quote a caller's names and values, so it stays in ``__cause__``. Of it only a name of plain
-letters (of an index, a procedure) is repeated.
+The server's message may quote names and values of the caller, so it is available only in ``__cause__``. Our message
+repeats at most the plain name of a missing index, procedure or similar object.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _SECURITY = frozenset({"AuthError", "TokenExpired", "Forbidden", "AuthConfigurat
 _AWAY = frozenset({"ServiceUnavailable", "SessionExpired", "IncompleteCommit", "ConnectionAcquisitionTimeoutError"})
 _ENDED = ("TransactionTimedOut", "LockClientStopped", "Transaction.Terminated")
 _ABSENT = ("ProcedureNotFound", "IndexNotFound", "DatabaseNotFound", "ConstraintNotFound")
-# The name of what is missing follows the words "index:", or stands in backticks or quotes.
+# The name of the missing object follows the word "index:", or is in backticks or quotes.
 _OBJECTS = (re.compile(r"index: ?([A-Za-z_][\w.\-]{0,99})"), re.compile(r"[`'\"]([A-Za-z_][\w.\-]{0,99})"))
 _NO_INDEX = re.compile(r"no such (?:\w+[ -])?(?:schema )?index", re.IGNORECASE)
 _UNRESOLVED = "Cannot resolve address"
@@ -22,25 +22,29 @@ _DIMENSIONS = re.compile(r"\b(\d{1,6})\b\D+\b(\d{1,6})\b")
 
 
 def from_driver(error: BaseException) -> bool:
-    """Whether an error is the driver's or the network's; a failed handshake comes from a private module of it."""
+    """Return True if an error comes from the driver or the network; a failed handshake has a private driver class."""
     ours = isinstance(error, OSError) or type(error).__module__.partition(".")[0] == "neo4j"
     return ours or (isinstance(error, ValueError) and _UNRESOLVED in str(error))
 
 
 def translated(error: BaseException, seconds: float, database: str | None = None) -> StoreError:
-    """The error as one of ours: auth, tls, timeout, unreachable, schema_missing, dimensions or refused."""
+    """Convert an error to a `StoreError`.
+
+    The message starts with ``auth``, ``tls``, ``timeout``, ``unreachable``, ``schema_missing``, ``dimensions`` or
+    ``refused``. `seconds` is the time limit of the call.
+    """
     code = str(getattr(error, "code", None) or "")
     name = type(error).__name__
     if name in _SECURITY or ".Security." in code:
-        return StoreError(f"auth: Neo4j refused the credentials, or they lack a right ({name})")
+        return StoreError(f"auth: Neo4j rejected the credentials, or the user lacks a permission ({name})")
     if _has_tls_cause(error):
-        return StoreError(f"tls: the server did not show a certificate that is trusted here ({name})")
+        return StoreError(f"tls: this machine does not trust the server's certificate ({name})")
     if any(each in code for each in _ENDED):
         return StoreError(f"timeout: Neo4j ended the transaction after {seconds:g} s")
-    if "routing information" in str(error):  # the driver does not say why a router could not be asked
+    if "routing information" in str(error):  # the driver does not report why no router answered
         return StoreError(
-            f"unreachable: no router answered within {seconds:g} s, or none with a certificate that is trusted here "
-            f"({name}; a bolt:// or bolt+s:// address shows which)"
+            f"unreachable: no router with a trusted certificate answered within {seconds:g} s ({name}; to see the "
+            "reason, use a bolt:// or bolt+s:// address)"
         )
     if _UNRESOLVED in str(error):
         return StoreError(f"unreachable: the host of the address could not be resolved ({name})")
@@ -54,7 +58,7 @@ def translated(error: BaseException, seconds: float, database: str | None = None
 
 
 def late(seconds: float) -> StoreError:
-    """The error of a call without an answer at its deadline."""
+    """Create the error for a call that got no answer before its deadline."""
     return StoreError(f"timeout: Neo4j did not answer within {seconds:g} s")
 
 
@@ -72,10 +76,10 @@ def _has_tls_cause(error: BaseException) -> bool:
 def _answered(code: str, words: str) -> StoreError:
     if any(each in code for each in _ABSENT) or _NO_INDEX.search(words):
         named = next(filter(None, (each.search(words) for each in _OBJECTS)), None)
-        what = named.group(1) if named else "something that the statement names"
+        what = named.group(1) if named else "an object of the statement"
         return StoreError(f"schema_missing: {what} does not exist ({code})")
     if "dimension" in words:
         sizes = _DIMENSIONS.search(words)
         what = f": {sizes.group(1)} and {sizes.group(2)}" if sizes else ""
-        return StoreError(f"dimensions: the vector and its index differ in length{what} ({code})")
-    return StoreError(f"refused: Neo4j answered {code}")
+        return StoreError(f"dimensions: the vector and its index have different lengths{what} ({code})")
+    return StoreError(f"refused: Neo4j answered with the error {code}")

@@ -1,4 +1,4 @@
-"""The walk run by the server's Graph Data Science library, for graphs too large to hold here."""
+"""Graph walks in the server's Graph Data Science library (GDS), for graphs that are too large for this process."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _ENTITY = "MATCH (e:`PhasegraphEntity` {corpus: $corpus})"
 STATE = """\
 MATCH (c:`PhasegraphCorpus` {name: $corpus})
 RETURN COUNT { MATCH (p:`PhasegraphPassage` {corpus: $corpus}) }, c.stamp"""
-# One per kind of edge: where it starts, where it leads, the clauses that find it, its weight. An entity in
-# too many passages has no edges unless some passage is about it; one of a single passage is not entered from
-# there, which would only lead back.
+# An entry per kind of edge: the variable of its start, the variable of its end, the clauses that find it, its weight.
+# An entity in too many passages has no edges, unless a passage is about it. An entity of a single passage has no edge
+# from this passage, because a walk could only return.
 _CLAUSES = (
     (
         "p",
@@ -45,7 +45,7 @@ _STARTS = {"p": _PASSAGE, "e": _ENTITY}
 
 
 def projection_statement() -> str:
-    """The statement that projects a whole corpus into a named graph of GDS."""
+    """Return the statement that projects a corpus into a named graph of GDS."""
     parts = [f"{match} RETURN {start} AS source, null AS target, 0.0 AS weight" for start, match in _STARTS.items()]
     for start, end, clauses, weight in _CLAUSES:
         parts.append(f"{_STARTS[start]} {clauses}\nRETURN {start} AS source, {end} AS target, {weight} AS weight")
@@ -57,31 +57,34 @@ def projection_statement() -> str:
 
 
 def most_common(passage_count: int, weights: EdgeWeights) -> float:
-    """In how many passages an entity may be that no passage is about, and still have edges."""
+    """Return the maximum number of passages in which an entity may occur and still have edges.
+
+    The limit does not apply to entities with a home passage.
+    """
     return max(weights.common_share * passage_count, FEWEST_COMMON)
 
 
 def corpus_state(connection: Neo4jConnection, corpus: str, *, timeout: float | None = None) -> tuple[int, int]:
-    """How many passages a corpus has, and a stamp that is another after every change of it."""
+    """Return the number of passages of a corpus and its stamp, which changes with every change of the corpus."""
     rows = connection.read(STATE, {"corpus": corpus}, timeout=timeout)
     return (int(rows[0][0]), int(rows[0][1] or 0)) if rows else (0, 0)
 
 
-# Sets of seeds at most where their masses are written in binary; what is left out of each seed then is less than a
-# two-millionth of the largest mass.
+# The maximum number of seed sets if seed masses are written in binary. The part of each mass that is then neglected is
+# less than a two-millionth of the largest mass.
 DIGITS = 20
 TOLERANCE = 2e-9
 _ITERATIONS = 200
 _WEIGHTED_SINCE = (2, 17)
 _VERSION = "RETURN gds.version()"
 _PREFIX = "phasegraph-"
-# The form of our names; another graph whose name merely starts like them is not ours to list or drop.
+# The pattern of our projection names. A graph of another program may start with the same prefix.
 _OURS = re.compile(r"phasegraph-[0-9a-f]{12}-\d+-[0-9a-f]{12}")
 _LIST = "CALL gds.graph.list() YIELD graphName WHERE graphName STARTS WITH $prefix RETURN graphName ORDER BY graphName"
 _CATALOG = f"RETURN gds.version(), COLLECT {{ {_LIST} }}"
 _DROP = "CALL gds.graph.drop($graph, false) YIELD graphName RETURN graphName"
-# Without its log of every iteration GDS takes a quarter less time. A set of which nothing is found must not be walked:
-# GDS 2.13 takes an empty list of seeds for all nodes.
+# Without a log line per iteration, GDS needs a quarter less time. A seed set without nodes must not be walked, because
+# GDS 2.13 treats an empty list of seeds as all nodes.
 _WALK = """\
   CALL gds.pageRank.stream($graph, {
     sourceNodes: seeds, relationshipWeightProperty: 'weight', dampingFactor: $follow,
@@ -113,16 +116,16 @@ CALL (found) {{
 
 @dataclass(frozen=True)
 class Projection:
-    """A corpus in the server's memory, ready to be walked."""
+    """A GDS projection of a corpus in the server's memory."""
 
-    name: str  # in the catalog of GDS; it tells corpus, stamp and weights apart
+    name: str  # in the catalog of GDS; it identifies corpus, stamp and weights
     corpus: str
     passage_count: int
-    weighted: bool = False  # whether the server's GDS takes seeds with masses of their own
+    weighted: bool = False  # whether the server's GDS supports weighted seeds
 
 
 def has_gds(connection: Neo4jConnection) -> bool:
-    """Whether the server has GDS; an unreachable server is an error, not a no."""
+    """Return True if the server has GDS; raise a StoreError if the server cannot be reached."""
     try:
         connection.read(_VERSION)
     except StoreError as error:
@@ -133,7 +136,7 @@ def has_gds(connection: Neo4jConnection) -> bool:
 
 
 def project(connection: Neo4jConnection, corpus: str, weights: EdgeWeights | None = None) -> Projection:
-    """Return the projection of a corpus as it is now, making it if need be and dropping the corpus's older ones."""
+    """Return the projection of a corpus in its current state; create it if necessary, and drop older projections."""
     chosen = EdgeWeights() if weights is None else weights
     passages, stamp = corpus_state(connection, corpus, timeout=BULK_SECONDS)
     if not passages:
@@ -157,11 +160,11 @@ def project(connection: Neo4jConnection, corpus: str, weights: EdgeWeights | Non
         }
         try:
             connection.read(projection_statement(), values, timeout=BULK_SECONDS)
-        except StoreError:  # somebody else may have made the same at the same time
+        except StoreError:  # another client may have created the same projection at the same time
             if name not in list_projections(connection, corpus):
                 raise
     for other in present:
-        if int(other.split("-")[2]) < stamp:  # a later one belongs to a client that has seen a later corpus
+        if int(other.split("-")[2]) < stamp:  # a later projection belongs to a client that knows a later state
             connection.read(_DROP, {"graph": other}, warm=False)
     numbers = re.match(r"(\d+)\.(\d+)", str(version))
     weighted = numbers is not None and (int(numbers[1]), int(numbers[2])) >= _WEIGHTED_SINCE
@@ -169,13 +172,13 @@ def project(connection: Neo4jConnection, corpus: str, weights: EdgeWeights | Non
 
 
 def list_projections(connection: Neo4jConnection, corpus: str | None = None) -> tuple[str, ...]:
-    """Return the names of the projections we made, of one corpus or of all, sorted; an error without GDS."""
+    """Return the sorted names of this library's projections, of a corpus or all corpora; StoreError without GDS."""
     prefix = _PREFIX if corpus is None else f"{_PREFIX}{_short(corpus)}-"
     return _ours(row[0] for row in connection.read(_LIST, {"prefix": prefix}))
 
 
 def drop_projections(connection: Neo4jConnection, corpus: str | None = None) -> None:
-    """Drop the projections we made, of one corpus or of all, and nobody else's; an error without GDS."""
+    """Drop this library's projections, of a corpus or of all corpora; raise a StoreError without GDS."""
     for name in list_projections(connection, corpus):
         connection.read(_DROP, {"graph": name}, warm=False)
 
@@ -189,10 +192,11 @@ def walk_projection(
     follow_probability: float,
     tolerance: float = TOLERANCE,
 ) -> dict[str, float]:
-    """The mass, in (0, 1], of every passage that a walk from weighted seeds reaches; with the entities' they sum to 1.
+    """Return the mass, in (0, 1], of every passage that a walk from weighted seeds reaches, by id.
 
-    Seeds are given by id and by name, with positive masses that need not sum to 1. At a share of `tolerance` of all
-    mass a node no longer hands on what has newly arrived.
+    The masses of passages and entities together sum to 1. The seeds are passages by id and entities by name, with
+    positive masses that need not sum to 1. A node stops passing on new mass when this mass is below the share
+    `tolerance` of all mass.
     """
     total = math.fsum((*passages.values(), *entities.values()))
     kinds = {"passages": passages, "entities": entities}
@@ -222,7 +226,10 @@ def walk_corpus(
     *,
     follow_probability: float,
 ) -> tuple[Projection, dict[str, float]]:
-    """Project a corpus if need be and walk it; where another client drops the projection for a newer one, that."""
+    """Walk the current projection of a corpus, and return the projection and the masses.
+
+    If another client replaces the projection meanwhile, walk the new projection.
+    """
     walk = partial(walk_projection, passages=passages, entities=entities, follow_probability=follow_probability)
     projection = project(connection, corpus, weights)
     try:
@@ -236,10 +243,10 @@ def walk_corpus(
 
 
 def seed_sets(passages: Mapping[str, float], entities: Mapping[str, float]) -> list[dict[str, Any]]:
-    """Sets of seeds with one mass each that add up to seeds with masses of their own.
+    """Divide weighted seeds into sets of seeds with equal mass; the masses of a seed's sets add up to its mass.
 
-    There is one set per different mass, or, where that would be more than DIGITS, one per binary digit of the masses.
-    A set has its ``share``, and the names under ``passages`` and ``entities``.
+    There is a set per distinct mass. With more than DIGITS distinct masses, there is a set per binary digit instead. A
+    set is a mapping with its mass ``share`` and the names ``passages`` and ``entities``.
     """
     seeds = [("passages", name, mass) for name, mass in passages.items()]
     seeds += [("entities", name, mass) for name, mass in entities.items()]
@@ -253,7 +260,7 @@ def seed_sets(passages: Mapping[str, float], entities: Mapping[str, float]) -> l
 
 
 def _binary(mass: float, lowest: int) -> list[float]:
-    """The powers of two, none below that of `lowest`, that add up to a mass."""
+    """Return the powers of two that add up to a mass, rounded to a multiple of ``2 ** lowest``."""
     whole = round(math.ldexp(mass, -lowest))
     return [math.ldexp(1.0, place + lowest) for place in range(whole.bit_length()) if whole >> place & 1]
 

@@ -1,4 +1,4 @@
-"""Read passages, mentions and facts out of Neo4j, whatever wrote them."""
+"""Read passages, mentions and facts of a graph in Neo4j that this library or another library wrote."""
 
 from __future__ import annotations
 
@@ -26,12 +26,15 @@ from phasegraph.neo4j.schema import PHASEGRAPH, GraphSchema, detect_schema, for_
 MARK, ESCAPE = "\x1f", "\x1b"
 _MARKED, _ESCAPED = ESCAPE + "m", ESCAPE + "e"
 FORMAT: Mapping[str, str] = MappingProxyType({"mark": MARK, "escape": ESCAPE, "marked": _MARKED, "escaped": _ESCAPED})
-"""Parameters of every statement with a `line` in it."""
+"""The parameters of every statement that contains an expression from `line`."""
 NODES_TOGETHER, LINES_TOGETHER = 200, 100
 
 
 def line(*expressions: str, numbers: Iterable[str] = ()) -> str:
-    """Cypher for texts and then whole numbers as one text; what is missing or a list is empty."""
+    """Return a Cypher expression that joins values to a text: first texts, then whole numbers.
+
+    The value of a missing property or a list is an empty text.
+    """
     values = [
         f"replace(replace(coalesce(toStringOrNull({each}), ''), $escape, $escaped), $mark, $marked)"
         for each in expressions
@@ -41,19 +44,19 @@ def line(*expressions: str, numbers: Iterable[str] = ()) -> str:
 
 
 def joined(lines: str) -> str:
-    """Cypher for a list of lines as one text."""
+    """Return a Cypher expression that joins a list of lines to a text."""
     return f"reduce(whole = '', line IN {lines} | whole + line)"
 
 
 def each_node(variable: str, values: str) -> str:
-    """The end of a statement: for each of many nodes the list of `values`, a few hundred to a record."""
+    """Return the end of a Cypher statement that yields the list of `values` for each node, 200 nodes per record."""
     return f"""\
 WITH collect({variable}) AS held UNWIND range(0, size(held) - 1, {NODES_TOGETHER}) AS start
 RETURN [{variable} IN held[start..start + {NODES_TOGETHER}] | [{values}]]"""
 
 
 def each_line(*expressions: str, numbers: Iterable[str] = ()) -> str:
-    """The end of a statement: a line for each of its rows, a hundred to a record."""
+    """Return the end of a Cypher statement that yields a line for each of its rows, 100 lines per record."""
     return f"""\
 WITH collect({line(*expressions, numbers=numbers)}) AS held UNWIND range(0, size(held) - 1, {LINES_TOGETHER}) AS start
 RETURN {joined(f"held[start..start + {LINES_TOGETHER}]")}"""
@@ -62,7 +65,7 @@ RETURN {joined(f"held[start..start + {LINES_TOGETHER}]")}"""
 def read_together(
     connection: Neo4jConnection, statements: Iterable[str], values: Mapping[str, Any], timeout: float
 ) -> list[list[Row]]:
-    """The rows of several statements that the server works on at the same time."""
+    """Run several statements in parallel, and return the rows of each."""
     asked = list(statements)
     with ThreadPoolExecutor(len(asked), "phasegraph-neo4j") as pool:
         answers = [pool.submit(connection.read, each, {**values, **FORMAT}, timeout=timeout) for each in asked]
@@ -70,7 +73,7 @@ def read_together(
 
 
 def values_of(text: str) -> list[str]:
-    """The values of all lines of a text, in order."""
+    """Return the values of all lines in a text, in order."""
     values = text.split(MARK)
     values.pop()
     if ESCAPE in text:
@@ -79,7 +82,7 @@ def values_of(text: str) -> list[str]:
 
 
 def columns_of(texts: Iterable[str], width: int) -> tuple[list[str], ...]:
-    """The columns of texts with `width` values per line."""
+    """Return the columns of the lines in some texts; each line has `width` values."""
     values = [value for text in texts for value in values_of(text)]
     return tuple(values[place::width] for place in range(width))
 
@@ -95,7 +98,7 @@ MATCH (a)-[r]->(b) WHERE NOT b:«passage»
 
 
 def read_foreign(connection: Neo4jConnection, schema: GraphSchema, corpus: str | None, timeout: float) -> GraphRecords:
-    """Every passage of a corpus under a schema that is not ours."""
+    """Read all passages of a corpus with the schema of another library."""
     asked = _passages_statement(schema), _facts_statement(schema)
     blocks, lines = read_together(connection, asked, {"corpus": corpus}, timeout)
     rows = [row for block in blocks for row in block[0]]
@@ -107,7 +110,7 @@ def read_foreign(connection: Neo4jConnection, schema: GraphSchema, corpus: str |
         named_record(passage, row[2] or "", str(row[3]), Counter(names).items(), placed.get(passage, ()), normal)
         for passage, row, names in zip(ids, rows, named, strict=True)
     ]
-    # With a corpus, a fact that none of its passages vouches for may be another corpus's.
+    # With a corpus, a fact without a passage may belong to another corpus.
     left = unplaced if corpus is None else ()
     return GraphRecords(in_order(records), unplaced=left, stable_ids=all(_named(row[0]) for row in rows))
 
@@ -128,13 +131,13 @@ def _facts_statement(schema: GraphSchema) -> str:
 
 
 def _first_of(variable: str, keys: Sequence[str]) -> str:
-    """An expression for the first of several properties that is there, as text."""
+    """Return a Cypher expression for the first existing property among `keys`, as text."""
     options = [f"toStringOrNull({variable}.{quote(key, 'property key')})" for key in keys]
     return f"coalesce({', '.join(options)})" if options else "null"
 
 
 def _counted_facts(lines: Iterable[list[Any]]) -> Mapping[tuple[str, str, str, str], int]:
-    """Count equal relations; one between nodes without a name is none."""
+    """Count equal relations; ignore relations of nodes without a name."""
     rows = zip(*columns_of((row[0] for row in lines), 4), strict=True)
     return Counter(row for row in rows if row[1].strip() and row[3].strip())
 
@@ -146,7 +149,10 @@ def _named(value: object) -> bool:
 def _place(
     ids: Sequence[str], named: Sequence[Sequence[str]], facts: Mapping[tuple[str, str, str, str], int]
 ) -> tuple[dict[str, list[Fact]], tuple[Fact, ...]]:
-    """Give every fact to the passages that mention both its ends, and to the one it names."""
+    """Assign each fact to the passages that mention both its entities, and to the passage that the fact names.
+
+    Return the facts by passage, and the facts without a passage.
+    """
     passages_of: dict[str, dict[str, None]] = {}
     for passage, names in zip(ids, named, strict=True):
         for name in names:
@@ -194,28 +200,29 @@ def read_graph(
     corpus: str | None = None,
     timeout: float = BULK_SECONDS,
 ) -> GraphRecords:
-    """Return every passage of a corpus with its mentions and facts.
+    """Read all passages of a corpus with their mentions and facts.
 
     Parameters
     ----------
     connection : Neo4jConnection
-        Where the graph lies.
+        The connection to the database of the graph.
     schema : str or GraphSchema, optional
-        A preset's name or the names themselves; None detects the preset.
+        The name of a preset, or a schema; default a preset that is detected.
     corpus : str, optional
-        Only passages with this value of the schema's corpus key; needed for our own schema.
+        Name of the corpus: only passages with this value of the schema's corpus key are read. It is required for our
+        own schema.
     timeout : float, default 120
-        Seconds per statement.
+        Maximum duration of each statement in seconds.
 
     Returns
     -------
     GraphRecords
-        Passages sorted by id.
+        The passages, sorted by id.
 
     Raises
     ------
     InvalidInputError
-        If the schema is unknown or cannot be detected, or does not go with `corpus`.
+        If the schema is unknown or cannot be detected, or if it has no corpus key and `corpus` is given.
     StoreError
         If the server fails.
     """
@@ -230,19 +237,21 @@ def read_graph(
 def read_changes(
     connection: Neo4jConnection, *, corpus: str, since: int, timeout: float = BULK_SECONDS
 ) -> GraphChanges:
-    """Return what changed in a corpus of our own schema after a revision, reading nothing else.
+    """Read only the changes of a corpus after a revision; the corpus must have our own schema.
+
+    For other schemas, compare two readings with `changes_between`.
 
     Parameters
     ----------
     connection, corpus, timeout
         As for `read_graph`.
     since : int
-        `GraphRecords.revision` or `GraphChanges.revision` of the last reading, at least 0.
+        `GraphRecords.revision` or `GraphChanges.revision` of the last reading, >= 0.
 
     Returns
     -------
     GraphChanges
-        For graphs of other schemas, compare two readings with `changes_between`.
+        The changed and removed passages.
 
     Raises
     ------
@@ -256,7 +265,7 @@ def read_changes(
     created, revision = _revision(connection, corpus, timeout)
     if 0 < since < created or since > revision:
         raise InvalidInputError(
-            f"revision {since} is not one of the corpus that is there now: read it whole by read_graph"
+            f"revision {since} does not belong to the current corpus; read the whole corpus with read_graph"
         )
     if since == revision:
         return GraphChanges((), (), revision)
@@ -276,13 +285,13 @@ def _check_corpus(schema: GraphSchema, corpus: str | None) -> None:
 
 
 def _revision(connection: Neo4jConnection, corpus: str, timeout: float) -> tuple[int, int]:
-    """The revisions that the corpus started with and has come to."""
+    """Return the first and the current revision of a corpus."""
     rows = connection.read(_REVISION, {"corpus": corpus}, timeout=timeout)
     return (int(rows[0][0] or 0), int(rows[0][1])) if rows else (0, 0)
 
 
 def _own_graph(connection: Neo4jConnection, corpus: str, timeout: float) -> GraphRecords:
-    # The revision is read before the contents: a write in between is read twice, never missed.
+    # The revision is read before the contents. Changes in between are then read again next time, and never missed.
     _, revision = _revision(connection, corpus, timeout)
     values = {"corpus": corpus, "since": -1}
     records = _own_records(connection, values, _ALL_FACTS, timeout)
@@ -311,7 +320,7 @@ def _own_records(
 
 
 def _stated(rows: list[list[Any]]) -> dict[str, list[tuple[str, str, str, int]]]:
-    """Facts by the passage that states them."""
+    """Return the facts by the id of the passage that states them."""
     stated: dict[str, list[tuple[str, str, str, int]]] = {}
     *words, counts = columns_of((row[0] for row in rows), 5)
     for passage, subject, predicate, other, count in zip(*words, map(_number, counts), strict=True):
@@ -320,12 +329,12 @@ def _stated(rows: list[list[Any]]) -> dict[str, list[tuple[str, str, str, int]]]
 
 
 def _mentions(passage: str, lines: str, stated: Mapping[str, Any]) -> tuple[Any, Any, Any]:
-    """Mentions, facts and homes of a passage."""
+    """Return the mentions, facts and homes of a passage."""
     names, counts, kinds = columns_of((lines,), 3)
     homes = [(name, int(kind)) for name, kind in zip(names, kinds, strict=True) if kind in _HOMES]
     return list(zip(names, map(_number, counts), strict=True)), stated.get(passage, ()), homes
 
 
 def _number(count: str) -> int:
-    """A count; what is none becomes 0, which the record refuses."""
+    """Convert a text to a count; an invalid text becomes 0, which PassageRecord rejects."""
     return int(count) if count.isdecimal() else 0

@@ -1,4 +1,4 @@
-"""A stored graph passage by passage, as integer counts with their provenance, and the entity graph made of them."""
+"""The records of a stored graph by passage, and the construction of an entity graph from these records."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from phasegraph.graph.model.rules import lead_name, title_names
 from phasegraph.graph.model.words import normalise_name
 from phasegraph.lexical import LexicalIndex
 
-# Nearly all names are of this form, for which lower case is the normal form.
+# Nearly all names match this pattern; for them, normalisation only converts to lower case.
 _PLAIN = re.compile(r"[A-Za-z0-9]+(?: [A-Za-z0-9]+)*")
 
 
 class Normalised(dict[str, str]):
-    """Normalised names by the name as it was written, each worked out once."""
+    """A cache of normalised names, by original name."""
 
     def __missing__(self, name: str) -> str:
         normal = self[name] = name.lower() if _PLAIN.fullmatch(name) else normalise_name(name)
@@ -52,7 +52,7 @@ def assemble(
     embeddings: Any = None,
     weights: EdgeWeights | None = None,
 ) -> EntityGraph:
-    """Return the graph of records; see `GraphRecords.graph`."""
+    """Return the entity graph of passage records; see `GraphRecords.graph`."""
     ids = tuple(record.id for record in records)
     if len(set(ids)) < len(ids):
         raise InvalidInputError("passage ids must be unique")
@@ -83,12 +83,12 @@ def assemble(
 
 
 def record_texts(records: Iterable[PassageRecord]) -> Iterable[tuple[str, str, str]]:
-    """Id, title and text of each, "" where the store has none."""
+    """Return the id, title and text of each record; a missing title or text is ""."""
     return ((record.id, record.title or "", record.text or "") for record in records)
 
 
 def synonym_edges(synonyms: Iterable[tuple[str, str, float]], entities: Sequence[str]) -> Csr:
-    """The matrix of similarities, each in (0, 1], of entities."""
+    """Return the symmetric matrix of the similarities of entities, each in (0, 1]."""
     pairs = {
         (one, other): check_range(f"the similarity of {(one, other)!r:.120}", similarity, 0, 1, ends="(]")
         for one, other, similarity in synonyms
@@ -98,14 +98,14 @@ def synonym_edges(synonyms: Iterable[tuple[str, str, float]], entities: Sequence
 
 
 def _rows_of(names: Sequence[Sequence[str]], place: dict[str, int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Row and column of every name."""
+    """Return the row and the column of every name; `place` gives the column of a name."""
     rows = np.repeat(np.arange(len(names)), [len(row) for row in names])
     columns = np.fromiter((place[name] for row in names for name in row), dtype=np.int64, count=len(rows))
     return rows, columns
 
 
 def _summed(cells: tuple[Any, Any], counts: NDArray[Any], shape: tuple[int, int]) -> Csr:
-    """The counts of equal cells added up; a sum of 0 stays a cell."""
+    """Return a sparse matrix in which the counts of equal cells are added; a sum of 0 is stored explicitly."""
     matrix = sparse.csr_array((counts, cells), shape=shape, dtype=counts.dtype)
     matrix.sum_duplicates()
     return matrix
@@ -114,7 +114,7 @@ def _summed(cells: tuple[Any, Any], counts: NDArray[Any], shape: tuple[int, int]
 def _mentions(
     named: tuple[Any, Any], counts: NDArray[np.int32], stated: tuple[Any, Any], shape: tuple[int, int]
 ) -> Csr:
-    """How often passages mention entities; where one only states a fact of it, once."""
+    """Return the matrix of mention counts; an entity that only a fact of a passage names counts once."""
     there = stated[1] >= 0
     rows = np.concatenate([named[0], stated[0][there]])
     columns = np.concatenate([named[1], stated[1][there]])
@@ -125,7 +125,7 @@ def _mentions(
 
 
 def _facts(ends: NDArray[np.int64], counts: NDArray[np.int32], shape: tuple[int, int]) -> Csr:
-    """How often facts join two different entities, in both directions."""
+    """Return the symmetric matrix of the number of facts between two different entities."""
     one, other = ends[0::2], ends[1::2]
     kept = (one >= 0) & (other >= 0) & (one != other)
     one, other, counts = one[kept], other[kept], counts[kept]
@@ -138,21 +138,21 @@ MOST = 2**31 - 1
 
 @dataclass(frozen=True)
 class PassageRecord:
-    """One passage with what was found in it.
+    """A passage with the mentions and facts that were extracted from it.
 
     Parameters
     ----------
     id : str
-        Not blank; unique in its corpus.
+        Id of the passage, not blank, unique in its corpus.
     title, text : str
-        Either may be empty.
+        Title and text of the passage; each may be empty.
     mentions : tuple of (str, int)
-        Normalised name of an entity and number of mentions, at least 1; what the passage is about and the ends of
-        its facts count as mentioned.
+        The normalised name of each mentioned entity, and its number of mentions, >= 1. Entities in `homes` and `facts`
+        count as mentioned.
     facts : tuple of (str, str, str, int)
-        Subject, predicate, object and number of times stated, at least 1; the ends are normalised names.
+        Subject, predicate, object and number of occurrences, >= 1. Subject and object are normalised names.
     homes : tuple of (str, int)
-        Names the passage is about: 2 a name of its title, 1 the name it starts with.
+        The entities that the passage is about: 2 for a name in its title, 1 for the name with which the text starts.
 
     Raises
     ------
@@ -186,12 +186,15 @@ class PassageRecord:
         object.__setattr__(self, "facts", facts)
 
     def digest(self) -> str:
-        """A checksum of the contents: equal digests, equal passages."""
+        """Return a checksum of the contents; passages with equal digests are equal."""
         content = [self.title, self.text, self.mentions, self.facts, self.homes]
         return hashlib.sha256(json.dumps(content, ensure_ascii=True).encode()).hexdigest()[:32]
 
     def extractions(self) -> list[Extraction]:
-        """What `graph_from_extractions` takes: usually one record, one more per further lead."""
+        """Return the record in the form that `graph_from_extractions` accepts.
+
+        The list has a single extraction, and a further extraction for each lead name after the first.
+        """
         names = [name for name, count in self.mentions for _ in range(count)]
         triples = [(subject, predicate, other) for subject, predicate, other, count in self.facts for _ in range(count)]
         titles = [name for name, kind in self.homes if kind == HOME_TITLE]
@@ -202,20 +205,21 @@ class PassageRecord:
 
 @dataclass(frozen=True)
 class GraphRecords:
-    """The passages of one corpus as a store holds them.
+    """The passages of a corpus, as they were read from a store.
 
     Parameters
     ----------
     passages : tuple of PassageRecord
-        Sorted by id.
+        The passages, sorted by id.
     revision : int or None
-        The store's own revision, where it keeps one: what to give as `since` next time.
+        The revision of the corpus at the time of reading, if the store has revisions; pass it as `since` to
+        `read_changes`.
     unplaced : tuple of (str, str, str, int)
-        Facts that no passage can be named for; they belong to no passage and walk with none.
+        Facts without a known passage. They are not part of the entity graph.
     synonyms : tuple of (str, str, float)
-        Pairs of names for the same thing, the lesser first, with their similarity in (0, 1].
+        Pairs of names for the same entity in ascending order, with their similarity in (0, 1].
     stable_ids : bool
-        False where the store has no id property and its internal ids had to serve.
+        False if the passages have no id property in the store, so that the store's internal ids are used.
     """
 
     passages: tuple[PassageRecord, ...]
@@ -225,24 +229,24 @@ class GraphRecords:
     stable_ids: bool = True
 
     def graph(self, *, embeddings: Any = None, weights: EdgeWeights | None = None) -> EntityGraph:
-        """Return the entity graph, its passages in the order of the records.
+        """Return the entity graph of the records; its passages have the order of the records.
 
         Parameters
         ----------
         embeddings : (P, d) array_like of float, optional
-            Row i = ``passages[i]``.
+            Row i is the embedding of ``passages[i]``.
         weights : EdgeWeights, optional
-            How counts become weights.
+            The settings that convert counts to edge weights.
 
         Raises
         ------
         InvalidInputError
-            If there is no passage.
+            If there are no passages.
         """
         return assemble(self.passages, self.synonyms, embeddings=embeddings, weights=weights)
 
     def with_changes(self, changes: GraphChanges) -> GraphRecords:
-        """Return what a full reading would give after these changes; what did not change are the same objects."""
+        """Return the records after some changes, equal to a full reading; unchanged records are the same objects."""
         held = {record.id: record for record in (*self.passages, *changes.changed)}
         for gone in changes.removed:
             held.pop(gone, None)
@@ -255,26 +259,26 @@ class GraphRecords:
         )
 
     def update(self, graph: EntityGraph, changes: GraphChanges, *, embeddings: Any = None) -> EntityGraph:
-        """Return the graph after these changes, counting again only what they touch.
+        """Return the entity graph after some changes; only changed passages are counted again.
 
-        It is, to the bit, ``with_changes(changes).graph(...)`` with the weights of `graph`.
+        The result equals ``with_changes(changes).graph(...)`` with the weights of `graph`, bit by bit.
 
         Parameters
         ----------
         graph : EntityGraph
-            The graph of these records; left as it is.
+            The graph of these records; it is not modified.
         changes : GraphChanges
-            Since this reading.
+            The changes since these records were read.
         embeddings : (P, d) array_like of float, optional
-            Row i = ``with_changes(changes).passages[i]``.
+            Row i is the embedding of ``with_changes(changes).passages[i]``.
 
         Raises
         ------
         InvalidInputError
-            If the graph is not one of these passages, or no passage is left.
+            If `graph` has other passages than these records, or no passages are left.
         """
         if graph.passages != tuple(record.id for record in self.passages):
-            raise InvalidInputError("graph is not the graph of these records: its passages are others")
+            raise InvalidInputError("graph is not the graph of these records: its passages differ")
         after = self.with_changes(changes)
         touched = {record.id: record for record in changes.changed}
         gone = {*touched, *changes.removed}
@@ -291,18 +295,18 @@ class GraphRecords:
 
 @dataclass(frozen=True)
 class GraphChanges:
-    """What differs from an earlier reading.
+    """The differences of a corpus from an earlier reading.
 
     Parameters
     ----------
     changed : tuple of PassageRecord
-        New passages, and those whose contents differ.
+        New passages and passages with changed contents.
     removed : tuple of str
-        Ids that are gone, sorted.
+        Ids of removed passages, sorted.
     revision : int or None
-        As in `GraphRecords`.
+        The revision of the corpus; see `GraphRecords`.
     synonyms, unplaced : tuple or None
-        As in `GraphRecords`, all of them; None where they are as before.
+        All current synonyms and unplaced facts, as in `GraphRecords`; None if they did not change.
     """
 
     changed: tuple[PassageRecord, ...]
@@ -313,7 +317,7 @@ class GraphChanges:
 
 
 def changes_between(before: GraphRecords, after: GraphRecords) -> GraphChanges:
-    """Return what differs between two readings of one corpus; empty tuples where nothing does."""
+    """Return the differences between two readings of a corpus; without differences, the tuples are empty."""
     known = {passage.id: passage for passage in before.passages}
     current = {passage.id for passage in after.passages}
     changed = tuple(passage for passage in after.passages if known.get(passage.id) != passage)
@@ -322,7 +326,7 @@ def changes_between(before: GraphRecords, after: GraphRecords) -> GraphChanges:
 
 
 def in_order(records: Iterable[PassageRecord]) -> tuple[PassageRecord, ...]:
-    """The records sorted by id; an error if two have the same."""
+    """Return the records sorted by id; raise InvalidInputError if two records have the same id."""
     ordered = sorted(records, key=lambda record: record.id)
     for first, second in itertools.pairwise(ordered):
         if first.id == second.id:
@@ -331,7 +335,7 @@ def in_order(records: Iterable[PassageRecord]) -> tuple[PassageRecord, ...]:
 
 
 def _counted(rows: Iterable[tuple[object, ...]], words: int, field: str) -> tuple[tuple[Any, ...], ...]:
-    """Sum equal rows, sort them, and refuse blanks and counts below 1."""
+    """Add the counts of equal rows, and sort the rows; raise InvalidInputError for a blank name or a bad count."""
     given = [tuple(row) for row in rows]
     columns = list(zip(*given, strict=False))
     if len({len(row) for row in given}) == 1 and len(columns) == words + 1 and _plain(columns):
@@ -340,7 +344,7 @@ def _counted(rows: Iterable[tuple[object, ...]], words: int, field: str) -> tupl
     for row in given:
         *names, count = row
         if len(names) != words or not all(isinstance(name, str) and name.strip() for name in names):
-            raise InvalidInputError(f"{field} must hold {words} words that are not blank and a count; got {row!r:.80}")
+            raise InvalidInputError(f"{field} must have {words} nonblank text(s) and a count; got {row!r:.80}")
         if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST:
             raise InvalidInputError(f"the count of {field} must be an integer in [1, {MOST}]; got {count!r:.40}")
         key = tuple(str(name) for name in names)
@@ -349,7 +353,7 @@ def _counted(rows: Iterable[tuple[object, ...]], words: int, field: str) -> tupl
 
 
 def _plain(columns: list[tuple[Any, ...]]) -> bool:
-    """Whether all is valid and no row stands twice, which is the rule and takes no loop to see."""
+    """Return True if all rows are valid and different; this common case needs no loop over the rows."""
     *words, counts = columns
     return (
         {type(count) for count in counts} == {int}
@@ -360,24 +364,24 @@ def _plain(columns: list[tuple[Any, ...]]) -> bool:
 
 
 def records_from_extractions(passages: Iterable[Any], extractions: Iterable[Extraction]) -> tuple[PassageRecord, ...]:
-    """Return one record per passage, with everything that was extracted from it.
+    """Return a record per passage from the passages and their extractions.
 
     Parameters
     ----------
     passages : iterable of mapping or object
-        Each with ``id``, ``text`` and optionally ``title``, as for `build_graph`.
+        The passages, each with ``id``, ``text`` and optionally ``title``, as for `build_graph`.
     extractions : iterable of Extraction
-        Any number per passage.
+        The extractions; a passage may have any number of extractions.
 
     Returns
     -------
     tuple of PassageRecord
-        Sorted by id; the graph made of them equals the one made of the extractions.
+        The records, sorted by id. Their graph equals the graph of the extractions.
 
     Raises
     ------
     InvalidInputError
-        If an extraction names no passage, or a passage is not one.
+        If an extraction has an unknown passage id, or a passage is invalid.
 
     Examples
     --------
@@ -389,7 +393,7 @@ def records_from_extractions(passages: Iterable[Any], extractions: Iterable[Extr
     found: dict[str, list[Extraction]] = {passage: [] for passage in rows}
     for each in extractions:
         if each.passage_id not in found:
-            raise InvalidInputError(f"there is no passage {each.passage_id!r:.80}, which an extraction names")
+            raise InvalidInputError(f"an extraction names the passage {each.passage_id!r:.80}, which does not exist")
         found[each.passage_id].append(each)
     return tuple(_merged(*rows[passage], found[passage]) for passage in sorted(rows))
 
@@ -426,7 +430,10 @@ def named_record(
     facts: Iterable[tuple[str, str, str, int]],
     normal: Mapping[str, str],
 ) -> PassageRecord:
-    """A record from names as another library wrote them; title and opening words say what it is about."""
+    """Create a record from names in the form of another library; title and first words give the `homes`.
+
+    `normal` maps each original name to its normalised form.
+    """
     named = ((normal[name], count) for name, count in mentions)
     ended = ((normal[one], word, normal[other], count) for one, word, other, count in facts)
     homes = dict.fromkeys(title_names(title), HOME_TITLE)
@@ -445,27 +452,27 @@ MAX_KEY_BYTES = 2000
 
 
 def check_corpus(corpus: str) -> None:
-    """Refuse a corpus without a name, or with one too long for an index."""
+    """Raise InvalidInputError if a corpus name is blank, is not valid Unicode, or is too long for an index."""
     if not isinstance(corpus, str) or not corpus.strip():
         raise InvalidInputError("corpus must be text that is not blank")
     if any("\ud800" <= letter <= "\udfff" for letter in corpus):
-        raise InvalidInputError("corpus must be text that UTF-8 can hold")
+        raise InvalidInputError("corpus must be text that can be encoded in UTF-8")
     check_key_length(corpus, "corpus")
 
 
 def checked_records(passages: Iterable[PassageRecord], corpus: str, batch: int) -> list[PassageRecord]:
-    """The records as a list, or an error that says what is wrong with them."""
+    """Return the records as a list; raise an error if the corpus, the batch size or a record is invalid."""
     check_corpus(corpus)
     check_count("batch", batch, minimum=1)
     if not isinstance(passages, Iterable):
         raise InvalidTypeError(
-            f"passages must hold PassageRecord (see records_from_extractions); got {type(passages).__name__}"
+            f"passages must be PassageRecord objects (see records_from_extractions); got {type(passages).__name__}"
         )
     records = list(passages)
     seen: set[str] = set()
     for record in records:
         if not isinstance(record, PassageRecord):
-            raise InvalidTypeError(f"passages must hold PassageRecord; got {type(record).__name__}")
+            raise InvalidTypeError(f"passages must be PassageRecord objects; got {type(record).__name__}")
         if record.id in seen:
             raise InvalidInputError(f"two passages have the id {record.id[:40]!r}")
         seen.add(record.id)
@@ -477,6 +484,6 @@ def checked_records(passages: Iterable[PassageRecord], corpus: str, batch: int) 
 
 
 def check_key_length(text: str, field: str) -> None:
-    """Refuse what a range index of the server cannot hold."""
+    """Raise InvalidInputError if a text is too long for a range index of the server, which allows 2,000 bytes."""
     if len(text) > MAX_KEY_BYTES // 4 and len(text.encode(errors="replace")) > MAX_KEY_BYTES:
         raise InvalidInputError(f"{field} must have at most {MAX_KEY_BYTES} bytes in UTF-8; got {text[:40]!r}...")

@@ -1,4 +1,4 @@
-"""A walk over the part of a stored graph that one query needs, fetched as the mass gets there."""
+"""A walk over a stored graph that fetches only the edges that a query needs, when the walk reaches their nodes."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from phasegraph.pagerank.workspace import Kernel
 from phasegraph.ranking import Ranking
 
 Stamp: TypeAlias = tuple[str, int]
-"""The corpus's node and how often it has changed: a corpus that was dropped and written anew counts from the start."""
-# An entity that nothing mentions any more is ignored, even where a writer has not removed it yet.
+"""The state of a corpus: the element id of its node and the number of changes; a new corpus gets a new node."""
+# An entity without mentions is ignored, even if a writer has not removed it yet.
 _ALL = {
     "seen": "",
     "stated": "",
@@ -51,7 +51,7 @@ _ANCHORED = "EXISTS {{ (e)<-[h:`PHASEGRAPH_MENTIONS`]-(q){at_home} }}"
 PASSAGE_IDS = "MATCH (p:`PhasegraphPassage` {corpus: $corpus}) RETURN p.id"
 STAMP = "MATCH (c:`PhasegraphCorpus` {name: $corpus}) RETURN elementId(c), c.stamp"
 COUNT_ALLOWED = "MATCH (p:`PhasegraphPassage` {corpus: $corpus}) WHERE p.id IN $allowed RETURN count(p)"
-# Kind 0 is the corpus's node with its stamp, which tells whether what is kept of it still holds.
+# Kind 0 is the node of the corpus with its stamp, which shows whether cached data of the corpus is valid.
 _LOOKUP = (
     """\
 CALL () {{
@@ -67,12 +67,13 @@ RETURN 2 AS kind, e.name AS name, """
     f"{_FREQUENCY} AS frequency, {_ANCHORED} AS anchored }}}}\n"
     "RETURN kind, name, frequency, anchored"
 )
-# One row per kind of edge: names of the ends; for each of them its edges, a number each, because a driver spends as
-# much on a list as on a name: the place of the start in what was asked for, and in the low bits what the edge weighs
-# by. Kind 0, passage to entity: nothing there, and in `more` the entities' frequencies. 1, entity to passage: four
-# times the number of mentions and the kind of home. 2, entity to entity: the number of facts. 3, synonyms: nothing
-# there, and in `more` the similarities. An entity in too many passages has no edges unless some passage is about it;
-# one of a single passage is not entered from there, which would only lead back.
+# A row per kind of edge: the names of the end nodes, and for each end node its edges. An edge is a single number,
+# because the driver is slow with nested lists. The high bits are the position of the start node among the requested
+# nodes. The low bits contain the counts for the edge weight. Kind 0, passage to entity: low bits unused, and `more`
+# contains the frequencies of the entities. Kind 1, entity to passage: four times the number of mentions, plus the kind
+# of home. Kind 2, entity to entity: the number of facts. Kind 3, synonyms: low bits unused, and `more` contains the
+# similarities. An entity in too many passages has no edges, unless a passage is about it. An entity of a single passage
+# has no edge from this passage, because a walk could only return.
 LOW_BITS = 40
 _NEIGHBOURHOOD = (
     """\
@@ -116,10 +117,10 @@ NEIGHBOURHOOD, NEIGHBOURHOOD_ALLOWED = _NEIGHBOURHOOD.format(**_ALL), _NEIGHBOUR
 def look_up(
     connection: Neo4jConnection, corpus: str, query: str, ids: Sequence[str], allowed: frozenset[str] | None
 ) -> tuple[PartialGraph, Stamp]:
-    """Those of these passages, and of the entities that the query may name, that exist; and the corpus's stamp.
+    """Look up the passages `ids` and the entities that the query may name; return the existing nodes and the stamp.
 
-    They come in order of their names, the entities with their frequencies. `allowed` passages alone are seen; None
-    allows all.
+    The nodes are sorted by name; entities have their frequencies. Only `allowed` passages are visible; None allows all
+    passages.
     """
     texts = split_words(query).texts
     names = {
@@ -150,7 +151,7 @@ def look_up(
 
 
 def stamp_of(node: object, changes: object) -> Stamp:
-    """The stamp of the corpus's node."""
+    """Return the stamp for the element id of a corpus node and its number of changes."""
     return str(node), changes if isinstance(changes, int) else 0
 
 
@@ -164,9 +165,9 @@ def take(
     passage_count: int,
     weights: EdgeWeights,
 ) -> None:
-    """Add to `known` the rows that `NEIGHBOURHOOD` returned for the passages and entities that were asked for.
+    """Add the rows of the statement `NEIGHBOURHOOD` to the known edges.
 
-    Those that were not found have no edges.
+    `asked` are the requested passages and entities; a requested node without rows has no edges.
     """
     passages, entities = asked
     found = [_plain(known, row, len(passages), passage_count, weights) for row in rows if row[0] < FACT]
@@ -183,7 +184,7 @@ def take(
 def _plain(
     known: KnownEdges, row: Row, first: int, passage_count: int, weights: EdgeWeights
 ) -> tuple[IntArray, Codes, Float32Array]:
-    """Edges between passages and entities: places of their starts, ends, weights."""
+    """Return the edges between passages and entities: positions of the start nodes, end nodes, weights."""
     kind, names, edges, frequencies = row
     owners, low, lengths = _edges(edges)
     ends = np.repeat(known.codes(kind == TO_PASSAGE, names), lengths)
@@ -196,7 +197,7 @@ def _plain(
 def _across(
     known: KnownEdges, rows: Sequence[Row], first: int, weights: EdgeWeights
 ) -> tuple[IntArray, Codes, Float32Array]:
-    """Edges between entities; facts stated more than once, and facts with synonyms, are one edge."""
+    """Return the edges between entities; all facts and synonyms between two entities are merged to a single edge."""
     empty = np.empty(0, dtype=np.int32)
     owners, ends, values = [empty.astype(np.intp)], [empty], [empty.astype(np.float32)]
     for kind, names, edges, similarities in rows:
@@ -211,24 +212,24 @@ def _across(
 
 
 def _edges(lists: Sequence[Sequence[int]]) -> tuple[IntArray, IntArray, list[int]]:
-    """Places of the starts of all edges, their low bits, and how many edges each end has."""
+    """Return the positions of the start nodes of all edges, their low bits, and the number of edges per end node."""
     packed = np.fromiter(chain.from_iterable(lists), dtype=np.int64)
     return packed >> LOW_BITS, packed & ((1 << LOW_BITS) - 1), [len(each) for each in lists]
 
 
 @dataclass(frozen=True)
 class FetchSettings:
-    """How far a walk may fetch.
+    """The limits for the edges that a walk may fetch.
 
     Parameters
     ----------
     nodes : int, default 20_000
-        Nodes whose edges the walk may need at most, at least 1.
+        Maximum number of nodes whose edges a walk may use, >= 1.
     per_round : int, default 5000
-        Of them in one statement at most, at least 1.
+        Maximum number of nodes per statement, >= 1.
     unknown : float, default 0
-        Share of the mass waiting at nodes without edges here at which no more is fetched, in [0, 1]; at 0 the walk
-        is the one in memory.
+        Share of the mass at nodes without fetched edges at which fetching stops, in [0, 1]. With 0, the walk equals a
+        walk in memory.
 
     Raises
     ------
@@ -248,38 +249,38 @@ class FetchSettings:
 
 @dataclass(frozen=True, eq=False)
 class LocalWalk:
-    """A walk over what was fetched."""
+    """The result of a walk over fetched edges."""
 
-    graph: PartialGraph  # what is here, fetched by this query or before
+    graph: PartialGraph  # the edges that this query or earlier queries fetched
     walked: PageRankResult
-    node_weights: FloatArray | None  # how readily each node was entered
+    node_weights: FloatArray | None  # the weight of entering each node, by its relevance to the query
     seeding: Seeding
-    unknown: float  # share of the mass that waits at nodes whose edges the walk would need and lacks
-    needed: BoolArray  # nodes whose edges it needed
-    fetched: int  # nodes whose edges were fetched
-    complete: bool  # whether `unknown` came down to what was asked for
+    unknown: float  # share of the mass at nodes whose edges the walk needs but lacks
+    needed: BoolArray  # mask of the nodes whose edges the walk needed
+    fetched: int  # number of nodes whose edges this query fetched
+    complete: bool  # whether `unknown` is at most `FetchSettings.unknown`
 
 
 @dataclass(eq=False)
 class NeighbourhoodWalk:
-    """A walk from weighted seeds that fetches edges as it comes to them; see `Neo4jGraphSource`."""
+    """A walk from weighted seeds that fetches edges when it reaches their nodes; see `Neo4jGraphSource`."""
 
     connection: Neo4jConnection
     corpus: str
-    state: tuple[int, object]  # number of passages (that are allowed) and the corpus's stamp
-    passages: Mapping[str, float]  # seeds by id and by name, with positive masses that need not sum to 1
-    entities: Mapping[str, float]
+    state: tuple[int, object]  # number of allowed passages and the stamp of the corpus
+    passages: Mapping[str, float]  # masses of seed passages by id, positive; the sum of all masses need not be 1
+    entities: Mapping[str, float]  # masses of seed entities by name
     follow_probability: float
     weights: EdgeWeights = field(default_factory=EdgeWeights)
     ranking: Ranking | None = None
-    tolerance: float = 1e-6  # taken for 1e-9 where it is less
+    tolerance: float = 1e-6  # values below 1e-9 count as 1e-9
     limits: FetchSettings = field(default_factory=FetchSettings)
-    kept: KeptEdges = field(default_factory=lambda: KeptEdges(0))  # of walks with these weights and passages allowed
+    kept: KeptEdges = field(default_factory=lambda: KeptEdges(0))  # for these weights and allowed passages
     allowed: Sequence[str] | None = None
     kernel: Kernel = "auto"
 
     def run(self) -> LocalWalk:
-        """Walk; a `StoreError` only if there is nothing to walk over yet."""
+        """Run the walk; raise a `StoreError` only if the server fails before any edges are fetched."""
         self._push = push_settings(self.follow_probability, max(self.tolerance, LEAST_TOLERANCE), 0, None, self.kernel)
         self._known, self._shared = self.kept.known(self.state[1]), True
         self._began, self._fetched, self._rounds = time.monotonic(), 0, 0
@@ -294,7 +295,7 @@ class NeighbourhoodWalk:
         return walk
 
     def _unbounded(self) -> LocalWalk:
-        """The walk over all that is here, fetching what it needs until that is more than the budget."""
+        """Walk over all known edges, and fetch missing edges until the walk needs more nodes than the limit."""
         walk = self._walk()
         while not walk.complete and int(walk.needed.sum()) <= self.limits.nodes:
             wanted = _greatest(walk, walk.needed & ~walk.graph.here, self.limits.per_round)
@@ -304,7 +305,7 @@ class NeighbourhoodWalk:
         return walk
 
     def _within_budget(self) -> LocalWalk:
-        """The walk over the nodes that this query alone would fetch, those with most mass first."""
+        """Walk only over nodes that this query alone would fetch, up to the limit; nodes with most mass first."""
         passages: list[str] = []
         entities: list[str] = []
         while True:
@@ -322,13 +323,16 @@ class NeighbourhoodWalk:
             entities += names
 
     def _grow(self) -> KnownEdges:
-        """What is known, as this query's own."""
+        """Return the known edges as a copy of this query, which may grow."""
         if self._shared:
             self._known, self._shared = self._known.copy(), False
         return self._known
 
     def _fetch(self, nodes: IntArray) -> bool:
-        """Fetch the edges of nodes of the graph at hand; whether they are here now. No round begins late."""
+        """Fetch the edges of `nodes`; return False if the time or the server does not allow it.
+
+        No further round starts after two thirds of the timeout.
+        """
         elapsed = time.monotonic() - self._began
         if self._rounds and elapsed > self.connection.timeout * 2 / 3:
             return False
@@ -355,7 +359,7 @@ class NeighbourhoodWalk:
         return True
 
     def _walk(self, here: BoolArray | None = None) -> LocalWalk:
-        """Walk over what is known, or over these of its nodes."""
+        """Walk over the known edges, or only over the edges of the nodes in the mask `here`."""
         graph = self._known.graph
         node_weights = None if self.ranking is None else relevance(graph.as_graph(), self.ranking)
         masses = np.array([*self.passages.values(), *self.entities.values()])
@@ -364,8 +368,8 @@ class NeighbourhoodWalk:
         seeds = as_seeds((seeding.nodes, seeding.masses), graph.size)
         walked = run_push(operator.rows(node_weights), operator.pool, seeds, self._push, None)
         waiting = walked.values / (1.0 - self._push.follow)
-        # A node that was pushed held more than its threshold, which is more than this; one that was not has let the
-        # share (1 - follow) of what it holds stop.
+        # A pushed node had more mass than its threshold, so it is above this bound. For a node that was not pushed, the
+        # share (1 - follow) of its mass has stopped at the node.
         above = waiting > self._push.threshold * (1.0 - 1e-9)
         needed = np.zeros(graph.size, dtype=np.bool_)
         needed[walked.nodes[above]] = True
@@ -375,14 +379,14 @@ class NeighbourhoodWalk:
 
 
 def _greatest(walk: LocalWalk, among: BoolArray, count: int) -> IntArray:
-    """Some of these nodes at most: those with most mass, ties by name."""
+    """Return at most `count` of the nodes in the mask `among`: the nodes with most mass; ties are sorted by name."""
     nodes = np.flatnonzero(among)
     if len(nodes) <= count:
         return nodes
     masses = walk.walked.mass[nodes]
     near = masses >= np.partition(masses, len(nodes) - count)[len(nodes) - count] if count else masses > np.inf
     nodes, masses = nodes[near], masses[near]
-    ids, names = walk.graph.names_of(nodes)  # nodes ascend, so that passages come first here, too
+    ids, names = walk.graph.names_of(nodes)  # nodes ascend, so passages precede entities
     keys = [(True, one) for one in ids] + [(False, one) for one in names]
     order = sorted(range(len(nodes)), key=lambda place: (-masses[place], keys[place]))
     return nodes[order[:count]]

@@ -1,4 +1,4 @@
-"""How a graph lies in the database: which labels, types and properties hold passages, entities and facts."""
+"""The schema of a stored graph: the labels, relationship types and properties of passages, entities and facts."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.neo4j.connection import BULK_SECONDS, Neo4jConnection
 
 MAX_NAME_LENGTH = 200
-# Letters, digits and marks of any script, then also blanks, dots, colons and hyphens between them ("Works
-# at", "ns:Thing"). No backtick (it ends a quoted name), no backslash (Cypher decodes \u0060 before it reads
-# the text), no control or format character.
+# Letters, digits and marks of any script, and between them also blanks, dots, colons and hyphens ("Works at",
+# "ns:Thing"). Not allowed: a backtick, which ends a quoted name; a backslash, because Cypher decodes \u0060 before it
+# parses the text; control and format characters.
 _NAME = re.compile(r"[^\W\d](?:[\w .:\-]*\w)?")
 _SLOT = re.compile(r"«(\w+)»")
 
 
 def quote(name: str, field: str) -> str:
-    """Return a label, relationship type or property key in backticks; an error about `field` if it is not allowed.
+    """Return a label, relationship type or property key in backticks; an error for an invalid name contains `field`.
 
     >>> quote("Works at", "relationship type")
     '`Works at`'
@@ -35,7 +35,7 @@ def quote(name: str, field: str) -> str:
 
 
 def render(template: str, names: Mapping[str, str]) -> str:
-    """Return a template of this library with each ``«field»`` replaced by the quoted name of that field.
+    """Return a statement template with each ``«field»`` replaced by the quoted name of the field.
 
     >>> render("MATCH (p:«passage») RETURN count(p)", {"passage": "Chunk"})
     'MATCH (p:`Chunk`) RETURN count(p)'
@@ -49,31 +49,31 @@ def render(template: str, names: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True)
 class GraphSchema:
-    """The names one kind of graph uses.
+    """The names of the labels, relationship types and properties of a kind of graph.
 
     Parameters
     ----------
     name : str
-        What messages call it.
+        Name of the schema in messages.
     passage_label : str
-        Label of the passages; a passage without text is skipped (LlamaIndex leaves such nodes for documents).
+        Label of passages. A node without a text is skipped; LlamaIndex creates such nodes for documents.
     entity_label : str or None
-        Label of the entities; None takes whatever a passage's provenance edge reaches.
+        Label of entities. With None, every node at the end of a passage's provenance edge is an entity.
     provenance_type : str
         Type of the edges between passages and entities, in either direction.
     id_keys : tuple of str
-        Properties tried in this order for a passage's id; where all are absent the server's element id
-        serves, which does not survive a restore.
+        Properties of a passage that are tried in this order for its id. If all are absent, the id is the server's
+        element id, which changes if the database is restored.
     name_keys : tuple of str
-        Properties tried in this order for an entity's name.
+        Properties of an entity that are tried in this order for its name.
     text_key : str
-        Property with the passage's text.
+        Property of a passage with its text.
     title_keys : tuple of str
-        Properties tried in this order for a title.
+        Properties of a passage that are tried in this order for its title.
     fact_source_key : str or None
-        Property of a fact with the id of the passage it came from.
+        Property of a fact with the id of the passage that states it.
     corpus_key : str or None
-        Property of a passage that says which corpus it belongs to; None reads them all.
+        Property of a passage with the name of its corpus; with None, all passages belong to a single corpus.
     """
 
     name: str
@@ -98,7 +98,7 @@ class GraphSchema:
             raise InvalidInputError("name_keys must name at least one property")
 
     def names(self) -> dict[str, str]:
-        """Return the fields a template may use."""
+        """Return the names of the schema by the field names of templates."""
         given = {
             "passage": self.passage_label,
             "entity": self.entity_label,
@@ -130,7 +130,7 @@ _COUNT = "MATCH (p:«passage»)-[m:«provenance»]-(e«:entity») WHERE p.«text
 
 
 def schema_named(schema: str | GraphSchema) -> GraphSchema:
-    """Return a preset by its name, or the schema itself."""
+    """Return the preset with a name; return a schema unchanged."""
     if isinstance(schema, GraphSchema):
         return schema
     if not isinstance(schema, str):
@@ -141,32 +141,32 @@ def schema_named(schema: str | GraphSchema) -> GraphSchema:
 
 
 def for_entities(template: str, schema: GraphSchema) -> str:
-    """Return the template with ``«:entity»`` as a label test, or as nothing where any node may be an entity."""
+    """Replace ``«:entity»`` in a template by a label test, or by nothing if the schema has no entity label."""
     return template.replace("«:entity»", "" if schema.entity_label is None else ":«entity»")
 
 
 def detect_schema(connection: Neo4jConnection) -> GraphSchema:
-    """Return the only preset of which the database has provenance edges, by one counting statement per preset.
+    """Return the only preset whose provenance edges occur in the database; the edges are counted for each preset.
 
     Raises
     ------
     InvalidInputError
-        If no preset has edges, or several have; the message lists the counts.
+        If the edges of no preset or of several presets occur; the message lists the counts.
     """
     counted = {}
     for schema in SCHEMAS.values():
         statement = render(for_entities(_COUNT, schema), schema.names())
         counted[schema.name] = int(connection.read(statement, timeout=BULK_SECONDS)[0][0])
-    # Without its base label langchain's graph is read through a looser pattern, which also matches every
-    # labelled one.
+    # The preset for a LangChain graph without entity label has a less specific pattern, which also matches a graph
+    # with entity labels.
     if counted[LANGCHAIN.name] == counted[LANGCHAIN_UNLABELLED.name]:
         counted[LANGCHAIN_UNLABELLED.name] = 0
     else:
         counted[LANGCHAIN.name] = 0
     found = [name for name, edges in counted.items() if edges > 0]
     if len(found) != 1:
-        listed = ", ".join(f"{name}: {counted[name]}" for name in found) or "none of any preset"
+        listed = ", ".join(f"{name}: {counted[name]}" for name in found) or "no edges of any preset"
         raise InvalidInputError(
-            f"no single schema fits the database, choose one by schema= (provenance edges: {listed})"
+            f"the database does not match exactly one schema; choose a schema with schema= (provenance edges: {listed})"
         )
     return SCHEMAS[found[0]]

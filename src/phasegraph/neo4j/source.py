@@ -1,4 +1,4 @@
-"""A corpus in Neo4j as a source, and any graph in Neo4j with its passages' texts."""
+"""A source that walks a corpus in Neo4j, and a function that opens any graph in Neo4j as a source."""
 
 from __future__ import annotations
 
@@ -49,15 +49,15 @@ EDGES_OF_A_VIEW = 100_000
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """What one caller may see of a corpus."""
+    """The part of a corpus that a caller may see, with a cache of its edges."""
 
-    allowed: tuple[str, ...] | None  # ids of the passages, sorted; None: all of them
-    count: int  # how many of them the corpus has
-    kept: KeptEdges = field(default_factory=KeptEdges)  # weighed by what the view holds
+    allowed: tuple[str, ...] | None  # sorted ids of the allowed passages; None: all passages
+    count: int  # number of allowed passages in the corpus
+    kept: KeptEdges = field(default_factory=KeptEdges)  # edges with weights from the allowed passages alone
 
 
 class CorpusMemory:
-    """Of one corpus: its passage ids and the views of it that were used last. Thread-safe; a copy starts empty."""
+    """A thread-safe cache of the passage ids and the last views of a corpus; a copy starts empty."""
 
     def __init__(self) -> None:
         self._lock = fork_safe_lock()
@@ -69,7 +69,7 @@ class CorpusMemory:
         return CorpusMemory, ()
 
     def view(self, connection: Neo4jConnection, corpus: str, stamp: Stamp, allowed: frozenset[str] | None) -> View:
-        """The view of these passages, the same while the corpus has this stamp."""
+        """Return the view with the `allowed` passages; it is cached until the stamp of the corpus changes."""
         with self._lock:
             self._settle(stamp)
             found = self._views.get(allowed)
@@ -90,7 +90,7 @@ class CorpusMemory:
         return made
 
     def ids(self, connection: Neo4jConnection, corpus: str) -> tuple[str, ...]:
-        """Ids of the corpus's passages, sorted; read once for each state of the corpus."""
+        """Return the sorted ids of the passages of a corpus; they are read once per state of the corpus."""
         rows = connection.read(STAMP, {"corpus": corpus})
         stamp = stamp_of(*rows[0]) if rows else ("", 0)
         with self._lock:
@@ -121,21 +121,27 @@ class Neo4jGraphSource:
     Parameters
     ----------
     connection : Neo4jConnection
-        Each statement of a search has its deadline; the server ends it then.
+        The connection to the database. Its timeout limits each statement of a search.
     corpus : str
-        A corpus written by `write_graph`.
+        Name of a corpus that `write_graph` wrote.
     name : str, default "graph"
+        Name of the source.
     depends_on : sequence of str, default ("vector",)
-        Dense rankings to take seeds from: the first of them that answered.
+        Names of sources whose hits are seeds of the walk; the first source that answered is used.
     method : {"neighbourhood", "gds"}, default "neighbourhood"
-        Fetch the edges that the walk needs, or have the server walk the whole corpus (needs GDS; edges do not depend
-        on the query there, as with ``WalkSettings(relevance=False)``).
+        ``neighbourhood`` fetches the edges that the walk needs, and walks in this process. ``gds`` walks the whole
+        corpus in the server and needs GDS; edge weights then do not depend on the query, as with
+        ``WalkSettings(relevance=False)``.
     linking : LinkSettings
+        The settings that select the seeds.
     walk : WalkSettings
+        The settings of the walk.
     weights : EdgeWeights
+        The settings of the edge weights.
     fetch : FetchSettings
+        The limits for fetching edges.
     allowed : callable or collection of str, optional
-        Passages that may be seen, as for :meth:`within`; None allows all.
+        The passages that may be seen, as for :meth:`within`; default all passages.
 
     Raises
     ------
@@ -144,10 +150,11 @@ class Neo4jGraphSource:
 
     Notes
     -----
-    Scores, background and evidence are those of ``GraphSource(words=None)`` over the same corpus. A walk that would
-    need more than `FetchSettings.nodes`, or more time than there is, is cut short, and `Ranking.reason` says how much
-    of its mass it left waiting. Edges are kept in memory until the corpus changes; answers do not depend on them. It
-    pickles if its connection does (and `allowed`, where that is a function), without the edges.
+    Scores, background and evidence equal those of ``GraphSource(words=None)`` over the same corpus. If a walk needs
+    more nodes than `FetchSettings.nodes` or more time than the timeout, it stops early. `Ranking.reason` then states
+    the share of the mass at nodes that were not fetched. Edges are cached until the corpus changes; the cache does not
+    affect answers. The source can be pickled if its connection, and `allowed` if it is a function, can be pickled. The
+    cache is not pickled.
     """
 
     connection: Neo4jConnection
@@ -176,25 +183,26 @@ class Neo4jGraphSource:
             object.__setattr__(self, "allowed", self.allowed if callable(self.allowed) else allowed_ids(self.allowed))
 
     def within(self, allowed: Allowed) -> Neo4jGraphSource:
-        """The same source for a caller who may see only some passages.
+        """Return a copy of the source for a caller who may see only some passages.
 
         Parameters
         ----------
         allowed : callable or collection of str
-            ``allowed(passage_id)`` says whether a passage may be seen (called for every id of the corpus, which are
-            read once for each state of it); or the ids of those that may, which become a parameter of every
-            statement. Where this source is restricted already, both must allow a passage.
+            The ids of the allowed passages, which become a parameter of every statement; or a function
+            ``allowed(passage_id)`` that returns whether a passage is allowed. The function is called for every id of
+            the corpus; the ids are read once per state of the corpus. If this source is restricted already, a passage
+            must satisfy both restrictions.
 
         Returns
         -------
         Neo4jGraphSource
-            What is not allowed is neither fetched nor walked through, scored, counted, returned or named; a fact is
-            walked where an allowed passage states it. It shares its memory with this one.
+            A source that does not fetch, walk through, score, count, return or name any other passage. A walk follows a
+            fact only if an allowed passage states it. The new source shares the cache of this source.
 
         Raises
         ------
         InvalidInputError, InvalidTypeError
-            If `allowed` is neither, or the method is "gds".
+            If `allowed` is neither a function nor a collection of ids, or the method is "gds".
         """
         checked = allowed if callable(allowed) else allowed_ids(allowed)
         made = replace(self, allowed=checked if self.allowed is None else _both(self.allowed, checked))
@@ -202,13 +210,13 @@ class Neo4jGraphSource:
         return made
 
     def passage_ids(self) -> tuple[str, ...]:
-        """Ids of the passages that may be seen, sorted; read once for each state of the corpus."""
+        """Return the sorted ids of the allowed passages; the ids are read once per state of the corpus."""
         ids = self._memory.ids(self.connection, self.corpus)
         seen = self._seen()
         return ids if seen is None else tuple(one for one in ids if one in seen)
 
     def verify(self) -> int:
-        """Return how many passages may be seen, or raise if the corpus has none or cannot be walked."""
+        """Return the number of allowed passages; raise an error if the corpus has no passages or cannot be walked."""
         count, _ = corpus_state(self.connection, self.corpus)
         if not count:
             raise InvalidInputError(f"the corpus {self.corpus!r:.60} has no passages")
@@ -237,7 +245,7 @@ class Neo4jGraphSource:
             if not view.count:
                 return Ranking(self.name, (), np.empty(0), reason=_NOTHING)
             handed = restrict_ranking(handed, named.passage_rows)
-        # Some may have been removed since they were looked up, and all of them have a row.
+        # A passage may have been removed since the look-up, but every passage that was found needs a row.
         named = replace(named, passages=range(max(view.count, len(named.passage_rows))))
         seeding = link(named.as_graph(), query, handed, self.linking)
         if not len(seeding):
@@ -264,7 +272,7 @@ class Neo4jGraphSource:
         return self._ranked(walk, relevant, named.passage_rows, view.count, limit)
 
     def _seen(self) -> frozenset[str] | None:
-        """The ids that may be seen; None: all of them."""
+        """Return the ids of the allowed passages; None if all passages are allowed."""
         if self.allowed is None or not callable(self.allowed):
             return None if self.allowed is None else frozenset(self.allowed)
         return frozenset(filter(self.allowed, self._memory.ids(self.connection, self.corpus)))
@@ -293,7 +301,7 @@ class Neo4jGraphSource:
         self, walk: LocalWalk, relevant: Ranking | None, listed: Collection[str], count: int, limit: int | None
     ) -> Ranking:
         graph = walk.graph
-        count = max(count, len(graph.passages))  # some may have been written meanwhile
+        count = max(count, len(graph.passages))  # passages may have been added meanwhile
         held = walk.walked.nodes < len(graph.passages)
         reached = PageRankResult(
             walk.walked.nodes[held], walk.walked.values[held], count, walk.walked.residual, 0, 0, 0
@@ -304,7 +312,7 @@ class Neo4jGraphSource:
         names = [graph.passages[row] for row in rows.tolist()]
         best = top_order(scores, names, limit)
         ids = tuple(names[place] for place in best.tolist())
-        part = f"{walk.unknown:.1%} of the walk's mass stands at nodes that were not fetched"
+        part = f"{walk.unknown:.1%} of the walk's mass is at nodes that were not fetched"
         return Ranking(
             self.name,
             ids,
@@ -329,7 +337,7 @@ def _allowed_by_both(one: Allowed, other: Allowed, passage_id: str) -> bool:
 
 
 def _all_passages(graph: PartialGraph, listed: Collection[str], count: int) -> PartialGraph:
-    """As many passages as the corpus has: those that were fetched, those of a ranking, and others unnamed."""
+    """Return a graph with `count` passages: the fetched passages, the passages of a ranking, and unnamed passages."""
     rows = dict(graph.passage_rows)
     for name in listed:
         if name not in rows and len(rows) < count:
@@ -338,7 +346,7 @@ def _all_passages(graph: PartialGraph, listed: Collection[str], count: int) -> P
 
 
 def _named_seeds(view: PartialGraph, seeding: Seeding) -> tuple[dict[str, float], dict[str, float]]:
-    """Seeds by id and by name, in the order of the seeding."""
+    """Return the masses of the seed passages by id and of the seed entities by name, in the order of the seeding."""
     ids = {row: name for name, row in view.passage_rows.items()}
     passages: dict[str, float] = {}
     entities: dict[str, float] = {}
@@ -358,14 +366,14 @@ UNWIND $ids AS id MATCH (p:`PhasegraphPassage` {corpus: $corpus, id: id}) RETURN
 
 @dataclass(frozen=True, eq=False)
 class OpenedGraph:
-    """A graph out of Neo4j as a source, and its passages' texts.
+    """A source that walks a graph from Neo4j, and a function for the texts of its passages.
 
     Parameters
     ----------
     source : Source
-        Walks it, in memory or where it lies.
+        The source, which walks the graph in memory or in Neo4j.
     texts : callable
-        ``texts(ids)`` gives title and text of those ids that exist.
+        ``texts(ids)`` returns the title and text of each existing passage among `ids`.
     """
 
     source: Source
@@ -381,41 +389,42 @@ def open_graph(
     embed: Callable[[list[str]], Sequence[Any]] | None = None,
     embed_query: Callable[[str], Any] | None = None,
 ) -> OpenedGraph:
-    """Return a graph in Neo4j as a source; an error if it does not exist.
+    """Open a graph in Neo4j as a source; raise an error if it does not exist.
 
     Parameters
     ----------
     connection : Neo4jConnection
-        Must answer at once, within its own deadline.
+        The connection to the database. The server must answer a first statement within its timeout.
     corpus : str, optional
-        A corpus written by `write_graph`; None for a graph that another library wrote.
+        Name of a corpus that `write_graph` wrote; None for a graph of another library.
     schema : str or GraphSchema, optional
-        As for `read_graph`; None is our own where a corpus is named, else detected.
+        The schema, as for `read_graph`. Default: our own schema if `corpus` is given, else the detected schema.
     load : bool, default True
-        Read all of it now and walk it in memory; or walk it where it lies (our own schema only), and fetch only
-        the texts that are returned.
+        Whether to read the whole graph now and walk it in memory. False walks it in Neo4j, which needs our own schema,
+        and fetches only the texts of returned passages.
     embed, embed_query : callable, optional
-        ``embed(texts)`` and ``embed_query(query)`` give vectors, so that passages nearer to the query are entered
-        more readily; with `load` only.
+        ``embed(texts)`` and ``embed_query(query)`` return vectors, with which the walk prefers passages that are
+        similar to the query. They need `load`.
 
     Returns
     -------
     OpenedGraph
+        The source and the texts.
 
     Raises
     ------
     InvalidInputError, InvalidTypeError
-        If there is no such corpus, no passage or no schema that fits, or an argument is out of range.
+        If the corpus does not exist or has no passages, if no schema matches, or if an argument is out of range.
     StoreError
         If the server cannot be reached, refuses, or does not answer in time.
     """
     if not isinstance(connection, Neo4jConnection):
         raise InvalidTypeError(
-            f"connection must be a Neo4jConnection (see Neo4jConnection.connect); got {type(connection).__name__}"
+            f"connection must be a Neo4jConnection (use Neo4jConnection.connect); got {type(connection).__name__}"
         )
     if not check_flag("load", load) and embed is not None:
         raise InvalidInputError("embeddings need load=True: with load=False the graph is walked in Neo4j")
-    connection.read("RETURN 1")  # reading everything may take long, and would try for as long to reach a server
+    connection.read("RETURN 1")  # fails soon if the server is down; a full read retries longer
     if schema is None and corpus is None:
         try:
             chosen = detect_schema(connection)
@@ -427,7 +436,7 @@ def open_graph(
         there = list_corpora(connection)
         if corpus not in there:
             listed = ", ".join(repr(one) for one in there[:10]) + (", ..." if len(there) > 10 else "")
-            raise InvalidInputError(f"corpus must be one of the database's ({listed or 'it has none'}); got {corpus!r}")
+            raise InvalidInputError(f"the database has no corpus {corpus!r}; its corpora are: {listed or 'none'}")
     elif not load:
         raise InvalidInputError(f"load=False needs a corpus written by write_graph; the schema is {chosen.name!r}")
     if not load:

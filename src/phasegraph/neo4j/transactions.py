@@ -1,9 +1,9 @@
-"""One managed transaction within a deadline, whatever the server and the network do.
+"""Managed transactions with a deadline that holds in all states of the server and the network.
 
-The driver keeps to no deadline of its own: its retries overshoot their budget, and a server that falls silent holds a
-reading thread for as long as the connection lives. So the attempts are made here, each with the time that is left;
-the caller waits no longer than its deadline; and a connection that is silent long after it is cut, which frees both
-the thread and the connection.
+The driver does not enforce a deadline: its retries exceed their limit, and a silent server blocks a reading thread
+until the connection ends. This module therefore makes the attempts itself, each with the remaining time. The caller
+never waits longer than the deadline. A connection that stays silent after the deadline is closed, which frees the
+thread.
 """
 
 from __future__ import annotations
@@ -23,18 +23,19 @@ from phasegraph.neo4j.errors import late
 from phasegraph.sources.workers import own_loop, pool
 
 _Answer = TypeVar("_Answer")
-# Rows in one pull: a large one is quicker, a small one leaves less to throw away at the deadline.
+# Number of rows per request to the server. Large requests are faster; small requests waste less work at a deadline.
 BULK_ROWS, ONLINE_ROWS, BULK_FROM_SECONDS = 10_000, 1000, 30.0
-# The server looks at its clock every two seconds: within that it ends a slow transaction itself, and the
-# connection can be used again.
+# Time after the deadline, in seconds, after which a connection is closed. The server checks its time limits every two
+# seconds. If it ends the slow transaction itself, the connection can be used again.
 CUT_SECONDS = 2.5
 _FIRST_DELAY, _LONGEST_DELAY = 1 / 16, 1.0
-# A change of leader is over by then; loading a corpus from a wrong address waits no longer.
+# Maximum time for retries after connection errors, in seconds. It covers an election of a leader, and limits the wait
+# for a wrong address.
 LONGEST_TRYING = 15.0
 
 
 class Transactions:
-    """Managed transactions of one driver."""
+    """The managed transactions of a driver."""
 
     def __init__(self, driver: Any, database: str | None) -> None:
         self.driver = driver
@@ -45,9 +46,10 @@ class Transactions:
     def run_in_time(
         self, method: str, work: Callable[[Any], _Answer], seconds: float, afterwards: Callable[[], None]
     ) -> _Answer:
-        """As `run`, in a worker: its result, its error, or a `StoreError` after `seconds`.
+        """Run a transaction function in a worker thread, as `run` does; raise a `StoreError` after `seconds`.
 
-        A worker that is too late is left to end by itself, or cut, and then calls `afterwards`, which must not raise.
+        After the deadline, the worker continues until its transaction ends or its connection is closed. It then calls
+        `afterwards`, which must not raise an error.
         """
         answers: SimpleQueue[tuple[_Answer | None, BaseException | None]] = SimpleQueue()
         given_up = threading.Event()
@@ -57,13 +59,13 @@ class Transactions:
             outcome: tuple[_Answer | None, BaseException | None]
             try:
                 outcome = context.run(self._tried, method, work, seconds, mine), None
-            except BaseException as error:  # noqa: BLE001 - the caller gets it, whatever it is
+            except BaseException as error:  # noqa: BLE001 - passed on to the caller
                 outcome = None, error
             answers.put(outcome)
             if given_up.is_set():
                 afterwards()
 
-        own_loop()  # begun now rather than at the deadline, where it may be needed
+        own_loop()  # started now, because it may be needed at the deadline
         pool().submit(run, lambda _, nothing: None, copy_context())
         try:
             answer, error = answers.get(timeout=seconds)
@@ -79,18 +81,18 @@ class Transactions:
         return answer  # type: ignore[return-value]
 
     def run(self, method: str, work: Callable[[Any], _Answer], seconds: float) -> _Answer:
-        """Run a transaction function by "execute_read" or "execute_write", and wait for its end.
+        """Run a transaction function with the session method `method`, and wait for its end.
 
-        A failure that may pass is tried again for half of `seconds`, 15 at most. The first failure that the server
-        itself reports, such as a deadlock, is tried again for as long as there is time. An attempt waits for a
-        connection for half of `seconds` at most.
+        `method` is "execute_read" or "execute_write". After a temporary failure, the transaction is retried for half of
+        `seconds`, at most 15 seconds. If the server reports the first failure, such as a deadlock, it is retried until
+        `seconds`. An attempt waits for a connection for at most half of `seconds`.
         """
         mine: set[Any] = set()
         _cut_later(mine, seconds + CUT_SECONDS)
         return self._tried(method, work, seconds, mine)
 
     def _tried(self, method: str, work: Callable[[Any], _Answer], seconds: float, mine: set[Any]) -> _Answer:
-        """`run`; the session at work is in `mine`."""
+        """Run the attempts of a transaction; the set `mine` contains the session of the current attempt."""
         import neo4j
 
         began = monotonic()
@@ -100,7 +102,7 @@ class Transactions:
             "fetch_size": BULK_ROWS if seconds >= BULK_FROM_SECONDS else ONLINE_ROWS,
             "default_access_mode": neo4j.READ_ACCESS if method == "execute_read" else neo4j.WRITE_ACCESS,
             "max_transaction_retry_time": 0.0,
-            # Counting a preset that the database lacks is not worth a warning in the caller's log.
+            # Otherwise, the driver would log a warning for each schema preset that the database does not use.
             "notifications_min_severity": "OFF",
         }
         again = False
@@ -120,7 +122,7 @@ class Transactions:
                         mine.discard(session)
                         self._sessions.discard(session)
             except (neo4j.exceptions.DriverError, neo4j.exceptions.Neo4jError) as error:
-                pause = delay * random.uniform(0.8, 1.2)  # so that clients do not all come back at once
+                pause = delay * random.uniform(0.8, 1.2)  # so that clients do not all retry at the same time
                 answered = isinstance(error, neo4j.exceptions.Neo4jError)
                 trying = seconds if answered and not again else min(seconds / 2, LONGEST_TRYING)
                 if not error.is_retryable() or monotonic() - began + pause > trying:
@@ -130,9 +132,9 @@ class Transactions:
             again = True
 
     def close(self) -> None:
-        """Close the driver; sessions that are still at work are cut first and waited for, a second at most.
+        """Close the driver; connections in use are closed first, with a wait of at most a second.
 
-        The driver would write into the messages that they are reading.
+        Otherwise, the driver would write into buffers that other threads are reading.
         """
         self._closed = True
         end = monotonic() + 1.0
@@ -141,24 +143,24 @@ class Transactions:
             sleep(0.005)
         try:
             self.driver.close()
-        except BufferError:  # a session that could not be cut; its connection ends with it
+        except BufferError:  # a connection could not be closed; it ends with its session
             self.driver.close()
 
 
 def _cut_later(sessions: set[Any], seconds: float) -> None:
-    """Cut those sessions that are still at work in `seconds`."""
+    """Close, after `seconds`, the connections of the sessions that are then still in use."""
     loop = own_loop()
     loop.call_soon_threadsafe(loop.call_later, seconds, _cut, sessions)
 
 
 def _cut(sessions: set[Any]) -> None:
-    """End what the sockets of sessions wait for; the driver then takes their connections out of its pool.
+    """Shut down the sockets of sessions; the driver then removes their connections from its pool.
 
-    This is the only place that looks inside the driver. Its synchronous sessions cannot be cancelled (only
-    ``AsyncSession`` has ``cancel``), it has no time limit for reading, ``Session.close`` waits for the server as well,
-    and ``Driver.close`` from another thread ends every session of a driver, which may be the caller's own, and fails
-    with a BufferError where one is receiving. Where another release keeps its socket elsewhere nothing is cut, and
-    the worker stays until the connection ends by itself.
+    This function is the only code that uses private attributes of the driver, because the public methods do not
+    suffice. Synchronous sessions cannot be cancelled (only ``AsyncSession`` has ``cancel``), and reading has no time
+    limit. ``Session.close`` waits for the server. ``Driver.close`` from another thread ends all sessions of the driver,
+    including sessions of the caller, and raises a BufferError while a session is receiving. If a future driver stores
+    its socket elsewhere, no socket is shut down, and the worker thread waits until the connection ends.
     """
     for session in tuple(sessions):
         wire = getattr(getattr(session, "_connection", None), "socket", None)

@@ -1,4 +1,4 @@
-"""Write passages, mentions and facts into Neo4j under our own schema, and list and drop what was written."""
+"""Write passages, mentions and facts into Neo4j under our own schema, and list and drop corpora."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from phasegraph.neo4j.connection import BULK_SECONDS, Neo4jConnection, check_con
 from phasegraph.neo4j.gds import drop_projections, has_gds
 from phasegraph.neo4j.records import PassageRecord, check_corpus, checked_records
 
-# First in every transaction of a drop, which may end in the middle: nothing that is kept of the corpus holds any more,
-# and no reading of it can be refreshed.
+# The first statement in every transaction of a drop, which may stop in the middle. It invalidates all cached data of
+# the corpus, and prevents that an earlier reading of the corpus is updated instead of read again.
 _FORSAKE = """\
 MATCH (c:`PhasegraphCorpus` {name: $corpus}) WITH c, coalesce(c.revision, 0) + 1 AS next
 SET c.stamp = coalesce(c.stamp, 0) + 1, c.revision = next, c.created = next"""
@@ -32,7 +32,7 @@ def list_corpora(connection: Neo4jConnection) -> tuple[str, ...]:
 
 
 def drop_corpus(connection: Neo4jConnection, corpus: str) -> None:
-    """Delete a corpus with its history and its projections, and nothing else; call again to resume after an error."""
+    """Delete a corpus with its history and its GDS projections; after an error, call again to resume."""
     check_corpus(corpus)
     values = {"corpus": corpus}
     while connection.write_all([(_FORSAKE, values), (_DROP_SOME, values)])[0][0] > 0:
@@ -42,7 +42,7 @@ def drop_corpus(connection: Neo4jConnection, corpus: str) -> None:
         drop_projections(connection, corpus)
 
 
-# A constraint has an index of its name. A label and a type of relationship may have the same name.
+# A constraint has an index with the same name. A label and a relationship type may have the same name.
 _PRESENT = """\
 SHOW INDEXES YIELD name, type, entityType, labelsOrTypes, properties, owningConstraint, state
 WHERE size(labelsOrTypes) = 1 AND type = 'RANGE' AND
@@ -53,13 +53,13 @@ _AWAIT = "CALL db.awaitIndexes(60)"
 
 @dataclass(frozen=True)
 class SchemaObject:
-    """A constraint (of uniqueness) or an index of ours in a database."""
+    """A uniqueness constraint or an index of our schema in a database."""
 
     name: str
     kind: str  # "constraint" or "index"
-    covers: str  # the label or the type of relationship
+    covers: str  # the label or the relationship type
     properties: tuple[str, ...]
-    state: str = ""  # of the (constraint's) index: ONLINE, POPULATING or FAILED; "" where it does not exist yet
+    state: str = ""  # of the index or the constraint's index: ONLINE, POPULATING or FAILED; "" if it does not exist
 
 
 CREATED = (
@@ -72,21 +72,22 @@ CREATED = (
 
 
 def ensure_schema(connection: Neo4jConnection) -> None:
-    """Create our constraints and index where they are missing, and wait until they serve; writers call it themselves.
+    """Create the missing constraints and indexes of our schema, and wait until they are online.
 
-    A uniqueness constraint of another name over the same label and properties is used in place of ours. StoreError if
-    the server refuses, or something of another's is in the way, which the message names.
+    Functions that write call this function themselves. An existing uniqueness constraint over the same label and
+    properties is used even if it has another name. If the server refuses, or an existing object prevents the creation,
+    this function raises a StoreError that names the object.
     """
     missing = _not_serving(_present(connection))
     if not missing:
         return
-    # Looked at afterwards, not before: while another writer creates a constraint its index exists alone, and would be
-    # taken for somebody else's.
+    # Obstacles are searched after a failed attempt, not before. While another writer creates a constraint, only its
+    # index exists, and it would look like an obstacle.
     for wanted, _ in missing:
         try:
             connection.write(_creation(wanted))
         except StoreError as error:
-            if "EquivalentSchemaRuleAlreadyExists" in str(error):  # another writer was quicker
+            if "EquivalentSchemaRuleAlreadyExists" in str(error):  # another writer created it first
                 continue
             for refused, obstacle in _not_serving(_present(connection)):
                 if refused is wanted and obstacle is not None:
@@ -98,33 +99,34 @@ def ensure_schema(connection: Neo4jConnection) -> None:
 
 
 def list_schema(connection: Neo4jConnection) -> tuple[SchemaObject, ...]:
-    """Return those constraints and indexes of ours that the database has, with name, kind and state."""
+    """Return the constraints and indexes of our schema that exist in the database, with name, kind and state."""
     present = {(each.name, each.kind, each.covers, each.properties): each for each in _present(connection)}
     wanted = [(each.name, each.kind, each.covers, each.properties) for each in CREATED]
     return tuple(present[each] for each in wanted if each in present)
 
 
 def drop_schema(connection: Neo4jConnection, *, corpora_may_remain: bool = False) -> tuple[str, ...]:
-    """Drop our constraints and index, and nothing else; return their names.
+    """Drop the constraints and indexes of our schema, and return their names.
 
     Parameters
     ----------
     connection : Neo4jConnection
+        The connection to the database.
     corpora_may_remain : bool, default False
-        Drop them even if the database holds corpora, which are then slow to search and may be written twice; the next
-        write creates them anew.
+        Whether to drop them even if the database contains corpora. Without the schema, searches are slow, and parallel
+        writers may write a passage twice. The next write creates the schema again.
 
     Raises
     ------
     InvalidInputError
-        If the database holds a corpus and none may remain.
+        If the database contains a corpus and `corpora_may_remain` is False.
     """
     left = () if corpora_may_remain else list_corpora(connection)
     if left:
         named = ", ".join(f"{corpus!r:.60}" for corpus in left[:5])
         more = f" and {len(left) - 5} more" if len(left) > 5 else ""
         raise InvalidInputError(
-            f"the database holds the corpora {named}{more}; drop them before the schema, or pass "
+            f"the database contains the corpora {named}{more}; drop them before the schema, or pass "
             "corpora_may_remain=True"
         )
     dropped = list_schema(connection)
@@ -134,7 +136,7 @@ def drop_schema(connection: Neo4jConnection, *, corpora_may_remain: bool = False
 
 
 def _present(connection: Neo4jConnection) -> list[SchemaObject]:
-    """Every constraint and index of the kinds of ours, whoever made it."""
+    """Return all constraints and indexes on our labels and relationship types, including those of other programs."""
     return [
         SchemaObject(name, "constraint" if constraint else "index", covers, tuple(properties), state)
         for name, covers, properties, constraint, state in connection.read(_PRESENT, timeout=BULK_SECONDS)
@@ -142,7 +144,7 @@ def _present(connection: Neo4jConnection) -> list[SchemaObject]:
 
 
 def _not_serving(present: list[SchemaObject]) -> list[tuple[SchemaObject, SchemaObject | None]]:
-    """What of ours is missing or not ready, each with what keeps it from being created."""
+    """Return the objects of our schema that are missing or not online, with the objects that prevent their creation."""
     found: list[tuple[SchemaObject, SchemaObject | None]] = []
     for wanted in CREATED:
         same = [each for each in present if (each.covers, each.properties) == (wanted.covers, wanted.properties)]
@@ -165,30 +167,30 @@ def _creation(wanted: SchemaObject) -> str:
 def _in_the_way(wanted: SchemaObject, obstacle: SchemaObject | None) -> StoreError:
     over = f"{wanted.covers}({', '.join(wanted.properties)})"
     if obstacle is None:
-        what = "it is not ready, or something else has its name"
+        what = "it is not online yet, or another object has its name"
     elif obstacle.name == wanted.name:
         what = f"another {obstacle.kind} has that name; drop or rename it"
     else:
-        what = f"an index {obstacle.name!r:.60} over the same is in the way; drop it"
+        what = f"the index {obstacle.name!r:.60} over the same properties prevents it; drop that index"
     return StoreError(f"conflict: the {wanted.kind} {wanted.name} over {over} cannot be created: {what}")
 
 
 Statement: TypeAlias = tuple[str, dict[str, Any]]
 _DIGESTS = "MATCH (p:`PhasegraphPassage` {corpus: $corpus}) RETURN p.id, p.digest"
-# First in every transaction that writes, for the lock that setting a property takes: writers of one corpus take turns,
-# so that whoever reads a revision finds all that was written up to it. Revisions start with the time: a corpus that
-# was dropped and written anew is not taken for the old one.
+# The first statement in every writing transaction. Setting a property takes a lock, so that writers of a corpus take
+# turns. A reader of a revision therefore finds all writes up to this revision. Revisions start with the current time,
+# so that a corpus which was dropped and written again is not mistaken for the old corpus.
 _TAKE_TURN = """\
 MERGE (c:`PhasegraphCorpus` {name: $corpus})
 ON CREATE SET c.created = timestamp(), c.revision = timestamp(), c.stamp = timestamp()
 SET c.created = coalesce(c.created, 0)"""
 _NEXT_REVISION = "MATCH (c:`PhasegraphCorpus` {name: $corpus}) SET c.revision = coalesce(c.revision, 0) + 1"
 _REVISION = "MATCH (c:`PhasegraphCorpus` {name: $corpus}) RETURN c.revision"
-# Every transaction that changes a corpus moves its stamp, which tells whether what is kept of it still holds.
+# Every transaction that changes a corpus increases its stamp. Cached data with another stamp is invalid.
 _STAMP = "MATCH (c:`PhasegraphCorpus` {name: $corpus}) SET c.stamp = coalesce(c.stamp, 0) + 1"
-# Edges are created, not merged: those of the same passages were dropped in the same transaction, so sending it again
-# is harmless and nothing has to be searched. The indexes are named: a plan made while the database was empty would
-# scan it, and be kept.
+# Edges are created, not merged. The old edges of the same passages are dropped in the same transaction, so a repeated
+# transaction is harmless, and no search for existing edges is necessary. The statements name the indexes, because
+# otherwise the server would cache a plan with a full scan if the database is empty at first.
 _PUT_PASSAGES = """\
 MATCH (c:`PhasegraphCorpus` {name: $corpus})
 UNWIND $passages AS row MERGE (p:`PhasegraphPassage` {corpus: $corpus, id: row.id})
@@ -227,7 +229,7 @@ CREATE (a)-[:`PHASEGRAPH_SYNONYM` {similarity: row[2]}]->(b)"""
 
 @dataclass(frozen=True)
 class WriteReport:
-    """How many passages were sent, were in the corpus already, and were removed; and the corpus's revision."""
+    """The numbers of passages that were written, unchanged and removed, and the new revision of the corpus."""
 
     written: int
     unchanged: int
@@ -243,19 +245,21 @@ def write_graph(
     replace: bool = False,
     batch: int = 500,
 ) -> WriteReport:
-    """Write passages with their mentions and facts; what is there already is not sent again.
+    """Write passages with their mentions and facts into a corpus; unchanged passages are not sent.
 
     Parameters
     ----------
     connection : Neo4jConnection
+        The connection to the database.
     passages : iterable of PassageRecord
-        Ids must differ.
+        The passages, with different ids.
     corpus : str
-        Keeps corpora of one database apart: entities are per corpus, so no walk crosses.
+        Name of the corpus. A database can contain several corpora; each has its own entities, so no walk leaves its
+        corpus.
     replace : bool, default False
-        Also remove the corpus's passages that were not given.
+        Whether to remove all other passages of the corpus.
     batch : int, default 500
-        Passages per transaction, at least 1.
+        Number of passages per transaction, >= 1.
 
     Raises
     ------
@@ -277,14 +281,16 @@ def write_graph(
 
 
 def remove_passages(connection: Neo4jConnection, ids: Iterable[str], *, corpus: str, batch: int = 500) -> WriteReport:
-    """Remove passages with their mentions and facts, and the entities that nothing mentions any more.
+    """Remove passages with their mentions and facts, and entities without any remaining mention.
+
+    The return value and the errors are those of `write_graph`.
 
     Parameters
     ----------
     ids : iterable of str
-        Ids that the corpus lacks are ignored.
+        Ids of the passages to remove; unknown ids are ignored.
     connection, corpus, batch
-        As for `write_graph`, which also says what is returned and raised.
+        As for `write_graph`.
     """
     checked_records((), corpus, batch)
     ensure_schema(connection)
@@ -304,16 +310,17 @@ def write_synonyms(
     connection, corpus
         As for `write_graph`.
     pairs : mapping of (str, str) to float
-        Similarities in (0, 1]; pairs with a name that is no entity of the corpus are left out.
+        The similarity, in (0, 1], of two entity names. A pair with a name that is not an entity of the corpus is
+        ignored.
     batch : int, default 5000
-        Pairs per statement, at least 1; all are written in one transaction.
+        Number of pairs per statement, >= 1; all statements run in a single transaction.
 
     Raises
     ------
     InvalidInputError
         If a similarity is out of range.
     StoreError
-        If the server fails; nothing has changed then.
+        If the server fails; the corpus is then unchanged.
     """
     checked_records((), corpus, batch)
     best: dict[tuple[str, str], float] = {}
@@ -330,17 +337,17 @@ def write_synonyms(
 
 
 def _removals(gone: Sequence[str], corpus: str, batch: int) -> Iterator[list[Statement]]:
-    """Statements that remove passages, some at a time."""
+    """Yield the statements that remove passages, a list per batch."""
     for ids in _batches(gone, batch):
         some = {"corpus": corpus, "ids": list(ids)}
         yield [(_DROP_FACTS, some), (_BURY, some)]
 
 
 def _write_steps(connection: Neo4jConnection, corpus: str, steps: Iterable[list[Statement]]) -> int:
-    """Run every step in a transaction of its own; return the revision.
+    """Run each step in its own transaction, and return the revision.
 
-    The last of them also drops the entities without mentions and facts: whoever resumes after a crash finds the last
-    step undone, so they are not forgotten.
+    The last step also drops entities without mentions and facts. If the process crashes before, a second call runs the
+    last step again, so these entities are always dropped.
     """
     revision, waiting = 0, None
     for step in steps:
@@ -356,7 +363,7 @@ def _write_steps(connection: Neo4jConnection, corpus: str, steps: Iterable[list[
 
 
 def _write(connection: Neo4jConnection, corpus: str, statements: Iterable[Statement]) -> int:
-    """Run statements in one transaction under a revision of its own, and return that."""
+    """Run statements in a transaction with a new revision, and return the revision."""
     values = {"corpus": corpus}
     first = [(_TAKE_TURN, values), (_NEXT_REVISION, values), (_STAMP, values)]
     return int(connection.write_all([*first, *statements, (_REVISION, values)])[0][0])
@@ -378,7 +385,7 @@ def _batch_statements(records: Sequence[PassageRecord], digests: dict[str, str],
         (_FORGET_REMOVAL, ids),
         (_DROP_MENTIONS, ids),
         (_DROP_FACTS, ids),
-        # In one order for every writer: two that merge the same entities wait for each other, without a deadlock.
+        # All writers merge entities in the same order, so that two writers of the same entities do not deadlock.
         (_PUT_ENTITIES, {"corpus": corpus, "entities": sorted(set(names))}),
         (_PUT_MENTIONS, {"corpus": corpus, "mentions": mentions}),
         (_PUT_FACTS, {"corpus": corpus, "facts": facts}),

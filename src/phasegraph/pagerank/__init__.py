@@ -1,9 +1,9 @@
-"""Personalised PageRank: where a walk that restarts at the seeds spends its time.
+"""Personalized PageRank: the share of time that a walk with restarts at the seeds spends at each node.
 
-One function, :func:`personalized_pagerank`, over one prepared graph, :class:`WalkOperator`. The reference is
-``power`` (float64, an L1 error bound); ``chebyshev`` needs a third of its steps where the graph is
-undirected; ``push`` reads only the edges near the seeds, so that its cost hardly depends on the size of the
-graph. Nothing here knows what a node stands for.
+The function :func:`personalized_pagerank` walks a prepared graph, a :class:`WalkOperator`. There are three methods.
+``power`` is the reference, in float64 and with a bound on the L1 error. ``chebyshev`` needs a third of its steps, but
+an undirected graph. ``push`` reads only edges near the seeds, so its cost hardly depends on the size of the graph. The
+methods work for any kind of node.
 """
 
 from phasegraph.pagerank.operator import WalkOperator

@@ -1,10 +1,10 @@
-"""The rounds of a push, compiled by numba; imported through :func:`.workspace.compiled_kernels` only.
+"""The rounds of a push, compiled by numba; only :func:`.workspace.compiled_kernels` imports this module.
 
-They do, number for number and in the same order, what the rounds in :mod:`phasegraph.pagerank.push` do
-with numpy, so that values and counters are the same to the bit. Lists are written without branches: an entry
-that does not count is overwritten by the next, for which each list has one place more than there are nodes.
-Columns of the state: mass left, mass gained, last round in which mass arrived. Places are unsigned where they are
-read most: numba would look at each whether it counts from the end.
+The functions do the same operations in the same order as the numpy rounds in :mod:`phasegraph.pagerank.push`, so values
+and counters are identical to the bit. Lists are written without branches: the next entry overwrites an entry that does
+not count. Each list therefore has space for an additional entry. The columns of the state are left mass, gained mass,
+and the last round in which mass arrived. Positions in inner loops are unsigned, because numba checks signed positions
+for negative values.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from numba.core.compiler_lock import global_compiler_lock
 
 from phasegraph._support.shared import wait_before_forks
 
-wait_before_forks(global_compiler_lock)  # a child would wait for ever for what another thread was compiling
+wait_before_forks(global_compiler_lock)  # otherwise, a forked child could wait forever for another thread's lock
 
 
 def _compiled(function: Callable[..., Any]) -> Any:
-    """Compile at the first call; cached on disk where that can be written."""
+    """Compile a function at its first call; cache the result on disk if a folder is writable."""
     try:
         return numba.njit(cache=True, nogil=True)(function)
-    except RuntimeError:  # numba found no folder to cache in
+    except RuntimeError:  # numba found no writable cache folder
         return numba.njit(nogil=True)(function)
 
 
 @_compiled
 def take_out(frontier: Any, size: int, follow: float, state: Any, amounts: Any) -> None:
-    """Let the share (1 - follow) of the frontier's mass stop; the rest is what each node sends."""
+    """Move the share (1 - follow) of each frontier node's left mass to its gained mass, and the rest to `amounts`."""
     for i in range(size):
         u = frontier[i]
         amounts[i] = follow * state[u, 0]
@@ -43,7 +43,7 @@ def take_out(frontier: Any, size: int, follow: float, state: Any, amounts: Any) 
 def arrive(
     v: int, amount: float, now: int, state: Any, touched: Any, held: int, received: Any, arrived: int
 ) -> tuple[int, int]:
-    """Add `amount` to node `v`; returns how many nodes have been touched, and how many in this round."""
+    """Add `amount` to the left mass of node `v`; return the number of touched nodes, in total and in this round."""
     node = np.uint32(v)
     state[node, 0] += amount
     before = state[node, 2]
@@ -55,7 +55,7 @@ def arrive(
 
 @_compiled
 def above(received: Any, arrived: int, state: Any, threshold: float, costs: Any, frontier: Any) -> int:
-    """Write the next frontier; returns its size."""
+    """Write the receiving nodes above their thresholds to the next frontier; return their number."""
     size = 0
     for i in range(arrived):
         v = np.uint32(received[i])
@@ -66,7 +66,7 @@ def above(received: Any, arrived: int, state: Any, threshold: float, costs: Any,
 
 @_compiled
 def collect(nodes: Any, state: Any, gained_out: Any, left_out: Any) -> None:
-    """Copy out what the touched nodes hold, and clear the workspace, in one pass."""
+    """Copy the gained and the left mass of the touched nodes, and clear the state of these nodes."""
     for i in range(len(nodes)):
         v = nodes[i]
         left_out[i] = state[v, 0]
@@ -80,9 +80,10 @@ def collect(nodes: Any, state: Any, gained_out: Any, left_out: Any) -> None:
 def static_rounds(
     graph: Any, settings: Any, state: Any, queues: Any, held: int, size: int, rounds: int
 ) -> tuple[int, int, int, int]:
-    """Rounds over fixed weights, until nothing is above the threshold, one gets dense, or the limit is passed.
+    """Run rounds with fixed edge weights.
 
-    Returns the new frontier's size, the rounds done, the edges scanned and the number of touched nodes.
+    The rounds end when no node is above the threshold, a round is dense, or the limit is exceeded. Returns the size of
+    the new frontier, the number of rounds, the number of edges read, and the number of touched nodes.
     """
     indptr, indices, weights, inverse_out, costs = graph
     follow, threshold, dense_edges, limit = settings
@@ -111,7 +112,10 @@ def static_rounds(
 
 @_compiled
 def edge_weight(edge: int, target: int, weights: Any, node_weights: Any, rest: float, count: int) -> Any:
-    """Weight of an edge times that of the node it leads to: `rest` where that is 0, and 1 for nodes from `count` on."""
+    """Return the weight of an edge times the weight of its target node.
+
+    A node weight of 0 is replaced by `rest`; nodes from number `count` on have weight 1.
+    """
     if target >= count:
         return np.float64(weights[edge])
     gain = node_weights[target]
@@ -120,9 +124,10 @@ def edge_weight(edge: int, target: int, weights: Any, node_weights: Any, rest: f
 
 @_compiled
 def unweighed(graph: Any, lookout: Any, follow: float, state: Any, frontier: Any, size: int) -> int:
-    """Write the nodes of weight 0 to which the frontier is about to send much; returns how many, -1 if it sends little.
+    """Write the nodes with weight 0 to which the frontier is about to send more than `much` mass.
 
-    A node may be written more than once.
+    A node may be written more than once. Returns the number of written nodes, or -1 if no frontier node sends more than
+    `much`.
     """
     indptr, indices, weights, node_weights, _, _ = graph
     much, inverse_out, found = lookout
@@ -145,11 +150,13 @@ def unweighed(graph: Any, lookout: Any, follow: float, state: Any, frontier: Any
 def relevance_rounds(
     graph: Any, lookout: Any, settings: Any, state: Any, queues: Any, held: int, size: int, rounds: int
 ) -> tuple[int, int, int, int]:
-    """Rounds over weights that are multiplied by the weight of the node an edge leads to.
+    """Run rounds in which the weight of an edge is multiplied by the weight of its target node.
 
-    That is `rest` where it is 0, and 1 for nodes beyond the array of them. `lookout` holds the mass, if any, from which
-    on a node of weight 0 is to be weighed before mass flows there; 1 / the sums of out-weights; and an array for those
-    nodes, whose last place says how many they are: where there are some, the round is left to be done again.
+    A node weight of 0 is replaced by `rest`; nodes beyond the array of node weights have weight 1. `lookout` contains
+    three parts. The first is the amount `much` of mass, or 0; the second is 1 / (sum of out-weights) of each node. The
+    third is an array for nodes with weight 0 that are about to receive more than `much`; its last entry counts them.
+    If there are such nodes, the rounds pause, so that the caller can set their weights and call the function again. The
+    result is described at :func:`static_rounds`.
     """
     indptr, indices, weights, node_weights, rest, costs = graph
     count = np.uint32(len(node_weights))
@@ -190,7 +197,7 @@ def relevance_rounds(
 def flow_links(
     flow: Any, relevance: Any, floor: float, size: int, now: int, state: Any, queues: Any, held: int
 ) -> tuple[int, int]:
-    """What flows along the links of the frontier; their weights are worked out here."""
+    """Send mass along the semantic links of the frontier; compute the weights of the links from the relevance."""
     indptr, indices, penalties, downs, semantics, chances = flow
     touched, frontier, received, amounts = queues
     down_chance, up_chance, _, _ = chances
@@ -211,7 +218,7 @@ def flow_links(
 
 @_compiled
 def plain_edges(flow: Any, size: int, now: int, state: Any, queues: Any, held: int, arrived: int) -> tuple[int, int]:
-    """What flows along passage edges and stays in self loops, which no query changes."""
+    """Send mass along passage edges and self loops, whose weights do not depend on the query."""
     indptr, indices, _, _, semantics, chances = flow
     touched, frontier, received, amounts = queues
     _, _, other_chance, stay_chance = chances
@@ -232,7 +239,10 @@ def plain_edges(flow: Any, size: int, now: int, state: Any, queues: Any, held: i
 def semantic_rounds(
     graph: Any, settings: Any, state: Any, queues: Any, held: int, size: int, rounds: int
 ) -> tuple[int, int, int, int]:
-    """Rounds over a semantic flow; the weights of a node's edges are worked out when it is pushed."""
+    """Run rounds over a semantic flow graph, in which the weights of a node's links are computed when it is pushed.
+
+    The result is described at :func:`static_rounds`.
+    """
     flow, relevance, edge_counts, costs, floor = graph
     follow, threshold, dense_edges, limit = settings
     _, frontier, received, amounts = queues

@@ -1,4 +1,4 @@
-"""A weighted graph prepared once for many walks."""
+"""A weighted graph that is prepared once for many walks."""
 
 from __future__ import annotations
 
@@ -16,26 +16,25 @@ from phasegraph.pagerank.workspace import WorkspacePool
 Precision = Literal["float64", "float32"]
 Array = TypeVar("Array", bound=np.ndarray[Any, Any])
 _AT_ONCE = 1_000_000
-"""Edges whose weights are summed at once."""
+"""Number of edges whose weights are summed at a time."""
 
 
 @dataclass(frozen=True, eq=False)
 class WalkOperator:
-    """A weighted graph prepared for walks; made by :meth:`from_adjacency`.
+    """A weighted graph of n nodes that is prepared for walks; :meth:`from_adjacency` creates it.
 
-    What only some methods need (the transposed matrix, whether the graph is undirected) is computed at first use and
-    kept.
+    Data that only some methods need, such as the transposed matrix, are computed at first use and cached.
 
     Parameters
     ----------
     indptr : (n + 1,) array of int64
-        Row u's out-edges are ``indices[indptr[u]:indptr[u + 1]]``.
+        The targets of the out-edges of node u are ``indices[indptr[u]:indptr[u + 1]]``.
     indices : (e,) array of int32
-        The node each edge leads to.
+        The target node of each edge.
     weights : (e,) array of float32 or float64
-        Positive.
+        The positive weight of each edge.
     inverse_out : (n,) array of float
-        1 / the sum of a node's out-weights; 0 where it has none (a dangling node).
+        1 / (sum of the weights of a node's out-edges); 0 for a dangling node, which has no out-edges.
     """
 
     indptr: np.ndarray[Any, np.dtype[np.int64]]
@@ -45,11 +44,12 @@ class WalkOperator:
 
     @classmethod
     def from_adjacency(cls, adjacency: Any, /) -> WalkOperator:
-        """Prepare a graph given as an (n, n) sparse matrix.
+        """Prepare a graph that is given as a sparse matrix of shape (n, n).
 
-        Entry (u, v) is the weight of the edge u > v, finite and not negative. Zero is no edge, entries given twice are
-        parallel edges and add up, self loops count; an undirected graph holds both directions. The matrix is not
-        changed; int32 indices and float32 (or float64) data are used without a copy.
+        Entry (u, v) is the weight of the edge from u to v, finite and not negative. A zero means no edge. Duplicate
+        entries are parallel edges, whose weights are added. Self loops count. The matrix of an undirected graph
+        contains both directions of each edge. The matrix is not changed; int32 indices and float32 or float64 data are
+        used without a copy.
 
         >>> from scipy import sparse
         >>> graph = WalkOperator.from_adjacency(sparse.csr_array([[0.0, 1.0], [1.0, 0.0]]))
@@ -85,9 +85,9 @@ class WalkOperator:
         return WalkOperator.from_adjacency, (sparse.csr_array(parts, shape=(self.size, self.size)),)
 
     def follows(self) -> bool:
-        """Whether the weights are positive and finite, and the inverse sums are those of the weights.
+        """Return True if the weights are positive and finite, and `inverse_out` matches the weights.
 
-        `indptr` must describe rows of the edges. A million edges at a time are converted to float64.
+        `indptr` must be valid. At most about a million weights at a time are converted to float64.
         """
         weights, nodes = self.weights, len(self.indptr) - 1
         if self.inverse_out.shape != (nodes,):
@@ -108,34 +108,34 @@ class WalkOperator:
 
     @lazy_property
     def size(self) -> int:
-        """How many nodes there are."""
+        """The number of nodes."""
         return len(self.inverse_out)
 
     @lazy_property
     def edges(self) -> int:
-        """How many directed edges there are."""
+        """The number of directed edges."""
         return len(self.indices)
 
     @lazy_property
     def out_degrees(self) -> Int32Array:
-        """(n,) array of int32: how many out-edges each node has; read-only."""
+        """The number of out-edges of each node, a read-only int32 array of shape (n,)."""
         return _read_only(np.diff(self.indptr).astype(np.int32))
 
     @lazy_property
     def costs(self) -> Int32Array:
-        """(n,) array of int32: what a push of each node costs, its out-edges but at least 1; read-only."""
+        """The cost of a push of each node: its number of out-edges, but at least 1; a read-only int32 array (n,)."""
         return _read_only(np.maximum(self.out_degrees, 1))
 
     @lazy_property
     def stationary(self) -> FloatArray:
-        """(n,) array of float: each node's share of the sum of all weights, 0 for dangling nodes; read-only."""
+        """The share of each node's out-edges in the sum of all weights, a read-only float array of shape (n,)."""
         shares: FloatArray = np.divide(1.0, self.inverse_out, out=np.zeros(self.size), where=self.inverse_out > 0)
         shares /= max(float(shares.sum()), np.finfo(np.float64).tiny)
         return _read_only(shares)
 
     @lazy_property
     def symmetric(self) -> bool:
-        """Whether every edge has an equal edge back (the graph is undirected)."""
+        """True if the graph is undirected: every edge has a reverse edge with the same weight."""
         graph = self.matrix()
         graph.sum_duplicates()
         back = graph.T.tocsr()
@@ -147,13 +147,16 @@ class WalkOperator:
         )
 
     def matrix(self) -> Any:
-        """The adjacency as a fresh float64 CSR array."""
+        """Return the adjacency matrix as a new float64 CSR array."""
         parts = (self.weights.astype(np.float64), self.indices.copy(), self.indptr.copy())
         return sparse.csr_array(parts, shape=(self.size, self.size))
 
     @lazy_property
     def step(self) -> Any:
-        """The (n, n) CSR matrix M of one step, ``M @ mass``; dangling columns are 0."""
+        """The transition matrix M of shape (n, n), in CSR format: ``M @ mass`` is the mass after a step.
+
+        The columns of dangling nodes are 0.
+        """
         graph = self.matrix()
         graph.data *= np.repeat(self.inverse_out, np.diff(self.indptr))
         turned = graph.T.tocsr()
@@ -162,12 +165,12 @@ class WalkOperator:
 
     @lazy_property
     def narrow_step(self) -> Any:
-        """As :attr:`step`, in half of the memory."""
+        """The matrix :attr:`step` in float32, which needs half of the memory."""
         return self.step.astype("float32")
 
     @lazy_property
     def pool(self) -> WorkspacePool:
-        """Scratch memory for walks over this graph."""
+        """The scratch memory for walks over this graph."""
         return WorkspacePool(self.size)
 
 
@@ -179,7 +182,7 @@ def _read_only(array: Array) -> Array:
 def prepared(
     indptr: Any, indices: Any, weights: Any
 ) -> tuple[np.ndarray[Any, np.dtype[np.int64]], Int32Array, Float32Array | FloatArray, FloatArray]:
-    """Read-only arrays of the types the kernels expect, and the inverse sums of the rows."""
+    """Return read-only arrays with the data types that the kernels need, and the inverse sums of the rows."""
     starts = np.asarray(indptr, dtype=np.int64)
     sums = np.zeros(len(starts) - 1)
     filled = np.flatnonzero(np.diff(starts) > 0)

@@ -1,4 +1,4 @@
-"""Forward push: follow the mass from the seeds outwards, and stop where little is left."""
+"""Forward push: spread mass from the seeds along edges, and stop at nodes that have little mass left to push."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from phasegraph.pagerank.workspace import PushWorkspace, State, WorkspacePool, c
 
 Positions: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 DENSE_SHARE = 0.25
-"""A round that would read more than this share of all edges is done as one sparse product."""
+"""Share of all edges above which a round is dense: it multiplies all masses with the whole transition matrix."""
 
 
 def ranges(starts: Positions, counts: Positions) -> Positions:
-    """The concatenation of ``arange(start, start + count)``.
+    """Return the concatenation of ``arange(start, start + count)`` for all pairs of start and count.
 
     >>> ranges(np.array([5, 0, 9]), np.array([2, 0, 3]))
     array([ 5,  6,  9, 10, 11])
@@ -36,16 +36,16 @@ def ranges(starts: Positions, counts: Positions) -> Positions:
 
 
 def out_edges(graph: Any, nodes: Any) -> tuple[IntArray, IntArray]:
-    """Of the edges that leave some nodes, the place of the node among them and the place of the edge."""
+    """Return, for each out-edge of some nodes, the position of its node in `nodes` and the position of the edge."""
     counts = graph.out_degrees.take(nodes).astype(np.int64)
     return np.repeat(np.arange(len(nodes)), counts), ranges(graph.indptr.take(nodes).astype(np.int64), counts)
 
 
 class Transitions(ABC):
-    """Out-edges as a push needs them; a subclass per kind of edge weight.
+    """The interface of a push to the edges of a graph; there is a subclass for each kind of edge weight.
 
-    `edge_counts` (n,) is what pushing each node reads; `costs` the same, at least 1, to which its threshold is in
-    proportion. A round that would read more than `dense_edges` is done as one pass over the whole graph.
+    `edges` is the number of edges. `edge_counts`, of shape (n,), is the number of edges that a push of each node reads.
+    `costs` is the same number, but at least 1; the threshold of a node is proportional to its cost.
     """
 
     def __init__(self, edges: int, edge_counts: Int32Array, costs: Int32Array) -> None:
@@ -53,45 +53,48 @@ class Transitions(ABC):
 
     @property
     def size(self) -> int:
-        """How many nodes there are."""
+        """The number of nodes."""
         return len(self.costs)
 
     @property
     def dense_edges(self) -> int:
-        """Above this many edges a round is dense."""
+        """The number of edges above which a round is dense, that is, one product with the whole matrix."""
         return int(DENSE_SHARE * self.edges)
 
     @property
     def stationary(self) -> FloatArray | None:
-        """(n,) array: where a walk without restarts spends its time in the end; None where that is not known."""
+        """The stationary distribution of a walk without restarts, of shape (n,); None if it is unknown."""
         return None
 
     stepwise = False
-    """Whether :meth:`before` is to be told of the next round, and so of every round until it says otherwise."""
+    """If True, :meth:`before` is called before each round; :meth:`before` can set it to False."""
 
     def before(self, nodes: IntArray, amounts: FloatArray) -> None:
-        """Told what is to come: these nodes send these amounts."""
+        """Prepare a round in which these nodes send these amounts of mass."""
         raise NotImplementedError
 
     def resumes(self) -> bool:
-        """What :meth:`before` does, where compiled rounds have stopped for it; whether they have."""
+        """Do the work of :meth:`before` if compiled rounds have paused; return True if the rounds must continue."""
         return False
 
     @abstractmethod
     def spread(self, nodes: IntArray, amounts: FloatArray) -> tuple[IntArray, FloatArray]:
-        """Targets and what each gets when `nodes` send `amounts`, in the order of nodes and edges."""
+        """Return the target node and the mass of each flow when `nodes` send `amounts`, in order of nodes and edges."""
 
     @abstractmethod
     def sweep(self, amounts: FloatArray) -> FloatArray:
-        """The (n,) array that arrives when every node sends its (n,) `amounts`: one sparse product."""
+        """Return the mass that arrives at each node when every node sends its amount, by one sparse product.
+
+        `amounts` and the result have shape (n,).
+        """
 
     @abstractmethod
     def compiled(self) -> Callable[..., tuple[int, int, int, int]]:
-        """The compiled rounds, their graph arrays already bound."""
+        """Return the compiled function that runs push rounds, with the arrays of the graph as bound arguments."""
 
 
 class StaticTransitions(Transitions):
-    """The transitions of a prepared graph with fixed weights."""
+    """The transitions of a prepared graph with fixed edge weights."""
 
     def __init__(self, graph: WalkOperator) -> None:
         super().__init__(graph.edges, graph.out_degrees, graph.costs)
@@ -99,11 +102,11 @@ class StaticTransitions(Transitions):
 
     @property
     def stationary(self) -> FloatArray | None:
-        """Each node's share of all weight; None if an edge goes one way only."""
+        """The share of each node's out-edges in the sum of all weights; None for a directed graph."""
         return self.graph.stationary if self.graph.symmetric else None
 
     def spread(self, nodes: IntArray, amounts: FloatArray) -> tuple[IntArray, FloatArray]:
-        """What arrives where; see :class:`Transitions`."""
+        """Return the target node and the mass of each flow; see :meth:`Transitions.spread`."""
         graph = self.graph
         counts = graph.out_degrees.take(nodes).astype(np.int64)
         edges = ranges(graph.indptr.take(nodes), counts)
@@ -112,7 +115,11 @@ class StaticTransitions(Transitions):
         return graph.indices.take(edges).astype(np.intp), values
 
     def inflow(self, nodes: IntArray) -> tuple[IntArray, FloatArray, IntArray]:
-        """What flows into `nodes`; of an undirected graph, so that out-edges serve."""
+        """Return the edges into `nodes` of an undirected graph.
+
+        The result is three arrays: the source node, the share of the source's mass that flows along the edge, and the
+        position of the target in `nodes`.
+        """
         graph = self.graph
         counts = graph.out_degrees.take(nodes).astype(np.int64)
         edges = ranges(graph.indptr.take(nodes), counts)
@@ -121,12 +128,12 @@ class StaticTransitions(Transitions):
         return sources, shares, np.repeat(np.arange(len(nodes)), counts)
 
     def sweep(self, amounts: FloatArray) -> FloatArray:
-        """One sparse product."""
+        """Return the mass that arrives at each node; see :meth:`Transitions.sweep`."""
         arrived: FloatArray = self.graph.step @ amounts
         return arrived
 
     def compiled(self) -> Callable[..., tuple[int, int, int, int]]:
-        """The compiled rounds."""
+        """Return the compiled function that runs push rounds."""
         graph = self.graph
         arrays = (graph.indptr, graph.indices, graph.weights, graph.inverse_out, graph.costs)
         return partial(compiled_kernels().static_rounds, arrays)
@@ -136,10 +143,11 @@ _NOWHERE: Int32Array = np.zeros(1, dtype=np.int32)
 
 
 class RelevanceTransitions(Transitions):
-    """Transitions whose edges are weighted by the node they lead to, worked out only where the walk goes.
+    """Transitions that multiply the weight of each edge by the weight of its target node.
 
-    The edge (u, v) weighs ``weight * node_weights[v]``, (n,) positive numbers; a node's out-edges share its mass in
-    proportion.
+    The weight of the edge from u to v is ``weight * node_weights[v]``; node weights are positive. A node divides its
+    mass among its out-edges in proportion to these weights. The weights are computed only for nodes that the walk
+    reaches.
     """
 
     def __init__(self, graph: WalkOperator, node_weights: FloatArray) -> None:
@@ -147,7 +155,7 @@ class RelevanceTransitions(Transitions):
         self.graph, self.node_weights = graph, node_weights
 
     def spread(self, nodes: IntArray, amounts: FloatArray) -> tuple[IntArray, FloatArray]:
-        """What arrives where; see :class:`Transitions`."""
+        """Return the target node and the mass of each flow; see :meth:`Transitions.spread`."""
         graph = self.graph
         counts = graph.out_degrees.take(nodes).astype(np.int64)
         edges = ranges(graph.indptr.take(nodes), counts)
@@ -161,22 +169,25 @@ class RelevanceTransitions(Transitions):
 
     @lazy_property
     def _shares(self) -> FloatArray:
-        """1 / the sum of the weighted out-edges of each node."""
+        """1 / (sum of the weights of a node's out-edges after multiplication by node weights), of shape (n,)."""
         sums = self.graph.step.T @ self.node_weights
         shares: FloatArray = np.divide(1.0, sums, out=np.zeros(len(sums)), where=sums > 0)
         return shares
 
     def sweep(self, amounts: FloatArray) -> FloatArray:
-        """One sparse product."""
+        """Return the mass that arrives at each node; see :meth:`Transitions.sweep`."""
         arrived: FloatArray = self.node_weights * (self.graph.step @ (amounts * self._shares))
         return arrived
 
     def compiled(self) -> Callable[..., tuple[int, int, int, int]]:
-        """The compiled rounds."""
+        """Return the compiled function that runs push rounds."""
         return self._rounds(0.0, 0.0, _NOWHERE)
 
     def _rounds(self, rest: float, much: float, found: Int32Array) -> Callable[..., tuple[int, int, int, int]]:
-        """Those of nodes that weigh `rest` where their weight is 0, stopped for those `found` to be sent `much`."""
+        """Return the compiled rounds for nodes with default weight `rest`, which replaces a weight of 0.
+
+        The rounds pause before a node with weight 0 receives more mass than `much`, and write such nodes to `found`.
+        """
         g = self.graph
         arrays = (g.indptr, g.indices, g.weights, self.node_weights, rest, g.costs)
         return partial(compiled_kernels().relevance_rounds, arrays, (much, g.inverse_out, found))
@@ -187,22 +198,23 @@ Reset: TypeAlias = ArrayLike | tuple[ArrayLike, ArrayLike]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Seeds:
-    """Distinct nodes, ascending, and positive weights that sum to 1."""
+    """The seeds of a walk: distinct nodes in ascending order, and positive weights that sum to 1."""
 
     nodes: Int32Array
     weights: FloatArray
 
     def dense(self, size: int) -> FloatArray:
-        """The (n,) array."""
+        """Return the weights of all `size` nodes as an array; nodes that are not seeds have weight 0."""
         out = np.zeros(size)
         out[self.nodes] = self.weights
         return out
 
 
 def as_seeds(reset: Reset, size: int) -> Seeds:
-    """Check a reset distribution, an array over the nodes or a pair (nodes, weights), and divide it by its sum.
+    """Check a reset distribution, divide it by its sum, and return it as seeds.
 
-    Weights are finite and not negative with a positive sum; a node given twice counts twice.
+    `reset` is an array with a weight for each node, or a pair (nodes, weights). Weights must be finite and not
+    negative, with a positive sum. The weights of a repeated node are added.
     """
     if isinstance(reset, tuple):
         if len(reset) != 2:
@@ -233,11 +245,11 @@ def _nodes(given: Any, size: int) -> np.ndarray[Any, np.dtype[np.integer[Any]]]:
     if nodes.ndim != 1:
         raise InvalidInputError(f"reset nodes must be one-dimensional; got shape {nodes.shape}")
     if not len(nodes):
-        raise InvalidInputError("reset must name at least one node; got none")
+        raise InvalidInputError("reset nodes are empty: give at least one node")
     if nodes.dtype.kind not in "iu":
         raise InvalidTypeError(f"reset nodes must be integers; got {nodes.dtype}")
     if nodes.min() < 0 or nodes.max() >= size:
-        raise InvalidInputError(f"reset nodes must lie in [0, {size}); got {nodes.min()} to {nodes.max()}")
+        raise InvalidInputError(f"reset nodes must be in [0, {size}); got {nodes.min()} to {nodes.max()}")
     return nodes
 
 
@@ -258,26 +270,26 @@ def _weights(given: Any) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class PageRankResult:
-    """The stationary mass of one walk, and what it cost.
+    """The stationary mass of a walk, and the cost of computing it.
 
     Parameters
     ----------
     nodes : (t,) array of int32
-        The nodes the walk reached; every other node has mass 0.
+        The nodes that the walk reached; every other node has mass 0.
     values : (t,) array of float
-        Their mass, in [0, 1].
+        The masses of these nodes, in [0, 1].
     size : int
-        How many nodes the graph has.
+        Number of nodes of the graph.
     residual : float
-        Bound on the L1 distance to the exact mass. For a push, the mass not placed exactly: if not completed,
-        the values are lower bounds and add up to 1 - `residual`, which is the distance; if completed, the
-        distance is at most twice that and commonly a small part of it.
+        A bound on the L1 distance to the exact mass. For a push, it is the mass that was not placed exactly. Without
+        `complete`, the values are lower bounds with the sum 1 - `residual`, and the distance is the residual. With
+        `complete`, the distance is at most twice the residual and usually much smaller.
     iterations : int
-        Steps of an iteration, rounds of a push.
+        Number of iterations, or of rounds of a push.
     edges_scanned, nodes_touched : int
-        Exact counts: edges read, and nodes that held mass at some time.
+        Number of edges that were read, and of nodes that received mass.
     converged : bool
-        Always True: a walk that does not converge raises instead.
+        Always True, because a walk that does not converge raises an error.
     """
 
     nodes: Int32Array = field(repr=False)
@@ -291,14 +303,14 @@ class PageRankResult:
 
     @lazy_property
     def mass(self) -> FloatArray:
-        """(n,) array of float: the mass of every node, laid out at first use (O(n)); read-only."""
+        """The mass of every node, a read-only array of shape (n,); it is created at first use, in time O(n)."""
         dense = np.zeros(self.size)
         dense[self.nodes] = self.values
         dense.flags.writeable = False
         return dense
 
     def mass_of(self, nodes: IntArray) -> FloatArray:
-        """(m,) array of float: the mass of these nodes, in O(touched) until all masses are laid out.
+        """Return the masses of m nodes, an array of shape (m,), without creating the array :attr:`mass`.
 
         >>> walk = PageRankResult(np.array([3, 1], np.int32), np.array([0.2, 0.8]), 5, 0.0, 1, 2, 3)
         >>> walk.mass_of(np.array([1, 2, 3])).tolist()
@@ -316,10 +328,10 @@ class PageRankResult:
         return self.nodes[order], self.values[order]
 
     def top(self, k: int, *, first: int = 0, stop: int | None = None) -> tuple[IntArray, FloatArray]:
-        """The `k` nodes with most mass and their masses, by (mass descending, node ascending), in O(touched).
+        """Return the `k` nodes with the greatest masses, and their masses, in descending order of mass.
 
-        Nodes without mass are never returned. With `first` or `stop` only nodes in [first, stop): passages, say, where
-        they follow the entities.
+        Ties are broken by node. Nodes without mass are never returned. With `first` or `stop`, only nodes in [first,
+        stop) are returned, for example only passages.
 
         >>> walk = PageRankResult(np.array([3, 1, 0], np.int32), np.array([0.2, 0.2, 0.6]), 5, 0.0, 1, 2, 3)
         >>> walk.top(2)[0].tolist(), walk.top(2, first=1)[0].tolist()
@@ -340,7 +352,7 @@ class PageRankResult:
 
 @dataclass(frozen=True, slots=True)
 class PushSettings:
-    """How a push goes: see :func:`phasegraph.pagerank.personalized_pagerank`."""
+    """The settings of a push; see :func:`phasegraph.pagerank.personalized_pagerank` for their meaning."""
 
     follow: float
     threshold: float
@@ -353,7 +365,7 @@ class PushSettings:
 
 @dataclass(slots=True)
 class _Progress:
-    """Where a push stands."""
+    """The progress of a push: the nodes to push next, the touched nodes, and counts of rounds and edges."""
 
     frontier: Int32Array
     touched: list[Int32Array]
@@ -363,9 +375,10 @@ class _Progress:
 
 
 def push(transitions: Transitions, seeds: Seeds, settings: PushSettings, space: PushWorkspace) -> PageRankResult:
-    """Push until no node is above its threshold, then polish; leaves `space` clean.
+    """Push until no node is above its threshold, then run the final rounds; `space` is clear at the end.
 
-    The values get the free half step, and are scaled for what dangling nodes have sent back to the reset.
+    At the end, each node keeps the share 1 - follow of its left mass. The values are scaled, because mass that arrives
+    at dangling nodes restarts at the seeds.
     """
     state = space.state(settings.compiled)
     state.left[seeds.nodes] = seeds.weights
@@ -381,7 +394,8 @@ def push(transitions: Transitions, seeds: Seeds, settings: PushSettings, space: 
         while len(at.frontier):
             if at.rounds > settings.limit:
                 raise NotConvergedError(
-                    f"push did not settle within {settings.limit} rounds: {len(at.frontier)} nodes are above it"
+                    f"push did not converge within {settings.limit} rounds: {len(at.frontier)} nodes are above the "
+                    "threshold; raise tolerance or max_iterations"
                 )
             if compiled is not None:
                 _compiled_rounds(transitions, settings, space, at, compiled)
@@ -410,7 +424,7 @@ def push(transitions: Transitions, seeds: Seeds, settings: PushSettings, space: 
 
 @dataclass(frozen=True, slots=True)
 class _Ends:
-    """What a push has come to, for each touched node; `expected` is the part of `values` that completes them."""
+    """The result of a push for each touched node; `expected` is the estimate that `complete` added to `values`."""
 
     nodes: Int32Array
     values: FloatArray
@@ -419,9 +433,9 @@ class _Ends:
 
 
 def _refine(transitions: StaticTransitions, settings: PushSettings, space: PushWorkspace, ends: _Ends) -> int:
-    """Replace, for the nodes with most mass, the expected inflow of the next step by the exact one.
+    """Replace the estimated inflow of the next step by the exact inflow for the nodes with the greatest masses.
 
-    Returns how many edges that has read.
+    Returns the number of edges that were read.
     """
     count = min(settings.refine, len(ends.nodes))
     first = np.argpartition(ends.values, len(ends.values) - count)[len(ends.values) - count :]
@@ -437,7 +451,7 @@ def _refine(transitions: StaticTransitions, settings: PushSettings, space: PushW
 
 
 def _numpy_rounds(transitions: Transitions, settings: PushSettings, space: PushWorkspace, at: _Progress) -> None:
-    """Rounds until nothing is above the threshold, a round gets dense, or the limit is passed."""
+    """Run rounds with numpy until no node is above the threshold, a round is dense, or the limit is exceeded."""
     counts = transitions.edge_counts
     left, gained, stamp = space.plain
     while len(at.frontier) and at.rounds <= settings.limit:
@@ -470,7 +484,7 @@ def _compiled_rounds(
     at: _Progress,
     compiled: Callable[..., tuple[int, int, int, int]],
 ) -> None:
-    """The same rounds, with the same numbers, by the compiled kernel."""
+    """Run rounds with the compiled kernel; values and counters equal the results of the numpy rounds."""
     touched, frontier, *_ = space.queues
     held = transitions.size if at.everywhere else sum(map(len, at.touched))
     limits = settings.follow, settings.threshold, transitions.dense_edges, settings.limit
@@ -487,7 +501,7 @@ def _compiled_rounds(
 
 
 def _dense_round(transitions: Transitions, settings: PushSettings, state: State, at: _Progress) -> None:
-    """Push every node at once, however little it holds: one sparse product."""
+    """Push all nodes, including nodes below the threshold, by one product with the whole matrix."""
     left, gained, stamp = state
     gained += (1.0 - settings.follow) * left
     left[:] = transitions.sweep(settings.follow * left)
@@ -502,7 +516,7 @@ def _dense_round(transitions: Transitions, settings: PushSettings, state: State,
 def run_push(
     transitions: Transitions, pool: WorkspacePool, seeds: Seeds, settings: PushSettings, workspace: PushWorkspace | None
 ) -> PageRankResult:
-    """Push in the given workspace, or in one of `pool`."""
+    """Run a push in the given workspace, or in a workspace of the pool."""
     if workspace is None:
         space = pool.borrow()
         result = push(transitions, seeds, settings, space)
@@ -511,5 +525,7 @@ def run_push(
     if not isinstance(workspace, PushWorkspace):
         raise InvalidTypeError(f"workspace must be a PushWorkspace or None; got {workspace!r:.80}")
     if workspace.size != transitions.size:
-        raise InvalidInputError(f"workspace must serve {transitions.size} nodes; got one for {workspace.size}")
+        raise InvalidInputError(
+            f"workspace must have the size of the graph, {transitions.size} nodes; got a workspace for {workspace.size}"
+        )
     return push(transitions, seeds, settings, workspace)

@@ -1,4 +1,4 @@
-"""Personalised PageRank: which solver, with which tolerance, for one query or many."""
+"""Compute personalized PageRank by one of three methods, for one or many reset distributions."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ from phasegraph.pagerank.workspace import Kernel, PushWorkspace, use_compiled
 def power(
     graph: WalkOperator, seeds: Seeds, follow: float, tolerance: float, limit: int, precision: Precision
 ) -> PageRankResult:
-    """Repeat x ← f M x + (1 - sum of that) r, which moves dangling mass to the reset distribution.
+    """Compute the stationary mass by power iteration: y = f M x, then x ← y + (1 - sum(y)) r.
 
-    The map contracts L1 distances of distributions by f: f / (1 - f) times the last step bounds the error.
+    r is the reset distribution, which also gets the mass of dangling nodes. A step multiplies the L1 distance of two
+    distributions by f or less. The error is therefore at most f / (1 - f) times the L1 length of the last step.
     """
     step = graph.step if precision == "float64" else graph.narrow_step
     restart = seeds.dense(graph.size).astype(precision)
@@ -48,13 +49,15 @@ def power(
 def chebyshev(
     graph: WalkOperator, seeds: Seeds, follow: float, tolerance: float, limit: int, precision: Precision
 ) -> PageRankResult:
-    """Chebyshev's semi-iteration for y = f M y + (1 - f) r, then y / sum(y).
+    """Compute the stationary mass of an undirected graph by Chebyshev's semi-iteration for y = f M y + (1 - f) r.
 
-    M is similar to a symmetric matrix with spectrum in [-1, 1] when the graph is undirected, and only then.
-    Isolated nodes leak in y; dividing by its sum sends what they leak to the reset distribution.
+    Only for an undirected graph, M is similar to a symmetric matrix with a spectrum in [-1, 1]. Isolated nodes lose
+    mass in y. The result is y / sum(y), which moves the lost mass to the reset distribution.
     """
     if not graph.symmetric:
-        raise InvalidInputError('method="chebyshev" needs an undirected graph; got one with one-way edges')
+        raise InvalidInputError(
+            'method="chebyshev" needs an undirected graph; this graph has one-way edges: use method="power"'
+        )
     step = graph.step if precision == "float64" else graph.narrow_step
     restart = (1.0 - follow) * seeds.dense(graph.size)
     restart = restart.astype(precision)
@@ -86,17 +89,18 @@ def _whole(mass: FloatArray, bound: float, iterations: int, graph: WalkOperator)
 
 def _unconverged(method: str, limit: int, bound: float, tolerance: float) -> NotConvergedError:
     return NotConvergedError(
-        f"{method} did not reach an L1 error of {tolerance:g}: after {limit} iterations the bound is {bound:g}"
+        f"{method} did not reach an L1 error of {tolerance:g}: after {limit} iterations the bound is {bound:g}; "
+        "raise tolerance or max_iterations"
     )
 
 
 Method = Literal["power", "chebyshev", "push"]
 RANKING_TOLERANCE = 3e-6
-"""Push threshold at which the first 20 nodes are those of the exact walk."""
+"""Threshold of a push, in mass per out-edge, at which the 20 best nodes equal the result of the exact walk."""
 SCORE_TOLERANCE = 1e-7
-"""Push threshold at which the masses are good enough to calibrate."""
+"""Threshold of a push, in mass per out-edge, at which the masses are accurate enough for calibration."""
 MOST_ITERATIONS = 10_000
-"""No walk takes more steps than this unless it is told to."""
+"""Default upper limit of the number of iterations."""
 
 
 def personalized_pagerank(
@@ -114,60 +118,62 @@ def personalized_pagerank(
     precision: Precision = "float64",
     max_iterations: int | None = None,
 ) -> PageRankResult:
-    """Stationary mass of a walk that follows an out-edge or restarts at the seeds.
+    """Compute the stationary mass of a walk that either follows an out-edge or restarts at the seeds.
 
     Parameters
     ----------
     graph : WalkOperator or (n, n) sparse matrix
-        Entry (u, v) is the weight of the edge u > v; an out-edge is followed with a probability
-        proportional to its weight. A matrix is prepared anew at every call: make a `WalkOperator` once.
+        Entry (u, v) of a matrix is the weight of the edge from u to v. The walk follows an out-edge with a probability
+        proportional to its weight. Every call prepares a matrix again; for many calls, create a `WalkOperator`.
     reset : (n,) array of float, or a pair (nodes, weights)
-        Not negative, with a positive sum, by which it is divided.
+        The reset distribution: weights that are not negative and have a positive sum. They are divided by this sum.
     follow_probability : float
-        Probability of walking on, in [0, 1); 1 minus it is the probability of a restart.
+        Probability of following an edge, in [0, 1); otherwise, the walk restarts.
     tolerance : float, optional
-        For "power" and "chebyshev" a bound on the L1 error of the mass (default 1e-10; 1e-4 in float32).
-        For "push" the mass per out-edge below which a node is not pushed on (default `RANKING_TOLERANCE`);
-        the mass it has not placed exactly is the result's `residual`.
+        For "power" and "chebyshev", a bound on the L1 error of the mass (default 1e-10, or 1e-4 in float32). For
+        "push", the mass per out-edge below which a node is not pushed (default `RANKING_TOLERANCE`). The mass that a
+        push does not place exactly is the `residual` of the result.
     method : {"power", "chebyshev", "push"}
-        "power" is the reference. "chebyshev" needs an undirected graph. "push" costs O(1 / tolerance) edges,
-        not O(edges); rounds that would read a quarter of the graph are done as one product over all of it.
+        "power" is the reference. "chebyshev" needs an undirected graph. "push" reads O(1 / tolerance) edges instead of
+        all edges. If a round would read more than a quarter of all edges, "push" multiplies with the whole matrix.
     workspace : PushWorkspace, optional
-        Scratch memory of a push; by default one that the graph keeps.
+        The scratch memory of a push; by default, a workspace that the graph caches.
     kernel : {"auto", "numpy", "compiled"}
-        For "push": compiled by numba (``phasegraph[graph]``) where installed, or numpy, with the same values and
-        counters.
+        For "push": "compiled" uses numba (``phasegraph[graph]``), and "auto" uses numba if it is installed. All kernels
+        give the same values and counters.
     polish : int
-        For "push": whole-graph rounds at the end, each of which multiplies the residual by
-        `follow_probability` or less. 2 with a tolerance of 3e-7 equals `SCORE_TOLERANCE` on small graphs.
+        For "push": number of final rounds over the whole graph. Each round multiplies the residual by
+        `follow_probability` or less. On small graphs, 2 rounds with a tolerance of 3e-7 are as accurate as
+        `SCORE_TOLERANCE`.
     complete : bool
-        For "push" on an undirected graph: place the residual in proportion to the weighted degree on the nodes that
-        were reached, and give the first `refine` of them the next step exactly. Errors of scores are at least five
-        times smaller; without it, and on directed graphs, the masses are lower bounds.
+        For "push" on an undirected graph: if True, distribute the residual over the reached nodes, in proportion to
+        their weighted degrees. For the `refine` nodes with the greatest mass, also compute the next step exactly. This
+        makes the errors of scores at least five times smaller. If False, and on directed graphs, the masses are lower
+        bounds.
     refine : int
-        See `complete`; costs the edges of so many nodes, hubs among them.
+        Number of nodes for which `complete` computes the next step; this reads all edges of these nodes.
     precision : {"float64", "float32"}
-        Of the iterations; a push always sums in float64.
+        The data type of "power" and "chebyshev"; a push always uses float64.
     max_iterations : int, optional
-        Default: about twice what the theory asks for, at most `MOST_ITERATIONS`.
+        Maximum number of iterations. The default is about twice the theoretical number, at most `MOST_ITERATIONS`.
 
     Returns
     -------
     PageRankResult
-        Masses in [0, 1]; they sum to 1 (a push: to between 1 - `residual` and 1).
+        Masses in [0, 1] with the sum 1. For a push, the sum is between 1 - `residual` and 1.
 
     Raises
     ------
     InvalidInputError, MissingDependencyError
-        For an argument out of range, "chebyshev" on a directed graph, or ``kernel="compiled"`` without numba.
+        If an argument is out of range, for "chebyshev" on a directed graph, or for ``kernel="compiled"`` without numba.
     NotConvergedError
-        If the tolerance is not reached; an unconverged mass is never returned.
+        If the tolerance is not reached.
 
     Notes
     -----
-    A node without out-edges restarts (as in igraph's PRPACK and NetworkX), zero weights are no edges, self loops count
-    and parallel edges add up. There is no `damping`: HippoRAG's is the probability of following an edge, other papers'
-    alpha that of a restart.
+    A walk restarts at a node without out-edges, as in igraph's PRPACK and in NetworkX. Edges with weight zero do not
+    exist, self loops count, and the weights of parallel edges are added. There is no parameter `damping`, because its
+    meaning differs: in HippoRAG, it is the probability of following an edge; in other papers, of a restart.
 
     References
     ----------
@@ -203,19 +209,19 @@ def personalized_pagerank(
 def personalized_pagerank_batch(
     graph: WalkOperator | Any, resets: Iterable[Reset], **options: Any
 ) -> list[PageRankResult]:
-    """One walk per reset distribution over one prepared graph.
+    """Compute a walk for each reset distribution, and prepare the graph only once.
 
     Parameters
     ----------
     graph : WalkOperator or (n, n) sparse matrix
     resets : iterable of reset distributions
     **options
-        As for :func:`personalized_pagerank`.
+        The options of :func:`personalized_pagerank`.
 
     Returns
     -------
     list of PageRankResult
-        Each equal to the bit to that of a call of its own.
+        The results, identical to the bit to the results of separate calls.
 
     Examples
     --------
@@ -237,7 +243,7 @@ def push_settings(
     complete: bool = True,
     refine: int = 100,
 ) -> PushSettings:
-    """The checked settings of a push."""
+    """Check the arguments of a push, and return them as settings; see :func:`personalized_pagerank`."""
     follow = check_range("follow_probability", follow_probability, 0, 1, ends="[)")
     threshold = RANKING_TOLERANCE if tolerance is None else check_range("tolerance", tolerance, ends="(]")
     rounds, first = check_count("polish", polish), check_count("refine", refine)
@@ -246,7 +252,7 @@ def push_settings(
 
 
 def _limit(given: int | None, follow: float, tolerance: float) -> int:
-    """Steps after which `follow` to their power is far below the tolerance."""
+    """Return the maximum number of iterations: the given number, or a default for this probability and tolerance."""
     if given is None:
         needed = 0.0 if follow == 0.0 else math.log(min(tolerance, 1.0) * (1.0 - follow) / 4.0) / math.log(follow)
         return min(int(2 * needed) + 20, MOST_ITERATIONS)

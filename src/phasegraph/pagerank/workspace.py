@@ -1,4 +1,4 @@
-"""Scratch arrays of a push, reused from query to query and cleared by the list of touched nodes."""
+"""Scratch arrays of a push; they are reused for later walks, and only the entries of touched nodes are cleared."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Kernel = Literal["auto", "numpy", "compiled"]
 
 
 def check_kernel(kernel: str) -> None:
-    """Refuse an unknown kernel, or "compiled" where numba is missing, without loading numba."""
+    """Raise an error for an unknown kernel, or for "compiled" if numba is missing; numba is not loaded."""
     if kernel not in ("auto", "numpy", "compiled"):
         raise InvalidInputError(f'kernel must be "auto", "numpy" or "compiled"; got {kernel!r}')
     if kernel == "compiled" and (sys.modules.get("numba", ...) is None or find_spec("numba") is None):
@@ -28,13 +28,13 @@ def check_kernel(kernel: str) -> None:
 
 
 def use_compiled(kernel: str) -> bool:
-    """Whether to use the compiled kernels: "auto" does where numba is installed."""
+    """Return True if the compiled kernel is used; "auto" uses it if numba is installed."""
     check_kernel(kernel)
     return kernel != "numpy" and _load_kernels() is not None
 
 
 def compiled_kernels() -> ModuleType:
-    """The compiled functions; only after :func:`use_compiled` has said yes."""
+    """Return the module of compiled functions; MissingDependencyError if numba is not installed."""
     found = _load_kernels()
     if found is None:
         raise MissingDependencyError('the compiled kernel needs numba: pip install "phasegraph[graph]"')
@@ -52,10 +52,10 @@ def _load_kernels() -> ModuleType | None:
 
 
 class State(NamedTuple):
-    """What the (n,) nodes hold during a push.
+    """The state of all nodes during a push, in arrays of shape (n,).
 
-    `left` is mass that waits to be pushed on, `gained` mass that has stopped. `stamp` is 0 where the walk has not been,
-    otherwise the last round in which mass arrived, or 1.
+    `left` is the mass that a node has not pushed yet, and `gained` is the mass that has stopped at a node. `stamp` is 0
+    for a node that the walk has not reached. For other nodes, `stamp` is 1 or the last round in which mass arrived.
     """
 
     left: FloatArray
@@ -64,12 +64,14 @@ class State(NamedTuple):
 
 
 class PushWorkspace:
-    """O(n) scratch memory that costs O(touched) to clear; serves one walk at a time.
+    """The scratch memory of a walk, which only one walk at a time can use.
+
+    The memory is proportional to the number of nodes, and the time to clear it to the number of touched nodes.
 
     Parameters
     ----------
     size : int
-        How many nodes the graph has, at least 1.
+        Number of nodes of the graph, at least 1.
     """
 
     def __init__(self, size: int) -> None:
@@ -77,38 +79,44 @@ class PushWorkspace:
 
     @lazy_property
     def plain(self) -> State:
-        """What the numpy kernel writes to: one array each."""
+        """The state of the numpy kernel, in three separate arrays."""
         return State(np.zeros(self.size), np.zeros(self.size), np.zeros(self.size, dtype=np.int32))
 
     @lazy_property
     def records(self) -> FloatArray:
-        """What the compiled kernel writes to: (n, 3), so that a node's values share a cache line."""
+        """The state of the compiled kernel, an array of shape (n, 3), so that a node's values share a cache line."""
         return np.zeros((self.size, 3))
 
     def state(self, compiled: bool) -> State:
-        """The arrays of the one or the other kernel."""
+        """Return the state arrays of the compiled kernel or of the numpy kernel."""
         return State(*self.records.T) if compiled else self.plain
 
     @lazy_property
     def first(self) -> Int32Array:
-        """(n,) scratch: position of a node's first occurrence in a list."""
+        """A scratch array of shape (n,) for the position of each node's first occurrence in a list."""
         return np.zeros(self.size, dtype=np.int32)
 
     @lazy_property
     def queues(self) -> tuple[Int32Array, Int32Array, Int32Array, FloatArray]:
-        """Scratch of the compiled kernel, a place to spare in each: touched, frontier, receivers, amounts."""
+        """The scratch arrays of the compiled kernel: touched nodes, frontier, receiving nodes, amounts.
+
+        Each list of nodes has space for an additional entry.
+        """
         touched, frontier, received = (np.zeros(self.size + 1, dtype=np.int32) for _ in range(3))
         return touched, frontier, received, np.zeros(self.size)
 
     def distinct(self, nodes: IntArray) -> Int32Array:
-        """The distinct values of `nodes` in order of first occurrence, in O(len(nodes))."""
+        """Return the distinct values of `nodes` in the order of first occurrence, in time O(len(nodes))."""
         place = np.arange(len(nodes), dtype=np.int32)
         self.first[nodes[::-1]] = place[::-1]
         kept = nodes.compress(self.first.take(nodes) == place).astype(np.int32)
         return kept
 
     def collect(self, touched: Int32Array, compiled: bool) -> tuple[FloatArray, FloatArray]:
-        """Take out what `touched`, every node that was written to, has gained and left: it is clean then."""
+        """Return the gained and the left mass of the touched nodes, and clear the workspace.
+
+        `touched` must contain every node with a changed state.
+        """
         if compiled:
             gained, left = np.empty(len(touched)), np.empty(len(touched))
             compiled_kernels().collect(touched, self.records, gained, left)
@@ -120,25 +128,25 @@ class PushWorkspace:
         return gained, left
 
     def reset(self, compiled: bool) -> None:
-        """Make it clean whatever was written to it, in O(n)."""
+        """Clear the state of all nodes, in time O(n)."""
         for array in self.state(compiled):
             array.fill(0)
 
 
 class WorkspacePool:
-    """Idle workspaces of a graph of `size` nodes: as many as there have been walks at the same time."""
+    """The idle workspaces of a graph of `size` nodes; their number is the maximum number of simultaneous walks."""
 
     def __init__(self, size: int) -> None:
         self.size = size
         self._idle: deque[PushWorkspace] = deque()
 
     def borrow(self) -> PushWorkspace:
-        """Take an idle workspace, or a new one; hand it back, clean, with :meth:`give_back`."""
+        """Return an idle or a new workspace; the caller must return it in a clear state by :meth:`give_back`."""
         try:
             return self._idle.pop()
         except IndexError:
             return PushWorkspace(self.size)
 
     def give_back(self, workspace: PushWorkspace) -> None:
-        """Keep a clean workspace for the next walk."""
+        """Store a clear workspace for a later walk."""
         self._idle.append(workspace)

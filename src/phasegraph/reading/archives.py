@@ -15,15 +15,16 @@ SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", "
 MOST_BYTES = 1 << 30
 """Maximum unpacked size of an archive, in bytes."""
 MOST_FILES = 100_000
+"""Maximum number of files in an archive."""
 LARGEST = 64 << 20
 """Maximum size of one file, in bytes."""
 TOO_LARGE = f"the file is larger than {LARGEST >> 20} MB"
 Member: TypeAlias = "tuple[str, bytes | str]"
-"""A file of an archive: its path, and its bytes or, as text, the reason that it was not read."""
+"""A file of an archive: its path, and either its content as bytes or, as a string, the reason that it was not read."""
 
 
 def is_archive(name: str) -> bool:
-    """Whether a file name has the suffix of an archive."""
+    """Return True if a file name has the suffix of an archive."""
     return name.lower().endswith(SUFFIXES)
 
 
@@ -33,7 +34,7 @@ def members_of(path: Path) -> Iterator[Member]:
     Raises
     ------
     InvalidInputError
-        If the archive is damaged, or holds more files or bytes than the limits.
+        If the archive is damaged, or contains more files or bytes than the limits.
     """
     try:
         yield from _zipped(path) if path.name.lower().endswith(".zip") else _tarred(path)
@@ -61,7 +62,7 @@ def _zipped(path: Path) -> Iterator[Member]:
 
 
 def _tarred(path: Path) -> Iterator[Member]:
-    with tarfile.open(path, mode="r|*") as archive:  # read as a stream: tarfile then keeps no index of all files
+    with tarfile.open(path, mode="r|*") as archive:  # read as a stream, so that tarfile stores no index of all files
         budget = _Budget(path)
         for info in archive:
             if info.isdir():
@@ -74,17 +75,17 @@ def _tarred(path: Path) -> Iterator[Member]:
 
 
 class _Budget:
-    """Counts the files and bytes of an archive, and raises beyond the limits."""
+    """A counter of the files and bytes of an archive, which raises an error beyond the limits."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._files, self._bytes = path, 0, 0
 
     def refusal(self, name: str, size: int) -> str | None:
-        """The reason that a file is not read; None if it is read."""
+        """Return the reason that a file must not be read, or None; raise an error if the archive is too large."""
         self._files, self._bytes = self._files + 1, self._bytes + size
         if self._files > MOST_FILES or self._bytes > MOST_BYTES:
             raise InvalidInputError(
-                f"{self._path.name}: the archive holds more than {MOST_FILES:,} files or {MOST_BYTES >> 20:,} MB; "
+                f"{self._path.name}: the archive contains more than {MOST_FILES:,} files or {MOST_BYTES >> 20:,} MB; "
                 "unpack the part that you want, and give its folder"
             )
         parts = PurePosixPath(name.replace("\\", "/"))

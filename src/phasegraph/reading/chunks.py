@@ -17,9 +17,9 @@ _SENTENCE, _LONGEST_HEADING = re.compile(r"(?<=[.!?。！？])\s+"), 200
 def passages_of(document: Document) -> list[Passage]:
     r"""Cut a document into passages of at most 800 characters.
 
-    Short sections share a passage. A long section is cut between paragraphs, otherwise between
-    sentences or words, and each piece repeats the heading. A passage's id is the document's name and the passage's
-    number; ``source`` is the name.
+    Short sections share a passage. A long section is cut between paragraphs if possible, else between sentences or
+    words; each piece repeats the heading. The id of a passage consists of the document's name and the passage's number.
+    Its field ``source`` is the document's name.
 
     >>> document = Document("a.md", "A", (Section("One", "Ada met Bo."), Section("Two", "Bo met Cy.")))
     >>> [(passage.id, passage.text) for passage in passages_of(document)]
@@ -45,7 +45,7 @@ def _packed(document: Document) -> Iterator[str]:
 
 
 def _pieces(section: Section) -> Iterator[str]:
-    """Cut a section into pieces that fit into a passage, each with the heading."""
+    """Cut a section into pieces that fit into a passage; each piece starts with the heading."""
     heading = section.heading.strip()[:_LONGEST_HEADING]
     head = f"{heading}\n" if heading else ""
     room, held = SIZE - len(head), ""
@@ -75,7 +75,7 @@ def _paragraphs(text: str) -> Iterator[str]:
 
 
 def _joined(parts: list[str], room: int) -> Iterator[str]:
-    """Join consecutive parts up to the length `room`."""
+    """Join consecutive parts up to a length of `room` characters."""
     held = ""
     for part in (piece for one in parts for piece in _short(one, room)):
         if held and len(held) + len(part) + 1 > room:

@@ -14,7 +14,7 @@ _BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codec
 
 @dataclass(frozen=True)
 class Section:
-    """A heading ("" for none) and the text below it."""
+    """A heading, which may be "", and the text below it."""
 
     heading: str
     text: str

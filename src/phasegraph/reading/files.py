@@ -1,4 +1,4 @@
-"""Read the files of a path: one file, a folder or an archive."""
+"""Read the documents of a path, which is a file, a folder or an archive."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ KINDS: Mapping[str, tuple[tuple[str, ...], Reader]] = MappingProxyType(
         "PDF": ((".pdf",), lambda name, data: passages_of(read_pdf(name, data))),
     }
 )
-"""Suffixes and reader of each kind of file."""
+"""The file name suffixes and the reader of each kind of file."""
 _BY_SUFFIX = {suffix: kind for kind, (suffixes, _) in KINDS.items() for suffix in suffixes}
 _NOT_ENTERED = frozenset(("node_modules", "__pycache__", "__MACOSX", "site-packages"))
 CORPUS, QUERIES = "corpus.jsonl", "queries.jsonl"
-"""Files of a data set; its questions are not documents."""
+"""The files of a data set: the passages, and the questions, which are not read as documents."""
 _OTHER = "no reader for this kind of file"
 _NAMED = 5
 
@@ -65,13 +65,13 @@ class FilesRead:
     Parameters
     ----------
     passages : tuple of Passage
-        Each has ``source`` (the file's path) and ``metadata``.
+        The passages; each has ``source``, the path of its file, and ``metadata``.
     files : mapping of str to int
-        Number of files read, by kind.
+        Number of files read, by kind of file.
     skipped : mapping of str to str
-        Reason for each file that was not read.
+        The reason for each file that was not read, by path.
     sources : tuple of str
-        The file of each passage.
+        The path of the file of each passage.
     """
 
     passages: tuple[Passage, ...]
@@ -85,7 +85,7 @@ class FilesRead:
         return f"{count} {'file' if count == 1 else 'files'} ({kinds}), {len(self.passages)} passages"
 
     def notes(self) -> list[str]:
-        """One line per reason for skipping, with the names of some skipped files."""
+        """Return a line for each reason to skip files, with the names of some of these files."""
         by_reason: dict[str, list[str]] = {}
         for name, reason in self.skipped.items():
             by_reason.setdefault(reason, []).append(name)
@@ -101,7 +101,7 @@ def _some(names: list[str]) -> str:
 
 @dataclass(frozen=True)
 class _Part:
-    """What one file, or one archive, was read to: passages with their files, and why others were skipped."""
+    """The passages of a file or an archive, the file of each passage, and the reasons for skipped files."""
 
     passages: tuple[Passage, ...]
     sources: tuple[str, ...]
@@ -109,16 +109,16 @@ class _Part:
     skipped: Mapping[str, str]
     lacking: MissingDependencyError | None
     state: tuple[int, ...]
-    """What changes when the file does."""
+    """Inode, size and times of the file, which change if the file changes."""
 
 
 class FolderReader:
-    """Reads a path again and again, and parses only files that changed since the last time.
+    """A reader that reads a path repeatedly, and parses only files that changed since the last time.
 
     Parameters
     ----------
     path : path
-        As for :func:`read_files`.
+        A file, a folder or an archive, as for :func:`read_files`.
     without : collection of path
         Files and folders to leave out.
     """
@@ -129,7 +129,7 @@ class FolderReader:
         self._parts: dict[Path, _Part] = {}
 
     def read(self, progress: Progress | None = None) -> FilesRead:
-        """Read the path as it is now; errors as of :func:`read_files`."""
+        """Read the current files of the path; errors are the same as in :func:`read_files`."""
         if not self.root.exists():
             raise InvalidInputError(f"{self.root}: there is no such file or folder")
         places = _files_of(self.root, self._without)
@@ -160,11 +160,12 @@ def read_files(path: str | Path, *, progress: Progress | None = None) -> FilesRe
         A text, Markdown, HTML, CSV, JSONL or PDF file, or a folder or a zip or tar archive of such files. A folder
         with ``corpus.jsonl`` and ``queries.jsonl`` is a data set: only the corpus is read.
     progress : callable, optional
-        Wraps an iterable to show progress: ``progress(iterable, label)``.
+        A function ``progress(iterable, label)`` that shows progress and returns an iterable with the same items.
 
     Returns
     -------
     FilesRead
+        The passages, and the reasons for skipped files.
 
     Raises
     ------
@@ -175,9 +176,10 @@ def read_files(path: str | Path, *, progress: Progress | None = None) -> FilesRe
 
     Notes
     -----
-    Hidden files and links are skipped, and those that a file ``.phasegraphignore`` in the folder or above them names,
-    in the syntax of ``.gitignore``. Archives in a folder are read, archives in archives are not. If the lines of a
-    JSONL file have an ``id``, each line is one passage; all other files are cut into passages.
+    Hidden files, links, and files that a ``.phasegraphignore`` excludes are skipped. A ``.phasegraphignore`` has the
+    syntax of ``.gitignore`` and applies to its folder and all folders below. Archives in a folder are read, archives in
+    archives are not. If the lines of a JSONL file have an ``id``, each line is a passage. All other files are cut into
+    passages.
     """
     return FolderReader(path).read(progress)
 
@@ -191,7 +193,10 @@ def _state_of(place: Path) -> tuple[int, ...]:
 
 
 def _read_place(place: Path, name: str, state: tuple[int, ...], alone: bool) -> _Part:
-    """Read one file, or the files of an archive; the error of a file that is `alone` is raised."""
+    """Read a file, or the files of an archive.
+
+    If the file is the only file of the path (`alone`), its error is raised; otherwise, the file is skipped.
+    """
     passages: list[Passage] = []
     sources: list[str] = []
     files: Counter[str] = Counter()
@@ -213,7 +218,7 @@ def _read_place(place: Path, name: str, state: tuple[int, ...], alone: bool) -> 
             skipped[member] = str(error)
             continue
         if not found:
-            skipped[member] = "the file holds no text"
+            skipped[member] = "the file contains no text"
             continue
         files[kind] += 1
         passages += found
@@ -222,7 +227,7 @@ def _read_place(place: Path, name: str, state: tuple[int, ...], alone: bool) -> 
 
 
 def _files_of(root: Path, without: Collection[Path] = ()) -> list[tuple[Path, str]]:
-    """List the files of a path, each with the name that its passages get."""
+    """Return the files of a path, each with the name under which its passages refer to it."""
     if root.is_file():
         return [(root, root.name)]
     if (root / CORPUS).is_file() and (root / QUERIES).is_file():
@@ -249,7 +254,7 @@ def _files_of(root: Path, without: Collection[Path] = ()) -> list[tuple[Path, st
 
 
 def _members(place: Path, name: str) -> Iterator[Member]:
-    """Yield the file, or the files of an archive."""
+    """Yield the name and content of a file, or of each file in an archive."""
     if not is_archive(name):
         if PurePosixPath(name).suffix.lower() not in _BY_SUFFIX:
             yield name, _OTHER
@@ -266,7 +271,7 @@ def _members(place: Path, name: str) -> Iterator[Member]:
 
 
 def _content(place: Path) -> bytes | str:
-    """The bytes of a file, or the reason that it cannot be opened."""
+    """Return the bytes of a file, or the reason that it cannot be opened as a string."""
     try:
         return place.read_bytes()
     except OSError as error:
@@ -279,7 +284,7 @@ def _nothing_read(root: Path, skipped: Mapping[str, str], lacking: MissingDepend
     if lacking is not None:
         return lacking
     if not skipped:
-        return InvalidInputError(f"{root}: the folder holds no files; {readable}")
+        return InvalidInputError(f"{root}: the folder contains no files; {readable}")
     reasons = "; ".join(FilesRead((), {}, skipped).notes())
     return InvalidInputError(f"{root}: there is no readable file: {reasons}; {readable}")
 
@@ -290,6 +295,6 @@ def _check_ids(passages: Iterable[Passage]) -> None:
         other = seen.setdefault(passage.id, passage)
         if other is not passage:
             raise InvalidInputError(
-                f"the id {passage.id!r} must name one passage; {other.extra.get('source', 'one file')} and "
-                f"{passage.extra.get('source', 'another')} have a passage of that id"
+                f"duplicate passage id {passage.id!r} in {other.extra.get('source', 'one file')} and "
+                f"{passage.extra.get('source', 'another file')}; give each passage its own id"
             )

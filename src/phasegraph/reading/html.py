@@ -1,4 +1,4 @@
-"""HTML: a section for each heading; scripts, styles and navigation are left out."""
+"""A reader for HTML, which makes a section for each heading, and leaves out scripts, styles and navigation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LINES = frozenset(("br", "li", "dt", "dd", "tr"))
 
 
 class _Page(HTMLParser):
-    """Collects the title, headings and text of a page; an unclosed element ends with its parent."""
+    """A parser that collects the title, headings and text of a page; an unclosed element ends with its parent."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
@@ -74,7 +74,7 @@ class _Page(HTMLParser):
 
 
 def read_html(name: str, text: str) -> Document:
-    """Read an HTML page.
+    """Read an HTML page; without a title, its first heading or its file name is the title.
 
     >>> read_html("a.html", "<title>Ada</title><h2>Bo</h2><p>Bo met <b>Ada</b>.</p><script>no()</script>").sections
     (Section(heading='Bo', text='Bo met Ada.'),)

@@ -1,4 +1,4 @@
-"""Files that the user leaves out: ``.phasegraphignore``, in the syntax of ``.gitignore``."""
+"""Support for ``.phasegraphignore`` files, which exclude files from reading, in the syntax of ``.gitignore``."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ IGNORE = ".phasegraphignore"
 
 
 class Ignored:
-    """What the files ``.phasegraphignore`` below a folder leave out; the patterns of a deeper one count before others.
+    """The patterns of all ``.phasegraphignore`` files below a folder; patterns of a deeper folder take precedence.
 
     Parameters
     ----------
     root : path
+        The folder.
     """
 
     def __init__(self, root: Path) -> None:
@@ -24,7 +25,7 @@ class Ignored:
         self._patterns: dict[Path, Any] = {}
 
     def enter(self, folder: Path, names: Collection[str]) -> None:
-        """Read the patterns in a folder that holds files of these names."""
+        """Read the patterns of a folder; `names` are the names of the files in the folder."""
         if IGNORE not in names:
             return
         with needed(f"{IGNORE} needs pathspec; pip install 'phasegraph[files]'"):
@@ -33,7 +34,7 @@ class Ignored:
         self._patterns[folder] = GitIgnoreSpec.from_lines(lines)
 
     def leaves_out(self, place: Path, *, folder: bool = False) -> bool:
-        """Whether a file, or a folder, is left out."""
+        """Return True if the patterns exclude a file or, with `folder`, a folder."""
         for above in place.parents if self._patterns else ():
             if above in self._patterns:
                 found = self._patterns[above].check_file(place.relative_to(above).as_posix() + ("/" if folder else ""))

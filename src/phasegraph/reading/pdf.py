@@ -1,4 +1,4 @@
-"""PDF: a section for each page."""
+"""A reader for PDF, which makes a section for each page."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def read_pdf(name: str, data: bytes) -> Document:
     MissingDependencyError
         If pypdf is not installed.
     InvalidInputError
-        If the file needs a password, is damaged, or holds no text.
+        If the file needs a password, is damaged, or contains no text.
     """
     with needed(NEEDED):
         from pypdf import PdfReader
@@ -37,7 +37,7 @@ def read_pdf(name: str, data: bytes) -> Document:
         raise InvalidInputError(_LOCKED)
     pages = [Section(f"Page {number}", text) for number, text in enumerate(map(_text, reader.pages), start=1) if text]
     if not pages:
-        raise InvalidInputError("the PDF holds no text (scanned pages?): run OCR first, for example ocrmypdf")
+        raise InvalidInputError("the PDF contains no text (scanned pages?): run OCR first, for example ocrmypdf")
     return Document(name, _title(reader) or title_of(name), tuple(pages))
 
 

@@ -1,4 +1,4 @@
-"""CSV and JSONL: one document per row."""
+"""Readers for CSV and JSONL, which make a document for each row."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from phasegraph.reading.documents import Document, Section, title_of
 
 TEXTS = ("text", "content", "contents", "page_content", "body", "passage")
 TITLES = ("title", "name", "heading", "subject")
-"""Names of the text and title fields, in order of preference."""
+"""The names of title fields, in order of preference; ``TEXTS`` are those of text fields."""
 
 
 def read_csv(name: str, text: str) -> list[Passage]:
-    """Read a table with a heading line; commas, semicolons, tabs or bars separate the columns."""
+    """Read a CSV table with column names in its first line; the separator is a comma, semicolon, tab or bar."""
     try:
         dialect: Any = csv.Sniffer().sniff(text[:8192], delimiters=",;\t|")
     except csv.Error:
@@ -32,7 +32,10 @@ def read_csv(name: str, text: str) -> list[Passage]:
 
 
 def read_jsonl(name: str, data: bytes) -> list[Passage]:
-    """Read JSON objects, one per line. An object with an ``id`` is one passage, any other object a table row."""
+    """Read a JSON object per line.
+
+    If the first object has an ``id``, each object is a passage; otherwise, each object is a row of a table.
+    """
     file = Path(name)
     rows = list(objects_in(file, texts_in(file, io.BytesIO(data))))
     if not rows or "id" in rows[0][1]:

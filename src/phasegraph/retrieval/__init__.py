@@ -1,7 +1,7 @@
-"""The interface between the core and both integrations, and their only private contract.
+"""The private interface of the core for the two integrations.
 
-A framework's retriever turns its arguments into :class:`SourceSpec` objects and a :class:`FusionEngine`. For each call,
-it binds its sources, and turns each :class:`SelectedHit` of the answer into a document or node.
+A framework's retriever converts its arguments to :class:`SourceSpec` objects and a :class:`FusionEngine`. For each
+call, it binds its sources, and converts each :class:`SelectedHit` of the answer to a document or node.
 """
 
 from phasegraph._support.progress import with_progress

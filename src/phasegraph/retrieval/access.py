@@ -1,4 +1,4 @@
-"""Read the texts, metadata and embeddings of a framework's hits, for the decision."""
+"""Read the texts, metadata and embeddings of a framework's hits, for fusing and selecting."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EmbedTexts: TypeAlias = Callable[[list[str]], ArrayLike]
 AwaitTexts: TypeAlias = Callable[[list[str]], Awaitable[ArrayLike]]
 
 LONGEST_TEXT = 200_000
-"""Characters of a hit that are searched for the query's words."""
+"""Maximum number of characters of a hit that are searched for the query's words."""
 
 
 def _no_metadata(_: object) -> Mapping[str, Any]:
@@ -37,10 +37,11 @@ def _no_metadata(_: object) -> Mapping[str, Any]:
 class HitAccess:
     """Functions that read a framework's documents or nodes.
 
-    `text` gives the text of a hit, or "" if the hit only names its passage. `to_embed` gives the text to embed, by
-    default the same text. `vector` gives the embedding that a hit carries, or None. ``embed(texts) -> (n, d)`` calls
-    the embedding model of a source. `aembed` is the model's own coroutine function, if it has one; otherwise `embed`
-    runs in a worker. `corpus` is the corpus behind a source, which has counted the words of its passages.
+    `text` returns the text of a hit, or "" if the hit has only an id. `to_embed` returns the text to embed; by default,
+    `text`. `vector` returns the embedding that is stored in a hit, or None. ``embed(texts)`` calls the embedding model
+    of a source, and returns an array of shape (n, d). `aembed` is the model's own coroutine function; if it is None,
+    asynchronous calls run `embed` in a worker. `corpus` is a corpus with counted words, so that its passages need not
+    be split into words again.
     """
 
     text: Callable[[Any], str] = str
@@ -52,16 +53,16 @@ class HitAccess:
     corpus: Corpus | None = None
 
     def check(self, pipeline: FusionPipeline) -> None:
-        """Refuse a selection that needs embeddings if no embeddings are available."""
+        """Raise InvalidInputError if the pipeline's selection needs embeddings, and no embeddings are available."""
         policy = pipeline.selection
         if policy is not None and policy.needs_embeddings and self.embed is None and self.vector is None:
             raise InvalidInputError(
                 f"selection by {policy.method} needs embeddings of the candidates, and no source has an embedding "
-                "model: use a vector store that has one, or a selection without redundancy"
+                "model: use a vector store that has an embedding model, or a selection that needs no embeddings"
             )
 
     def carried(self, ids: Sequence[str], rankings: Sequence[Ranking]) -> list[Any] | None:
-        """The embeddings of the hits, if every hit carries an embedding of the same length."""
+        """Return the embeddings that are stored in the hits; None unless every hit has one and all have one length."""
         if self.vector is None:
             return None
         found = []
@@ -72,7 +73,7 @@ class HitAccess:
         return found if len(known) == len(ids) and len(set(known)) == 1 else None
 
     def texts(self, ids: Sequence[str], rankings: Sequence[Ranking]) -> list[str]:
-        """The text of each candidate, from the first source that has it."""
+        """Return the text to embed of each candidate, from the first source that has a text."""
         read, found = self.to_embed or self.text, []
         for identifier in ids:
             texts = (read(one.payloads[identifier]) for one in rankings if identifier in one.payloads)
@@ -80,14 +81,14 @@ class HitAccess:
         return found
 
     def context(self, query: str) -> Context:
-        """The context of a decision: the query, the time, and functions that read the hits."""
+        """Return the context of a decision: the query, the current time, and functions that read the hits."""
         return Context(query=query, now=time.time(), metadata_of=self.metadata, text_of=self.text)
 
     def words(self, query: str, rankings: Sequence[Ranking]) -> HitWords:
         """Find the query's words in the texts and titles of the hits."""
 
         def read(identifier: str) -> tuple[str, object]:
-            """The text and the title of a hit, from the first source that has its text."""
+            """Return the text and the title of a hit, from the first source that has its text."""
             go_on()
             for hit in (one.payloads.get(identifier) for one in rankings):
                 if hit is not None and (held := self.text(hit)):
@@ -103,10 +104,13 @@ class HitAccess:
         return read_hits(query, rankings, text, self._counted(read))
 
     def _counted(self, read: Callable[[str], tuple[str, object]]) -> CountedTexts | None:
-        """The hits whose text and title are those of the corpus, which need not be split into words."""
+        """Return the counted words of hits whose text and title are equal to a passage of the corpus.
+
+        These texts need not be split into words. Return None without a usable corpus.
+        """
         if self.corpus is None:
             return None
-        index = self.corpus.seen.index  # once: passages may come and go between two looks
+        index = self.corpus.seen.index  # read once, because another thread may add or delete passages
         records, graph = index.records, index.graph.view
         lexical = graph.lexical
         try:
@@ -123,7 +127,10 @@ class HitAccess:
         return CountedTexts(lexical, row_of) if isinstance(lexical, LexicalIndex) else None
 
     def vectors(self, ids: Sequence[str], rankings: Sequence[Ranking]) -> ArrayLike:
-        """Embeddings of the candidates: their own, or the model's; InvalidInputError if there is neither."""
+        """Return the embeddings of the candidates: stored in the hits, or computed by the model.
+
+        Raise InvalidInputError if some hits have no embedding and there is no model.
+        """
         carried = self.carried(ids, rankings)
         if carried is not None:
             return carried
@@ -134,7 +141,10 @@ class HitAccess:
         return self.embed(self.texts(ids, rankings))
 
     async def avectors(self, ids: Sequence[str], rankings: Sequence[Ranking], deadline: Deadline) -> ArrayLike:
-        """As :meth:`vectors`, without blocking the event loop; TimeoutError at the deadline."""
+        """Return the same embeddings as :meth:`vectors` without blocking the event loop.
+
+        Raise TimeoutError at the deadline.
+        """
         if self.embed is None or self.carried(ids, rankings) is not None:
             return self.vectors(ids, rankings)
         texts = self.texts(ids, rankings)

@@ -1,4 +1,4 @@
-"""Choose the payload of each result, and warn about missing or different texts."""
+"""Choose the document or node of each result, and warn about missing or different texts."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from phasegraph.retrieval.payloads import hits_of
 
 @dataclass(slots=True)
 class SelectedHit:
-    """The payload of a result (None if no source has a payload), and the other sources' texts and evidence.
+    """The payload of a result, which is the framework's document or node, and the evidence of all sources.
 
-    The payload is from the `source` with the largest weight that returned the result with a text; ties go by name.
-    `others` are sources that returned another text under the same id. `told` pairs each source with a
-    function that gives its evidence.
+    The payload is None if no source returned a document or node. It comes from `source`: among the sources that
+    returned a text for the result, the source with the largest weight. Sources with equal weights are taken in name
+    order. `others` are sources that returned a different text under the same id. `told` pairs the name of each source
+    that has evidence with a function that returns the evidence.
     """
 
     source: str = ""
@@ -28,7 +29,7 @@ class SelectedHit:
 
     @property
     def evidence(self) -> dict[str, object]:
-        """The evidence of each source, computed when it is read."""
+        """The evidence by source name; it is computed when this property is read."""
         return {name: tell() for name, tell in self.told}
 
 
@@ -36,7 +37,7 @@ Answer: TypeAlias = tuple[Result, list[SelectedHit]]
 
 
 def select_hits(result: Result, text: Callable[[Any], str]) -> list[SelectedHit]:
-    """Choose a payload for each id of the result, in order; a payload with a text is preferred."""
+    """Choose a payload for each id of the result, in order; prefer payloads with a text."""
     ids, rankings = result.ids, result.candidates.rankings
     weights = (-result.weights).tolist()
     columns = [rankings[column] for column in sorted(range(len(rankings)), key=weights.__getitem__)]
@@ -64,34 +65,35 @@ def select_hits(result: Result, text: Callable[[Any], str]) -> list[SelectedHit]
 
 
 def without_text(result: Result, hits: Sequence[SelectedHit]) -> str:
-    """The warning about results whose passage no source has; "" if there are none."""
+    """Return the warning about results whose passage no source has; "" if all passages exist."""
     missing = {name for name, hit in zip(result.ids, hits, strict=True) if hit.payload is None}
     if not missing:
         return ""
     named = [one.source for one in result.candidates.rankings if not missing.isdisjoint(one.ids)]
     return (
-        f"results without a text: {', '.join(map(repr, sorted(named)))} named passages that no source holds; make an "
-        "EntityGraphRetriever of a core source, with documents= (LangChain) or nodes= (LlamaIndex), or give "
+        f"results without a text: {', '.join(map(repr, sorted(named)))} returned ids of passages that no source has; "
+        "make an EntityGraphRetriever of a core source, with documents= (LangChain) or nodes= (LlamaIndex), or give "
         "SourceSpec(retriever=..., fields=HitFields(resolve=...))"
     )
 
 
 def warn_without_text(result: Result, hits: Sequence[SelectedHit]) -> None:
-    """Warn if results have a passage that no source has."""
+    """Warn if the result contains ids whose passage no source has."""
     said = without_text(result, hits)
     if said:
         warn(said, stacklevel=3)
 
 
 def with_text_warnings(result: Result, hits: Sequence[SelectedHit]) -> Result:
-    """Add warnings to the result: for ids with different texts, and for results without a text."""
+    """Add warnings to the result about ids with different texts in several sources, and about missing texts."""
     for hit in hits:
         if hit.others or hit.payload is None:
             break
     else:
         return result
     found = [
-        f"id {identifier!r} has another text in {', '.join(hit.others)} than in {hit.source}, which was kept"
+        f"id {identifier!r} has different texts in {hit.source} and in {', '.join(hit.others)}: the text of "
+        f"{hit.source} is used"
         for identifier, hit in zip(result.ids, hits, strict=True)
         if hit.others
     ]

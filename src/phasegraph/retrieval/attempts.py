@@ -1,4 +1,4 @@
-"""Ask a store for fewer hits if it refuses the wanted number."""
+"""Ask a store for fewer hits if it refuses the requested number of hits."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ _LONGEST_TEXT = 1000
 class Attempts:
     """The attempts of one search: with the limit, then with fewer hits if the store refuses the limit.
 
-    Some stores raise if they have fewer hits than requested. An error that names the limit is a refusal. The next
-    attempt asks for the largest smaller number in its message, and the last one for the store's own default (None).
-    Connection errors and errors of this library are not refusals. If every attempt fails, the first error is raised.
-    Every search starts with the limit again, because the store may have grown.
+    Some stores raise an error if they have fewer hits than requested. An error counts as a refusal if its message
+    contains the limit. The second attempt then requests the largest smaller number in the message. The last attempt
+    requests None, which means the store's default. Connection errors and errors of this library are not refusals. If
+    every attempt fails, the first error is raised. Every search starts with the limit, because the store may have
+    grown.
 
     Parameters
     ----------
     limit : int or None
-        Hits wanted; None leaves it to the store, which is then asked once.
+        Number of hits to request; None means the store's default, and a single attempt.
     notes : list of str
-        Receives a line if fewer hits were requested.
+        The list to which a note is added if fewer hits were requested.
     within : bool, default False
-        Whether the search has a filter. The line then omits the count, which may include passages beyond the filter.
+        True if the search has a filter. The note then omits the number, which may count passages outside the filter.
 
     Examples
     --------
@@ -84,7 +85,7 @@ class Attempts:
 
 
 def _fewer(error: BaseException, limit: int | None) -> list[int | None]:
-    """The numbers of hits to request instead of a refused limit; empty if the error is not a refusal."""
+    """Return the numbers of hits to request instead of the refused limit; empty if the error is not a refusal."""
     if limit is None or is_fatal(error) or isinstance(error, PhasegraphError | OSError):
         return []
     counts = {int(one) for one in _NUMBER.findall(text_of(error)[:_LONGEST_TEXT]) if one.isdecimal()}

@@ -1,4 +1,4 @@
-"""Compute the changes that bring a corpus in step with given documents, and the ids of new passages."""
+"""Compute the changes that update a corpus to match given documents, and the ids of new passages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from phasegraph.errors import InvalidInputError
 
 @dataclass(frozen=True)
 class SyncCounts:
-    """The number of documents and passages that a sync changed.
+    """The numbers of documents and passages that a sync changed.
 
     Parameters
     ----------
@@ -37,7 +37,10 @@ class SyncCounts:
 
 
 class Content(NamedTuple):
-    """The content of a document or node: id or None, text, metadata, document name, and the framework's object."""
+    """The content of a framework's document or node.
+
+    `id` is its own id or None. `names` is the mapping that names its document. `item` is the framework's object.
+    """
 
     id: str | None
     text: str
@@ -47,7 +50,7 @@ class Content(NamedTuple):
 
 
 class Given(NamedTuple):
-    """A passage in the input of a sync: its own id or None, its document, and the digest of its content."""
+    """A passage in the input of a sync: its own id or None, the name of its document, and the digest of its content."""
 
     id: str | None
     document: str
@@ -56,7 +59,7 @@ class Given(NamedTuple):
 
 @dataclass(frozen=True)
 class SyncPlan:
-    """The changes of a sync: ids of passages to delete, and rows of the input to add."""
+    """The changes of a sync: the ids of passages to delete, the positions of input passages to add, and the counts."""
 
     removed: tuple[str, ...]
     rows: tuple[int, ...]
@@ -71,7 +74,7 @@ class Described(NamedTuple):
 
 
 def described(index: Any) -> list[Described]:
-    """Return the id and metadata of every passage of an index, in the form that a filter reads."""
+    """Return the id and the metadata of every passage of an index, for use with a filter."""
     records = index.records
     held = records.held
     return [Described(name, held[name].metadata if name in held else records.content(name)[1]) for name in records]
@@ -84,9 +87,10 @@ def plan_sync(
     full: bool,
     stays: Callable[[str], bool] | None = None,
 ) -> SyncPlan:
-    """Compute which passages to delete and to add; an unchanged passage of the same document keeps its id.
+    """Compute the passages to delete and to add; an unchanged passage of the same document keeps its id.
 
-    With `full`, documents that are not given are deleted, unless ``stays(name)`` is true.
+    `there` maps the id of each stored passage to its document and digest. With `full`, stored documents that are not in
+    the input are deleted, unless ``stays(name)`` is True.
 
     >>> table = {"p": ("a.md", b"1"), "q": ("b.md", b"2")}
     >>> plan = plan_sync(table, [Given(None, "a.md", b"1"), Given(None, "a.md", b"3")], full=True)
@@ -122,7 +126,9 @@ def plan_sync(
 def free_ids(
     there: Mapping[str, object], removed: Collection[str], given: Sequence[Given], names: Sequence[str]
 ) -> list[str]:
-    """Return ids for new passages: their `names`, or another id if a passage without an own id finds its name in use.
+    """Return ids for new passages: their `names`, or a new id if the name is in use and the passage has no own id.
+
+    Raise InvalidInputError if a passage's own id is in use.
 
     >>> free_ids({"p": 0, "q": 0}, ["q"], [Given(None, "a.md", b""), Given("q", "a.md", b"")], ["x", "q"])
     ['x', 'q']
@@ -141,8 +147,8 @@ def free_ids(
             count[name] += 1
         if taken(free):
             raise InvalidInputError(
-                f"documents: the id {name!r} of a passage of {one.document!r} belongs to another passage: give each "
-                "passage its own id, or no id"
+                f"documents: the id {name!r} of a passage of document {one.document!r} is already the id of another "
+                "passage: give each passage its own id, or no id"
             )
         ids[free] = None
     return list(ids)

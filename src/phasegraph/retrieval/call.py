@@ -51,7 +51,7 @@ _WORDS_OF = attrgetter("words")
 _EMBEDS_NOTHING = "no source embeds a text"
 
 _LEAST_SECONDS = 0.01
-"""Seconds below which no source is asked, because every source would be late."""
+"""Minimum remaining time in seconds for a second search. With less time, every source would be late."""
 
 _STATUS_OF: Mapping[StageStatus, Status] = {"ok": "ok", "failed": "error", "late": "timeout", "skipped": "skipped"}
 
@@ -70,10 +70,10 @@ class Draft:
 class Call:
     """The processing of one query, from the sources to a result.
 
-    :meth:`flow` runs all steps, for synchronous and asynchronous calls alike. It fills the last four fields.
-    `stage_reports` are the reports of the stages. `routed` maps the chosen sources to weights (None: the usual
-    weight); without a mapping, all sources are asked. `may_be_late` says whether fusing runs in a worker, `is_late`
-    whether the deadline stopped it.
+    :meth:`flow` runs all steps, for synchronous and asynchronous calls alike. It sets the last four fields.
+    `stage_reports` are the reports of the stages. `routed` maps each source that the router chose to its weight; None
+    means the usual weight. If `routed` is None, all sources are asked. `may_be_late` is True if fusing runs in a
+    worker. `is_late` is True if fusing missed the deadline.
     """
 
     query: str
@@ -93,7 +93,7 @@ class Call:
     is_late: bool = False
 
     def flow(self) -> Flow[Answer]:
-        """Ask the sources; calibrate, fuse and accept; rerank; select; correct."""
+        """Run all steps: ask the sources, calibrate, fuse, accept, rerank, select and correct."""
         gathered = yield from self._ask()
         draft = yield from self._fuse(gathered)
         draft = yield from self._rerank(draft)
@@ -151,21 +151,21 @@ class Call:
         return found
 
     def _take_route(self, routed: Routed | None) -> None:
-        """Use the weights of a route for fusing."""
+        """Store the router's answer, and use its weights for fusing."""
         self.routed = routed
         given = {} if routed is None else {name: one for name, one in routed.items() if one is not None}
         if given:
             self.pipeline = replace(self.pipeline, weights=dict.fromkeys(self.gatherer.settings, 0.0) | given)
 
     def _needs(self, name: str) -> list[str]:
-        """The sources that a source depends on, directly or through another source."""
+        """Return the names of the sources that a source depends on, directly or through another source."""
         found = list(self.gatherer.settings[name].depends_on)
         for one in found:
             found.extend(other for other in self.gatherer.settings[one].depends_on if other not in found)
         return found
 
     def _fuse(self, gathered: Gathered) -> Flow[Draft]:
-        """Fuse and accept the candidates; if the deadline comes first, only the best hits of each source."""
+        """Fuse and accept the candidates; if this misses the deadline, use only the best hits of each source."""
         self.may_be_late = self._may_be_late(gathered)
         make = partial(self._draft, self.query, gathered)
         try:
@@ -179,9 +179,9 @@ class Call:
         return draft
 
     def _may_be_late(self, gathered: Gathered) -> bool:
-        """Whether fusing may take long, because it runs the user's code or reads many hits or much text.
+        """Return True if fusing may be slow: it runs the user's code, reads texts, or has over 10,000 hits.
 
-        This call also sets whether the texts of the hits are read.
+        Also set `read` to True if the decision needs the texts of the hits.
         """
         pipeline, rankings = self.pipeline, gathered.rankings
         self.read = self.read or needs_words(pipeline, rankings)
@@ -192,7 +192,7 @@ class Call:
     def _draft(self, query: str, gathered: Gathered, earlier: Sequence[Ranking] = ()) -> Draft:
         """Resolve the ids of the hits, then calibrate, fuse and accept them together with `earlier` rankings.
 
-        The texts of the hits are read only if the decision needs them.
+        The texts of the hits are searched for the query's words only if `read` is True.
         """
         text, meetings = self.access.text, self.notices.meetings
         rankings: Sequence[Ranking]
@@ -218,7 +218,7 @@ class Call:
         return make_shortlist(pipeline, rankings, context, reports=reports, k=k)
 
     def _hasty_draft(self, gathered: Gathered) -> Draft:
-        """Fuse only the best hits of each source, without reading their texts."""
+        """Fuse only the best hits of each source, without priors and without reading texts."""
         changes: dict[str, Any] = {"priors": ()}
         accept = self.pipeline.accept
         if accept is not None and callable(accept.on_empty):
@@ -231,13 +231,13 @@ class Call:
     def _noted(
         self, reports: tuple[SourceReport, ...], *notes: Mapping[str, Sequence[str]]
     ) -> tuple[SourceReport, ...]:
-        """Add the call's notes on the sources to their reports."""
+        """Add `notes` and the notes on mismatched calibrators to the reports of the sources."""
         if not self.mismatched and not any(notes):
             return reports
         return with_notes(reports, joined_notes(*notes) if notes else {}, self.mismatched)
 
     def _rerank(self, draft: Draft) -> Flow[Draft]:
-        """Add the reranker's ranking to the draft, if there is a reranker and its ranking has weight."""
+        """Add the reranker's ranking to the draft, if there is a reranker and its ranking can change the result."""
         stages, shortlist, pipeline = self.stages, draft.shortlist, self.pipeline
         rerank, ids = stages.rerank, shortlist.candidates.ids
         if rerank is None or not ids or (rerank.blend == 0 and not _thresholds(pipeline, RERANK)):
@@ -255,7 +255,7 @@ class Call:
         return replace(draft, shortlist=shortlist)
 
     def _judge(self, rerank: Rerank, passages: Sequence[Passage]) -> Flow[tuple[Ranking | None, SourceReport]]:
-        """The reranker's ranking (None if it failed) and its report."""
+        """Run the reranker, and return its ranking (None if it failed) and its report."""
         step: Any = self.stages.reranker
         given = list(passages) if self.stages.reads_hits else [one.text for one in passages]
         tried: Tried = yield RunStep(step, (self.query, given), lambda answer: read_ranking(passages, answer))
@@ -263,7 +263,7 @@ class Call:
         detail = {} if judged is None else {"judged": len(judged), "of": len(passages), "blend": rerank.blend}
         status, reason = _STATUS_OF[tried.status], tried.reason
         if judged is not None and not len(judged):
-            status, reason = "empty", f"it kept none of {len(passages)}: the order is the fused one"
+            status, reason = "empty", f"the reranker rejected all {len(passages)} passages: the fused order is used"
         self.stage_reports.append(StageReport("rerank", tried.status, reason, tried.milliseconds, detail=detail))
         error = "" if tried.error is None else type(tried.error).__name__
         return judged, SourceReport(
@@ -272,7 +272,7 @@ class Call:
         )  # fmt: skip
 
     def _select(self, draft: Draft) -> Flow[Result]:
-        """Select the result of a draft; keep the fused order if the deadline comes before the selection."""
+        """Select the result of a draft; use the fused order if the selection misses the deadline."""
         shortlist, guard = draft.shortlist, self.notices.guard
         if shortlist.pipeline.selection is None:
             return shortlist.decide()
@@ -292,9 +292,9 @@ class Call:
         return result
 
     def _unselected(self, shortlist: Shortlist) -> Result:
-        """The answer in the fused order, with a warning that the selection was late."""
+        """Return the result in the fused order, with a warning that the selection was late."""
         policy = shortlist.pipeline.selection
-        said = f"selection by {policy.method if policy else ''} was not ready in time, the order is the fused one"
+        said = f"selection by {policy.method if policy else ''} was not ready in time: the fused order is used"
         if self.pipeline.strict:
             raise DegradedError(f"strict=True accepts no degradation; got {said}")
         plain = SelectionPolicy("top") if policy is None else SelectionPolicy("top", budget=policy.budget)
@@ -302,7 +302,10 @@ class Call:
         return replace(result, warnings=(*result.warnings, said))
 
     def _timely(self, result: Result) -> Result:
-        """Add a warning if the deadline stopped fusing; a change is also reported once by a Python warning."""
+        """Add a warning to the result if fusing missed the deadline.
+
+        Also give a Python warning when fusing starts or stops missing the deadline.
+        """
         self.notices.guard.see(self.is_late)
         if not self.is_late:
             return result
@@ -311,7 +314,7 @@ class Call:
         return replace(result, warnings=(*result.warnings, IN_HASTE))
 
     def _correct(self, draft: Draft, result: Result) -> Flow[Result]:
-        """The result, or the answer to a rewritten query if the result is poor."""
+        """Return the result, or the result for a rewritten query if the first result is empty or has a poor grade."""
         stages, query = self.stages, self.query
         corrective, detail, now = stages.corrective, dict[str, object](action="kept"), self.deadline.clock.now
         if corrective is None:
@@ -343,24 +346,24 @@ class Call:
         detail["texts"] = (text_of(again),)
         left = self.deadline.left()
         if left is not None and left < _LEAST_SECONDS:
-            return report("late", "no time was left to ask again")
+            return report("late", "no time was left for a second search")
         try:
             second = yield from self._ask_again(again, draft, merges=action == "merged")
         except (AllSourcesFailed, InvalidInputError) as error:
             return report("failed", type(error).__name__)
         except Late:
-            return report("late", "the second answer was not ready in time")
+            return report("late", "the answer to the rewritten query was not ready in time")
         if is_unused(again, query):
             rewriter.note_unused(_EMBEDS_NOTHING)
             return report("unused", _EMBEDS_NOTHING)
         if not len(second):
-            return report("ok", "the second answer is empty")
+            return report("ok", "the answer to the rewritten query is empty")
         detail["action"] = action
         report()
         return second
 
     def _ask_again(self, again: AskedQuery, draft: Draft, *, merges: bool) -> Flow[Result]:
-        """Answer a rewritten query, from its own hits or from the hits of both queries."""
+        """Answer a rewritten query from its own hits; if `merges`, also from the hits of the original query."""
         text, names = text_of(again), [one.source for one in draft.reports if one.source in self.sources]
         asked = {name: bound_to(self.sources[name], again) for name in names}
         gathered: Gathered = yield Ask(self.gatherer, asked, text)
@@ -369,7 +372,7 @@ class Call:
         return (yield from self._select(second))
 
     def _finish(self, result: Result) -> Answer:
-        """The answer with the payload of each result, and with warnings about failed stages and missing texts."""
+        """Return the result and the payload of each passage; add warnings about failed stages and missing texts."""
         staged = self.stages.are_set
         if staged:
             result = self._with_stage_reports(result)
@@ -392,7 +395,7 @@ class Call:
 
 
 def _united(earlier: Sequence[Ranking], later: Sequence[Ranking]) -> list[Ranking]:
-    """Merge the hits of each source for two queries, in name order."""
+    """Merge each source's rankings for two queries into one ranking; the sources are in name order."""
     lists: dict[str, list[Ranking]] = {}
     for ranking in (*earlier, *later):
         lists.setdefault(ranking.source, []).append(ranking)
@@ -417,7 +420,7 @@ def _thresholds(pipeline: FusionPipeline, name: str) -> bool:
 
 
 def needs_words(pipeline: FusionPipeline, rankings: Iterable[Ranking]) -> bool:
-    """Whether the decision needs the query's words in the hits, which is the slowest part to read."""
+    """Return True if the decision needs to know which words of the query occur in the hits; this is slow to read."""
     if pipeline.accept is not None and pipeline.accept.confidence is not None:
         return True
     return next(filter(None, map(_WORDS_OF, rankings)), None) is not None

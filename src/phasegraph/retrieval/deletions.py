@@ -1,4 +1,4 @@
-"""Drop hits whose passages no store has any more."""
+"""Drop hits whose passages were deleted from every store."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from phasegraph.retrieval.identity import is_text_id
 from phasegraph.sources.protocol import Upstream
 
 LookUps: TypeAlias = Mapping[str, Callable[[Sequence[str]], Mapping[str, Any]]]
-"""By source name, ``look_up(ids)``: the passages of these ids in the source's store, as framework objects."""
+"""A mapping of source names to functions ``look_up(ids)``, which return the passages of a store by id."""
 
 _SAMPLE = 64
 
 
 class Deletions:
-    """Drops the hits of one source whose passages are deleted, and warns once.
+    """A filter for one source's hits that drops hits whose passages are deleted, and warns once.
 
-    `corpus` holds the ids of the source's passages in memory. If it is empty, no store is asked. `stores` look up
-    passages by id, by source. A store counts only if it has at least half of a sample of the corpus. A passage is
-    deleted if no such store has it. Passages with ids made from their texts cannot be looked up.
+    `corpus` contains the ids of the source's passages in memory. If it is empty, no store is asked. `stores` maps other
+    sources to their lookups by id. A store is used only if it has at least half of a sample of the corpus. A passage
+    counts as deleted if no such store has it. Passages with ids made from their texts are not looked up.
 
     >>> held = {name: name for name in "abcd"}
     >>> stores = {"v": lambda ids: {one: held[one] for one in ids if one in held}}
@@ -42,13 +42,14 @@ class Deletions:
         self._warned = False
 
     def __bool__(self) -> bool:
-        """Whether any passage can be looked up."""
+        """Return True if any passage can be looked up in a store."""
         return bool(self._sample)
 
     def checked(self, ranking: Ranking, upstream: Upstream, notes: list[str]) -> Ranking:
         """Drop the hits whose passages are deleted; `notes` receives their number and failed look-ups.
 
-        Passages that the stores' own sources found for the same query (`upstream`) are not looked up again.
+        `upstream` contains the other sources' rankings for the same query. Passages in these rankings exist, so they
+        are not looked up.
         """
         if not self._sample or not len(ranking):
             return ranking
@@ -70,27 +71,27 @@ class Deletions:
                 raise
             except Exception as error:  # noqa: BLE001 - a failed look-up does not show that passages are deleted
                 notes.append(
-                    f"source {name!r} could not be asked which passages it still holds ({type(error).__name__})"
+                    f"source {name!r} failed to look up passages ({type(error).__name__}): deleted passages may remain"
                 )
                 return ranking
             asked, left = True, [one for one in left if held.get(one) is None]
         return self.without(ranking, left, notes) if asked else ranking
 
     def without(self, ranking: Ranking, gone: Collection[str], notes: list[str]) -> Ranking:
-        """Drop deleted hits from the ranking; count and note them, and warn once."""
+        """Drop the hits with the ids `gone` from the ranking, add a note, and warn once."""
         return self.counted(ranking.without(frozenset(gone)), len(gone), notes) if gone else ranking
 
     def counted(self, kept: Ranking, gone: int, notes: list[str]) -> Ranking:
-        """As :meth:`without`, for a ranking that already lacks these hits."""
+        """Report `gone` deleted hits as :meth:`without` does, for a ranking that no longer contains them."""
         if not gone:
             return kept
-        said = f"{gone} of {len(kept) + gone} hits dropped: no store holds their passages any more"
+        said = f"{gone} of {len(kept) + gone} hits dropped: their passages are in no store any more"
         notes.append(said)
         if not self._warned:
             self._warned = True
             text = (
-                f"source {self._source!r}: {said}; delete them there too (its graph or index is built from documents "
-                "that are gone)"
+                f"source {self._source!r}: {said}; delete these passages from the source, too: its graph or index "
+                "still contains them"
             )
             warn(text, stacklevel=4)
         return replace(kept, dropped=kept.dropped + gone, reason=kept.reason if len(kept) else said)

@@ -1,4 +1,4 @@
-"""Find whether higher or lower scores are better: declared, known from a store's class, or inferred."""
+"""Find the direction of a source's scores (higher or lower is better): declared, known from the store, or inferred."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from phasegraph.errors import warn
 _TELLING_HITS = 3
 
 _SURE = 40.0
-"""Maximum evidence for a direction, that of about twenty hits, so that later answers can outweigh it."""
+"""Maximum evidence for a direction: the logarithm of n! for about twenty hits. Later answers can outweigh it."""
 
 _INNER_PRODUCT = 0
 
@@ -24,9 +24,10 @@ Known: TypeAlias = bool | Callable[[object], bool | None]
 
 
 def infer_direction(scores: Sequence[object], /) -> bool | None:
-    """Infer whether higher is better from scores in the store's order, best first; only numbers count.
+    """Infer from scores in the store's order, best first, whether a higher score is better.
 
-    None if the scores have fewer than two distinct values, or neither fall nor rise throughout.
+    Values that are not finite numbers are ignored. Return None if there are fewer than two distinct scores, or if the
+    scores neither fall nor rise throughout.
 
     >>> infer_direction([0.9, 0.5, 0.5]), infer_direction([0.002, 0.586, 3.96]), infer_direction([1.0, 1.0])
     (True, False, None)
@@ -40,10 +41,10 @@ def infer_direction(scores: Sequence[object], /) -> bool | None:
 
 
 def known_direction(store: object, /) -> bool | None:
-    """Whether higher is better in the scores of a store's score search; None if its class is unknown.
+    """Return True if a higher score is better in a store's search with scores; None if the store's class is unknown.
 
     The frameworks can differ for the same store: LlamaIndex converts the distances of Postgres and Chroma into
-    similarities, LangChain returns distances.
+    similarities, but LangChain returns the distances.
     """
     for kind in type(store).__mro__:
         root = kind.__module__.partition(".")[0]
@@ -59,10 +60,10 @@ def known_direction(store: object, /) -> bool | None:
 class Direction:
     """The direction of one source's scores: declared, known from the store's class, or inferred and remembered.
 
-    Every ordered answer is evidence for a direction. Its weight is the logarithm of n! for n distinct scores, which
-    measures how unlikely the order is by chance. The direction with more evidence counts. A warning reports the first
-    change of direction. Another warning reports, once, an answer of at least three hits in the opposite of a declared
-    order. Equal scores need no direction. Any number of threads may use one object.
+    Every ordered answer is evidence for a direction. Its weight is the logarithm of n! for n distinct scores, because
+    a random list falls throughout with probability 1/n!. The direction with more evidence is used. A warning reports
+    the first change of an inferred direction. A second warning reports the first answer of at least three hits whose
+    order contradicts the declared direction. Equal scores need no direction. The object is thread-safe.
 
     >>> direction = Direction()
     >>> direction.of([0.1, 0.2, 0.4])
@@ -83,18 +84,21 @@ class Direction:
 
     @property
     def higher_is_better(self) -> bool | None:
-        """The direction known so far."""
+        """True if a higher score is better, according to declaration, store or evidence so far; None if unknown."""
         if self.stated is not None:
             return self.stated
         return self._lead > 0 if self._lead else None
 
     @property
     def stated(self) -> bool | None:
-        """The direction known before any answer."""
+        """The direction that is declared or known from the store's class; None if it must be inferred."""
         return self._known if self._declared is None else self._declared
 
     def of(self, scores: Sequence[object]) -> tuple[bool | None, str]:
-        """Whether higher is better (None if unknown) in scores in the source's order, and a note for the report."""
+        """Return the direction of scores in the source's order, and a note for the report.
+
+        The direction is True if higher is better, and None if it is unknown.
+        """
         if self._declared is not None:
             return self._declared, self._doubt(self._declared, scores)
         if self._known is not None:
@@ -117,7 +121,7 @@ class Direction:
         )
 
     def warn_of_none(self) -> None:
-        """Warn once that the source returns its hits in no order."""
+        """Warn once that the order of the source's hits has no meaning."""
         if not self._unordered:
             self._unordered = True
             warn(
@@ -127,14 +131,17 @@ class Direction:
             )
 
     def falls(self, scores: Sequence[object]) -> bool:
-        """Whether the evidence so far, with these scores, says that scores fall along the list."""
+        """Return True if the source's scores fall along the list, according to these scores and all earlier answers."""
         if not _differ(scores):
             return self._lead >= 0
         self._learn(infer_direction(scores) is True, scores)
         return self._lead > 0
 
     def _is_sure_of(self, scores: Sequence[object]) -> bool:
-        """Whether these scores add nothing: the evidence is at its maximum, and they agree with it."""
+        """Return True if the evidence is at its maximum and the first and last score agree with it.
+
+        Such scores need not be examined.
+        """
         if abs(self._lead) < _SURE or len(scores) < 2:
             return False
         first, last = (scores[0], scores[-1]) if self._lead > 0 else (scores[-1], scores[0])
@@ -145,18 +152,21 @@ class Direction:
         self._lead = min(max(self._lead + (weight if higher else -weight), -_SURE), _SURE)
 
     def _say_turned(self, higher: bool) -> None:
-        """Warn, once, if later answers reverse the direction of earlier answers."""
+        """Warn once if the inferred direction is the opposite of the direction used before."""
         if self._told is not None and self._told is not higher and not self._turned:
             self._turned = True
             warn(
-                f"source {self._source!r}: {_note(higher, 'as its answers say by now')}; earlier answers were read "
-                "in the other direction: declare fields=HitFields(higher_is_better=...)",
+                f"source {self._source!r}: {_note(higher, 'inferred from all answers so far')}; earlier answers were "
+                "read in the opposite direction: declare fields=HitFields(higher_is_better=...)",
                 stacklevel=6,
             )
         self._told = higher
 
     def _doubt(self, declared: bool, scores: Sequence[object]) -> str:
-        """A note if the order contradicts the declaration; after one agreement, no order is checked again."""
+        """Return a note if the order of the scores contradicts the declaration, else "".
+
+        After the first order that agrees, no further order is checked.
+        """
         if self._agreed or len(scores) < _TELLING_HITS:
             return ""
         found = infer_direction(scores)
@@ -167,11 +177,11 @@ class Direction:
         if not self._warned:
             self._warned = True
             warn(f"source {self._source!r}: {note}; the declared direction is used", stacklevel=5)
-        return f"{note}; the declaration was believed"
+        return f"{note}; the declared direction was used"
 
 
 def _finite(scores: Sequence[object]) -> FloatArray:
-    """The finite scores, in the source's order."""
+    """Return the finite scores in the source's order."""
     values = as_floats(scores)
     usable = np.isfinite(values)
     return values if all_true(usable) else values[usable]
@@ -195,7 +205,10 @@ def _faiss(attribute: str) -> Callable[[object], bool | None]:
 
 
 def _pgvector_store(store: object) -> bool | None:
-    """Newer stores of LangChain return distances, except for inner products; hybrid scores have no known direction."""
+    """Return the direction of a LangChain ``PGVectorStore``; None for a hybrid search or an unknown metric.
+
+    The store returns distances, except for the inner product.
+    """
     inner = getattr(store, "_PGVectorStore__vs", None)
     if getattr(inner, "hybrid_search_config", None) is not None:
         return None

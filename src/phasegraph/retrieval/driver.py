@@ -1,4 +1,4 @@
-"""Requests that a flow can make, and two drivers that run them: on the caller's thread or event loop.
+"""The requests that a flow can yield, and the two drivers that answer them: synchronous and asynchronous.
 
 The drivers enforce the deadline: each request gets the remaining time of the call.
 """
@@ -38,14 +38,14 @@ class Request(Protocol):
     """An operation that a flow waits for, on the caller's thread or on its event loop, until the deadline."""
 
     def run(self, deadline: Deadline) -> Any:
-        """The outcome of the operation."""
+        """Run the operation on this thread, and return its outcome."""
 
     async def arun(self, deadline: Deadline) -> Any:
-        """As :meth:`run`, awaited."""
+        """Run the operation on the event loop, and return its outcome."""
 
 
 Flow: TypeAlias = Generator[Request, Any, Item]
-"""The steps of a call: a generator without I/O that yields requests and receives their outcomes."""
+"""The type of a call's steps: a generator without I/O that yields requests and receives their outcomes."""
 
 
 def run(flow: Flow[Item], deadline: Deadline) -> Item:
@@ -68,7 +68,7 @@ def run(flow: Flow[Item], deadline: Deadline) -> Item:
 
 
 async def arun(flow: Flow[Item], deadline: Deadline) -> Item:
-    """As :func:`run`, on the caller's event loop."""
+    """Run a flow to the end on the caller's event loop."""
     error: Exception | None = None
     outcome: Any = None
     try:
@@ -88,36 +88,36 @@ async def arun(flow: Flow[Item], deadline: Deadline) -> Item:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Request the answers of sources."""
+    """A request for the answers of sources."""
 
     gatherer: Gatherer
     sources: Sources
     query: str
 
     def run(self, deadline: Deadline) -> Gathered:
-        """The answers of the sources."""
+        """Return the answers of the sources."""
         return self.gatherer.gather(self.sources, self.query, seconds=deadline.left())
 
     async def arun(self, deadline: Deadline) -> Gathered:
-        """As :meth:`run`, awaited."""
+        """Return the answers of the sources, without blocking the event loop."""
         return await self.gatherer.agather(self.sources, self.query, seconds=deadline.left())
 
 
 @dataclass(frozen=True, slots=True)
 class Compute:
-    """Call a slow function in a worker; Late if it exceeds the remaining time."""
+    """A request to call a slow function in a worker; raises Late if the function misses the deadline."""
 
     function: Callable[[], Any]
     guard: DeadlineGuard
 
     def run(self, deadline: Deadline) -> Any:
-        """The value of the function."""
+        """Return the value of the function."""
         if deadline.due == FOREVER:
             return self.function()
         return within(self.guard.bounded(self.function), deadline)
 
     async def arun(self, deadline: Deadline) -> Any:
-        """As :meth:`run`, awaited."""
+        """Return the value of the function, without blocking the event loop if there is a deadline."""
         if deadline.due == FOREVER:
             return self.function()
         return await awithin(self.guard.bounded(self.function), deadline)
@@ -125,7 +125,7 @@ class Compute:
 
 @dataclass(frozen=True, slots=True)
 class Embed:
-    """Embed candidates; Late (TimeoutError if awaited) if that exceeds the remaining time."""
+    """A request to embed candidates; raises Late (TimeoutError if awaited) at the deadline."""
 
     access: HitAccess
     ids: Sequence[str]
@@ -133,18 +133,21 @@ class Embed:
     guard: DeadlineGuard
 
     def run(self, deadline: Deadline) -> ArrayLike:
-        """The (n, d) embeddings."""
+        """Return the embeddings of the n candidates as an array of shape (n, d)."""
         vectors: ArrayLike = Compute(partial(self.access.vectors, self.ids, self.rankings), self.guard).run(deadline)
         return vectors
 
     async def arun(self, deadline: Deadline) -> ArrayLike:
-        """As :meth:`run`, awaited."""
+        """Return the same embeddings as :meth:`run`, without blocking the event loop."""
         return await self.access.avectors(self.ids, self.rankings, deadline)
 
 
 @dataclass(frozen=True, slots=True)
 class RunStep:
-    """Run a step of a stage within a share of the remaining time, and contain its failure."""
+    """A request to run a step within a `share` of the remaining time; a failure of the step is returned, not raised.
+
+    ``read(answer)`` checks and converts the step's answer.
+    """
 
     step: Step
     arguments: Sequence[Any]
@@ -152,28 +155,28 @@ class RunStep:
     share: float = 1.0
 
     def run(self, deadline: Deadline) -> Tried:
-        """The outcome of the step."""
+        """Return the outcome of the step: its value or its failure."""
         return self.step.run(self.arguments, deadline.part(self.share), self.read)
 
     async def arun(self, deadline: Deadline) -> Tried:
-        """As :meth:`run`, awaited."""
+        """Return the outcome of the step, without blocking the event loop."""
         return await self.step.arun(self.arguments, deadline.part(self.share), self.read)
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A known answer in the form of a source's function."""
+    """A search function that returns a known ranking for any query."""
 
     ranking: Ranking
 
     def __call__(self, query: str, limit: int | None) -> Ranking:
-        """The answer, whatever the query."""
+        """Return the known ranking."""
         return self.ranking
 
 
 @dataclass(frozen=True, slots=True)
 class _UnderWay:
-    """A source that returns the pending answer of a source asked earlier."""
+    """A source that waits for an earlier search of the same source, and returns its answer."""
 
     source: AnySource
     answer: Callable[[], Any]
@@ -187,7 +190,11 @@ class _UnderWay:
 
 
 class EarlyGather:
-    """Ask some sources first; Late after half of the time, while their searches continue."""
+    """A request to ask some sources before the others.
+
+    It raises Late after half of the remaining time. The searches then continue, and :attr:`under_way` gives access to
+    their answers.
+    """
 
     __slots__ = ("_gatherer", "_outcome", "_query", "_sources", "_task")
 
@@ -197,7 +204,7 @@ class EarlyGather:
         self._task: asyncio.Task[Gathered] | None = None
 
     def run(self, deadline: Deadline) -> Gathered:
-        """The answers of the sources."""
+        """Return the answers of the sources."""
         gather = partial(self._gatherer.gather, self._sources, self._query, seconds=self._seconds(deadline))
         half = deadline.part(HALF)
         if half.due == FOREVER:
@@ -207,7 +214,7 @@ class EarlyGather:
         return self._found(half)
 
     async def arun(self, deadline: Deadline) -> Gathered:
-        """As :meth:`run`, awaited."""
+        """Return the answers of the sources, without blocking the event loop."""
         seconds, half = self._seconds(deadline), deadline.part(HALF)
         self._task = asyncio.create_task(self._gatherer.agather(self._sources, self._query, seconds=seconds))
         self._task.add_done_callback(self._ended)
@@ -222,7 +229,10 @@ class EarlyGather:
 
     @staticmethod
     def _seconds(deadline: Deadline) -> float | None:
-        """A longer time than remains, so that the call for the other sources reports late sources."""
+        """Return the remaining seconds plus .25, or None without a deadline.
+
+        The extra time lets the later :class:`Ask` request reach the deadline first and report the late sources.
+        """
         left = deadline.left()
         return None if left is None else left + _GRACE_SECONDS
 
@@ -247,7 +257,7 @@ class EarlyGather:
 
     @property
     def under_way(self) -> Sources:
-        """Stand-ins that return the pending answers of these sources."""
+        """Sources of the same names that wait for the searches already started instead of searching again."""
         return {name: _UnderWay(source, partial(self._answer, name)) for name, source in self._sources.items()}
 
     def _answer(self, name: str) -> Any:
@@ -260,6 +270,6 @@ class EarlyGather:
         return next((one for one in found.rankings if one.source == name), ())
 
     def give_up(self) -> None:
-        """Leave no task behind."""
+        """Cancel the task of an asynchronous search, if there is one."""
         if self._task is not None:
             self._task.cancel()

@@ -1,7 +1,7 @@
-"""The resolved settings of one fusing retriever.
+"""The engine of a fusing retriever: its resolved settings, and the methods that answer a query.
 
 The integration binds its sources to a call, and passes them by name. The engine asks the sources, decides, and chooses
-the payload of each result. It never calls the integration.
+the payload of each result. The engine never calls the integration.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Chosen:
     __reduce__ = by_fields
 
     def on(self, pipeline: FusionPipeline) -> FusionPipeline:
-        """Replace the pipeline's values by these arguments."""
+        """Return the pipeline with its values replaced by the arguments that were given."""
         given = {name: getattr(self, name) for name in ("k", "weights", "accept", "selection", "group_by")}
         changes = {name: value for name, value in given.items() if value is not None}
         if self.strict:
@@ -70,12 +70,12 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class FusionEngine:
-    """The resolved settings of one fusing retriever, and its calls.
+    """The resolved settings of one fusing retriever, and the methods that answer a query.
 
-    `base` is the pipeline as given, loaded or fitted. `pipeline` adds the constructor's arguments, and decides. A call
-    asks the sources in `asked`: sources with a weight above 0, and their dependencies. `mismatched` has a note for each
-    source whose calibrator was fitted to the scores of another model. `access` reads the framework's hits.
-    `stages` rewrite, route, rerank and correct.
+    `base` is the pipeline as given, loaded or fitted. `pipeline` is `base` with the constructor's arguments; calls use
+    it to decide. A call asks the sources in `asked`: sources with a weight above 0, and their dependencies.
+    `mismatched` has a note for each source whose calibrator was fitted to the scores of another model. `access` reads
+    the framework's hits. `stages` rewrite, route, rerank and correct.
 
     >>> from phasegraph.sources import CallableSource
     >>> engine = FusionEngine.of({"v": SourceSpec(retriever=None)})
@@ -118,7 +118,7 @@ class FusionEngine:
         corrective: Any = None,
         adapter: StageAdapter | None = None,
     ) -> FusionEngine:
-        """Make the engine from a retriever's arguments; errors name the argument."""
+        """Create the engine from a retriever's arguments; an error names the wrong argument."""
         given = {"weights": weights, "accept": accept, "selection": selection, "group_by": group_by}
         twice = [name for name, value in given.items() if pipeline is not None and value is not None]
         if twice:
@@ -147,7 +147,7 @@ class FusionEngine:
         return bare.with_pipeline(base)
 
     def with_pipeline(self, pipeline: FusionPipeline) -> FusionEngine:
-        """The same engine with another pipeline; the constructor's arguments still apply."""
+        """Return the same engine with another pipeline; the constructor's arguments still override its values."""
         pipeline = with_new_source_names(pipeline, self.specs)
         decides = self.chosen.on(pipeline)
         check_names(decides, self.specs, reranks=self.stages.rerank is not None)
@@ -159,21 +159,21 @@ class FusionEngine:
         )  # fmt: skip
 
     def with_k(self, k: int | None) -> FusionEngine:
-        """The same engine with another number of results."""
+        """Return the same engine with `k` as its number of results."""
         chosen = replace(self.chosen, k=k)
         return replace(self, chosen=chosen, pipeline=chosen.on(self.base))
 
     def retrieve(self, query: str, sources: Sources, *, k: int | None = None, read: bool = False) -> Answer:
         """Ask the bound `sources` and decide; return the result, and a `SelectedHit` for each passage.
 
-        If `read`, the texts of the hits are read for the query's words, even if only the confidence needs the words.
+        With `read`, the texts of all hits are searched for the query's words, so that `Result.confidence` has a value.
         """
         call = self._call(query, sources, k, read)
         with one_call():
             return run(call.flow(), call.deadline)
 
     async def aretrieve(self, query: str, sources: Sources, *, k: int | None = None, read: bool = False) -> Answer:
-        """As :meth:`retrieve`, on the caller's event loop."""
+        """Return the same answer as :meth:`retrieve`, without blocking the caller's event loop."""
         call = self._call(query, sources, k, read)
         with one_call():
             return await arun(call.flow(), call.deadline)
@@ -186,7 +186,7 @@ class FusionEngine:
         )  # fmt: skip
 
     def inspect(self, query: str, result: Result) -> Inspection:
-        """Fuse the candidates of an answer of :meth:`retrieve` again without asking sources, and keep all of them."""
+        """Rank all candidates of a result of :meth:`retrieve`, also the rejected ones; no source is asked again."""
         rankings = result.candidates.rankings
         context = replace(self.access.context(query), words=self.access.words(query, rankings))
         if self.stages.rerank is not None:
@@ -198,7 +198,7 @@ class FusionEngine:
 
     @property
     def staged(self) -> bool:
-        """Whether a call has stages beside asking and deciding."""
+        """True if the retriever has any stage: rewriting, routing, reranking or correction."""
         return self.stages.are_set
 
     def fit(
@@ -206,10 +206,10 @@ class FusionEngine:
         answers: Sequence[tuple[str, Sequence[Ranking]]],
         relevant: Mapping[str, Collection[str]] | None = None,
     ) -> FusionEngine:
-        """The same engine with fitted reference calibrators, agreement between sources, and confidence.
+        """Return the same engine with fitted calibrators, fitted agreement between sources, and fitted confidence.
 
-        `relevant`, ids by query, is used to check the direction of each source's scores, and to turn the confidence
-        into a probability.
+        `answers` pairs each query with its rankings. `relevant` maps queries to the ids of their relevant passages. It
+        serves to check the direction of each source's scores, and to turn the confidence into a probability.
         """
         if relevant is not None:
             check_orientations(answers, relevant)

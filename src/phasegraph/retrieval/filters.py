@@ -13,7 +13,7 @@ from phasegraph.sources.protocol import FilterRefusedError
 
 
 def note_dropped(dropped: int, count: int, notes: list[str]) -> None:
-    """Add a note if a source returned hits that do not match the filter."""
+    """Add a note if `dropped` of `count` hits do not match the filter."""
     if dropped:
         notes.append(f"{dropped} of {count} hits dropped: they do not match the filter")
 
@@ -28,8 +28,8 @@ def within_filter(ranking: Ranking, passes: Callable[[Any], bool], notes: list[s
     if not gone:
         return ranking
     said = (
-        f"{len(gone)} of {len(ranking)} hits dropped: what resolve gave for them does not match the filter, or does "
-        "not say (it must have the metadata that the filter asks for)"
+        f"{len(gone)} of {len(ranking)} hits dropped: the passages that resolve returned do not match the filter, or "
+        "lack the metadata that the filter reads"
     )
     notes.append(said)
     kept = ranking.without(frozenset(gone))
@@ -38,10 +38,10 @@ def within_filter(ranking: Ranking, passes: Callable[[Any], bool], notes: list[s
 
 
 def without_gone(ranking: Ranking, summaries: Mapping[str, Any], there: Collection[str]) -> Ranking:
-    """Drop the passages that no longer exist, and the summaries over any of these passages.
+    """Drop passages that no longer exist, and summaries of these passages.
 
-    `summaries` maps the ids of summaries in the ranking to summaries with their ``passages``. `there` contains the
-    existing ids.
+    `summaries` maps the id of each summary in the ranking to a summary with its ``passages``. `there` contains the ids
+    of all existing passages.
     """
 
     def gone(one: str) -> bool:
@@ -71,10 +71,10 @@ class SelectedIndex:
         return SelectedIndex, (self._index, self._rows)
 
     def search(self, vectors: Any, k: int) -> Any:
-        """Return the nearest selected rows; FilterRefusedError if the index cannot select rows."""
+        """Return the nearest selected rows; raise FilterRefusedError if the index cannot select rows."""
         try:
             return self._index.search(vectors, k, params=self._parameters)
-        except RuntimeError as error:  # FAISS throws of its own kinds; their text quotes its source
+        except RuntimeError as error:  # FAISS has its own exceptions, whose messages contain its source code
             raise FilterRefusedError(
                 f"a FAISS {type(self._index).__name__} cannot search only some of its rows: use a flat, HNSW "
                 "or IVF index, or give each tenant its own index"

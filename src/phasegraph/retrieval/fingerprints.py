@@ -1,6 +1,6 @@
-"""The store and the model that a source's scores come from.
+"""Fingerprints of sources: texts that name the store and the model that compute a source's scores.
 
-A calibrator that was fitted to the scores of one model says nothing about the scores of another.
+A calibrator that was fitted to the scores of one model is not valid for the scores of another model.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from phasegraph.errors import DegradedError, warn
 from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.retrieval.source_spec import SourceSpec
 
-# What a source's scores come from: a calibrator fitted to one model's scores says nothing about another's.
-
 _INNER = ("bound", "runnable", "base_retriever", "retriever", "_retriever", "_index", "index")
 
 _STORE = ("vectorstore", "_vector_store", "vector_store")
@@ -24,7 +22,7 @@ _DEEPEST = 6
 
 
 def fingerprint_of(retriever: object, /) -> str:
-    """Describe the vector store and embedding model behind a retriever, for comparison; empty if unknown.
+    """Return a text that names the retriever's vector store and embedding model; empty if both are unknown.
 
     >>> from types import SimpleNamespace
     >>> model = SimpleNamespace(model_name="all-MiniLM-L6-v2")
@@ -43,7 +41,7 @@ def fingerprint_of(retriever: object, /) -> str:
 
 
 def fingerprints(specs: Mapping[str, SourceSpec], /) -> dict[str, str]:
-    """Return the fingerprint of each source: the declared one, or one that is read from the retriever."""
+    """Return the fingerprint of each source: the declared fingerprint, or the result of :func:`fingerprint_of`."""
     return {
         name: fingerprint_of(spec.retriever) if spec.fields.fingerprint is None else spec.fields.fingerprint
         for name, spec in specs.items()
@@ -51,15 +49,15 @@ def fingerprints(specs: Mapping[str, SourceSpec], /) -> dict[str, str]:
 
 
 def check_fingerprints(pipeline: FusionPipeline, specs: Mapping[str, SourceSpec], /) -> dict[str, str]:
-    """Find sources whose calibrator was fitted to another store or model, and return a message for each.
+    """Find sources whose calibrator was fitted to another store or model, and return a message for each source.
 
-    The sources are in name order. An unknown fingerprint on either side causes no message. Each message is also a
-    warning; a strict pipeline raises DegradedError instead.
+    The sources are in name order. If the fingerprint of the source or of the calibrator is unknown, there is no
+    message. One warning contains all messages; a strict pipeline raises DegradedError instead.
     """
     fitted = {name: getattr(one, "fingerprint", "") for name, one in pipeline.calibrators.items()}
     wanted = {name: spec for name, spec in specs.items() if fitted.get(name)}
     found = {
-        name: f"calibrated on scores of {fitted[name]}, and is {own} now: calibrate it again"
+        name: f"calibrated on scores of {fitted[name]}, but now gives scores of {own}: calibrate it again"
         for name, own in sorted(fingerprints(wanted).items())
         if own and own != fitted[name]
     }
@@ -80,7 +78,7 @@ def _chain(retriever: object, depth: int) -> Iterator[object]:
 
 
 def _first(holder: object, names: Sequence[str]) -> object:
-    """Return the first of these attributes whose value is an object, not a method."""
+    """Return the value of the first of these attributes that is neither None, a text, nor a method of the class."""
     for name in names:
         found = read_attribute(holder, name)
         if found is not None and not callable(getattr(type(holder), name, None)) and not isinstance(found, str):

@@ -1,4 +1,4 @@
-"""Fit the reference calibrators of a retriever's sources to unlabelled queries."""
+"""Fit the reference calibrators of a retriever's sources to queries without relevance labels."""
 
 from __future__ import annotations
 
@@ -28,15 +28,17 @@ def fit_calibrators(
 ) -> dict[str, ReferenceECDF]:
     """Fit a reference calibrator for each source, in name order, from rankings of many queries.
 
-    `sizes` are the known sizes of the collections. The default is the size that the rankings state, else 1,000,000.
-    `sources` are the sources that were searched, so that an error can name a source without any hit. Sources with a
-    background need no sample, and sources with ranks only have no scores; both are left out. So is, with a warning, or
-    a DegradedError if `strict`, one that cannot be fitted while another can: it answered fewer than `least` queries, or
-    gave fewer than 20 scores, or fewer than two different ones; InsufficientDataError where that is every source.
-    `normal_scores` is False for percentiles, which rules over [0, 1] want.
+    `sizes` are the numbers of passages of the sources, by name. The default is the size that the rankings state, or
+    1,000,000. `sources` are the sources that were searched, so that an error can name a source without any hit.
+    Sources that state their background need no calibrator, and sources with ranks only have no scores; they are left
+    out. `normal_scores` says whether calibrators return normal quantiles, or percentiles in [0, 1].
 
-    A list of n hits is the top of its source's distribution: the share of the collection that it holds, mean list
-    length by size, puts it on the scale of the background calibration (see
+    A source cannot be fitted if it answered fewer than `least` queries, or has fewer than 20 scores, or fewer than two
+    different scores. It is left out with a warning; with `strict`, raise DegradedError. If no source can be fitted,
+    raise InsufficientDataError.
+
+    A list of n hits is the top of its source's distribution. Its share of the collection, which is the mean list length
+    divided by the size, puts the scores on the scale of the background calibration (see
     :class:`~phasegraph.calibration.ReferenceECDF`).
 
     >>> lists = [Ranking("v", [f"p{i}" for i in range(10)], [q - i / 10 for i in range(10)]) for q in range(3)]
@@ -50,7 +52,7 @@ def fit_calibrators(
         if len(ranking) and not ranking.rank_only and ranking.background is None:
             found.setdefault(ranking.source, []).append(ranking)
     fitted: dict[str, ReferenceECDF] = {}
-    failed = {name: "it returned nothing" for name in sorted(silent)}
+    failed = {name: "it returned no hits" for name in sorted(silent)}
     first: tuple[str, InsufficientDataError] | None = None
     for name, lists in sorted(found.items()):
         length = sum(map(len, lists)) / len(lists)
@@ -75,17 +77,17 @@ def fit_calibrators(
         listed = "; ".join(f"{name!r}: {failed[name]}" for name in sorted(failed))
         if strict:
             raise DegradedError(f"strict=True requires every source to be fitted; got {listed}")
-        warn(f"sources calibrated by each list alone: {listed}", stacklevel=3)
+        warn(f"sources without a fitted calibrator, which use only each answer's own scores: {listed}", stacklevel=3)
     return fitted
 
 
 def calibration_queries(
     queries: Sequence[str], relevant: Mapping[str, Collection[str]] | None, /, progress: bool | None
 ) -> Iterable[str]:
-    """Validate the calibration queries and return an iterator over them, with a progress bar.
+    """Check the calibration queries, and return an iterable of them that shows a progress bar.
 
-    It is an error if `queries` is a single text, contains a blank or another type, or has fewer than 20 different
-    queries. It is also an error if `relevant` is not a mapping of some of these queries to ids.
+    Raise an error if `queries` is a single text, contains a blank text or another type, or has fewer than 20 different
+    queries. Also raise an error if `relevant` is not a mapping of some of these queries to ids.
     """
     if isinstance(queries, str | bytes) or not isinstance(queries, Iterable):
         raise InvalidTypeError(f"queries must be a sequence of texts; got {type(queries).__name__}")
@@ -94,16 +96,16 @@ def calibration_queries(
         if not isinstance(query, str):
             raise InvalidTypeError(f"queries must be texts; got {type(query).__name__}")
         if not query.strip():
-            raise InvalidInputError("queries must not be blank; got one without a visible character")
+            raise InvalidInputError(f"queries must not be blank; got {query!r}")
     if not texts:
         raise InvalidInputError("queries is empty: give at least one text")
     unknown = [] if relevant is None else [query for query in check_relevant(relevant) if query not in set(texts)]
     if unknown:
-        raise InvalidInputError(f"relevant must name queries among those given; {unknown[0]!r} is not")
+        raise InvalidInputError(f"relevant must have keys among the given queries; got {unknown[0]!r}")
     different = len(set(texts))
     if different < LEAST_QUERIES:
         raise InsufficientDataError(
-            f"queries must hold at least {LEAST_QUERIES} different questions to calibrate by, and some hundred are "
-            f"better; got {different}, and nothing was fitted"
+            f"queries must contain at least {LEAST_QUERIES} different texts, and several hundred are better; got "
+            f"{different}, and nothing was fitted"
         )
     return with_progress(texts, progress)

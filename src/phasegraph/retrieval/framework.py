@@ -1,4 +1,4 @@
-"""The operations of a framework that the core needs: create, read, embed and find its documents or nodes."""
+"""The operations that the core needs from a framework: create, read, embed and find its documents or nodes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from phasegraph.embedding.identity import EmbeddingModel
 
 
 class HitFilter(Protocol):
-    """A filter of the framework: `key` identifies the filter, `names` are the metadata keys that it reads."""
+    """The protocol of a filter in a framework's form."""
 
     @property
     def key(self) -> Hashable:
-        """A key that identifies the filter in a cache."""
+        """A hashable key that identifies the filter in a cache; equal filters have equal keys."""
 
     @property
     def names(self) -> Collection[str]:
@@ -25,7 +25,7 @@ class HitFilter(Protocol):
 
 
 class Framework:
-    """Base class for the operations on a framework's documents or nodes; each integration derives a class.
+    """Base class for the operations on a framework's documents or nodes (hits); each integration derives a class.
 
     `name` is stored in folders. `hit`, `filters` and `model` are the framework's words for a hit, for the filter
     argument and for the embedding-model argument.
@@ -35,11 +35,11 @@ class Framework:
 
     @property
     def hits(self) -> str:
-        """The word for several hits, which is also the name of the argument that contains them."""
+        """The framework's word for several hits, which is also the name of the argument that contains hits."""
         return f"{self.hit}s"
 
     def held_by_id(self, hits: Iterable[Any]) -> dict[str, Any]:
-        """Index hits by id; an error for a repeated id or another type."""
+        """Return the hits by id; raise an error for a repeated id or an object of another type."""
         raise NotImplementedError
 
     def of_record(self, record: Any) -> Any:
@@ -47,7 +47,7 @@ class Framework:
         raise NotImplementedError
 
     def of_text(self, identifier: str, text: str, metadata: Mapping[str, Any], own: Collection[str] = ()) -> Any:
-        """Convert a text to a hit; prompts and embeddings leave out the metadata keys `own`."""
+        """Convert a text to a hit; the metadata keys `own` are excluded from prompts and embeddings."""
         raise NotImplementedError
 
     def text_of(self, hit: Any) -> str:
@@ -55,17 +55,17 @@ class Framework:
         raise NotImplementedError
 
     def with_text(self, hit: Any, text: str) -> Any:
-        """A copy of a hit with another text."""
+        """Return a copy of a hit with another text."""
         raise NotImplementedError
 
     def passages_of(
         self, held: Mapping[str, Any], title_key: str, given: Mapping[str, Sequence[Any]] | None = None
     ) -> list[dict[str, Any]]:
-        """Convert hits to passages of a corpus; `given` maps ids to extractions."""
+        """Convert hits to passages of a corpus; `given` maps the ids of hits to their extractions."""
         raise NotImplementedError
 
     def filter_of(self, where: Any) -> HitFilter:
-        """Convert a caller's filter; an error if it is invalid."""
+        """Convert a caller's filter to a :class:`HitFilter`; raise an error if the filter is invalid."""
         raise NotImplementedError
 
     def check_model(self, model: Any) -> None:
@@ -73,44 +73,44 @@ class Framework:
         raise NotImplementedError
 
     def model_of(self, model: Any) -> EmbeddingModel | None:
-        """Wrap an embedding model for use in a corpus; None for None."""
+        """Wrap the framework's embedding model for use in a corpus; return None for None."""
         raise NotImplementedError
 
     def embeds_texts(self, model: Any) -> Callable[[list[str]], Any] | None:
-        """Return the model's function from texts to vectors; None for None."""
+        """Return the model's function from texts to vectors; return None for None."""
         raise NotImplementedError
 
     def embedded(self, model: Any, hits: Sequence[Any], progress: bool | None) -> Any:
-        """Embed hits as the framework does, with a progress bar for many hits; None without a model."""
+        """Embed hits as the framework does, with a progress bar for many hits; return None without a model."""
         raise NotImplementedError
 
     def carries_vectors(self, hits: Iterable[Any]) -> bool:
-        """Whether the hits have their own vectors, so that the model behind the vectors is unknown."""
+        """Return True if vectors are stored in the hits, so that the model that computed them is unknown."""
         return False
 
 
 @dataclass(frozen=True, slots=True)
 class HitLookup:
-    """Finds hits by passage id; `kind` is ``none``, ``mapping``, ``callable`` or the kind of a store."""
+    """A lookup of hits in `held` by passage id; `kind` is ``none``, ``mapping``, ``callable`` or a kind of store."""
 
     kind: str
     held: Any
 
     @property
     def is_set(self) -> bool:
-        """Whether the lookup has hits."""
+        """True if the lookup has a mapping, function or store to search."""
         return self.kind != "none"
 
     @property
     def corpus(self) -> Any:
-        """The corpus that owns the passages; None if the hits come from elsewhere."""
+        """The corpus that owns the passages; None if the hits do not come from a corpus."""
         from phasegraph.graph import CorpusLookup
 
         return self.held.corpus if isinstance(self.held, CorpusLookup) else None
 
     @property
     def kept_ids(self) -> Iterable[str]:
-        """The ids of the hits in memory; empty if the hits come from a store."""
+        """The ids of the hits in memory; empty if the hits come from a store or a function."""
         corpus = self.corpus
         if corpus is not None:
             ids: Iterable[str] = corpus.index.records
@@ -118,11 +118,11 @@ class HitLookup:
         return self.held if self.kind == "mapping" else ()
 
     def __call__(self, ids: Sequence[str]) -> dict[str, Any]:
-        """Return the hits that exist for these ids."""
+        """Return the existing hits by id; ids without a hit are left out."""
         raise NotImplementedError
 
     @staticmethod
     def _paired(ids: Sequence[str], found: Any) -> dict[str, Any]:
-        """Pair ids with hits, from a mapping or from a list in the same order; None values are left out."""
+        """Return hits by id, from a mapping or from a list in the order of the ids; leave out None values."""
         values = [found.get(one) for one in ids] if isinstance(found, Mapping) else found
         return {one: value for one, value in zip(ids, values, strict=True) if value is not None}

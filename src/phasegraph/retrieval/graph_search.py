@@ -1,4 +1,4 @@
-"""The search of an entity-graph retriever: the walk, the framework's hits of its passages, and filters."""
+"""Search an entity graph for the entity-graph retriever: walk, look up the framework's hits, and apply filters."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from phasegraph.retrieval.framework import Framework, HitFilter, HitLookup
 from phasegraph.sources.protocol import FilterRefusedError, MalformedAnswerError, Source, Upstream, as_ranking
 
 _SECONDS = 60.0
-"""How long it is remembered which hits of a store a filter lets through."""
+"""Time in seconds for which the ids of the hits that match a filter are cached."""
 
 
 @dataclass
 class GraphSearch:
-    """Searches a graph source and returns the framework's hits; a filter may restrict the search.
+    """A search of a graph source that returns the framework's hits; a filter may restrict the search.
 
-    The hits of a store that match a filter are cached for a minute. Hits that are changed or deleted within the minute
-    are never returned; added hits appear after the minute.
+    If the hits come from a store, the ids that match a filter are cached for a minute. Hits that are changed or deleted
+    within the minute are never returned. Hits that are added within the minute appear after it.
     """
 
     source: Source
@@ -38,7 +38,7 @@ class GraphSearch:
     def search(
         self, query: str, limit: int | None, upstream: Upstream, wanted: HitFilter | None
     ) -> tuple[Ranking, dict[str, Any]]:
-        """Return the ranking and its hits by id; every hit currently matches the filter."""
+        """Return the ranking and its hits by id; every hit matches the filter at the time of the search."""
         from phasegraph.graph import summaries_in
 
         if wanted is None:
@@ -56,18 +56,21 @@ class GraphSearch:
             kept = _passing(held, wanted)
             if kept.issuperset(ids):
                 return ranking, held | self._of_summaries(own, held)
-            self._parts.forget(self._key(wanted))  # hits were changed or deleted since
-        if self.look_up.corpus is not None:  # hits change while they are searched
+            self._parts.forget(self._key(wanted))  # hits were changed or deleted after they were cached
+        if self.look_up.corpus is not None:  # another thread changes the passages during the search
             ranking = without_gone(ranking, own, kept)
             return ranking, held | self._of_summaries(summaries_in(ranking), held)
         hits, filters = self.framework.hits, self.framework.filters
-        raise MalformedAnswerError(f"the graph returned {hits} that do not match the {filters}")
+        raise MalformedAnswerError(
+            f"the graph returned {hits} that do not match the {filters}, twice in a row: repeat the query when the "
+            "store is not being changed"
+        )
 
     def within(self, wanted: HitFilter) -> Source:
         """Return the source restricted to the hits that match a filter; the restricted source is cached."""
         if not self.look_up.is_set:
             words = self.framework
-            raise FilterRefusedError(f"{words.filters}= needs the passages' metadata: pass {words.hits}=")
+            raise FilterRefusedError(f"{words.filters}= needs the metadata of the passages: give {words.hits}=")
         part: Source = self._parts.get(self._key(wanted), lambda: self._narrowed(wanted))
         return part
 
@@ -88,7 +91,7 @@ class GraphSearch:
         return part
 
     def _of_summaries(self, summaries: Mapping[str, Any], held: Mapping[str, Any]) -> dict[str, Any]:
-        """Convert summaries to hits; the metadata are the values that all known passages of a summary share."""
+        """Convert summaries to hits; a hit has the metadata values that all passages of its summary share."""
         found = {}
         for name, one in summaries.items():
             known = [held[passage].metadata for passage in one.passages] if held else [{}]
@@ -98,10 +101,12 @@ class GraphSearch:
         return found
 
     def warn_of_missing(self, missing: int, count: int) -> None:
-        """Warn that passages of some hits are missing."""
+        """Warn if the framework's hits of `missing` of `count` passages are missing."""
         words = self.framework
         if missing and not self.look_up.is_set:
-            warn(f"{words.hits}= was not given: the passages that the walk found have an id and no text", stacklevel=3)
+            warn(
+                f"{words.hits}= was not given: the passages that the walk found have only an id, no text", stacklevel=3
+            )
         elif missing:
             warn(
                 f"{words.hits}= has no {words.hit} for {missing} of {count} passages that the walk found: they are "
@@ -116,7 +121,7 @@ def _ranked(source: Source, query: str, limit: int | None, upstream: Upstream) -
 
 
 def _under(summaries: Mapping[str, Any]) -> Iterable[str]:
-    """Return the passages under some summaries."""
+    """Return the ids of the passages of some summaries."""
     return chain.from_iterable(one.passages for one in summaries.values())
 
 
@@ -127,7 +132,7 @@ def _passing(held: Mapping[str, Any], wanted: HitFilter) -> set[str]:
 
 
 def _version_of(source: object) -> Hashable:
-    """Return a key of the source's graph that changes with the graph and does not keep it alive."""
+    """Return a cache key for the source's graph; it is a weak reference, so that the cache does not keep the graph."""
     graph = getattr(source, "graph", None)
     try:
         return None if graph is None else ref(graph)

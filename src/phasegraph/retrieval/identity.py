@@ -1,4 +1,4 @@
-"""Determine the ids of hits: their own ids, ids from metadata, and ids from texts."""
+"""Determine the ids of hits: their own ids, ids from their metadata, or ids made from their texts."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ _TEXT_ID = re.compile(f"text-[0-9a-f]{{{_HASH_LENGTH}}}")
 
 
 def text_id(text: str, /) -> str:
-    """Make a stable id for a text without an id: ``text-`` and 32 hexadecimal digits.
+    """Return a stable id made from a text: ``text-`` and 32 hexadecimal digits.
 
-    Texts are compared after Unicode normalisation (NFC) and with every run of white space as one blank.
+    Two texts have the same id if they are equal after Unicode normalization (NFC), with every run of white space
+    replaced by one blank.
 
     >>> text_id("one  two ") == text_id("one two")
     True
@@ -32,7 +33,7 @@ def text_id(text: str, /) -> str:
 
 
 def is_text_id(identifier: str, /) -> bool:
-    """Whether an id was made from a text.
+    """Return True if the id was made by :func:`text_id`.
 
     >>> is_text_id(text_id("one two")), is_text_id("text-book")
     (True, False)
@@ -62,7 +63,7 @@ def resolve_id(
 
 
 class _Ids(list[str]):
-    """The ids of hits, and which ids were read from metadata."""
+    """The ids of hits; `derived` contains the ids that were read from metadata."""
 
     def __init__(self, ids: Sequence[str], derived: frozenset[str]) -> None:
         super().__init__(ids)
@@ -70,7 +71,7 @@ class _Ids(list[str]):
 
 
 class Identities:
-    """Reads the ids of one source's hits, and warns once if it must make ids from texts.
+    """A reader of the ids of one source's hits; it warns once if it makes ids from texts.
 
     >>> Identities("vector").read(["a", None], lambda row: ({"pk": "b"}, "text"), notes := [])
     ['a', 'b']
@@ -94,9 +95,9 @@ class Identities:
     ) -> list[str]:
         """Return the ids of the hits; `notes` receives the origin of ids that the hits do not carry.
 
-        ``details(row) -> (metadata, text)`` is only called for hits without an own id. A warning is given once per
-        source if an id is made from a text. Another warning is given once per metadata key that gives the same id to
-        different texts, such as a loader's id of a whole document.
+        `own` contains the hits' own ids, or None. ``details(row) -> (metadata, text)`` is called only for hits without
+        an own id. Warn once per source if an id is made from a text. Also warn once per metadata key that gives the
+        same id to different texts; such a key often contains the id of a whole document.
         """
         if set(map(type, own)) == {str} and "" not in own:
             return list(own)  # type: ignore[arg-type]
@@ -120,9 +121,9 @@ class Identities:
         return _Ids(ids, frozenset(one for one, origin in found if origin not in ("own", "text")))
 
     def learn(self, corpus: Iterable[Held]) -> list[str]:
-        """Read the ids of a source's whole corpus, to find metadata keys that do not identify passages.
+        """Return the ids of a source's whole corpus, and remember metadata keys that do not identify passages.
 
-        InvalidInputError if passages have the same own id.
+        Raise InvalidInputError if two passages have the same own id.
         """
         rows = list(corpus)
         _refuse_repeated(f"source {self._source!r}", rows)
@@ -132,12 +133,12 @@ class Identities:
         return _resolved(f"source {self._source!r}", hits, self._refused)
 
     def repeated(self, ids: Sequence[str], text: Callable[[int], str], notes: list[str]) -> None:
-        """Warn once if an answer has several texts under one id, of which only the best hit is kept."""
+        """Add a note, and warn once, if an answer has different texts under one id; only the best hit is used."""
         first: dict[str, str] = {}
         for row, identifier in enumerate(ids):
             held = first.setdefault(identifier, text(row))
             if held is not text(row) and text_id(held) != text_id(text(row)):
-                said = f"different texts under one id ({identifier!r}), of which the best is kept"
+                said = f"different texts under one id ({identifier!r}), and only the best of these hits is used"
                 notes.append(said)
                 if not self._repeated:
                     self._repeated = True
@@ -148,9 +149,10 @@ class Identities:
 def corpus_ids(corpus: Iterable[Held], what: str) -> list[str]:
     """Return the id of each passage; a passage without an own id gets its id from metadata or text.
 
-    A passage is (id or None, metadata, text). Passages without an id that have the same text get the same id, with a
-    warning. InvalidInputError names an id that two passages carry. If a metadata key gives the same id to different
-    texts, a warning says so, and the key is ignored. A loader's id of a whole document is such a key.
+    A passage is a tuple (id or None, metadata, text). Passages without an id that have the same text get the same id,
+    with a warning. Raise InvalidInputError if two passages have the same own id. If a metadata key gives the same id
+    to different texts, such as the id of their document, the key is ignored, with a warning. `what` names the argument
+    in messages.
 
     >>> corpus_ids([("a", {}, "one"), (None, {"pk": 2}, "two")], "documents")
     ['a', '2']
@@ -161,27 +163,30 @@ def corpus_ids(corpus: Iterable[Held], what: str) -> list[str]:
     ids = [identifier for identifier, _ in found]
     twice = len(ids) - len(set(ids))
     if twice:
-        warn(f"{what}: {twice} of {len(ids)} have no id and repeat the text of another; only the first copy is kept")
+        warn(
+            f"{what}: {twice} of {len(ids)} have no id and repeat the text of another passage; only the first copy is "
+            "kept"
+        )
     return ids
 
 
 Held: TypeAlias = tuple[object, Mapping[str, object], str]
-"""An id of its own or None, metadata and text."""
+"""A passage as a tuple: its own id or None, its metadata and its text."""
 
 
 def _refuse_repeated(what: str, rows: Iterable[Held]) -> None:
-    """Raise an error if two passages carry the same id."""
+    """Raise InvalidInputError if two passages have the same own id; the message starts with `what`."""
     counts = Counter(found for found, origin in (resolve_id(own, {}, "") for own, _, _ in rows) if origin == "own")
     repeated = [one for one, count in counts.items() if count > 1]
     if repeated:
         raise InvalidInputError(
-            f"{what}: each must have its own id; {repeated[0]!r} is the id of {counts[repeated[0]]}"
-            + (f", and {len(repeated) - 1} other ids are repeated" if len(repeated) > 1 else "")
+            f"{what}: id {repeated[0]!r} is repeated ({counts[repeated[0]]} passages): give each passage its own id"
+            + (f"; {len(repeated) - 1} other ids are repeated" if len(repeated) > 1 else "")
         )
 
 
 def _resolved(what: str, rows: Sequence[Held], refused: set[str]) -> list[tuple[str, str]]:
-    """Return ids with their origins; a key that gives the same id to different texts is added to `refused`."""
+    """Return the id and its origin for each passage; add keys that give one id to different texts to `refused`."""
     found = [resolve_id(*row, refused) for row in rows]
     first: dict[tuple[str, str], str] = {}
     repeated: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Join the hits of different sources by their texts if they have no common ids."""
+"""Join the hits of different sources that have the same text, if a source gives no ids."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from phasegraph.sources.protocol import Upstream
 def join_by_text(
     rankings: Sequence[Ranking], text: Callable[[Any], str]
 ) -> tuple[tuple[Ranking, ...], dict[str, list[str]]]:
-    """Give hits with an id from their text the id of another source's hit that has the same text.
+    """Give hits without an own id the id of another source's hit with the same text.
 
-    Returns the rankings in the same order, and notes by source. If several ids have the same text, the first id in
-    alphabetical order is used, so the result does not depend on the order of the sources.
+    Return the rankings in the same order, and notes by source. If several ids have the same text, the first id in
+    alphabetical order is used, so that the result does not depend on the order of the sources.
     """
     if len(rankings) < 2 or not any(["text-" in " ".join(ranking.ids) for ranking in rankings]):
         return tuple(rankings), {}
@@ -37,15 +37,15 @@ def join_by_text(
             continue
         out.append(renamed(ranking, taken))
         notes[ranking.source] = [
-            f"{len(taken)} of {len(ranking)} hits without an id joined to other sources' by their text"
+            f"{len(taken)} of {len(ranking)} hits without an id joined to hits of other sources with the same text"
         ]
     return tuple(out), notes
 
 
 def named_by_text(upstream: Upstream, known: Collection[str], text: Callable[[Any], str]) -> Upstream:
-    """Rename the hits of other sources to the text ids of a source that identifies its passages by text.
+    """Replace the ids in other sources' rankings by the ids that this source made from the same texts.
 
-    `known` are the text ids of this source; without text ids, the rankings are returned unchanged.
+    `known` are the ids that this source made from texts. If `known` is empty, return the rankings unchanged.
     """
     if not known:
         return upstream
@@ -59,7 +59,7 @@ def named_by_text(upstream: Upstream, known: Collection[str], text: Callable[[An
 
 
 def renamed(ranking: Ranking, taken: Mapping[str, str]) -> Ranking:
-    """Return the ranking with new ids for some hits."""
+    """Return the ranking with new ids for some hits; `taken` maps old ids to new ids."""
     ids = [taken.get(one, one) for one in ranking.ids]
     payloads = ranking.payloads
     held = payloads if isinstance(payloads, Payloads) else Payloads((), ())
@@ -74,7 +74,7 @@ def renamed(ranking: Ranking, taken: Mapping[str, str]) -> Ranking:
 
 @dataclass(frozen=True, slots=True)
 class _Evidence(Mapping[str, object]):
-    """Evidence under renamed ids; it is read from the source on demand, because a path takes time to compute."""
+    """A mapping of new ids to evidence; the evidence is read from the source on demand, because paths are slow."""
 
     held: Mapping[str, object]
     old: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""Methods shared by retrievers that own a corpus: add and delete passages, singly and by document."""
+"""The methods of retrievers that own a corpus: add and delete passages, one by one or by document."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import phasegraph  # its room graph is loaded when it is first named: it brings scipy.sparse
+import phasegraph  # phasegraph.graph is imported at its first use, because it imports scipy.sparse
 from phasegraph.errors import InvalidInputError, InvalidTypeError, warn
 from phasegraph.retrieval.by_document import (
     Content,
@@ -31,19 +31,20 @@ _logger = logging.getLogger("phasegraph")
 class KeptPassages:
     """Base class of a retriever that owns its passages, from documents or a folder.
 
-    A retriever inherits from this class and from its framework's class. ``_framework`` is the framework. ``_corpus`` is
-    the corpus, or None. ``_embeds`` is the embedding model.
+    A retriever inherits from this class and from its framework's class. ``_framework`` converts the framework's
+    documents or nodes. ``_corpus`` is the corpus; None if the retriever wraps other retrievers. ``_embeds`` is the
+    embedding model.
     """
 
     _framework: Framework
-    """The framework's documents or nodes."""
-    if TYPE_CHECKING:  # of the framework's class, which may keep attributes in a way of its own
+    """The operations on the framework's documents or nodes."""
+    if TYPE_CHECKING:  # the framework's class defines these attributes
         _corpus: Any
         _embeds: Any
     _text_alone = False
-    """Whether the vector of a passage depends on its text alone, and not on its metadata."""
+    """True if the vector of a passage depends only on its text, and not on its metadata."""
     _uncounted: tuple[str, ...] = ()
-    """Metadata keys of the framework's own, which are no part of a passage's content."""
+    """The metadata keys that the framework adds; changes of their values do not count as changes of a passage."""
 
     def delete(self, ids: Sequence[str] | None = None, *, where: Any = None) -> int:
         """Delete passages from every source in one step.
@@ -51,8 +52,9 @@ class KeptPassages:
         Parameters
         ----------
         ids : sequence of str, optional
+            The ids of the passages to delete. Give either `ids` or `where`.
         where : filter, optional
-            Instead of ids: delete all passages that match this filter, in the form of a search's filter.
+            Delete all passages that match this filter; it has the same form as the filter of a search.
 
         Returns
         -------
@@ -64,7 +66,7 @@ class KeptPassages:
         InvalidInputError
             If an id is unknown, no passage would be left, or the retriever wraps other retrievers.
         StoreError
-            If the folder or its vectors cannot be changed. Nothing is deleted then.
+            If the folder or its vectors cannot be changed. In this case, no passage is deleted.
         """
         corpus = self._changing()
         if (ids is None) == (where is None):
@@ -79,12 +81,12 @@ class KeptPassages:
         return len(frozenset(ids))
 
     async def adelete(self, ids: Sequence[str] | None = None, *, where: Any = None) -> int:
-        """Run :meth:`delete` without blocking the event loop."""
+        """Delete passages as :meth:`delete` does, without blocking the event loop."""
         count: int = await in_thread(lambda given: self.delete(given, where=where), ids)
         return count
 
     def ids(self, where: Any = None) -> list[str]:
-        """Return the ids of the passages in order; with `where`, only ids of passages that match this filter."""
+        """Return the ids of all passages, in the corpus's order, or of the passages that match the filter `where`."""
         corpus = self._changing()
         if where is None:
             return list(corpus.index.records)
@@ -102,37 +104,38 @@ class KeptPassages:
         allow_empty: bool = False,
         progress: bool = True,
     ) -> SyncCounts:
-        """Bring the corpus in step with documents, given as the passages into which they are split.
+        """Update the corpus to match some documents, which are given as the passages into which they are split.
 
-        New documents are added, and documents with changed passages are replaced. With `full`, all other documents are
-        deleted. A passage with the same text and metadata stays and keeps its stored id. Only new passages are
-        embedded. A second call with the same documents changes nothing.
+        New documents are added, and documents with changed passages are updated. With `full`, all other documents are
+        deleted. A passage with unchanged text and metadata stays in the corpus under its stored id. Only new passages
+        are embedded. A second call with the same documents changes nothing.
 
         Parameters
         ----------
         documents : iterable of documents or nodes
-            All passages of each document in the input.
+            All passages of each document that the input contains.
         key : str, optional
             Metadata key that names a passage's document. By default, the retriever's `source_key`.
         full : bool, default False
-            The input is complete: delete all other documents. Passages that name no document stay.
+            If True, the input is complete: all other documents are deleted. Passages without a document stay.
         allow_empty : bool, default False
-            With `full`: no document at all is no error, and deletes all. A corpus keeps at least one passage, so that
-            this needs passages that name no document.
+            If True, an empty input with `full` deletes all documents instead of raising an error. The corpus must then
+            contain at least one passage without a document, because a corpus cannot be empty.
         progress : bool, default True
-            Show a bar for many passages.
+            Show a progress bar for many passages.
 
         Returns
         -------
         SyncCounts
-            Documents added, changed, deleted and unchanged, and passages embedded; logged on ``phasegraph``, too.
+            The numbers of added, changed, deleted and unchanged documents, and of embedded passages. They are also
+            logged on the logger ``phasegraph``.
 
         Raises
         ------
         InvalidInputError
-            If a passage names no document, or as for :meth:`delete`.
+            If a passage names no document, no passage would be left, or the retriever wraps other retrievers.
         StoreError
-            If the folder or its vectors cannot be changed. Nothing is changed then.
+            If the folder or its vectors cannot be changed. In this case, the corpus is unchanged.
         """
         return self._synced(self._contents(documents), key, full=full, allow_empty=allow_empty, progress=progress)
 
@@ -146,14 +149,14 @@ class KeptPassages:
         progress: bool = True,
         stays: Callable[[str], bool] | None = None,
     ) -> SyncCounts:
-        """As :meth:`sync`; a document that is not given stays in spite of `full` where ``stays(name)`` says so."""
+        """Run :meth:`sync` on converted documents; `full` never deletes documents for which ``stays(name)`` is True."""
         corpus = self._changing()
         if key is not None and (not isinstance(key, str) or not key):
             raise InvalidTypeError(f"key must be the name of a metadata key; got {key!r:.80}")
         key = corpus.keys.source if key is None else key
         if not contents and full and not allow_empty:
             raise InvalidInputError(
-                "documents is empty, and full=True would delete all documents; allow_empty=True permits that"
+                "documents is empty, and full=True would delete all documents: give allow_empty=True to delete them"
             )
         table, state = self._table(key), corpus.state
         given = [self._given(row, one, key, table) for row, one in enumerate(contents)]
@@ -171,7 +174,7 @@ class KeptPassages:
         return counts
 
     async def async_sync(self, documents: Iterable[Any], key: str | None = None, **options: Any) -> SyncCounts:
-        """Run :meth:`sync` without blocking the event loop."""
+        """Update the corpus as :meth:`sync` does, without blocking the event loop."""
         counts: SyncCounts = await in_thread(lambda given: self.sync(given, key, **options), documents)
         return counts
 
@@ -189,14 +192,14 @@ class KeptPassages:
         return Given(content.id, document, table.digest(content.text, content.metadata))
 
     def _table(self, key: str | None) -> phasegraph.graph.DocumentTable:
-        """Return the table of documents; it is cached for each key and corpus."""
+        """Return the table of documents under a metadata key; the corpus caches one table for each key."""
         tables: dict[str | None, phasegraph.graph.DocumentTable] = self._changing().tables
         return tables.setdefault(key, phasegraph.graph.DocumentTable(key, self._uncounted))
 
     def _members(self, index: Any, key: str) -> Mapping[str, Sequence[str]]:
-        """Return the ids of the passages of each document that a metadata key names."""
+        """Return the ids of each document's passages; the metadata `key` names the document."""
         own = self._changing().keys.source
-        usual = own is None and key == "source"  # the key that the table of the usual keys looks at first
+        usual = own is None and key == "source"  # the table of the default keys reads this key first
         return self._table(None if usual else key).members(index)
 
     def _counts(self) -> dict[str, int]:
@@ -206,17 +209,18 @@ class KeptPassages:
         return dict(Counter(document for document, _ in table.values()))
 
     def near_duplicates(self, least: float = 0.8) -> list[phasegraph.graph.NearDuplicates]:
-        """Pairs of documents that say nearly the same, the most similar first.
+        """Find pairs of documents with nearly the same text, the most similar pair first.
 
         Parameters
         ----------
         least : float, default 0.8
-            Least share of runs of four words that both documents have, in (0, 1].
+            Minimum similarity of a pair, in (0, 1]: the Jaccard index of their sets of four-word sequences.
 
         Returns
         -------
         list of NearDuplicates
-            Each with ``first``, ``second`` and ``similarity``. Passages that name no document are left out.
+            The pairs, with the fields ``first``, ``second`` and ``similarity``. Passages without a document are not
+            compared.
         """
         corpus = self._changing()
         index, table = corpus.index, self._table(corpus.keys.source)
@@ -226,11 +230,11 @@ class KeptPassages:
         return pairs
 
     def _contents(self, documents: Iterable[Any]) -> list[Content]:
-        """Convert documents or nodes to :class:`Content`; an error if an id is repeated."""
+        """Convert documents or nodes to :class:`Content`; raise an error if an id is repeated."""
         raise NotImplementedError
 
     def _passages(self, items: Sequence[Any]) -> list[dict[str, Any]]:
-        """Convert documents or nodes to passages."""
+        """Convert documents or nodes to passages of the corpus."""
         raise NotImplementedError
 
     def _replace(
@@ -242,7 +246,10 @@ class KeptPassages:
         progress: bool,
         planned: Any = None,
     ) -> int:
-        """Delete and add passages in one step, as `planned` for a state; return how many passages were embedded."""
+        """Delete and add passages in one step, and return the number of embedded passages.
+
+        `planned` is the state of the corpus for which the change was computed.
+        """
         corpus.check(came)
         view, vectors, rows = corpus.index.graph.view, None, []
         if came and view.embeddings is not None:
@@ -259,7 +266,7 @@ class KeptPassages:
         return len(rows)
 
     def _check_added(self, corpus: Any, held: Mapping[str, Any]) -> None:
-        """Refuse documents or nodes that must not be added."""
+        """Raise an error for documents or nodes that must not be added; this base class accepts all."""
 
     def _add(self, hits: Iterable[Any], triples: Any, progress: bool | None) -> list[str]:
         """Add documents or nodes with their triples, and return their ids."""
@@ -280,8 +287,8 @@ class KeptPassages:
     def _check_embeds(self, corpus: Any) -> None:
         if getattr(self, "_embeds", None) is None:
             raise InvalidInputError(
-                "the passages have vectors: load the retriever with its model (embeddings=, or embed_model= in "
-                "LlamaIndex) to add others"
+                "the stored passages have vectors, and no embedding model was given: load the retriever with its model "
+                "(embeddings=, or embed_model= in LlamaIndex) to add passages"
             )
         corpus.check_model()
 
@@ -302,7 +309,7 @@ class KeptPassages:
 
     @classmethod
     def _folder_settings(cls, *, vectors: bool) -> dict[str, object]:
-        """Return the settings that a folder stores for its next opening."""
+        """Return the settings that are stored in a folder and read when it is opened."""
         return {"framework": cls._framework.name, "vectors": vectors, **({"vector_store": "flat"} if vectors else {})}
 
     @classmethod
@@ -316,7 +323,7 @@ class KeptPassages:
         checks: bool = True,
         vector_store: str | None = None,
     ) -> Any:
-        """Open the corpus of a folder, with its vectors if they are needed."""
+        """Open the corpus of a folder; `vectors` says whether its vectors are needed."""
         from phasegraph.graph import open_folder
 
         framework = cls._framework
@@ -326,17 +333,17 @@ class KeptPassages:
         )  # fmt: skip
 
     def _changed(self, corpus: Any) -> None:
-        """Update the retriever after a change of the corpus."""
+        """Update the retriever after a change of the corpus; this base class does nothing."""
 
     def _remodelled(self, model: Any) -> None:
-        """Update the retriever after a change of the embedding model."""
+        """Update the retriever after a change of the embedding model; this base class does nothing."""
 
     def _changing(self) -> Any:
         corpus = getattr(self, "_corpus", None)
         if corpus is None:
             raise InvalidInputError(
-                f"this {type(self).__name__} wraps your own sources: change these sources. Only a retriever from "
-                "documents, over a store, or from load can change its passages"
+                f"this {type(self).__name__} wraps your own sources and owns no passages: add or delete passages in "
+                "these sources. Only a retriever made from documents, over a store, or by load() owns passages"
             )
         corpus.follow()
         return corpus

@@ -1,4 +1,4 @@
-"""Fuse lists that were retrieved before, without a retriever."""
+"""Fuse lists of hits from earlier searches, without a retriever."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from phasegraph.retrieval.source_spec import HitFields
 def list_pipeline(
     pipeline: FusionPipeline | None, weights: Mapping[str, float] | None, k: int | None
 ) -> FusionPipeline:
-    """Return the pipeline for a fusion of lists; errors name the argument."""
+    """Return the pipeline that fuses lists, from the caller's arguments; an error names the wrong argument."""
     if pipeline is not None and not isinstance(pipeline, FusionPipeline):
         raise InvalidTypeError(f"pipeline must be a FusionPipeline or None; got {type(pipeline).__name__}")
     if pipeline is not None and weights is not None:
@@ -35,11 +35,11 @@ def list_pipeline(
 
 
 class ListFuser:
-    """Fuses lists from earlier searches; the reader of each list is kept between calls.
+    """A fusion of lists from earlier searches; the reader of each list is reused in later calls.
 
-    `hits` is the framework's word for hits. ``unpack(list)`` gives the hits of a list; its error names the list.
-    ``reader_of(name, fields)`` creates the reader of a list. ``ranking_of(reader, hits, notes)`` converts the hits to a
-    ranking; its notes go to the report of the list.
+    `hits` is the framework's word for hits. ``unpack(list)`` returns the hits of a list. ``reader_of(name, fields)``
+    creates the reader of a list. ``ranking_of(reader, hits, notes)`` converts the hits to a ranking, and adds notes for
+    the report of the list.
     """
 
     def __init__(
@@ -64,12 +64,12 @@ class ListFuser:
         self._watch = FirstAnswers()
 
     def decide(self, lists: Mapping[str, Any], query: str | None = None) -> Answer:
-        """Read the lists in name order and decide; priors read the `query`."""
+        """Read the lists in name order and fuse them; `query` is used by priors and for the words in the hits."""
         pipeline, access = self.pipeline, self._access
         if not isinstance(lists, Mapping):
             raise InvalidTypeError(f"lists must be a mapping of names to lists; got {type(lists).__name__}")
         if not lists:
-            raise InvalidInputError("lists must hold at least one list; got none")
+            raise InvalidInputError("lists is empty: give at least one list of hits")
         check_no_exact_match(lists)
         if query:
             check_query(query, LONGEST_QUERY)

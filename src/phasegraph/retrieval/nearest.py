@@ -14,7 +14,7 @@ from phasegraph._support.typing import BoolArray, Float32Array, IntArray
 
 
 class Nearest:
-    """The vectors of a store as a matrix of unit vectors; it is rebuilt when any vector object changes.
+    """The vectors of a store as a matrix of unit vectors, which is rebuilt if any vector object is replaced.
 
     >>> Nearest().rows([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], [1.0, 0.1], 2)
     array([0, 2])
@@ -39,10 +39,10 @@ class Nearest:
     def rows(
         self, vectors: Iterable[Sequence[float]], query: ArrayLike, count: int, allowed: BoolArray | None = None
     ) -> IntArray | None:
-        """Return ascending rows whose cosine may be among the `count` highest, with a margin for ties and rounding.
+        """Return the rows whose cosine with the query may be among the `count` highest, in ascending order.
 
-        Only the `allowed` rows are considered, if they are given. None if the vectors have unequal lengths, zero length
-        or values that are not finite.
+        The rows include a margin for ties and rounding. If `allowed` is given, only rows where it is True are
+        considered. Return None if the vectors have different dimensions, zero norm or values that are not finite.
         """
         listed = self.hold(vectors)
         asked = _unit([query])

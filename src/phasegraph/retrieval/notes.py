@@ -1,4 +1,4 @@
-"""Combine notes on sources from several steps."""
+"""Combine the notes on each source from several steps of a call."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from phasegraph.reports import SourceReport
 
 
 def joined_notes(one: Mapping[str, Sequence[str]], other: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """Join the notes of two steps by source."""
+    """Return the notes of two steps by source name: the notes of the first step, then those of the second step."""
     return {name: [*one.get(name, ()), *other.get(name, ())] for name in sorted({*one, *other})}
 
 
 def with_notes(
     reports: Sequence[SourceReport], notes: Mapping[str, Sequence[str]], first: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[SourceReport, ...]:
-    """Add notes to the reports of sources; `first` comes before all other notes."""
+    """Add notes to the reports of sources; the notes in `first` precede all other notes of the report."""
     return tuple([_noted(one, first.get(one.source, ""), notes.get(one.source, ())) for one in reports])
 
 

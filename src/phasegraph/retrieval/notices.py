@@ -1,4 +1,4 @@
-"""Warnings of a retriever that are given once per change."""
+"""Warnings that a retriever gives once per change, and not in every call."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FIRST_ANSWERS = 3
 
 
 class FirstAnswers:
-    """Warns if no hit of a source passes its threshold in the first answers.
+    """A warning if no hit of a source passes the source's threshold in its first three answers.
 
     Examples
     --------
@@ -37,7 +37,10 @@ class FirstAnswers:
         self._rejected: dict[str, int | None] = {}
 
     def see(self, policy: AcceptancePolicy, rankings: Sequence[Ranking]) -> None:
-        """Count the answers of each source, until a hit passes its threshold or three answers had none."""
+        """Count each source's answers in which no hit passes its threshold, and warn at the third answer.
+
+        Counting stops when a hit passes.
+        """
         for ranking in rankings:
             count, threshold = self._rejected.get(ranking.source, 0), policy.threshold_of(ranking)
             if count is None or threshold is None or not len(ranking):
@@ -55,11 +58,11 @@ class FirstAnswers:
                 warn(text, stacklevel=5)
 
 
-_NO_WEIGHT = 0.06  # adaptive weights leave the sources beside a walk .05 at the least
+_NO_WEIGHT = 0.06  # adaptive weights give every source beside a graph walk at least .05
 
 
 class SharedIdWarning:
-    """Warns if a source loses nearly all weight because it shares no ids with other sources; once per change.
+    """A warning if a source loses nearly all weight because it shares no ids with other sources; once per change.
 
     Examples
     --------
@@ -74,7 +77,10 @@ class SharedIdWarning:
         self._in_a_row: dict[str, int] = {}
 
     def see(self, result: Result | Shortlist) -> None:
-        """Count consecutive answers in which a source has a weight below .06 and shares no hit with other sources."""
+        """Count consecutive answers in which a source has a weight below .06 and shares no hit with other sources.
+
+        Warn at the third such answer, and again when the source has a higher weight.
+        """
         rankings = result.candidates.rankings
         for ranking, weight in zip(rankings, result.weights.tolist(), strict=True):
             name, before = ranking.source, self._in_a_row.get(ranking.source, 0)
@@ -98,11 +104,11 @@ _FEWEST = 5
 
 
 class IdOverlapWarning:
-    """Warns once for each pair of sources that shares no id in its first answers.
+    """A warning for each pair of sources that shares no id in its first answers; once per pair.
 
-    Such sources probably use different ids for the same passages, so their hits cannot be joined. The warning comes at
-    once if two sources return the same text under different ids. Otherwise it comes after three answers with at least
-    five hits each.
+    Such sources probably use different ids for the same passages, so their hits cannot be joined. If two sources
+    return the same text under different ids, the warning is immediate. Otherwise it follows three answers with at
+    least five hits from each source.
 
     Examples
     --------
@@ -118,9 +124,10 @@ class IdOverlapWarning:
     def part(
         self, rankings: Sequence[Ranking], text: Callable[[Any], str]
     ) -> tuple[tuple[Ranking, ...], dict[str, list[str]]]:
-        """Give hits text ids if their id from metadata belongs to a different text in another source.
+        """Replace ids that were read from metadata if another source uses the same id for a different text.
 
-        Returns the rankings in the same order, and notes by source. Each source causes one warning.
+        Such a hit gets an id made from its text. Return the rankings in the same order, and notes by source. Warn once
+        for each source.
         """
         held = [one.payloads if isinstance(one.payloads, Payloads) else None for one in rankings]
         if len(rankings) < 2 or not any([one is not None and one.derived for one in held]):
@@ -135,7 +142,10 @@ class IdOverlapWarning:
                     taken[identifier] = text_id(mine)
             if taken:
                 ranking = renamed(ranking, taken)
-                said = f"{len(taken)} ids read from metadata are other sources' ids of other texts: told apart by text"
+                said = (
+                    f"{len(taken)} ids read from metadata name different texts in other sources: these hits got ids "
+                    "made from their texts"
+                )
                 notes[ranking.source] = [said]
                 if ranking.source not in self._parted:
                     self._parted.add(ranking.source)
@@ -144,7 +154,10 @@ class IdOverlapWarning:
         return tuple(out), notes
 
     def see(self, rankings: Sequence[Ranking], text: Callable[[Any], str]) -> None:
-        """Check the rankings of a query, until each pair of sources has shared an id or has been warned about."""
+        """Check every pair of rankings of a query for a common id, and warn if a pair never has a common id.
+
+        A pair of sources is checked no more after its first common id, or after its warning.
+        """
         for row, one in enumerate(rankings):
             for other in rankings[:row]:
                 pair = (other.source, one.source)
@@ -159,7 +172,7 @@ class IdOverlapWarning:
                 self._apart[pair] = None if twice or count == _FIRST_ANSWERS else count
                 if twice:
                     warn(
-                        f"sources {pair[0]!r} and {pair[1]!r} share no id, and return one text under two ids "
+                        f"sources {pair[0]!r} and {pair[1]!r} share no id, and return the same text under two ids "
                         f"({twice[0]!r} and {twice[1]!r}): a common hit counts as two passages; use the same "
                         "ids, or set fields=HitFields(id=...) to a common key"
                     )
@@ -171,12 +184,12 @@ class IdOverlapWarning:
 
 
 def _differ(one: str, other: str) -> bool:
-    """Whether both texts exist and are different."""
+    """Return True if both texts are non-empty and different after normalization of white space and Unicode."""
     return bool(one and other) and one != other and text_id(one) != text_id(other)
 
 
 def _one_text(one: Ranking, other: Ranking, text: Callable[[Any], str]) -> tuple[str, str] | None:
-    """Return the two ids under which two sources hold the same text."""
+    """Return the two ids under which two sources return the same text; None if they share no text."""
     if not isinstance(one.payloads, Payloads) or not isinstance(other.payloads, Payloads):
         return None
     named = {text_id(text(hit)): identifier for identifier, hit in other.payloads.items() if text(hit)}
@@ -213,12 +226,12 @@ HASTY_HITS = 1_000
 
 IN_HASTE = (
     "deciding was not ready in time: priors, the query's words and hits beyond the best "
-    f"{HASTY_HITS:,} of each source were left out"
+    f"{HASTY_HITS:,} of each source were ignored"
 )
 
 
 class DeadlineGuard:
-    """Limits how many late steps run in the background, and remembers whether the last answer missed a step.
+    """A limit on late steps that still run in the background, and a warning when deciding starts to miss the deadline.
 
     Examples
     --------
@@ -244,7 +257,7 @@ class DeadlineGuard:
             warn(said, stacklevel=5)
 
     def bounded(self, function: Callable[[], Item]) -> Callable[[], Item]:
-        """Wrap a step so that it is counted while it runs; Late if 256 steps are already running."""
+        """Wrap a step so that it is counted while it runs; raise Late if 256 steps are already running."""
         with self._lock:
             if self._outstanding >= _MOST_STEPS:
                 raise Late
@@ -262,7 +275,7 @@ class DeadlineGuard:
 
 @dataclass(slots=True)
 class Notices:
-    """All warnings of a retriever that are given once per change."""
+    """All warnings that a retriever gives once per change."""
 
     answers: FirstAnswers = field(default_factory=FirstAnswers)
     meetings: IdOverlapWarning = field(default_factory=IdOverlapWarning)

@@ -1,4 +1,4 @@
-"""Build fused and entity-graph retrievers from passages, a folder or a store; shared by both integrations."""
+"""Build fused and entity-graph retrievers from passages, a folder or a store, for both integrations."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-import phasegraph  # its rooms graph and neo4j are loaded when they are first named: they bring scipy.sparse
+import phasegraph  # phasegraph.graph and .neo4j are imported at their first use: they import scipy.sparse
 from phasegraph._support.memory import too_large
 from phasegraph._support.progress import with_progress
 from phasegraph._support.renamed import renamed_sources
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     import phasegraph.neo4j
 
 OVERRIDING = frozenset({"pipeline", "weights", "accept", "selection", "group_by"})
-"""Fields that stand in place of a pipeline in the folder."""
+"""Constructor arguments whose presence prevents loading the pipeline that is stored in the folder."""
 _MANY = 256
-"""Passages above which a bar is shown."""
+"""Maximum number of passages that are indexed without a progress bar."""
 
 
 @dataclass(frozen=True, slots=True)
 class Indexing:
-    """The arguments of every constructor over passages: how passages are read and indexed."""
+    """The arguments that say how passages are read and indexed; all constructors over passages share them."""
 
     triples: Any = None
     known_names: Iterable[str] = ()
@@ -55,9 +55,11 @@ def build_corpus(
     store: Any = None,
     kept: bool = False,
 ) -> phasegraph.graph.Corpus:
-    """Build a corpus from hits in memory; `store` may hold the vectors, and `kept` means a folder will follow.
+    """Build a corpus from `held`, which maps ids to documents or nodes.
 
-    `vectors` are the vectors of the hits. None means that the model embeds the hits; an empty list means no vectors.
+    `vectors` are the vectors of the passages. None means that the model embeds the passages; an empty list means no
+    vectors. `store` is the user's vector store, if the vectors are stored there. With `kept`, the passages are also
+    checked for storage in a folder.
     """
     from phasegraph.graph import Corpus, GraphIndex, Keys, check_passages, check_source_key, check_title_key
 
@@ -102,11 +104,11 @@ def _warn_of_size(passages: Sequence[Mapping[str, Any]]) -> None:
 class FusedPassages(KeptPassages):
     """Base class of fused retrievers that are built from passages, a folder or the user's store."""
 
-    if TYPE_CHECKING:  # of the framework's class, which may keep attributes in a way of its own
+    if TYPE_CHECKING:  # the framework's class defines this attribute
         _parents: Parents | None
 
     def _settle_parents(self, parents: Any, look_up: Callable[[Any], HitLookup], group_by: GroupBy | None) -> None:
-        """Check `parents` as a caller gave it; `look_up` makes a lookup of hits by their ids."""
+        """Check and store the constructor's argument `parents`; ``look_up(parents)`` creates a lookup by id."""
         if parents is None or parents is False:
             self._parents = None
             return
@@ -115,14 +117,17 @@ class FusedPassages(KeptPassages):
         self._parents = Parents(self._framework, group_by.key, look_up(None if parents is True else parents))
 
     def _with_parents(self, hits: list[SelectedHit], where: Any) -> list[SelectedHit]:
-        """The hits, with the texts of their documents where the caller wants them, within a filter in force."""
+        """Replace the texts of the hits by the texts of their documents, if `parents` is set.
+
+        `where` is the filter of the call, or None; it also applies to the documents.
+        """
         if self._parents is None:
             return hits
         return self._parents.resolve(hits, None if where is None else self._framework.filter_of(where), self)
 
     @classmethod
     def _graph_retriever(cls, source: Any, hits: Any, model: Any, name: str) -> Any:
-        """Create the framework's entity-graph retriever over a source."""
+        """Create the framework's entity-graph retriever that searches a source of the core."""
         raise NotImplementedError
 
     @classmethod
@@ -130,9 +135,10 @@ class FusedPassages(KeptPassages):
         cls, hits: Iterable[Any], model: Any, how: Indexing, path: Any, fields: Mapping[str, Any],
         tried: Mapping[str, Any] | None = None, *, vector_store: str,
     ) -> Self:  # fmt: skip
-        """Build a retriever from hits; with `path`, it is stored in a folder and `vector_store` searches the vectors.
+        """Build a retriever from documents or nodes, in memory or, with `path`, in a new folder.
 
-        `tried` are the fields that can be checked on a sample before all hits are embedded.
+        `vector_store` names the vector search of a folder. `tried` are the constructor arguments that are checked on a
+        small sample corpus, before all passages are embedded.
         """
         from phasegraph.graph import check_new, check_store, sample_corpus
 
@@ -155,7 +161,7 @@ class FusedPassages(KeptPassages):
         cls, path: str | os.PathLike[str], model: Any, fields: Mapping[str, Any], *, reembed: bool,
         vector_store: str | None,
     ) -> Self:  # fmt: skip
-        """Open the retriever of a folder, and embed all its passages again if requested."""
+        """Open the retriever of a folder; with `reembed`, embed all its passages again."""
         cls._framework.check_model(model)
         made = cls._opened(path, model, fields, False, checks=not reembed, vector_store=vector_store)
         if reembed:
@@ -176,7 +182,7 @@ class FusedPassages(KeptPassages):
     def _over(
         cls, corpus: phasegraph.graph.Corpus, model: Any, fields: Mapping[str, Any], store: Any = None
     ) -> Self:  # fmt: skip
-        """Create the retriever of a corpus, with its own vectors or those in the user's `store`."""
+        """Create the retriever of a corpus; the vectors are in the corpus, or in the user's `store` if it is given."""
         from phasegraph.graph import CorpusLookup
 
         fields = dict(fields)
@@ -201,7 +207,10 @@ class FusedPassages(KeptPassages):
         return made
 
     def documents(self) -> dict[str, int]:
-        """Number of passages of each document, as `source_key` names it; ``""`` counts passages without a document."""
+        """Return the number of passages by document name; the name ``""`` counts passages without a document.
+
+        The document of a passage is the value of the metadata key `source_key`.
+        """
         return self._counts()
 
 
@@ -212,21 +221,21 @@ class GraphPassages(KeptPassages):
 
     @property
     def _source(self) -> Source:
-        """The source of the core that the retriever searches; ``repr`` names it."""
+        """The core's source that the retriever searches; ``repr`` shows its class."""
         return self._search.source
 
     @property
     def corpus(self) -> phasegraph.graph.Corpus | None:
-        """The corpus that the retriever owns; None if it owns none."""
+        """The corpus that the retriever owns; None if it owns no corpus."""
         found: phasegraph.graph.Corpus | None = self._search.look_up.corpus
         return found
 
     def kept_ids(self) -> Iterable[str]:
-        """The ids of the passages that the retriever holds; empty if the passages come from a store."""
+        """Return the ids of the passages in memory; the result is empty if the passages come from a store."""
         return self._search.look_up.kept_ids
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write graph and passages to a new or empty folder; the tokenizer must have a name."""
+        """Write the graph and the passages to a new or empty folder; the tokenizer must be a named one."""
         self._changing().save(path, self._folder_settings(vectors=False), self._uncounted)
 
     @classmethod
@@ -245,27 +254,27 @@ class GraphPassages(KeptPassages):
         Parameters
         ----------
         connection : Neo4jConnection
-            The connection, which is tested at once; see ``Neo4jConnection.connect``.
+            The connection to the server. It is tested immediately; see ``Neo4jConnection.connect``.
         corpus : str, optional
             The name of a corpus that ``write_graph`` wrote; None for a graph of another library.
         schema : str or GraphSchema, optional
             The schema of the graph: ``"llama_index"``, ``"langchain"`` or ``"neo4j_graphrag"``. By default,
             phasegraph's own schema if `corpus` is given; otherwise the schema is detected.
         load : bool, default True
-            True: read the graph now and walk it in memory. False: walk it in Neo4j, without the words of the passages;
-            only for graphs of ``write_graph``. What changes in Neo4j later is seen with False only.
+            True: read the graph now, and walk it in memory. Later changes in Neo4j have no effect. False: walk the
+            graph in Neo4j, without matching the words of the passages; this needs a graph of ``write_graph``.
         **fields
-            The other arguments of the retriever. An embedding model among them (``embeddings=``, or ``embed_model=`` in
-            LlamaIndex) embeds every passage and each query; with `load` only. Neo4j holds texts and titles: a filter
-            on other metadata needs ``documents=`` (``nodes=`` in LlamaIndex; your store, say), which then take the
-            place of its texts, also in a fusion.
+            Other arguments of the retriever. With `load`, an embedding model (``embeddings=``, or ``embed_model=`` in
+            LlamaIndex) embeds every passage and each query. Neo4j stores only texts and titles. A filter on other
+            metadata needs the documents or their store as ``documents=`` (``nodes=`` in LlamaIndex). The retriever
+            then returns these documents instead of the texts in Neo4j.
 
         Raises
         ------
         InvalidInputError, InvalidTypeError
-            If there is no such corpus, no schema that fits, no passage, or an argument is out of range.
+            If the corpus does not exist, no schema matches, the graph has no passage, or an argument is invalid.
         StoreError
-            If the server cannot be reached, refuses, or does not answer in time.
+            If the server cannot be reached, refuses the request, or does not answer in time.
         """
         from phasegraph.neo4j import open_graph
 
@@ -282,7 +291,7 @@ class GraphPassages(KeptPassages):
     def _of_passages(
         cls, hits: Iterable[Any], model: Any, how: Indexing, vectors: Any, extractor: Any, fields: Mapping[str, Any]
     ) -> Self:
-        """Build a retriever from hits; a graph from the caller's own `extractor` cannot be changed later."""
+        """Build a retriever from documents or nodes; with an `extractor`, its passages cannot be changed later."""
         from phasegraph.graph import graph_of_documents
 
         framework = cls._framework
@@ -318,7 +327,7 @@ class GraphPassages(KeptPassages):
 
 @dataclass(frozen=True, slots=True)
 class _TextsIn:
-    """Finds the texts of passages in Neo4j by id; titles become metadata."""
+    """A function that looks up passages in Neo4j by id; the title of a passage becomes metadata."""
 
     texts: Callable[[Sequence[str]], Mapping[str, tuple[str, str]]]
     made: Callable[[str, str, Mapping[str, Any]], Any]

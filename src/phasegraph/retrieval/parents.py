@@ -1,4 +1,4 @@
-"""Whole documents in place of the passages that stand for them in an answer."""
+"""Replace the texts of an answer's passages by the texts of their whole documents."""
 
 from __future__ import annotations
 
@@ -12,22 +12,24 @@ from phasegraph.retrieval.framework import Framework, HitFilter, HitLookup
 from phasegraph.retrieval.kept import KeptPassages
 
 _SHORTEST, _LONGEST = 8, 4000
-"""Characters that two chunks in a row may have in common, as splitters with an overlap leave them."""
+"""Minimum and maximum length, in characters, of an overlap between consecutive chunks that is removed."""
 _PLACES = ("start_index", "start_char_idx")
-"""Metadata keys under which the splitters of the frameworks keep where a chunk begins."""
+"""The metadata keys in which the frameworks' splitters store the start of a chunk in its document."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parents:
-    """The text of the document that each hit of an answer belongs to.
+    """The settings for replacing the text of each hit by the text of its document.
 
     Parameters
     ----------
     framework : Framework
+        The operations on the framework's documents or nodes.
     key : str
         Metadata key that names a hit's document.
     look_up : HitLookup
-        Documents by name; where it has none of its own, the passages of the retriever's corpus make up the document.
+        A lookup of documents by name. If it is not set, a document is joined from its passages in the retriever's
+        corpus.
     """
 
     framework: Framework
@@ -35,10 +37,10 @@ class Parents:
     look_up: HitLookup
 
     def resolve(self, hits: Sequence[SelectedHit], wanted: HitFilter | None, kept: KeptPassages) -> list[SelectedHit]:
-        """The hits with the texts of their documents.
+        """Return the hits with the texts of their documents.
 
-        A filter holds for the documents, and for each passage that a document is made up of. Where no text is left, a
-        warning says so and the hit keeps its own text.
+        The filter `wanted` applies to the documents, and to each passage from which a document is joined. If no text of
+        a document matches the filter, the hit keeps its own text, with a warning. `kept` is the retriever.
         """
         names = [None if one.payload is None else self._document(one.payload) for one in hits]
         known = list(dict.fromkeys(name for name in names if name is not None))
@@ -46,8 +48,8 @@ class Parents:
         lacking = [name for name in known if name not in texts]
         if lacking:
             warn(
-                f"parents: no text of the {len(lacking)} documents {', '.join(map(repr, lacking[:5]))} that the "
-                "filters let through; their best passages stay",
+                f"parents: {len(lacking)} documents have no text, or no text that matches the filters: "
+                f"{', '.join(map(repr, lacking[:5]))}; the answer contains their passages instead",
                 stacklevel=4,
             )
         return [
@@ -65,13 +67,13 @@ class Parents:
             return {name: self.framework.text_of(one) for name, one in self._allowed(held, wanted).items()}
         if kept._corpus is None:
             raise InvalidInputError(
-                "parents=True makes documents up of the passages of the retriever, and this one was made of sources of "
-                "yours: give parents= the documents by name, a docstore or a function"
+                "parents=True joins documents from the passages that the retriever owns, but this retriever wraps your "
+                "own sources: give parents= a mapping of names to documents, a docstore or a function"
             )
         return self._made_up(names, wanted, kept)
 
     def _made_up(self, names: Sequence[str], wanted: HitFilter | None, kept: KeptPassages) -> dict[str, str]:
-        """The documents as their passages make them up."""
+        """Join the text of each document from its passages in the corpus that match the filter."""
         corpus = kept._corpus
         members = kept._members(corpus.seen.index, self.key)
         found = {}
@@ -91,7 +93,7 @@ class Parents:
 
 
 def _in_order(chunks: list[Any]) -> list[Any]:
-    """Chunks by where they begin in their document, if all of them say it; else as they came."""
+    """Sort chunks by their start in the document, if all chunks have a start; otherwise keep their order."""
     for key in _PLACES:
         places = [_place(one, key) for one in chunks]
         if all(isinstance(one, int) for one in places):
@@ -105,7 +107,7 @@ def _place(chunk: Any, key: str) -> Any:
 
 
 def joined_chunks(texts: Sequence[str]) -> str:
-    r"""The chunks of a document in one text, without what the end of one and the beginning of the next share.
+    r"""Join the chunks of a document to one text, without the overlaps of consecutive chunks.
 
     >>> joined_chunks(["Ada met Bo in Oslo.", "Bo in Oslo. Cy sang.", "Dee slept."])
     'Ada met Bo in Oslo. Cy sang.\n\nDee slept.'

@@ -1,4 +1,4 @@
-"""Passages in a folder, without a framework: they come, change and go by document."""
+"""A folder of passages without a framework; documents are added, changed and deleted as a whole."""
 
 from __future__ import annotations
 
@@ -31,35 +31,38 @@ _MANY = 256
 
 
 class Passages(Framework):
-    """The core's own passages: mappings with id, title, text and metadata."""
+    """The operations on passages without a framework: mappings with id, title, text and metadata."""
 
     name, hit, filters, model = "core", "passage", "where", "model"
 
     def of_record(self, record: PassageRecord) -> dict[str, Any]:
-        """A passage of a corpus as a mapping."""
+        """Convert a stored passage to a mapping with id, title, text and metadata."""
         return {"id": record.id, "title": record.title, "text": record.text, "metadata": record.metadata}
 
     def text_of(self, hit: Mapping[str, Any]) -> str:
-        """The text of a passage."""
+        """Return the text of a passage."""
         return str(hit["text"])
 
     def filter_of(self, where: Any) -> PlainFilter:
-        """A filter as a caller gave it, or an error."""
+        """Check a caller's filter, and convert it to a :class:`PlainFilter`."""
         return PlainFilter(check_filter(self.filters, where))
 
     def check_model(self, model: Any) -> None:
-        """InvalidTypeError for anything but an embedding model."""
+        """Raise InvalidTypeError unless the argument is an :class:`EmbeddingModel`."""
         if not isinstance(model, EmbeddingModel):
             raise InvalidTypeError(f"model must be an EmbeddingModel; got {type(model).__name__}")
 
     def model_of(self, model: EmbeddingModel | None) -> EmbeddingModel | None:
-        """The model itself, checked."""
+        """Check the embedding model, and return it unchanged."""
         if model is not None:
             self.check_model(model)
         return model
 
     def embedded(self, model: EmbeddingModel | None, hits: Sequence[Any], progress: bool | None) -> Any:
-        """The vectors of passages, with a bar for many; None without a model."""
+        """Embed passages, and return an array of shape (n, d); None without a model.
+
+        A progress bar is shown for more than 256 passages.
+        """
         if model is None:
             return None
         records = [PassageRecord(one["id"], one["title"], one["text"], Extraction(one["id"])) for one in hits]
@@ -74,10 +77,11 @@ PASSAGES = Passages()
 
 
 class PassageFolder(KeptPassages):
-    """A folder of passages that were given as mappings or objects with ``id``, ``title``, ``text`` and ``metadata``.
+    """A folder of passages, given as mappings or objects with ``id``, ``title``, ``text`` and ``metadata``.
 
-    :meth:`sync`, :meth:`ids`, :meth:`delete` and :meth:`documents` work as those of a retriever. A filter (``where=``)
-    maps metadata keys to a value, or to a list of values. The title is kept in the metadata, too.
+    :meth:`sync`, :meth:`ids`, :meth:`delete` and :meth:`documents` work like the methods of a retriever. A filter
+    (``where=``) maps metadata keys to a required value, or to a list of allowed values. The title is also stored in the
+    metadata.
 
     Examples
     --------
@@ -109,26 +113,29 @@ class PassageFolder(KeptPassages):
         source_key: str | None = None,
         progress: bool = True,
     ) -> Self:
-        """Make a folder of passages.
+        """Create a folder of passages.
 
         Parameters
         ----------
         path : path
-            New or empty.
+            A new or empty folder.
         passages : iterable of mapping or object
+            The passages, with ``id``, ``title``, ``text`` and ``metadata``.
         model : EmbeddingModel, optional
-            Embeds every passage; its function ``passages`` gets records, whose ``content`` is title and text.
+            The model that embeds every passage. Its function ``passages`` receives records; the ``content`` of a record
+            is its title and text.
         tokenizer : str, default "english"
+            The name of the tokenizer that splits texts into words.
         source_key : str, optional
-            Metadata key that names a passage's document; by default the first of ``source``, ``doc_id``,
-            ``ref_doc_id`` and ``file_path``.
+            Metadata key that names a passage's document. Default: the first key that exists among ``source``,
+            ``doc_id``, ``ref_doc_id`` and ``file_path``.
         progress : bool, default True
-            Show bars for many passages.
+            Show progress bars for many passages.
 
         Raises
         ------
         InvalidInputError
-            If there is no passage, one has no text, an id repeats, or `path` holds files.
+            If there is no passage, a passage has no text, an id is repeated, or the folder `path` is not empty.
         """
         check_new(Path(path))
         listed = [_plain(one) for one in check_rows("passages", passages)]
@@ -146,46 +153,47 @@ class PassageFolder(KeptPassages):
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], model: EmbeddingModel | None = None, *, checks: bool = True) -> Self:
-        """Open a folder, also that of a retriever of a framework.
+        """Open a folder of passages, including a folder that a framework's retriever created.
 
         Parameters
         ----------
         path : path
+            The folder.
         model : EmbeddingModel, optional
-            The model that the passages were embedded with; needed to add some to a folder with vectors.
+            The model that embedded the passages. It is needed to add passages to a folder with vectors.
         checks : bool, default True
-            Check that.
+            Check that the model is the model that embedded the passages.
 
         Raises
         ------
         IntegrityError
-            If the folder is damaged, foreign or newer.
+            If the folder is damaged, has another format, or was written by a newer version.
         InvalidInputError
-            If it was made with another model.
+            If the passages were embedded by another model.
         """
         return cls(open_folder(path, None, model, vectors=None, checks=checks), model)
 
     @property
     def corpus(self) -> Corpus:
-        """The passages, to be searched: ``corpus.source("graph")`` and others."""
+        """The corpus of the passages; ``corpus.source("graph")`` returns a source that searches it."""
         corpus: Corpus = self._corpus
         return corpus
 
     def documents(self) -> dict[str, int]:
-        """Passages by document; under ``""`` those that name none."""
+        """Return the number of passages by document name; the name ``""`` counts passages without a document."""
         return self._counts()
 
     def sync_files(
         self, passages: Iterable[Any], *, stays: Callable[[str], bool] | None = None, progress: bool = True
     ) -> SyncCounts:
-        """As :meth:`sync` with all documents there are, but for those of which ``stays(name)`` says that they stay."""
+        """Run :meth:`sync` with the complete documents: delete all others, except if ``stays(name)`` is True."""
         self._check_own()
         return self._synced(self._contents(passages), full=True, stays=stays, progress=progress)
 
     def reembed(self, model: EmbeddingModel, *, progress: bool = True) -> None:
-        """Embed every passage anew, by another model, whose vectors may have another length; all or nothing.
+        """Embed every passage again with another model, in one step; the new vectors may have another length.
 
-        A call that was cut short goes on where it stopped.
+        After an interruption, a second call continues at the passage where the first call stopped.
         """
         self._check_own()
         self._reembed(model, progress)
@@ -194,8 +202,8 @@ class PassageFolder(KeptPassages):
         made_for = self._corpus.settings.get("framework")
         if made_for != PASSAGES.name:
             raise InvalidInputError(
-                f"the folder was made for {made_for}, which embeds passages in its own way: open it there to add or "
-                "embed passages"
+                f"the folder was created by a retriever of {made_for}, which embeds passages differently: open it with "
+                "that retriever to add or embed passages"
             )
 
     def _contents(self, documents: Iterable[Any]) -> list[Content]:
@@ -208,9 +216,12 @@ class PassageFolder(KeptPassages):
 
 
 def _plain(passage: Any) -> dict[str, Any]:
-    """A passage as a corpus takes it, with its title in the metadata."""
+    """Convert a mapping or object to a passage of the corpus, with its title in the metadata."""
     identity, title, text, metadata = (passage_field(passage, name) for name in ("id", "title", "text", "metadata"))
     title, metadata = title or "", metadata or {}
     if not isinstance(text, str) or not isinstance(title, str):
-        raise InvalidInputError(f"passage {identity!r:.80} must have a text, and a title only if that is text, too")
+        raise InvalidInputError(
+            f"passage {identity!r:.80} must have a text and, optionally, a title; got text of type "
+            f"{type(text).__name__} and title of type {type(title).__name__}"
+        )
     return {"id": identity, "title": title, "text": text, "metadata": ({"title": title} if title else {}) | metadata}

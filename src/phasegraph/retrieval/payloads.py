@@ -1,4 +1,4 @@
-"""The framework's own hits, by id."""
+"""The framework's documents or nodes behind a ranking, by id."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from phasegraph.ranking import Ranking
 
 
 class Payloads(Mapping[str, Any]):
-    """The framework's hits by id (the first hit of each id), with the source's evidence.
+    """A mapping of ids to the framework's hits (the first hit of each id), with the evidence of the source.
 
-    A hit that is None, because the source knows only its id, counts as missing.
+    If the source returns only an id, the hit is None; the mapping then does not contain the id.
 
     >>> Payloads(["a", "b", "a"], [1, 2, 3])["a"]
     1
@@ -33,18 +33,18 @@ class Payloads(Mapping[str, Any]):
         self._index: dict[str, Any] | None = None
         self._ranking: Ranking | None = None
         self.derived: frozenset[str] = getattr(ids, "derived", frozenset())
-        """Ids that were read from metadata: two passages of one document may have the same."""
+        """The ids that were read from metadata. Such an id may belong to several passages of a document."""
         self.evidence: Mapping[str, object] = {} if evidence is None else evidence
 
     def __reduce__(self) -> tuple[object, ...]:
         return Payloads, (list(self._ids), list(self._hits), dict(self.evidence))
 
     def follow(self, ranking: Ranking) -> None:
-        """Find hits by the rows of `ranking`, which has the same order; then no separate index is needed."""
+        """Use the rows of `ranking`, which has the same ids in the same order, to find hits without a second index."""
         self._ranking = ranking
 
     def get(self, identifier: str, default: Any = None, /) -> Any:
-        """The hit, or `default`."""
+        """Return the hit of an id; return `default` if it is missing."""
         if self._ranking is None:
             return self.by_id.get(identifier, default)
         row = self._ranking.row_of(identifier)
@@ -52,13 +52,13 @@ class Payloads(Mapping[str, Any]):
         return default if hit is None else hit
 
     def best_first(self, scores: FloatArray) -> None:
-        """Let the best hit of a repeated id stand for this id instead of the first; NaN is the worst score."""
+        """Sort the hits by falling score, so that a repeated id gives its best hit; NaN is the worst score."""
         order = np.argsort(np.where(np.isfinite(scores), -scores, np.inf), kind="stable").tolist()
         self._ids, self._hits = [self._ids[row] for row in order], [self._hits[row] for row in order]
 
     @property
     def by_id(self) -> dict[str, Any]:
-        """Return the hits as a plain dictionary."""
+        """The hits as a plain dictionary, without missing hits."""
         if self._index is None:
             pairs = zip(reversed(self._ids), reversed(self._hits), strict=True)
             self._index = {name: hit for name, hit in pairs if hit is not None}
@@ -75,7 +75,7 @@ class Payloads(Mapping[str, Any]):
 
 
 def hits_of(payloads: Mapping[str, Any], ids: Sequence[str]) -> list[Any]:
-    """Return the hits for some ids; None for missing hits."""
+    """Return the hit of each id, in order; None for a missing hit."""
     ranking = payloads._ranking if isinstance(payloads, Payloads) else None
     if ranking is None or not isinstance(payloads, Payloads):
         return list(map(payloads.get, ids))

@@ -1,4 +1,4 @@
-"""Filters of the core, by equality: metadata keys, each with the value that a passage must have, or with several."""
+"""The core's own filters: metadata keys with a required value or a list of allowed values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Filter = Mapping[str, Any]
 
 
 def check_filter(name: str, value: object) -> Filter:
-    """Check a filter, which maps a metadata key to the required value or to a list of allowed values."""
+    """Check a filter, and return it: a mapping of metadata keys to a required value or a list of allowed values."""
     if not isinstance(value, Mapping) or not value:
         raise InvalidInputError(f"{name} must map at least one metadata key to a value; got {value!r:.80}")
     for key, wanted in value.items():
@@ -21,13 +21,13 @@ def check_filter(name: str, value: object) -> Filter:
         plain = all(isinstance(one, str | int | float) and one == one for one in options)
         if not isinstance(key, str) or not options or not plain:
             raise InvalidInputError(
-                f"{name}[{key!r}] must be a text, a number, true or false, or a list of these; got {wanted!r:.80}"
+                f"{name}[{key!r}] must be a text, a number, true or false, or a list of such values; got {wanted!r:.80}"
             )
     return value
 
 
 def lets_through(only: Filter, metadata: Mapping[str, Any]) -> bool:
-    """Whether a filter accepts a passage; a passage that lacks a key is refused.
+    """Return True if a passage with this metadata matches the filter; a passage without a key of the filter does not.
 
     >>> lets_through({"team": ["red", "blue"]}, {"team": "red"}), lets_through({"team": "red"}, {})
     (True, False)
@@ -46,20 +46,20 @@ def lets_through(only: Filter, metadata: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True)
 class PlainFilter:
-    """A checked filter, as the core asks it."""
+    """A checked filter with the interface of :class:`~phasegraph.retrieval.framework.HitFilter`."""
 
     only: Filter
 
     @property
     def key(self) -> str:
-        """What tells filters apart."""
+        """The filter as JSON text, which identifies it in a cache."""
         return json.dumps(dict(self.only), sort_keys=True)
 
     @property
     def names(self) -> list[str]:
-        """The metadata keys that it asks for."""
+        """The metadata keys that the filter reads."""
         return list(self.only)
 
     def rows(self, hits: Sequence[Any]) -> list[int]:
-        """The places of the records that it lets through."""
+        """Return the positions of the records that match the filter."""
         return [row for row, one in enumerate(hits) if lets_through(self.only, one.metadata)]

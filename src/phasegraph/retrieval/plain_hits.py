@@ -1,4 +1,4 @@
-"""Convert the output of plain functions to hits: texts, rows, triples, ids with scores, neo4j-graphrag's items."""
+"""Convert the results of plain functions and of neo4j-graphrag to hits: texts, rows, triples, ids with scores."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ TEXT_KEYS = ("text", "page_content", "content")
 
 @dataclass(frozen=True, slots=True)
 class PlainHit:
-    """A hit in plain types; without a text, it only names a passage by its `id`.
+    """A hit without a framework's type: a text with metadata, or only the `id` of a passage.
 
-    The id of a hit with a text is read from its metadata, which are the other columns of a row.
+    If a hit has a text, its id is read from the metadata, which are the other columns of the row.
     """
 
     read: ClassVar[frozenset[str]] = frozenset((*ID_KEYS, *SCORE_KEYS))
-    """Keys of the metadata that say which hit it is and how good, not what it says."""
+    """The metadata keys that contain an id or a score, and no content."""
 
     text: str | None
     id: str | None = None
@@ -32,15 +32,17 @@ class PlainHit:
 
 
 def are_scored(pairs: Iterable[bool]) -> bool:
-    """Whether hits are pairs with a score; MalformedAnswerError if only some hits have a score."""
+    """Return True if all hits are pairs with a score; raise MalformedAnswerError if only some hits are."""
     known = set(pairs)
     if len(known) > 1:
-        raise MalformedAnswerError("hits must all be pairs with a score, or none of them; got both")
+        raise MalformedAnswerError(
+            "some hits are pairs with a score and other hits have no score: give a score with every hit, or with no hit"
+        )
     return known == {True}
 
 
 def head_and_score(item: object) -> tuple[Any, Any]:
-    """Split a hit from its score; any pair is read as hit and score, and the score is None otherwise.
+    """Split an item into its hit and its score: any pair is a hit and a score, and other items have the score None.
 
     >>> head_and_score(("a text", 0.5)), head_and_score(("Ada", "met", "Bo"))
     (('a text', 0.5), (('Ada', 'met', 'Bo'), None))
@@ -51,12 +53,12 @@ def head_and_score(item: object) -> tuple[Any, Any]:
 
 
 def plain_hit(item: object, hits: str, row: int) -> PlainHit:
-    """Convert a text, a row or a triple to a hit; `hits` and `row` are for the error message.
+    """Convert a text, a row or a triple to a hit; raise MalformedAnswerError for any other type.
 
-    Of a row, ``c.id`` is read as ``id``, and a node that is all of it as the row itself; its text is what ``text``,
-    ``page_content`` or ``content`` hold, else the whole row as JSON, unless all it has besides an id is a score. A
-    triple is a text of its own, as it does not say which passage states it. MalformedAnswerError if it is none of
-    these.
+    In a row, a column ``c.id`` is read as ``id``. If the only column is a mapping (a node), this mapping is the row.
+    The text is in the column ``text``, ``page_content`` or ``content``. Otherwise the text is the whole row as JSON,
+    unless the row has only an id and a score. A triple becomes a text, because it does not name its passage. `hits` is
+    the framework's word for hits, and `row` is the position of the item; the error message shows them.
 
     >>> plain_hit({"c.id": "p", "c.text": "Ada met Bo.", "score": 0.5}, "documents", 0).metadata
     {'id': 'p', 'score': 0.5}
@@ -71,8 +73,8 @@ def plain_hit(item: object, hits: str, row: int) -> PlainHit:
         )
         if inner is not None:
             raise MalformedAnswerError(
-                f"a dict must hold a text and its metadata; got one that holds a {type(inner).__name__} at {row}: "
-                f"return {hits}, or pairs of one and its score"
+                f"a dict must contain a text and its metadata; the dict at {row} contains a {type(inner).__name__}: "
+                f"return {hits}, or pairs of hit and score"
             )
         return _of_row(item)
     if isinstance(item, tuple | list) and len(item) == 3 and all(isinstance(part, str) for part in item):
@@ -98,14 +100,14 @@ def _of_row(row: Mapping[Any, Any]) -> PlainHit:
     return PlainHit(text, None if text is not None else found, held)
 
 
-# Retrievers that are neither of a framework nor sources of ours.
+# Retrievers that belong to neither framework and are not sources of the core.
 
 
 def adapted(given: object) -> object:
     """Wrap a retriever of neo4j-graphrag in a function that returns rows; return other objects unchanged.
 
-    InvalidTypeError if a neo4j-graphrag retriever does not search by text, or if another object has an incompatible
-    ``search``.
+    Raise InvalidTypeError if a neo4j-graphrag retriever cannot search by text, or if any other object has a ``search``
+    with incompatible parameters.
     """
     if isinstance(given, type) or not callable(getattr(given, "search", None)):
         return given
@@ -118,10 +120,10 @@ def adapted(given: object) -> object:
         inspect.signature(search).bind("query", 50, {})
     except TypeError:
         raise InvalidTypeError(
-            f"a source's search must take (query, limit, upstream); that of {type(given).__name__} takes "
+            f"a source's search must take (query, limit, upstream); {type(given).__name__}.search takes "
             f"{inspect.signature(search)}: give a function that calls it and returns hits"
         ) from None
-    except ValueError:  # a built-in that does not tell
+    except ValueError:  # a built-in function without a signature
         return given
     return given
 
@@ -131,20 +133,20 @@ def _graph_rag(given: Any) -> GraphRagSearch:
     if not hasattr(given, "get_search_results") or "query_text" not in accepts:
         raise InvalidTypeError(
             f"neo4j_graphrag's {kind} cannot be a source: it has no search by query_text that returns records; give "
-            "one of neo4j_graphrag.retrievers, or a function that returns hits"
+            "a retriever of neo4j_graphrag.retrievers, or a function that returns hits"
         )
     if "query_vector" in accepts and getattr(given, "embedder", kind) is None:
-        raise InvalidTypeError(f"neo4j_graphrag's {kind} needs an embedder= to be asked with a text; it has none")
-    # One with a Cypher of its own takes filters, and raises when it is given them.
+        raise InvalidTypeError(f"neo4j_graphrag's {kind} has no embedder, so it cannot search a text: give embedder=")
+    # A retriever with its own Cypher query has a parameter for filters, but raises an error if filters are given.
     keeps = "filters" in accepts and "top_k" in accepts and not hasattr(given, "retrieval_query")
     return FilteredGraphRagSearch(given) if keeps else GraphRagSearch(given)
 
 
 class GraphRagSearch:
-    """Searches a neo4j-graphrag retriever and returns rows: the properties of the node, and the score.
+    """A function that searches a neo4j-graphrag retriever, and returns rows: the properties of a node, and its score.
 
-    A ``result_formatter`` of the user is applied. The library's default formatter is not used, because it writes the
-    node as one text and identifies it by an internal element id.
+    If the user gave a ``result_formatter``, it is applied. The library's default formatter is not used, because it
+    writes the node as one text and identifies the node by an internal element id.
     """
 
     def __init__(self, retriever: Any) -> None:
@@ -153,7 +155,7 @@ class GraphRagSearch:
         self._accepts = parameters_of(retriever.search)
 
     def __call__(self, query: str, k: int | None = None) -> list[dict[str, Any]]:
-        """Return the rows of one search."""
+        """Search for at most `k` hits, and return their rows; None leaves the number to the retriever."""
         return self._rows(query, {"top_k": k} if k is not None and "top_k" in self._accepts else {})
 
     def _rows(self, query: str, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -164,14 +166,14 @@ class GraphRagSearch:
 
     @property
     def _formats(self) -> bool:
-        """Whether the user's own formatter makes the items."""
+        """True if the user gave a formatter, or the retriever's class has its own formatter."""
         kind = type(self._retriever)
         given = getattr(self._retriever, "result_formatter", None) is not None
         return given or not kind.default_record_formatter.__module__.startswith("neo4j_graphrag.")
 
 
 class FilteredGraphRagSearch(GraphRagSearch):
-    """A search of a neo4j-graphrag retriever that supports filters."""
+    """A function that searches a neo4j-graphrag retriever with filters."""
 
     def __call__(
         self,
@@ -179,7 +181,7 @@ class FilteredGraphRagSearch(GraphRagSearch):
         k: int | None = None,
         filter: Mapping[str, Any] | None = None,  # noqa: A002
     ) -> list[dict[str, Any]]:
-        """Return the rows of one search among nodes that have these properties."""
+        """Search for at most `k` hits whose nodes have the properties in `filter`, and return their rows."""
         settings: dict[str, Any] = {} if k is None else {"top_k": k}
         return self._rows(query, settings if filter is None else {**settings, "filters": dict(filter)})
 
@@ -190,10 +192,10 @@ def _of_item(item: Any) -> dict[str, Any]:
 
 
 def _of_record(record: Any) -> dict[str, Any]:
-    """Return the columns of a record, with the properties of its node instead of the node."""
+    """Return the columns of a record; the node is replaced by its properties."""
     held = dict(record.data())
     node = held.pop("node", None)
-    if "elementId" in held:  # by which the library names a node
+    if "elementId" in held:  # the library's internal id of the node, which is not the id of a passage
         held = {name: value for name, value in held.items() if name not in ("id", "elementId")}
     if isinstance(node, Mapping):
         held |= {name: value for name, value in node.items() if value is not None}

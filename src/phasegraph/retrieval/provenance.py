@@ -19,9 +19,9 @@ _DEEPEST = 16
 
 
 def plain(value: object, /) -> object:
-    """Convert `value` to JSON types, for ``json.dumps(..., allow_nan=False)``; the value is not changed.
+    """Convert a copy of `value` to types that ``json.dumps(..., allow_nan=False)`` accepts.
 
-    Numpy values become native values, NaN and infinity become None, sets become sorted lists, and dates become ISO
+    Numpy values become Python values, NaN and infinity become None, sets become sorted lists, and dates become ISO
     text. Other objects become the names of their types. A cycle, or nesting deeper than 16 levels, becomes ``"…"``.
 
     >>> plain({"score": np.float32(0.5), "tags": {"b", "a"}, "bad": float("nan")})
@@ -57,18 +57,18 @@ def _plain(value: object, depth: int, above: tuple[int, ...]) -> object:
 
 
 def _text(value: str) -> str:
-    """Replace lone surrogates, which cannot be encoded in UTF-8."""
+    """Replace lone surrogates by question marks, because UTF-8 cannot encode them."""
     return str(value) if value.isascii() else value.encode("utf-8", "replace").decode()
 
 
 def provenance(result: Result) -> list[dict[str, object]]:
-    """Return the evidence of all results, in order: the content of :meth:`Result.evidence` for each.
+    """Return the evidence of each result as a dictionary, in order, with the content of :meth:`Result.evidence`.
 
-    Keys ``id``, ``position`` (from 1), ``score`` (in [0, 1]), ``fused``, ``bonus``, ``prior``, ``degraded`` and
-    ``sources``: per source name ``rank`` (from 1, ties share their mean), ``raw`` (as the source gave it),
-    ``calibrated``, ``weight`` and ``contribution``. ``rank`` and ``raw`` are None where the source did not return it.
-    Contributions and bonus add up to ``fused``. ``energy``, ``entropy`` and ``set_entropy`` where the pipeline works
-    them out. Native numbers only.
+    The keys are ``id``, ``position`` (from 1), ``score`` (in [0, 1]), ``fused``, ``bonus``, ``prior``, ``degraded`` and
+    ``sources``. ``sources`` maps each source name to ``rank`` (from 1; ties share their mean rank), ``raw`` (the
+    source's own score), ``calibrated``, ``weight`` and ``contribution``. ``rank`` and ``raw`` are None if the source
+    did not return the passage. Contributions and bonus add up to ``fused``. If the pipeline computes ``energy``,
+    ``entropy`` or ``set_entropy``, these keys exist, too. All numbers are Python numbers.
 
     >>> from phasegraph import FusionPipeline
     >>> block = provenance(FusionPipeline().decide([Ranking("v", ["a", "b"], [0.9, 0.4])]))[0]
@@ -107,7 +107,7 @@ def provenance(result: Result) -> list[dict[str, object]]:
 def _parts(
     ids: Sequence[str], ranking: Ranking, weight: float, calibrated: list[float], contributed: list[float]
 ) -> list[dict[str, float | None]]:
-    """Return one source's rank, score and contribution for each result."""
+    """Return the evidence of one source for each result: rank, raw score, calibrated value, weight, contribution."""
     scores = ranking.scores.item
     raw = scores if ranking.raw is None else ranking.raw.item
     last = len(ranking) - 1
@@ -126,7 +126,7 @@ def _parts(
 
 
 def _shared_rank(ranking: Ranking, score: float) -> float:
-    """Return the rank from 1; tied hits share the mean of their ranks."""
+    """Return the mean rank, counted from 1, of all hits with this score."""
     rising = -ranking.scores
     return float(rising.searchsorted(-score, "left") + rising.searchsorted(-score, "right") + 1) / 2.0
 
@@ -155,18 +155,18 @@ class EvidenceBlock(dict[str, object]):
 
 
 def is_taken(key: str | None, metadata: Mapping[str, object]) -> bool:
-    """Whether a passage already uses the metadata key for evidence; then its value is kept, with a warning."""
+    """Return True, and warn, if a passage already uses the metadata key for another value than evidence."""
     if key is None or key not in metadata or isinstance(metadata[key], EvidenceBlock):
         return False
     warn(
-        f"passages already use the metadata key {key!r}; its value is kept, and no evidence is added: choose "
+        f"passages already use the metadata key {key!r}: its value is unchanged, and no evidence is added; choose "
         "another evidence_key="
     )
     return True
 
 
 def evidence_blocks(result: Result, hits: Sequence[SelectedHit]) -> list[EvidenceBlock]:
-    """Return :func:`provenance` for each result, together with the sources' own evidence."""
+    """Return a block for each result, with the content of :func:`provenance` and the evidence that sources give."""
     blocks: list[dict[str, Any]] = list(provenance(result))
     for block, hit in zip(blocks, hits, strict=True):
         for name, evidence in hit.evidence.items():
@@ -175,7 +175,11 @@ def evidence_blocks(result: Result, hits: Sequence[SelectedHit]) -> list[Evidenc
 
 
 def plain_evidence(evidence: Any) -> object:
-    """Convert a walk's path to names and kinds, with seeds and query words; other evidence to plain JSON types."""
+    """Convert the evidence of a source to plain JSON types.
+
+    Evidence of a graph walk becomes a dictionary with the path as kinds and names of nodes, the seeds, the query's
+    words, and the path as text.
+    """
     steps = getattr(evidence, "path", None)
     if not isinstance(steps, tuple) or not all(hasattr(node, "kind") and hasattr(node, "name") for node in steps):
         return plain(evidence)

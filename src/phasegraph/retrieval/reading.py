@@ -27,16 +27,16 @@ from phasegraph.sources.source_task import cut_note
 SCORE_KEYS: Mapping[str, bool | None] = MappingProxyType(
     {"relevance_score": True, "similarity_score": True, "_score": True, "_similarity_score": True, "score": None}
 )
-"""Keys under which a score is looked for, and whether higher is better under each; None = it does not tell."""
+"""The metadata keys that may contain a score: True if a higher score is better, None if the key does not say."""
 
 _MOST_HITS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class HitReader:
-    """Reads the answers of one source, and remembers its score direction and its warnings.
+    """A reader of one source's answers; it remembers the score direction and the warnings that were given.
 
-    `known` says whether a higher score is better, according to the class of the store.
+    `known` is the score direction that the class of the store implies: True if higher is better, None if unknown.
     """
 
     name: str
@@ -52,10 +52,9 @@ class HitReader:
         object.__setattr__(self, "identities", Identities(self.name))
 
     def ids(self, hits: Sequence[Any], own: Sequence[object], notes: list[str], *, parts: bool = False) -> list[str]:
-        """Return the ids of hits that carry the ids `own`, or the ids that :class:`HitFields` declares.
+        """Return the ids of hits: the ids that :class:`HitFields` declares, or the hits' own ids `own`.
 
-        With `parts`, hits with the same id may have different texts, because they are facts about a passage, not the
-        passage.
+        Give `parts` if the hits are facts about a passage: then several texts may share an id without a warning.
         """
         check_length(hits)
         if self.fields.id is not None:
@@ -70,17 +69,18 @@ class HitReader:
         return self.metadata(hit), self.text(hit)
 
     def scores(self, hits: Sequence[Any]) -> list[object] | None:
-        """Return the scores that :class:`HitFields` declares; None if it declares no score."""
+        """Return the scores of hits from the field that :class:`HitFields` declares; None if no field is declared."""
         where = self.fields.score
         return None if where is None else [self._field(where, hit) for hit in hits]
 
     def stated_scores(
         self, hits: Sequence[Any], notes: list[str]
     ) -> tuple[list[object] | None, tuple[bool, str] | None]:
-        """Return scores from a known metadata key with a number in every hit, and their direction if known.
+        """Return scores from a metadata key that usually contains scores, and their direction with a note.
 
-        A metadata key with the plain name ``score`` may have another meaning, such as the rating of a film. It is used
-        only if its values fall along the source's lists.
+        Every hit must have a number under the key. The plain key ``score`` may have another meaning, such as the
+        rating of a film. It is used only if its values fall along the source's lists. Without scores, both values are
+        None.
         """
         first = self.metadata(hits[0]) if hits else {}
         if SCORE_KEYS.keys().isdisjoint(first):
@@ -93,7 +93,7 @@ class HitReader:
         if higher is not None:
             return scores, (higher, f"higher is better: known for metadata key {key!r}")
         if self.direction.stated is None and not self.direction.falls(scores):
-            notes.append(f"rank only: metadata {key!r} does not fall along the list, and may say something else")
+            notes.append(f"rank only: metadata {key!r} does not fall along the list, so it may not be a score")
             return None, None
         return scores, (True, _note(True, "inferred from the order of its scores"))
 
@@ -115,9 +115,10 @@ class HitReader:
     ) -> Ranking:
         """Convert n hits to a ranking, and add a note to `notes` for each repaired problem.
 
-        Without scores, only the order of the hits counts; if not `ordered`, only membership counts. Hits beyond `limit`
-        are dropped, with a note. A declared direction has precedence. Otherwise `told` gives the direction with a note,
-        or the values in `order` show it.
+        Without scores, only the order of the hits counts. If `ordered` is False, only membership counts. Hits beyond
+        `limit` are dropped, with a note. The direction of the scores is the declared direction. Without a declaration,
+        it is the direction in `told`, a pair of "higher is better" and a note. Without `told`, it is inferred from the
+        values in `order`, or from the scores.
         """
         scores, joined = self._known_scores(scores, notes, len(ids)) if ordered else None, order is not None
         higher: bool | None = True
@@ -139,18 +140,18 @@ class HitReader:
         if found.ids == tuple(ids):
             payloads.follow(found)
         elif scores is not None and not joined and _contradicts(found, ids):
-            notes.append("its order contradicts its scores; the scores were believed")
+            notes.append("its order contradicts its scores; the scores were used")
         return limited(found if ordered else self._membership(found, notes), limit, notes)
 
     def _membership(self, ranking: Ranking, notes: list[str]) -> Ranking:
         """Return the ranking of unordered hits: all hits share a rank, so only membership counts."""
         if len(ranking):
-            notes.append("membership only: its hits stand in no order")
+            notes.append("membership only: its hits have no order")
             self.direction.warn_of_none()
         return replace(ranking, scores=np.full(len(ranking), -(len(ranking) + 1) / 2.0), rank_only=True)
 
     def _known_scores(self, scores: Sequence[Any] | None, notes: list[str], hits: int) -> Sequence[Any] | None:
-        """Return the scores; if there are none, return None and note where they were looked for."""
+        """Return the scores; if no hit has a score, return None and add a note."""
         if scores is not None and not (scores and all(score is None for score in scores)):
             return scores
         if hits:
@@ -161,7 +162,7 @@ class HitReader:
 
 
 def limited(ranking: Ranking, limit: int | None, notes: list[str]) -> Ranking:
-    """Cut the ranking to its best `limit` hits, with a note; None means no limit."""
+    """Cut the ranking to its best `limit` hits, and add a note if hits are dropped; None means no limit."""
     if limit is None or len(ranking) <= limit:
         return ranking
     notes.append(cut_note(len(ranking), limit))
@@ -169,7 +170,7 @@ def limited(ranking: Ranking, limit: int | None, notes: list[str]) -> Ranking:
 
 
 def _contradicts(ranking: Ranking, ids: Sequence[str]) -> bool:
-    """Whether the order of the hits differs from the order of their scores, apart from ties."""
+    """Return True if the order of the hits differs from the order of their scores, apart from ties."""
     place = {identifier: row for row, identifier in enumerate(reversed(ids))}
     at = np.array([-place[identifier] for identifier in ranking.ids])
     scores = ranking.scores
@@ -185,9 +186,10 @@ def with_passages(
 ) -> Ranking:
     """Replace payloads by the passages that ``resolve(ids)`` returned; a hit without a passage keeps its payload.
 
-    The answer is a mapping by id, or a list in the order of the ids with None for missing passages. `unpack` converts
-    any other answer, and ``made(id, value)`` creates the framework's passage. `notes` receives the number of missing
-    passages. InvalidTypeError if a list has another length than the ids.
+    `found` is the answer of ``resolve``: a mapping by id, or a list in the order of the ids with None for missing
+    passages. `unpack` converts any other answer to a list, and ``made(id, value)`` creates the framework's passage.
+    `notes` receives the number of missing passages. Raise InvalidTypeError if the list and the ids have different
+    lengths.
     """
     if isinstance(found, Mapping):
         given = {str(key): value for key, value in found.items() if value is not None}
@@ -216,10 +218,11 @@ def completed(
     *,
     own: bool = False,
 ) -> Ranking:
-    """Add the passages that the ranking only names, from the hits and stores of other sources.
+    """Add passages to hits that have only an id, from the hits and the stores of other sources.
 
-    The other sources' hits for the query (`upstream`) come first, then the `look_ups` in turn; a failed look-up is
-    noted. `deletions` drops passages that no store has. `own` says whether the source's own store was asked before.
+    The other sources' hits for the same query (`upstream`) are used first. Then the stores in `look_ups` are asked in
+    order; a failed look-up adds a note. `deletions` drops passages that no store has. `own` is True if the source's own
+    store was asked before.
     """
     payloads = ranking.payloads
     missing = [one for one in ranking.ids if payloads.get(one) is None]
@@ -238,7 +241,7 @@ def completed(
             given = look_up(left)
         except MemoryError:
             raise
-        except Exception as error:  # noqa: BLE001 - the ranking stands without the texts
+        except Exception as error:  # noqa: BLE001 - the ranking is valid without the texts
             notes.append(f"source {name!r} could not be asked for the texts of passages ({type(error).__name__})")
             known = False
             continue
@@ -253,12 +256,12 @@ def completed(
 
 
 def is_number(value: object) -> bool:
-    """Whether a value can be a score."""
+    """Return True if the value is a number that can be a score; booleans and texts are not."""
     return hasattr(value, "__float__") and not isinstance(value, bool | str)
 
 
 def parameters_of(function: Callable[..., Any]) -> frozenset[str]:
-    """Return the names of a function's parameters; empty if they are unknown."""
+    """Return the names of a function's parameters; the set is empty if Python cannot inspect the function."""
     try:
         return frozenset(inspect.signature(function).parameters)
     except (TypeError, ValueError):
@@ -266,15 +269,15 @@ def parameters_of(function: Callable[..., Any]) -> frozenset[str]:
 
 
 def check_length(hits: Sized) -> None:
-    """Raise MalformedAnswerError if there are too many hits to read within the call's time."""
+    """Raise MalformedAnswerError for more than 100,000 hits, which would take too long to read."""
     if len(hits) > _MOST_HITS:
         raise MalformedAnswerError(
-            f"the source returned {len(hits):,} hits, and at most {_MOST_HITS:,} are read: have it return its best"
+            f"the source returned {len(hits):,} hits, more than the maximum {_MOST_HITS:,}: return only its best hits"
         )
 
 
 def drained(answer: Iterable[object]) -> list[object]:
-    """Read an iterator of hits; MalformedAnswerError if it raises or yields more than 100,000 hits."""
+    """Read an iterator of hits; raise MalformedAnswerError if it raises, or yields more than 100,000 hits."""
     items: list[object] = []
     try:
         items.extend(islice(answer, _MOST_HITS + 1))
@@ -283,19 +286,19 @@ def drained(answer: Iterable[object]) -> list[object]:
     except Exception as error:
         raise MalformedAnswerError(f"{type(error).__name__} raised while its hits were iterated over") from error
     if len(items) > _MOST_HITS:
-        raise MalformedAnswerError(f"the source yielded more than {_MOST_HITS:,} hits")
+        raise MalformedAnswerError(f"the source yielded more than {_MOST_HITS:,} hits: return only its best hits")
     return items
 
 
-EXPECTED = (  # whole in a source's report, which cuts at 200 characters
+EXPECTED = (  # short enough for a source's report, which cuts messages at 200 characters
     "texts, dicts (text or id), triples, or pairs of these and a score; or one text, or a dict of id to score"
 )
 
 
 def answer_items(answer: object, hits: str) -> list[Any] | tuple[Any, ...]:
-    """Return the hits of an answer unchanged: a text, ids with scores, or an iterable of hits.
+    """Return the hits of an answer: a text, a mapping of ids to scores, or an iterable of hits.
 
-    MalformedAnswerError for any other answer; the message names the expected `hits` in the framework's words.
+    Raise MalformedAnswerError for any other answer. `hits` is the framework's word for hits, for the message.
 
     >>> answer_items("the answer", "documents"), answer_items({"p": 0.5}, "documents")
     (['the answer'], [{'id': 'p', 'score': 0.5}])

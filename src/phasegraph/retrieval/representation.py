@@ -18,16 +18,16 @@ class Shown(str):
 
 
 _HELD = ("_source", "vectorstore", "_vector_store")
-"""Under which names retrievers hold the store or the core source that they ask."""
+"""The attributes in which retrievers store their vector store or core source."""
 _SHOWN_VALUE, _SHOWN_ALL, _SHOWN_MANY = 60, 200, 9
 
 
 def shown(fields: Mapping[str, object]) -> list[tuple[str, Shown]]:
-    """Shorten a retriever's arguments for ``repr``: small values unchanged, other objects by their kind.
+    """Shorten a retriever's arguments for ``repr``: small values are unchanged, other objects appear as a type name.
 
-    The kind of a function is its name. The kind of a retriever over a store or core source is its class and the class
-    of the store or source. The text has at most about 250 characters, so that logs, traces and configurations never
-    contain the corpus.
+    A function appears as its name. A retriever over a store or a core source appears as its class and the class of the
+    store or source. The text has at most about 250 characters, so that logs, traces and configurations never contain
+    the corpus.
 
     >>> from phasegraph import FusionPipeline
     >>> shown({"vector": SourceSpec(retriever=FusionPipeline()), "k": 3})
@@ -63,7 +63,7 @@ def _shown(value: object) -> str:
     held = next((one for name in _HELD if (one := getattr(value, name, None)) is not None), None)
     if held is None:
         return type(value).__name__
-    return f"{type(value).__name__} of {type(getattr(held, '_now', held)).__name__}"  # a corpus's source as it is now
+    return f"{type(value).__name__} of {type(getattr(held, '_now', held)).__name__}"  # _now: a corpus's current source
 
 
 def _cut(text: str) -> str:

@@ -27,72 +27,82 @@ def check_weights(given: object, specs: Mapping[str, SourceSpec]) -> Mapping[str
         return check_weights_mapping({name: own.get(name, 1.0) for name in specs}) if own else None
     if own:
         raise InvalidInputError(
-            f"weights are given twice: as weights= and as SourceSpec.weight of {list(own)}; keep one of them"
+            f"weights are given twice: as weights= and as SourceSpec.weight of {list(own)}; remove weights= or the "
+            "weights of the SourceSpecs"
         )
     if isinstance(given, list | tuple):
         names = [f"source_{row}" for row in range(1, len(specs) + 1)]
         if set(names) != set(specs):
             raise InvalidInputError(
-                "weights as a list cannot be used beside vector=, graph= or named retrievers; name them: weights={...}"
+                "weights as a list cannot be combined with vector=, graph= or named retrievers: give a mapping of "
+                "source names to weights"
             )
         if len(given) != len(names):
-            raise InvalidInputError(f"weights must be one per retriever: got {len(given)} for {len(names)}")
+            raise InvalidInputError(
+                f"weights must have one weight per retriever: got {len(given)} weights for {len(names)} retrievers"
+            )
         given = dict(zip(names, given, strict=True))
     checked = check_weights_mapping(given)  # type: ignore[arg-type]
     known = renamed_sources(checked, specs)
     checked = check_weights_mapping({known.get(name, name): value for name, value in checked.items()})
     unknown, missing = sorted(set(checked) - set(specs)), sorted(set(specs) - set(checked))
     if unknown:
-        raise InvalidInputError(f"weights must be among the sources {list(specs)}; got {unknown}")
+        raise InvalidInputError(f"weights must name sources among {list(specs)}; got {unknown}")
     if missing:
-        raise InvalidInputError(f"weights must name every source; got none for {missing}")
+        raise InvalidInputError(f"weights must name every source; got no weight for {missing}")
     return checked
 
 
 PIPELINE = "pipeline.json"
-"""Of a retriever's folder, the file that holds its pipeline."""
+"""Name of the file in a retriever's folder that contains its pipeline."""
 
 
 def read_pipeline(given: FusionPipeline | str | os.PathLike[str]) -> FusionPipeline:
-    """Return the given pipeline, or load the pipeline at the given path."""
+    """Return the pipeline, or load it from a file or from a retriever's folder."""
     if isinstance(given, FusionPipeline):
         return given
     if not isinstance(given, str | os.PathLike):
-        raise InvalidTypeError(f"pipeline must be a FusionPipeline or the path of one; got {type(given).__name__}")
-    if os.path.isdir(given):  # a retriever's, into which it was saved
+        raise InvalidTypeError(
+            f"pipeline must be a FusionPipeline or the path of a saved pipeline; got {type(given).__name__}"
+        )
+    if os.path.isdir(given):  # a retriever's folder
         given = os.path.join(given, PIPELINE)
     if not os.path.exists(given):
         hint = _PRESETS.get(str(given).lower().replace("-", "_"), "")
         raise InvalidInputError(
-            f"pipeline must be a FusionPipeline or the path of a saved one; there is no file {os.fspath(given)!r}{hint}"
+            "pipeline must be a FusionPipeline or the path of a saved pipeline; there is no file "
+            f"{os.fspath(given)!r}{hint}"
         )
     return FusionPipeline.load(given)
 
 
 _PRESETS = {
     **dict.fromkeys(("rrf", "reciprocal_rank", "reciprocal_rerank"), " (for RRF: FusionPipeline.reciprocal_rank())"),
-    **dict.fromkeys(("phasegraph", "paper"), " (for the paper's: FusionPipeline.paper())"),
-    "adr": " (for the design record's: FusionPipeline.adr())",
+    **dict.fromkeys(("phasegraph", "paper"), " (for the paper's pipeline: FusionPipeline.paper())"),
+    "adr": " (for the design record's pipeline: FusionPipeline.adr())",
     **dict.fromkeys(("convex", "tm2c2"), " (for TM2C2: FusionPipeline.convex())"),
 }
 
 
 def check_no_exact_match(sources: Collection[str]) -> None:
-    """Refuse a source with the reserved name of the exact-match bonus."""
+    """Raise InvalidInputError if a source has a reserved name: that of the exact-match bonus or of the reranker."""
     if EXACT_MATCH in sources:
         raise InvalidInputError(
-            f"a source must not be named {EXACT_MATCH!r}: ExactMatchBonus is the source of that name; give it another"
+            f"a source must not be named {EXACT_MATCH!r}, which ExactMatchBonus uses: rename the source"
         )
     if RERANK in sources:
-        raise InvalidInputError(f"a source must not be named {RERANK!r}: rerank= uses this name")
+        raise InvalidInputError(f"a source must not be named {RERANK!r}, which rerank= uses: rename the source")
 
 
 def check_names(pipeline: FusionPipeline, sources: Collection[str], *, reranks: bool = False) -> None:
-    """Refuse caps, calibrators, thresholds and floors for unknown sources, which would have no effect."""
+    """Raise InvalidInputError if a setting of the pipeline names an unknown source, and so would have no effect.
+
+    With `reranks`, the reranker's ranking counts as a source.
+    """
     check_no_exact_match(sources)
     if pipeline.weights is not None and not set(sources) <= set(pipeline.weights):
         missing = sorted(set(sources) - set(pipeline.weights))
-        raise InvalidInputError(f"pipeline.weights must name every source; got none for {missing}")
+        raise InvalidInputError(f"pipeline.weights must name every source; got no weight for {missing}")
     accept = pipeline.accept
     named: dict[str, Collection[str]] = {"pool_caps": pipeline.pool_caps, "calibrators": pipeline.calibrators}
     named["accept"] = () if accept is None else accept.thresholds
@@ -104,14 +114,14 @@ def check_names(pipeline: FusionPipeline, sources: Collection[str], *, reranks: 
 
 
 def dphf(retriever: Any, rewriter: Any) -> dict[str, Any]:
-    """Dual-path hypothesis fusion: search one retriever with the query and with its HyDE text, and fuse both lists.
+    """Return the arguments for dual-path hypothesis fusion: search with the query and with a HyDE text, and fuse.
 
     Parameters
     ----------
     retriever : object
-        A dense retriever that searches both texts.
+        A dense retriever; it searches the query and the HyDE text.
     rewriter : Rewriter or callable
-        The rewriter, such as :func:`~phasegraph.retrieval.hyde`.
+        A function from the query to the HyDE text, such as the result of :func:`~phasegraph.retrieval.hyde`.
 
     Returns
     -------
@@ -120,7 +130,8 @@ def dphf(retriever: Any, rewriter: Any) -> dict[str, Any]:
 
     Notes
     -----
-    ``SourceSpec(retriever=..., rewrite=hyde(llm), combine="rrf")`` gives the same order within one source of several.
+    ``SourceSpec(retriever=..., rewrite=hyde(llm), combine="rrf")`` gives the same order within a single source, which
+    can be fused with other sources.
 
     References
     ----------

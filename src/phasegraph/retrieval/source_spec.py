@@ -17,31 +17,33 @@ FieldOf: TypeAlias = str | Callable[[Any], object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HitFields(KnownFields):
-    """Where to find the fields of a hit; a hit is the framework's own document or node.
+    """The settings for reading the id, the score and the passage of a hit, which is a framework's document or node.
 
     Parameters
     ----------
     id : str or callable, optional
         Metadata key, or ``id(hit)``, of the id that joins hits of different sources. Default: the id that the hit
-        carries, then the metadata keys ``_id``, ``id``, ``pk``, ``chunk_id``, ``doc_id``, ``source_id``, then its text.
+        carries, then the metadata keys ``_id``, ``id``, ``pk``, ``chunk_id``, ``doc_id``, ``source_id``, then an id
+        made from its text.
     score : str or callable, optional
         Metadata key, or ``score(hit)``, of the source's own score. Default: the score that the search returns.
     higher_is_better : bool, optional
-        False for distances. Default: known for the store, or inferred from the order of the answers so far.
+        False if a lower score is better, as for distances. Default: the direction known for the class of the store,
+        or a direction that is inferred from the order of the source's answers.
     size : int, optional
-        Number of passages the source searches.
+        Number of passages that the source searches.
     resolve : callable, optional
-        ``resolve(ids)`` gives the passages of these ids, as a mapping or in the same order, for hits whose ids name
-        passages that they do not hold. May be a coroutine function.
+        ``resolve(ids)`` returns the passages of these ids, as a mapping or as a list in the same order. It is needed
+        for hits that have an id but no text. It may be a coroutine function.
     fingerprint : str, optional
-        What gives the scores, such as model and store with their versions: calibrators that were fitted to scores of
-        another are warned about, and refused when strict. Default: the classes of store and embedding model and the
-        model's name, as far as they can be read from the retriever.
+        A text that identifies the origin of the scores, such as the model and the store with their versions. If a
+        calibrator was fitted under another fingerprint, a warning says so; with ``strict``, it is an error. Default:
+        the classes of the store and the embedding model, and the model's name, if the retriever shows them.
 
     Raises
     ------
     InvalidInputError, InvalidTypeError
-        If a field is outside what is said above; the message names it.
+        If a field has an invalid value or type; the message names the field.
 
     Examples
     --------
@@ -73,24 +75,24 @@ class HitFields(KnownFields):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Execution(KnownFields):
-    """How a source is run: errors, concurrency, circuit breaker and threads.
+    """Settings for running a source: errors, concurrency, circuit breaker and threads.
 
     Parameters
     ----------
     on_error : {"skip", "raise"}, default "skip"
-        ``skip`` answers without a failed source and reports it; ``raise`` raises the source's error.
+        ``skip``: if the source fails, answer without it, and report the failure. ``raise``: raise the source's error.
     max_in_flight : int, default 256
-        Maximum number of concurrent searches of this source, including searches that outlived their call. A further
-        search waits within its timeout; after that, the source is skipped as busy.
+        Maximum number of concurrent searches of this source. Searches that continue after the end of their call count.
+        At the maximum, a new search waits within its timeout; then the source is skipped as busy.
     circuit_breaker : BreakerSettings or None
-        When to skip a source that keeps failing; None never skips it.
+        The conditions under which a failing source is skipped for some time; None never skips it.
     in_thread : bool, default False
         Run the source in a worker even if it is asynchronous. Use this for coroutines that block their event loop.
 
     Raises
     ------
     InvalidInputError, InvalidTypeError
-        If a field is outside what is said above; the message names it.
+        If a field has an invalid value or type; the message names the field.
     """
 
     on_error: OnError = "skip"
@@ -108,7 +110,7 @@ class Execution(KnownFields):
 
 
 def check_fetch_k(value: object) -> None:
-    """Raise an error unless the value is a number of hits >= 1, or None for the retriever's own number."""
+    """Raise an error unless the value is an integer >= 1, or None for the retriever's own number of hits."""
     if value is not None:
         check_count("fetch_k", value, minimum=1)
 
@@ -116,37 +118,40 @@ def check_fetch_k(value: object) -> None:
 @accepts_old_names
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceSpec(KnownFields):
-    """A retriever together with how to search it, read its hits and run it; only `retriever` is required.
+    """A retriever with the settings for searching it, reading its hits and running it; only `retriever` is required.
 
     Parameters
     ----------
     retriever : object
         Any object that the fusing retriever accepts as a source.
     weight : float, optional
-        >= 0. A source with weight 0 is not fused, and is only searched if another source depends on it. Default: by
-        role, or 1 if any other source has a weight.
+        Weight of the source in the fusion, >= 0. A source with weight 0 is not fused, and is searched only if another
+        source depends on it. Default: 1 if any other source has a weight; otherwise the pipeline sets the weights.
     fetch_k : int or None
         Number of hits to request instead of the retriever's own number; None keeps the retriever's number. Default: the
         `fetch_k` of the retriever that fuses.
     timeout : float, optional
-        Seconds from the start of the source's search.
+        Maximum duration of the source's search, in seconds.
     depends_on : sequence of str, optional
         Sources whose rankings this source needs first. Default: the dependencies that the retriever declares.
     rewrite : callable, optional
-        ``rewrite(query)`` gives the text to ask in place of the query, or a list of up to 16; plain or a coroutine
-        function, what ``hyde``, ``step_back``, ``modality_hyde`` and ``multi_query`` make, a runnable of LangChain or a
-        query transform of LlamaIndex. It may take half of the source's time; where it fails, the query is asked as it
-        is, and the report says so.
+        ``rewrite(query)`` returns the text to search instead of the query, or a list of up to 16 texts. It is a
+        function, a coroutine function, or the result of ``hyde``, ``step_back``, ``modality_hyde`` or ``multi_query``.
+        It may also be a LangChain runnable or a LlamaIndex query transform. It may use half of the source's time. If it
+        fails, the original query is searched, and the report says so.
     combine : {"single", "union", "rrf"}, optional
-        Ask what `rewrite` gives alone; the query too, a hit of several having the score of the first, in the order of
-        the scores; or the query too, by reciprocal rank. Default: what `rewrite` was made for, else ``single``.
+        ``single`` searches only the rewritten texts. ``union`` also searches the query, and orders all hits by score; a
+        hit of several searches has the score of the first. ``rrf`` also searches the query, and fuses the lists by
+        reciprocal rank. Default: the setting of the object in `rewrite`, or ``single``.
     fields : HitFields
+        The fields of a hit that contain its id and score, and related settings.
     execution : Execution
+        Settings for errors, concurrency, circuit breaker and threads.
 
     Raises
     ------
     InvalidInputError, InvalidTypeError
-        If a field is outside what is said above; the message names it.
+        If a field has an invalid value or type; the message names the field.
 
     Examples
     --------
@@ -176,13 +181,15 @@ class SourceSpec(KnownFields):
         if self.combine is not None:
             check_choice("combine", self.combine, COMBINATIONS)
             if self.rewrite is None:
-                raise InvalidInputError("combine= says how rewritten queries are joined: give rewrite= too")
+                raise InvalidInputError(
+                    f"combine={self.combine!r} needs rewrite=, whose searches it combines: give rewrite= too"
+                )
         self.settings(None, ())
 
     def settings(self, fetch_k: int | None, depends_on: Sequence[str]) -> SourceSettings:
         """Return the core's settings of the source, with defaults from the fusing retriever.
 
-        If the query is rewritten, the limit applies to each rewritten text instead of the source.
+        If the query is rewritten, these settings have no limit: the limit then applies to each rewritten text.
         """
         return SourceSettings(
             limit=None if self.rewrite is not None else self.fetch_k_or(fetch_k),
@@ -195,22 +202,26 @@ class SourceSpec(KnownFields):
         )
 
     def fetch_k_or(self, default: int | None) -> int | None:
-        """Return the number of hits to request, or `default` if the source has no own number."""
+        """Return the number of hits to request: the source's `fetch_k`, or `default` if the source has none."""
         return default if isinstance(self.fetch_k, str) else self.fetch_k
 
     def rewriting(
         self, name: str, fetch_k: int | None, longest: int | None, adapt: Callable[[Any], Any]
     ) -> Rewriting | None:
-        """Return how the source's queries are rewritten; `adapt` converts a framework's object to a function."""
+        """Return the settings for rewriting the source's queries; None without `rewrite`.
+
+        `adapt` converts a framework's object to a function. `longest` is the maximum length of a text, in characters.
+        """
         if self.rewrite is None:
             return None
         return Rewriting.of(name, adapt(self.rewrite), self.combine, self.fetch_k_or(fetch_k), self.timeout, longest)
 
 
 def as_specs(vector: object, graph: object, retrievers: object) -> dict[str, SourceSpec]:
-    """Return every source by name, in name order; sources in a sequence are named ``source_1``, ``source_2`` and so on.
+    """Return a :class:`SourceSpec` for every source, by name and in name order.
 
-    It is an error if there is no source, or if a name is blank or repeated.
+    Sources in a sequence get the names ``source_1``, ``source_2`` and so on. Raise an error if there is no source, or
+    if a name is blank or repeated.
 
     >>> list(as_specs(len, None, {"bm25": SourceSpec(retriever=len)})), list(as_specs(None, None, [len, len]))
     (['bm25', 'vector'], ['source_1', 'source_2'])
@@ -223,7 +234,8 @@ def as_specs(vector: object, graph: object, retrievers: object) -> dict[str, Sou
         found = {f"source_{row}": one for row, one in enumerate(retrievers, start=1)}
     else:
         raise InvalidTypeError(
-            f"retrievers must be a list of retrievers, or a mapping of names to them; got {type(retrievers).__name__}"
+            "retrievers must be a list of retrievers, or a mapping of names to retrievers; got "
+            f"{type(retrievers).__name__}"
         )
     for name, given in (("vector", vector), ("graph", graph)):
         if given is None:
@@ -245,7 +257,7 @@ def as_specs(vector: object, graph: object, retrievers: object) -> dict[str, Sou
 
 
 def declared_dependencies(name: str, spec: SourceSpec, specs: Mapping[str, SourceSpec]) -> tuple[str, ...]:
-    """Return the dependencies that a retriever declares and that exist among the sources."""
+    """Return the dependencies that a retriever declares, without unknown sources; empty if `spec` sets `depends_on`."""
     declared = getattr(spec.retriever, "depends_on", ())
     if spec.depends_on is not None or not isinstance(declared, list | tuple):
         return ()
@@ -256,7 +268,7 @@ _GRAPHS = ("EntityGraph", "GraphIndex", "GraphRecords", "Neo4jConnection")
 
 
 def describe_type(given: object) -> str:
-    """Describe the type of a wrong retriever argument for an error message, with a hint if the argument is a graph.
+    """Return the type name of an invalid retriever for an error message, with a hint if the object is a graph.
 
     >>> from phasegraph import FusionPipeline
     >>> describe_type("a question"), describe_type(FusionPipeline())

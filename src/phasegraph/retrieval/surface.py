@@ -1,4 +1,4 @@
-"""Methods that both retrievers share beside searching: calibrate, save, load, and report results to a callback."""
+"""Methods that the retrievers of both frameworks share: calibrate, save, load, and pass results to a callback."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from phasegraph.retrieval.source_config import PIPELINE, read_pipeline
 
 
 def version_attribute(module: str, distribution: str) -> Callable[[str], str]:
-    """Return a module's ``__getattr__`` that reads the installed version when ``__version__`` is first used."""
+    """Return a ``__getattr__`` for a module that reads ``__version__`` from the installed distribution at first use."""
 
     def read(name: str) -> str:
         if name != "__version__":
@@ -32,7 +32,7 @@ def version_attribute(module: str, distribution: str) -> Callable[[str], str]:
 
 
 class Calibrating:
-    """Methods of a retriever with an engine: calibrate it, and save and load the fitted pipeline.
+    """A base class of retrievers with an engine: it fits, saves and loads the pipeline.
 
     A retriever inherits from this class and from its framework's class. ``_engine`` is its engine, and :meth:`_sources`
     binds its sources to a query.
@@ -47,31 +47,30 @@ class Calibrating:
         relevant: Mapping[str, Collection[str]] | None = None,
         progress: bool = True,
     ) -> Self:
-        """Fit each source's calibrator, the usual agreement between sources, and the level of ``Result.confidence``.
+        """Fit the sources' calibrators, the usual agreement between sources, and the scale of ``Result.confidence``.
 
         Parameters
         ----------
         queries : sequence of str
             At least 20 different queries without labels; several hundred are better.
         relevant : mapping of str to collection of str, optional
-            For judged queries: the ids that answer each query, or an empty collection if the corpus has no answer. A
-            source whose scores fall where relevance rises is refused (distances read as similarities), and with 20
-            judged queries ``Result.confidence`` becomes the probability that the corpus holds an answer, as if it did
-            for every second query.
+            The ids of the relevant passages for each judged query, or an empty collection if the corpus has no answer.
+            If relevant passages have lower scores than other passages, such as distances read as similarities, an
+            error names the source. With at least 20 judged queries, ``Result.confidence`` becomes the probability that
+            the corpus contains an answer. This probability assumes that half of all queries have an answer.
         progress : bool, default True
             Show a progress bar if standard error is a terminal and tqdm is installed.
 
         Returns
         -------
         Self
-            The retriever, fitted. Sources that state their background or give ranks only are left as they are, and so
-            is, with a warning, one that answered fewer than 20 queries or whose scores cannot be fitted, while another
-            can.
+            The same retriever, now fitted. Sources that state their background or return only ranks get no calibrator.
+            A source with fewer than 20 answers, or with scores that cannot be fitted, also gets none, with a warning.
 
         Raises
         ------
         InsufficientDataError
-            If there are fewer than 20 different queries, or no source can be fitted; nothing is fitted then.
+            If there are fewer than 20 different queries, or no source can be fitted. In this case, nothing changes.
         """
         asked, gatherer = calibration_queries(queries, relevant, progress), self._engine.gatherer
         rewriting = partial(self._engine.stages.rewriting, deadline=Deadline.after(gatherer.clock, None))
@@ -86,7 +85,7 @@ class Calibrating:
         relevant: Mapping[str, Collection[str]] | None = None,
         progress: bool = True,
     ) -> Self:
-        """Run :meth:`calibrate` asynchronously."""
+        """Calibrate as :meth:`calibrate` does, without blocking the event loop."""
         asked, gatherer = calibration_queries(queries, relevant, progress), self._engine.gatherer
         rewriting = partial(self._engine.stages.rewriting, deadline=Deadline.after(gatherer.clock, None))
         answers = [(one, (await gatherer.agather(rewriting(self._sources(one)), one)).rankings) for one in asked]
@@ -108,22 +107,21 @@ class Calibrating:
     def load_pipeline(self, path: str | os.PathLike[str]) -> Self:
         """Use the pipeline that :meth:`save` wrote to a file or to a retriever's folder.
 
-        IntegrityError if the file is damaged, foreign or newer.
-
-        Constructor arguments (weights, number of results, `accept`, `selection`) have precedence over the file.
+        Constructor arguments (weights, number of results, `accept`, `selection`) override the values in the file.
+        Raise IntegrityError if the file is damaged, has another format, or was written by a newer version.
         """
         self._engine = self._engine.with_pipeline(read_pipeline(path))
         return self
 
     def _sources(self, query: str) -> Sources:
-        """Bind the sources in `_engine.asked` to a calibration query."""
+        """Return the sources in `_engine.asked`, bound to a calibration query."""
         raise NotImplementedError
 
 
 class ResultCallback:
-    """Runs the ``on_result`` callback of a retriever; an exception in the callback becomes a warning.
+    """The ``on_result`` callback of a retriever; an exception in the callback becomes a warning.
 
-    A coroutine function is awaited in asynchronous calls only.
+    If the callback is a coroutine function, only asynchronous calls run it.
 
     >>> seen = []
     >>> ResultCallback(seen.append).notify("a result")
@@ -141,16 +139,16 @@ class ResultCallback:
 
     @property
     def is_set(self) -> bool:
-        """Whether there is a callback."""
+        """True if there is a callback."""
         return self._function is not None
 
     def notify(self, result: Result) -> None:
-        """Call the callback; an awaitable is closed, with a warning the first time."""
+        """Call the callback with a result; if it returns a coroutine, close it unrun, and warn once."""
         if self._function is None:
             return
         try:
             pending = self._function(result)
-        except Exception as error:  # noqa: BLE001 - the answer stands whatever a callback raises
+        except Exception as error:  # noqa: BLE001 - an error of the callback must not lose the answer
             _warn_of_callback(error)
             return
         if inspect.isawaitable(pending):
@@ -159,20 +157,20 @@ class ResultCallback:
             if not self._warned:
                 self._warned = True
                 warn(
-                    "on_result is a coroutine function, which a synchronous call cannot await: it was not run; give a "
-                    "plain function, or ask asynchronously",
+                    "on_result is a coroutine function, which a synchronous call cannot await, so it was not run: give "
+                    "a plain function, or use the asynchronous methods of the retriever",
                     stacklevel=3,
                 )
 
     async def anotify(self, result: Result) -> None:
-        """Call the callback, and await an awaitable."""
+        """Call the callback with a result, and await its return value if that is awaitable."""
         if self._function is None:
             return
         try:
             pending = self._function(result)
             if inspect.isawaitable(pending):
                 await pending
-        except Exception as error:  # noqa: BLE001 - the answer stands whatever a callback raises
+        except Exception as error:  # noqa: BLE001 - an error of the callback must not lose the answer
             _warn_of_callback(error)
 
 

@@ -1,7 +1,7 @@
-"""Use a framework's retriever as a source: its texts from other sources, and the search of one call.
+"""Use a framework's retriever as a source: search it, and take missing texts from other sources.
 
-An integration derives a :class:`WrappedSource`, which lives as long as its retriever, and a :class:`SourceCall`, which
-lives for one call. This module contains the search code for both integrations.
+An integration derives two classes: from :class:`WrappedSource`, an object for each retriever, and from
+:class:`SourceCall`, an object for each call. This module contains the search code for both integrations.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from phasegraph.sources.workers import in_thread
 
 
 class WrappedSource:
-    """A framework's retriever as a source that lives as long as its retriever.
+    """The base class of a framework's retriever as a source; the object exists as long as the retriever.
 
-    `names_only` says that its hits only name their passages, whose texts come from other sources. `has_texts` says that
-    it has a store of texts of its own. `held_ids` are the ids of the passages that it holds in memory.
+    `names_only` is True if hits contain only ids, so that other sources give their texts. `has_texts` is True if the
+    source has its own store of texts. `held_ids` are the ids of the source's passages in memory.
     """
 
     names_only = False
@@ -40,17 +40,17 @@ class WrappedSource:
         self.deletions = Deletions(name)
 
     def look_up(self) -> Callable[[Sequence[str]], Mapping[str, Any]] | None:
-        """Return the function that finds passages by id in the store; None if the source shows only a part."""
+        """Return the function that finds passages by id in the store; None if the source uses only a part of it."""
         raise NotImplementedError
 
     def live(self) -> Callable[[Sequence[str]], Mapping[str, Any]] | None:
-        """Return the store, to ask which passages still exist; None for copied data."""
+        """Return the function that finds the passages that still exist in the store; None if the data is a copy."""
         raise NotImplementedError
 
     def borrow(self, others: Mapping[str, Self]) -> None:
-        """Use other sources for the texts of passages that this source only names, and to detect deleted passages.
+        """Connect this source to the stores of other sources, for missing texts and to detect deleted passages.
 
-        A passage is deleted if this source holds it in memory and the store no longer has it.
+        A passage counts as deleted if this source has it in memory, and no store has it any more.
         """
         others = {name: one for name, one in others.items() if one is not self}
         live = {name: found for name, one in others.items() if self.held_ids and (found := one.live()) is not None}
@@ -59,7 +59,10 @@ class WrappedSource:
             self.look_ups = {name: found for name, one in others.items() if (found := one.look_up()) is not None}
 
     def settle(self, *, blocks: bool, awaits: bool) -> None:
-        """Choose the kind of search: `blocks` and `awaits` say whether the retriever can be called and awaited."""
+        """Choose synchronous or asynchronous search, or both.
+
+        `blocks` is True if the retriever has a synchronous search, and `awaits` if it has an asynchronous search.
+        """
         resolve_awaits = inspect.iscoroutinefunction(self.resolve)
         blocks, awaits = blocks and not resolve_awaits, awaits and (self.resolve is None or resolve_awaits)
         if resolve_awaits and not awaits:
@@ -74,9 +77,9 @@ class WrappedSource:
 
 
 class SourceCall:
-    """One call of a wrapped source: how the framework searches and reads it.
+    """The base class of one call of a wrapped source: it searches the retriever and reads the answer.
 
-    `is_filtered` says whether a filter holds for the call. `notes` receives repaired problems.
+    `is_filtered` is True if the call has a filter. `notes` receives a note for each repaired problem.
     """
 
     __slots__ = ("is_filtered", "notes", "source")
@@ -86,11 +89,11 @@ class SourceCall:
         self.notes: list[str] = [] if notes is None else notes
 
     def passes(self, hit: Any) -> bool:
-        """Whether a passage matches the filter of the call."""
+        """Return True if a passage matches the filter of the call."""
         raise NotImplementedError
 
     def for_query(self, query: RewrittenQuery) -> Self:
-        """Return the same call for a rewritten query; both share their notes."""
+        """Return the same call for a rewritten query; both calls share their notes."""
         return self
 
     def ask(self, query: str, limit: int | None, upstream: Upstream) -> Any:
@@ -102,11 +105,11 @@ class SourceCall:
         raise NotImplementedError
 
     def read(self, answer: Any, limit: int | None) -> Ranking:
-        """Convert the hits that match the filter to a ranking."""
+        """Convert the hits of an answer to a ranking; drop hits that do not match the filter."""
         raise NotImplementedError
 
     def unpack(self, answer: Any) -> Iterable[Any]:
-        """Convert the passages that ``resolve`` returned, in any accepted form."""
+        """Convert the answer of ``resolve``, in any accepted form, to an iterable of passages."""
         raise NotImplementedError
 
     def passage(self, identifier: str, value: Any) -> Any:
@@ -114,11 +117,11 @@ class SourceCall:
         raise NotImplementedError
 
     def with_own_texts(self, ranking: Ranking) -> Ranking:
-        """Add texts from the source's own store to the ranking."""
+        """Add texts from the source's own store to the ranking; this base class returns the ranking unchanged."""
         return ranking
 
     async def awith_own_texts(self, ranking: Ranking) -> Ranking:
-        """Run :meth:`with_own_texts` asynchronously."""
+        """Add texts as :meth:`with_own_texts` does, without blocking the event loop."""
         return ranking
 
 
@@ -131,17 +134,17 @@ class _Bound:
         self.call, self.notes = call, call.notes
 
     def for_query(self, query: RewrittenQuery) -> Self:
-        """The same source for a rewritten query."""
+        """Return the same source for a rewritten query."""
         return type(self)(self.call.for_query(query))
 
     def _resolved(self, ranking: Ranking, found: object) -> Ranking:
-        """Add the passages that ``resolve`` returned, and drop those that do not match the call's filter."""
+        """Add the passages that ``resolve`` returned, and drop passages that do not match the call's filter."""
         call = self.call
         ranking = with_passages(ranking, found, call.unpack, call.passage, self.notes)
         return within_filter(ranking, call.passes, self.notes) if call.is_filtered else ranking
 
     def _borrowed(self, ranking: Ranking, upstream: Upstream) -> Ranking:
-        """Add texts from other sources (not within a filter), and drop deleted passages."""
+        """Add texts from other sources if the call has no filter, and drop deleted passages."""
         source: WrappedSource = self.call.source
         deletions = source.deletions
         if source.names_only and not self.call.is_filtered:

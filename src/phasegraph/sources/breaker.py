@@ -1,4 +1,4 @@
-"""A circuit breaker: after too many failures in a row, ask only now and then."""
+"""A circuit breaker: after several consecutive failures, a source is skipped, except for occasional trials."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ BreakerState: TypeAlias = Literal["closed", "open", "half_open"]
 class Breaker:
     """A circuit breaker: open after `failures` consecutive failures, half open for one trial after `probe_interval`.
 
-    Times are seconds on the monotonic clock. It has no lock; its owner guards it.
+    Times are seconds on the monotonic clock. The object is not thread-safe; its owner holds a lock around each call.
 
     Notes
     -----
-    A trial that misses its deadline but ends well all the same is followed by another at once: a source that has just
-    come back is slow at first, and would lose an interval.
+    If a trial misses its deadline but succeeds later, the next trial may begin at once. A source that has just
+    recovered is often slow at first, and should not be skipped for another interval.
 
     Examples
     --------
@@ -38,19 +38,22 @@ class Breaker:
 
     @property
     def state(self) -> BreakerState:
-        """``closed``, ``open`` or ``half_open`` (a trial is under way)."""
+        """The state: ``closed``, ``open``, or ``half_open`` while a trial is running."""
         if self._opened is None:
             return "closed"
         return "half_open" if self._probing else "open"
 
     def allows(self, now: float) -> bool:
-        """Whether a search may begin at `now`."""
+        """Return True if a search may begin at the time `now`."""
         if self._opened is None:
             return True
         return not self._probing and (self._early or now - self._opened >= self._probe_interval)
 
     def begin(self, now: float) -> bool:
-        """Note that a search begins; True if it is a trial, and then the next interval counts from `now`."""
+        """Record that a search begins at the time `now`; return True if the search is a trial.
+
+        The interval until the next trial starts at the beginning of this trial.
+        """
         if self._opened is None:
             return False
         self._probing = True
@@ -59,7 +62,7 @@ class Breaker:
         return True
 
     def record(self, *, succeeded: bool, now: float, probe: bool = True) -> None:
-        """Count a search that ended; one that began before the breaker opened cannot close or renew it."""
+        """Record the outcome of a search; a search that began before the breaker opened has no effect."""
         if self._opened is not None and not probe:
             return
         self._probing = False
@@ -71,10 +74,10 @@ class Breaker:
             self._opened = now if self._opened is None else self._began
 
     def succeeded_late(self) -> None:
-        """Note that a trial which was given up has ended well: one more may begin, but not a third in a row."""
+        """Record that a trial succeeded after its deadline: the next trial may begin at once, but not a third trial."""
         if self._opened is not None and not self._probing:
             self._early = not self._was_early
 
     def release(self) -> None:
-        """Give back a trial without an outcome (the caller went away); the next search may be one."""
+        """Record that a trial ended without an outcome, because its caller left; the next search may be a trial."""
         self._probing = False

@@ -1,4 +1,4 @@
-"""Ask several sources at once and return within the deadline, whatever they do."""
+"""Ask several sources at once, and return within the deadline even if sources fail or hang."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ _CANCEL_SECONDS = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """What the sources answered to one query; everything in name order.
+    """The answers of the sources to one query, in name order.
 
     Parameters
     ----------
     rankings : tuple of Ranking
-        Of the sources that returned at least one hit.
+        The rankings of the sources that returned at least one hit.
     reports : tuple of SourceReport
-        One per source asked.
+        The reports of all sources of the call.
     causes : mapping of str to BaseException
-        What the sources that failed raised: a ``TimeoutError`` for a missed deadline, a
-        :class:`~phasegraph.errors.PhasegraphError` for one that was not asked.
+        The errors of the failed sources, by name. A missed deadline is a ``TimeoutError``. A skipped source has a
+        :class:`~phasegraph.errors.PhasegraphError`.
     """
 
     rankings: tuple[Ranking, ...]
@@ -58,7 +58,7 @@ class Gathered:
 
     @property
     def degraded(self) -> bool:
-        """Whether a source failed, answered only in part, or ran without a ranking that came late."""
+        """True if a source failed, was skipped, has unusable hits, or ran without a ranking on which it depends."""
         return bool(degradations(self.reports))
 
 
@@ -66,41 +66,42 @@ _WITHIN: ContextVar[tuple[int, ...]] = ContextVar("phasegraph_within", default=(
 
 
 class Gatherer:
-    """Asks sources concurrently; remembers between calls how each of them fares.
+    """An object that asks sources concurrently, and remembers the state of each source between calls.
 
     Parameters
     ----------
     settings : mapping of str to SourceSettings
-        One per source that will ever be asked.
+        The settings of all sources that any call will ask, by name.
     timeout : float or None, default 10.0
-        Seconds a call may take, > 0; None = as long as the sources take.
+        Maximum duration of a call in seconds, > 0; None waits for all sources without a limit.
     strict : bool, default False
-        Whether any degradation raises :class:`~phasegraph.errors.DegradedError`.
+        If True, any degradation raises :class:`~phasegraph.errors.DegradedError`.
     max_query_length : int or None, default 20000
-        Characters of the longest query that is asked, >= 1; None = of any length.
+        Maximum length of a query in characters, >= 1; None means no limit.
     clock : Clock, optional
-        The clock of all deadlines and breakers; a test passes a :class:`phasegraph.testing.ManualClock`. Default: the
-        monotonic clock of the machine.
+        The clock of all deadlines and breakers. Default: the monotonic clock of the machine. A test passes a
+        :class:`phasegraph.testing.ManualClock`.
 
     Raises
     ------
     InvalidInputError, InvalidTypeError
-        If a setting is outside its range, or `depends_on` names an unknown source or runs in a circle.
+        If a setting is invalid, or `depends_on` contains an unknown source or a circle of dependencies.
 
     Notes
     -----
-    A call returns within its deadline and 50 ms whatever a source does, except where a coroutine blocks the caller's
-    event loop itself (set ``in_thread=True`` for it). A search that outlives its call ends in a daemon thread and its
-    answer is dropped; `max_in_flight` and the circuit breaker bound how many there can be. ``MemoryError``,
-    ``KeyboardInterrupt``, ``SystemExit`` and cancellations pass through. Each source sees a copy of the caller's
-    context variables. A source with `depends_on` begins when those have settled, or after half of the call's timeout
-    without those still missing. One gatherer may be used from any number of threads and event loops, and after a fork.
+    A call returns at most 50 ms after its deadline, even if a source hangs. The exception is a coroutine that blocks
+    the caller's event loop; set ``in_thread=True`` for such a source. A search that misses the deadline continues in a
+    daemon thread, and its answer is dropped. `max_in_flight` and the circuit breaker limit the number of such searches.
+    ``MemoryError``, ``KeyboardInterrupt``, ``SystemExit`` and cancellations are raised to the caller. Each source gets
+    a copy of the caller's context variables. A source with `depends_on` begins when these sources have answered or
+    failed. After half of the call's timeout, it begins without the missing rankings. A gatherer may be used from any
+    number of threads and event loops, and after a fork.
 
-    A source that starts to fail, is left out by its circuit breaker, because none of its hits is usable or because too
-    many searches wait for it, or answers again is logged on the logger ``phasegraph`` and warned about
-    (:class:`~phasegraph.errors.PhasegraphWarning`, what the source raised being the ``__cause__``), once per change.
-    The warning is the last thing a call does: where a filter turns it into an error, that call raises it and the next
-    one answers. A call that ends in an error of its own raises that, with the warning as a note.
+    A change in the state of a source causes one :class:`~phasegraph.errors.PhasegraphWarning` and one message on the
+    logger ``phasegraph``. The changes are: the source begins to fail, its circuit breaker opens, none of its hits is
+    usable, it is busy, or it answers again. The source's error is the ``__cause__`` of the warning. The warning is
+    given at the end of a call. If a warning filter turns it into an error, this call raises the error, and the next
+    call answers. If a call ends in another error, the warning becomes a note of that error.
 
     Examples
     --------
@@ -149,34 +150,35 @@ class Gatherer:
 
     @property
     def health(self) -> Mapping[str, SourceHealth]:
-        """Per source: searches running now, and the state of its circuit breaker."""
+        """The number of running searches and the state of the circuit breaker of each source, by name."""
         return {name: state.health for name, state in self._states.items()}
 
     def gather(self, sources: Mapping[str, AnySource], query: str, *, seconds: float | None = None) -> Gathered:
-        """Ask `sources` and wait for them.
+        """Ask `sources`, and wait for their answers.
 
         Parameters
         ----------
         sources : mapping of str to Source or AsyncSource
-            Those to ask in this call, by a name of `settings`; at least one. A source with only ``asearch`` runs on
-            an event loop of our own. What it has in a list ``notes`` goes to its report.
+            The sources of this call, by their names in `settings`; at least one. A source with only ``asearch`` runs
+            on an event loop in a daemon thread. If a source has a list ``notes``, its texts are added to the report.
         query : str
-            Not blank.
+            The query, which must not be blank.
         seconds : float, optional
-            What is left of a deadline that began before, > 0; default the whole of `timeout`.
+            Maximum duration of this call in seconds, > 0. Default: `timeout`.
 
         Returns
         -------
         Gathered
+            The rankings, reports and errors of the sources.
 
         Raises
         ------
         AllSourcesFailed
             If every source failed.
         DegradedError
-            If `strict` and the answer is degraded.
+            If the answer is degraded and `strict` is True.
         InvalidInputError, InvalidTypeError
-            If the query is blank or too long, there is no source, or one is not known or not a source.
+            If the query is blank or too long, no source is given, or a source is unknown or has no search method.
         """
         woken: SimpleQueue[None] = SimpleQueue()
         state = self._prepare(sources, query, seconds, lambda: woken.put(None), None)
@@ -192,10 +194,11 @@ class Gatherer:
         return self._finish(state)
 
     async def agather(self, sources: Mapping[str, AnySource], query: str, *, seconds: float | None = None) -> Gathered:
-        """Ask `sources` and await them; parameters, result and errors as in :meth:`gather`.
+        """Ask `sources` as :meth:`gather` does, without blocking the event loop.
 
-        A source whose class defines ``asearch`` is awaited on this event loop (unless ``in_thread``), any other
-        runs in a worker. Cancelling the call cancels the coroutines and waits for them, at most 20 ms.
+        The parameters, the result and the errors are those of :meth:`gather`. If a source has ``asearch``, it is
+        awaited on this event loop, unless ``in_thread`` is set. Other sources run in worker threads. Cancelling the
+        call cancels the coroutines, and waits at most 20 ms for them.
         """
         loop = asyncio.get_running_loop()
         tasks: list[asyncio.Task[None]] = []
@@ -209,7 +212,7 @@ class Gatherer:
         finally:
             state.close()
             left = [task for task in tasks if not task.done()]
-            if left:  # cancelled; one that refuses would hold the caller beyond its deadline
+            if left:  # wait only briefly, because a task that ignores its cancellation must not delay the caller
                 await self.clock.wait(left, self.clock.now() + _CANCEL_SECONDS)
                 for task in left:
                     if not task.done():
@@ -231,12 +234,12 @@ class Gatherer:
         if not isinstance(sources, Mapping):
             raise InvalidTypeError(f"sources must be a mapping of names to sources; got {type(sources).__name__}")
         if not sources:
-            raise InvalidInputError("sources must hold at least one source; got none")
+            raise InvalidInputError("sources is empty: give at least one source")
         if self._process != os.getpid():
             self._renew()
         within = _WITHIN.get()
         if id(self) in within:
-            raise InvalidInputError("the retriever contains itself")
+            raise InvalidInputError("the retriever contains itself, directly or through another retriever")
         token = _WITHIN.set((*within, id(self)))
         try:
             tasks = [self._task(name, sources[name], runner is not None) for name in sorted(sources)]
@@ -261,14 +264,14 @@ class Gatherer:
         return SourceTask(name, source, settings, self._states[name], function, mode, context, _NOTHING, over)
 
     def _finish(self, state: GatherState) -> Gathered:
-        """What a finished call returns, or the error it ends in."""
+        """Return the answer of a finished call, or raise the error that ended it."""
         tasks, fatal = state.tasks, state.fatal
         if fatal is not None:
             state.forget()
             try:
                 raise fatal
             finally:
-                del fatal  # its traceback holds this frame
+                del fatal  # its traceback refers to this frame
         reports = tuple([task.report() for task in tasks])
         rankings = tuple([task.ranking for task in tasks if task.ranking is not None and task.hits])
         causes = {task.name: task.error for task in tasks if task.error is not None}
@@ -291,17 +294,17 @@ class Gatherer:
 
 
 def _announce(tasks: Sequence[SourceTask], error: PhasegraphError | None) -> None:
-    """Log and warn about sources that have changed their condition; `error` is what the call ends in."""
+    """Log and warn about sources whose condition has changed; `error` is the error that ends the call, or None."""
     for task in tasks:
         while task.state.notices:
             try:
                 condition, text, cause = task.state.notices.popleft()
-            except IndexError:  # another call took it
+            except IndexError:  # a concurrent call has taken the last notice
                 break
             try:
                 warn(text, cause=cause, stacklevel=4)
             except PhasegraphWarning as raised:
                 if error is not None:
                     error.add_note(str(raised))
-                elif condition != "answering":  # good news cost no answer
+                elif condition != "answering":  # a recovered source must not make the call fail
                     raise

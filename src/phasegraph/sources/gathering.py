@@ -1,4 +1,4 @@
-"""The state of one call to several sources, and the event loop's side of it."""
+"""The state of one call to several sources, and its tasks on an event loop."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ _GRACE_SECONDS = 0.005
 
 
 class GatherState:
-    """The state of one call. Its tasks, in name order, settle from any thread; `wake` is called when it has finished.
+    """The state of one call: a task for each source, in name order.
 
-    `runner` is that of the caller's event loop, where there is one.
+    A task is settled when its outcome is recorded, which any thread may do. ``wake()`` is called when the call has
+    finished. `runner` runs tasks on the caller's event loop; it is None for a synchronous call.
     """
 
     def __init__(
@@ -56,41 +57,42 @@ class GatherState:
         self._half_due = FOREVER if timeout is None else self._started + timeout / 2.0
 
     def start(self) -> None:
-        """Launch every source that waits for no other."""
+        """Start every source that depends on no other source of the call."""
         for task in self.tasks:
             if all(map(self._is_settled, task.settings.depends_on)):
                 self._launch(task)
 
     def run(self, task: SourceTask) -> Outcome:
-        """Run the search to its end on this thread; what it raises is the outcome."""
+        """Run the search on this thread, and return its ranking or its error."""
         try:
             if task.mode == "drive":
                 return task.context.run(asyncio.run, task.asearch(self.query))
             return task.context.run(task.search, self.query)
-        except BaseException as error:  # noqa: BLE001 - the caller gets it, whatever it is
+        except BaseException as error:  # noqa: BLE001 - the caller gets every error
             return error
         finally:
             task.end()
 
     async def attend(self, task: SourceTask) -> None:
-        """Await the search and settle its task."""
+        """Await the search, and record its outcome."""
         outcome: Outcome
         task.begun = True
         try:
             outcome = await task.asearch(self.query)
-        except BaseException as error:  # noqa: BLE001 - the caller gets it, whatever it is
+        except BaseException as error:  # noqa: BLE001 - the caller gets every error
             outcome = error
         task.end()
         self.settle(task, outcome)
 
     def settle(self, task: SourceTask, outcome: Outcome) -> None:
-        """Take a task's outcome, once; of a later one only the breaker hears, if it is a trial that ended well.
+        """Record the outcome of a task; a second outcome is ignored.
 
-        It never raises: nobody waits for a source whose outcome was not taken.
+        If a trial of the breaker succeeds after its deadline, the breaker is told. This method never raises an error,
+        because the call would then wait for the source until its deadline.
         """
         try:
             self._take(task, outcome)
-        except BaseException as error:  # noqa: BLE001 - code of the source's own, in an answer or an error
+        except BaseException as error:  # noqa: BLE001 - an answer or an error of the source may run its own code
             self._settle(task, "error", type(error).__name__, None, error)
             self._wake()
 
@@ -112,7 +114,7 @@ class GatherState:
 
     @property
     def due(self) -> float:
-        """When something is due next, on the clock."""
+        """The next time, on the clock of the call, at which :meth:`advance` has something to do."""
         due = self._due
         for task in self.tasks:
             if not task.settled:
@@ -120,7 +122,7 @@ class GatherState:
         return max(due, self._excused)
 
     def advance(self) -> None:
-        """Do what is due: launch sources that have waited for half of the timeout, give up those that are late."""
+        """Give up sources that are late, and start sources that have waited for others for half of the timeout."""
         now = self._clock.now()
         for task in self.tasks:
             if task.settled:
@@ -128,8 +130,8 @@ class GatherState:
             due = min(self._due, task.due)
             if now >= max(due, self._excused):
                 if not self._excused and now - due >= _LATE_SECONDS:
-                    # We are late ourselves (no processor, or a blocked event loop): answers may be ready that nobody
-                    # had time to take. Once per call, nobody is given up for a moment.
+                    # This thread itself is late (a busy processor or a blocked event loop), so answers may be ready but
+                    # not yet recorded. Once per call, wait a moment before giving up any source.
                     self._excused = now + _GRACE_SECONDS
                     return
                 if task.queued:
@@ -140,7 +142,7 @@ class GatherState:
                 self._launch(task)
 
     def close(self) -> None:
-        """Give up the tasks that have not settled; what they do later changes nothing."""
+        """Give up the tasks that have no outcome; a later outcome has no effect."""
         with self._lock:
             self.finished = True
             left = [task for task in self.tasks if not task.settled]
@@ -152,7 +154,7 @@ class GatherState:
             task.give_up()
 
     def forget(self) -> None:
-        """Drop errors and asyncio tasks: their frames hold this object, a cycle only the collector would free."""
+        """Drop errors and asyncio tasks, because their frames refer to this object in a reference cycle."""
         self.fatal = None
         for task in self.tasks:
             task.error = task.cancel = None
@@ -172,7 +174,10 @@ class GatherState:
         self._enter(task)
 
     def _enter(self, task: SourceTask, *, first: bool = False) -> None:
-        """Begin the search, or wait until another one of the source has ended; `first` = it has waited longest."""
+        """Begin the search, or wait until another search of the source has ended.
+
+        `first` is True if the task comes from the head of the queue, so that it returns to the head.
+        """
         if task.settled:
             return
         task.queued = True
@@ -205,12 +210,12 @@ class GatherState:
                     watch_own_loop()
             else:
                 pool().submit(self.run, self.settle, task)
-        except BaseException as error:  # noqa: BLE001 - settled as the source's error, or passed through
+        except BaseException as error:  # noqa: BLE001 - recorded as the source's error, or ends the call
             task.end()
             self.settle(task, error)
 
     def _skip(self, task: SourceTask, reason: str) -> None:
-        self._settle(task, "skipped", reason, None, PhasegraphError(f"source {task.name!r} was not asked: {reason}"))
+        self._settle(task, "skipped", reason, None, PhasegraphError(f"source {task.name!r} was skipped: {reason}"))
 
     def _settle(
         self, task: SourceTask, status: Status, reason: str, ranking: Ranking | None, error: BaseException | None
@@ -227,7 +232,7 @@ class GatherState:
             if error is not None and task.settings.on_error == "raise":
                 self.fatal = error
             over = self.finished = self._open == 0 or self.fatal is not None
-        if (task.queued or task.waited) and status in ("skipped", "timeout"):  # no fault of the source
+        if (task.queued or task.waited) and status in ("skipped", "timeout"):  # waiting is not a failure of the source
             task.state.withdraw(task)
             task.state.give_back(probe=task.probe)
             task.state.was_busy()
@@ -249,13 +254,13 @@ _kept: set[asyncio.Task[None]] = set()
 
 
 def keep(task: asyncio.Task[None]) -> None:
-    """Hold on to a task until it is done: an event loop does not."""
+    """Keep a reference to a task until it is done, because an event loop keeps only a weak reference."""
     _kept.add(task)
     task.add_done_callback(_kept.discard)
 
 
 def _call_on(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *arguments: object) -> None:
-    """Call it on the thread of `loop`; RuntimeError if that is closed."""
+    """Call a function on the thread of `loop`; raise RuntimeError if the loop is closed."""
     try:
         is_here = asyncio.get_running_loop() is loop
     except RuntimeError:
@@ -267,14 +272,14 @@ def _call_on(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *ar
 
 
 class TaskRunner:
-    """Runs searches as tasks of one event loop; thread-safe. `keep` takes each asyncio task."""
+    """A runner of searches as tasks of one event loop; thread-safe. ``keep(task)`` is called for each asyncio task."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, keep: Callable[[asyncio.Task[None]], None]) -> None:
         self._loop = loop
         self._keep = keep
 
     def start(self, state: GatherState, source_task: SourceTask) -> None:
-        """Begin the search; RuntimeError if the loop is closed."""
+        """Start the search of a source as a task; raise RuntimeError if the loop is closed."""
         _call_on(self._loop, self._start, state, source_task)
 
     def _start(self, state: GatherState, source_task: SourceTask) -> None:
@@ -289,17 +294,17 @@ class TaskRunner:
             source_task.cancel()
 
     def _cancel(self, source_task: SourceTask, task: asyncio.Task[None]) -> None:
-        with suppress(RuntimeError):  # the loop is closed and its tasks are gone
+        with suppress(RuntimeError):  # the loop is closed, so its tasks no longer exist
             _call_on(self._loop, self._cancel_here, source_task, task)
 
     def _cancel_here(self, source_task: SourceTask, task: asyncio.Task[None]) -> None:
         task.cancel()
         if not source_task.begun:
-            source_task.end()  # a task that is cancelled before its first step never runs its own
+            source_task.end()  # a task that is cancelled before its first step never calls end() itself
 
 
 class Wakeup:
-    """An event that a coroutine waits for and any thread may set."""
+    """An event that a coroutine waits for, and that any thread may set."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
         self._loop = loop
@@ -307,12 +312,12 @@ class Wakeup:
         self._future: asyncio.Future[bool] = loop.create_future()
 
     def set(self) -> None:
-        """Wake the waiter."""
-        with suppress(RuntimeError):  # the loop is closed: nobody waits
+        """Set the event, and wake the waiting coroutine."""
+        with suppress(RuntimeError):  # the loop is closed, so no coroutine waits
             _call_on(self._loop, self._end, True)
 
     async def wait(self, until: float) -> bool:
-        """Whether it was set before the time `until`."""
+        """Wait for the event; return True if it was set before the time `until`, else False."""
         if self._future.done():
             self._future = self._loop.create_future()
         timer = None if until == FOREVER else self._clock.call_at(self._loop, until, self._end, False)

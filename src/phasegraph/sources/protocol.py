@@ -1,4 +1,4 @@
-"""The protocol of a source: an object with ``search``, ``asearch`` or both, and what they return."""
+"""The protocol of a source, an object with ``search`` or ``asearch``, and the conversion of its answer."""
 
 from __future__ import annotations
 
@@ -16,17 +16,21 @@ _LONGEST_REASON = 200
 
 
 class MalformedAnswerError(InvalidTypeError):
-    """A source returned something that is not a ranking."""
+    """The error for a source's answer that cannot be converted to a ranking."""
 
 
 class FilterRefusedError(InvalidInputError):
-    """A source cannot keep the filter of the call, which ends the whole call: no answer rather than another one."""
+    """The error for a source that cannot apply the filter of the call.
+
+    It ends the whole call, because an answer must not contain passages that do not match the filter.
+    """
 
 
 def as_ranking(name: str, value: object) -> Ranking:
-    """The answer of the source registered as `name` as a ranking, itself where it is one.
+    """Convert a source's answer to a ranking; `name` is the name of the source.
 
-    Pairs are (id, score), higher is better; anything else is a :class:`MalformedAnswerError`.
+    The answer is a ranking, which is returned unchanged, or an iterable of (id, score) pairs, higher is better. Raise
+    :class:`MalformedAnswerError` for any other answer.
 
     Examples
     --------
@@ -43,7 +47,7 @@ def as_ranking(name: str, value: object) -> Ranking:
         return value if type(value) is Ranking else _plain(value)
     if inspect.iscoroutine(value):
         value.close()
-        raise MalformedAnswerError("search returned a coroutine; a coroutine function must be the source's asearch")
+        raise MalformedAnswerError("search returned a coroutine: name the coroutine function asearch")
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         raise MalformedAnswerError(f"a source must return a Ranking or (id, score) pairs; got {type(value).__name__}")
     ids, scores = _unpack(value)
@@ -54,13 +58,13 @@ def as_ranking(name: str, value: object) -> Ranking:
 
 
 def _plain(value: Ranking) -> Ranking:
-    """The ranking without the methods of a class of the source's own, which would run where nobody expects them."""
+    """Copy an object of a subclass to a plain :class:`Ranking`, so that no overridden method runs later."""
     made: Ranking = Ranking(**{one.name: getattr(value, one.name) for one in fields(Ranking) if one.init})
     return made
 
 
 def _unpack(value: Iterable[object]) -> tuple[list[str], list[object]]:
-    """Ids and scores of the pairs; an iterator that never ends is stopped."""
+    """Return the ids and the scores of the pairs; stop at 1,000,000 pairs of an iterator."""
     ids: list[str] = []
     scores: list[object] = []
     is_lazy = not hasattr(value, "__len__")
@@ -77,33 +81,33 @@ def _unpack(value: Iterable[object]) -> tuple[list[str], list[object]]:
     except Exception as error:
         raise MalformedAnswerError(f"the source raised {type(error).__name__} at hit {len(ids) + 1}") from error
     if is_lazy and len(ids) > _MOST_LAZY_HITS:
-        raise MalformedAnswerError(f"the source yielded more than {_MOST_LAZY_HITS:,} hits")
+        raise MalformedAnswerError(f"the source yielded more than {_MOST_LAZY_HITS:,} hits: yield only its best hits")
     return ids, scores
 
 
 def best_hits(ranking: Ranking, limit: int) -> Ranking:
-    """The first `limit` hits of a ranking."""
+    """Return the ranking with only its first `limit` hits."""
     raw = ranking.raw if ranking.raw is None else ranking.raw[:limit]
     return replace(ranking, ids=ranking.ids[:limit], scores=ranking.scores[:limit], raw=raw)
 
 
 def is_fatal(error: BaseException) -> bool:
-    """Whether an error ends the whole call (``MemoryError``, interrupts, cancellations, refused filters).
+    """Return True if an error ends the whole call: ``MemoryError``, an interrupt, a cancellation or a refused filter.
 
-    Any other costs one source.
+    Any other error only removes one source from the answer.
     """
     return isinstance(error, MemoryError | FilterRefusedError) or not isinstance(error, Exception)
 
 
 def reason_of(error: BaseException) -> str:
-    """One line that may be logged: the text of our own errors, the class name of foreign ones."""
+    """Return one line about an error that may be logged: the text of phasegraph's errors, else the class name."""
     if not isinstance(error, PhasegraphError):
         return type(error).__name__
     return one_line(text_of(error)) or type(error).__name__
 
 
 def one_line(text: str) -> str:
-    """The first line of `text`, cut at 200 characters."""
+    """Return the first line of `text`, cut at 200 characters."""
     if not text:
         return ""
     first = text.splitlines()[0]
@@ -116,12 +120,12 @@ Hits: TypeAlias = Ranking | Iterable[tuple[str, object]]
 
 @runtime_checkable
 class Source(Protocol):
-    """An object that returns a ranking for a query.
+    """The protocol of an object that returns a ranking for a query.
 
     Notes
     -----
-    The ranking carries the name the source is registered under. ``search`` may be called from several threads
-    at once and must not change `upstream`.
+    The field `source` of the ranking must be the name of the source in the call. ``search`` may be called from several
+    threads at once, and must not change `upstream`.
 
     Examples
     --------
@@ -130,31 +134,31 @@ class Source(Protocol):
     """
 
     def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
-        """The ranking for `query`.
+        """Return the ranking for `query`.
 
         Parameters
         ----------
         query : str
-            Not blank.
+            The query, which is not blank.
         limit : int or None
-            The most hits wanted; None leaves it to the source.
+            Maximum number of hits; None leaves the number to the source.
         upstream : mapping of str to Ranking or None
-            The rankings of the sources in its `depends_on`; None = not available.
+            The rankings of the sources in `depends_on`, by name; None if a ranking is not available.
 
         Returns
         -------
         Ranking
-            With any number of hits; none at all means that nothing was found.
+            The hits, best first; an empty ranking if the source found nothing.
         """
         ...
 
 
 @runtime_checkable
 class AsyncSource(Protocol):
-    """An object that returns a ranking for a query without blocking the event loop; see :class:`Source`."""
+    """The protocol of an object that returns a ranking without blocking the event loop; see :class:`Source`."""
 
     async def asearch(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
-        """The ranking for `query`; parameters and result as in :meth:`Source.search`."""
+        """Return the ranking for `query`; the parameters and the result are those of :meth:`Source.search`."""
         ...
 
 
@@ -169,7 +173,7 @@ class CallableSource:
     Parameters
     ----------
     name : str
-        The name it is registered under.
+        The name of the source in a call.
     fn : callable
         ``fn(query, limit)`` returns a :class:`Ranking` or an iterable of (id, score), higher is better.
 
@@ -183,7 +187,7 @@ class CallableSource:
     fn: Callable[[str, int | None], Hits]
 
     def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
-        """The function's answer as a ranking."""
+        """Call the function, and convert its answer to a ranking."""
         return as_ranking(self.name, self.fn(query, limit))
 
 
@@ -194,9 +198,9 @@ class AsyncCallableSource:
     Parameters
     ----------
     name : str
-        The name it is registered under.
+        The name of the source in a call.
     fn : callable
-        ``await fn(query, limit)`` gives a :class:`Ranking` or an iterable of (id, score), higher is better.
+        ``await fn(query, limit)`` returns a :class:`Ranking` or an iterable of (id, score), higher is better.
 
     Examples
     --------
@@ -211,5 +215,5 @@ class AsyncCallableSource:
     fn: Callable[[str, int | None], Awaitable[Hits]]
 
     async def asearch(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
-        """The function's answer as a ranking."""
+        """Await the coroutine function, and convert its answer to a ranking."""
         return as_ranking(self.name, await self.fn(query, limit))

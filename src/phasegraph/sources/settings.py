@@ -1,4 +1,4 @@
-"""Settings of each source, its circuit breaker, and what is known of it between calls."""
+"""The settings of each source and of its circuit breaker."""
 
 from __future__ import annotations
 
@@ -22,24 +22,25 @@ OnError: TypeAlias = Literal["skip", "raise"]
 
 @dataclass(frozen=True, slots=True)
 class BreakerSettings(KnownFields):
-    """When to stop asking a source that keeps failing, and when to try it again.
+    """The settings of a circuit breaker: when to skip a failing source, and when to try it again.
 
     Parameters
     ----------
     failures : int, default 10
-        Consecutive errors or missed deadlines that open the breaker, >= 1.
+        Number of consecutive errors or missed deadlines that open the breaker, >= 1. A source with an open breaker is
+        skipped.
     probe_interval : float, default 30.0
-        Seconds until one search tries again, > 0.
+        Seconds after which one search tries the source again, > 0.
 
     Raises
     ------
     InvalidInputError, InvalidTypeError
-        If a field is outside its range.
+        If a field has an invalid value or type.
 
     Notes
     -----
-    Failures that come one by one at a rate p open it about every ``p ** -failures`` searches: at 20 % and the
-    default, one in ten million.
+    If independent searches fail with probability p, the breaker opens about once in ``p ** -failures`` searches. With
+    p = .2 and the default, this is once in ten million searches.
 
     Examples
     --------
@@ -57,31 +58,32 @@ class BreakerSettings(KnownFields):
 
 @dataclass(frozen=True, slots=True)
 class SourceSettings:
-    """How one source is asked.
+    """The settings for asking one source.
 
     Parameters
     ----------
     limit : int or None, default 50
-        Hits asked of the source, >= 1; None leaves it to the source. Never depends on how many are returned
-        in the end.
+        Number of hits to request from the source, >= 1; None leaves the number to the source. It is independent of the
+        number of results of the call.
     timeout : float or None, default None
-        Seconds from the start of its search, > 0; None = that of the call only.
+        Maximum duration of the source's search in seconds, > 0. None: only the timeout of the call applies.
     on_error : {"skip", "raise"}, default "skip"
-        ``skip`` goes on without the source and reports it; ``raise`` raises its own error.
+        ``skip``: if the source fails, answer without it, and report the failure. ``raise``: raise the source's error.
     depends_on : sequence of str, default ()
-        Names of the sources whose rankings it reads, which are asked first.
+        Names of the sources whose rankings this source reads. They are asked first.
     max_in_flight : int, default 256
-        Searches of this source that may run at the same time, >= 1, those that outlived their call included;
-        a further one waits its turn, within its timeout, before it is skipped as busy.
+        Maximum number of concurrent searches of this source, >= 1. Searches that continue after the end of their call
+        count. At the maximum, a new search waits within its timeout; then the source is skipped as busy.
     circuit_breaker : BreakerSettings or None
-        None = always ask.
+        The settings of the circuit breaker; None never skips a failing source.
     in_thread : bool, default False
-        Run it in a worker even where it has ``asearch``: for coroutines that block their event loop.
+        Run the source in a worker thread even if it has ``asearch``. Use this for coroutines that block their event
+        loop.
 
     Raises
     ------
     InvalidInputError, InvalidTypeError
-        If a field is outside its range.
+        If a field has an invalid value or type.
 
     Examples
     --------
@@ -115,16 +117,19 @@ class SourceSettings:
             raise InvalidTypeError(f"depends_on must be a sequence of names; got {self.depends_on!r}")
         names = check_names("depends_on", self.depends_on)
         if len(set(names)) != len(names) or not all(name.strip() for name in names):
-            raise InvalidInputError(f"depends_on must hold each name once, none blank; got {names!r}")
+            raise InvalidInputError(f"depends_on must not contain blank or repeated names; got {names!r}")
         object.__setattr__(self, "depends_on", names)
 
 
 def check_settings(settings: Mapping[str, SourceSettings]) -> dict[str, SourceSettings]:
-    """A copy of `settings` in name order; an error that names the source where they do not fit together."""
+    """Check the settings of all sources, and return a copy in name order; an error names the source.
+
+    A dependency on an unknown source, or dependencies in a circle, are errors.
+    """
     if not isinstance(settings, Mapping):
         raise InvalidTypeError(f"settings must be a mapping of names to SourceSettings; got {type(settings).__name__}")
     if not settings:
-        raise InvalidInputError("settings must name at least one source; got none")
+        raise InvalidInputError("settings is empty: give SourceSettings for at least one source")
     for name, one in settings.items():
         if not isinstance(name, str) or not name.strip():
             raise InvalidTypeError(f"a source's name must be text that is not blank; got {name!r}")

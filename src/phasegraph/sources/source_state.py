@@ -1,4 +1,4 @@
-"""What is known of one source between calls: searches in flight, its breaker, its condition."""
+"""The state of one source between calls: its running searches, its circuit breaker and its condition."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _FAILED = ("error", "timeout")
 
 @dataclass(frozen=True, slots=True)
 class SourceHealth:
-    """The state of a source between calls.
+    """A snapshot of a source's state between calls.
 
     Parameters
     ----------
     in_flight : int
-        Searches running now, those that outlived their call included.
+        Number of running searches, including searches that continue after the end of their call.
     circuit_breaker : {"closed", "open", "half_open"}
-        ``open``: it is not asked; ``half_open``: one search is trying again.
+        ``closed``: the source is asked. ``open``: the source is skipped. ``half_open``: one search tries it again.
     """
 
     in_flight: int
@@ -35,9 +35,10 @@ Condition: TypeAlias = Literal["answering", "failing", "unusable", "open", "busy
 
 
 class SourceState:
-    """What is known of one source between calls: searches in flight, its breaker, its condition. Thread-safe.
+    """The state of one source between calls: running searches, circuit breaker and condition. Thread-safe.
 
-    `notices` holds the changes that no call has announced yet, as (condition, text, what the source raised).
+    `notices` contains the changes that no call has announced yet, as tuples of condition, text, and the source's error
+    or None.
     """
 
     __slots__ = (
@@ -57,10 +58,11 @@ class SourceState:
         self.notices: deque[tuple[Condition, str, BaseException | None]] = deque(maxlen=16)
 
     def enter(self, task: object, again: Callable[[], None], *, now: float, first: bool) -> tuple[str | None, bool]:
-        """Begin a search at the time `now`: ("", whether it is a trial), or the reason why it may not begin.
+        """Begin a search at the time `now`, or refuse it, or make it wait.
 
-        None in place of a reason: as many run as may. The task waits for its turn behind those that wait already, at
-        the head where it is `first`, and then `again` is called.
+        Return a reason, and True if the search is a trial of the breaker. The reason is "" if the search may begin. If
+        the maximum number of searches are running, the reason is None, and the task waits; then ``again()`` is called
+        when its turn comes. A task with `first` waits at the head of the queue, other tasks at its end.
         """
         breaker = self._breaker
         with self._lock:
@@ -75,13 +77,13 @@ class SourceState:
             return "", breaker is not None and breaker.begin(now)
 
     def withdraw(self, task: object) -> None:
-        """Take a task out of the queue, if it is there."""
+        """Remove a task from the queue of waiting tasks, if it is in the queue."""
         if self._waiting:
             with self._lock:
                 self._waiting.pop(id(task), None)
 
     def leave(self) -> None:
-        """Note that a search has ended, in time or late, and let those begin that wait."""
+        """Count a search as ended, and start waiting searches."""
         with self._lock:
             self._in_flight -= 1
             if self._handing_on or not self._waiting:
@@ -99,18 +101,18 @@ class SourceState:
             self._handing_on = False
 
     def noticed(self, text: str) -> None:
-        """Have the next call say it, once."""
+        """Add a warning that the next call gives once."""
         self.notices.append(("busy", text, None))
 
     def was_busy(self) -> None:
-        """Note that a search could not begin before its time was over."""
+        """Record that a search waited until its deadline because the source was busy."""
         with self._lock:
             if self._condition == "answering":
                 self._condition = "busy"
                 self.notices.append(("busy", self._describe("busy", ""), None))
 
     def record(self, status: Status, reason: str, error: BaseException | None, *, now: float, probe: bool) -> None:
-        """Note how an admitted search ended for its call, at the time `now`."""
+        """Record the outcome of a search at the time `now`, and add a notice if the source's condition changes."""
         healthy = status == "ok" and self._condition == "answering"
         if healthy and self._breaker is None:
             return
@@ -128,46 +130,49 @@ class SourceState:
             return "open"
         if status == "partial":
             return "unusable"
-        if status in _FAILED:  # an error that is raised to the caller needs no notice
+        if status in _FAILED:  # with on_error="raise", the caller gets the error, so no notice is needed
             starts = self._condition in ("answering", "busy") and self._settings.on_error == "skip"
             return "failing" if starts else self._condition
         if self._condition == "busy" and self._waiting:
             return "busy"
-        # An answer without hits says nothing of their scores.
+        # An empty answer does not show that the source returns usable hits again.
         return "unusable" if status == "empty" and self._condition == "unusable" else "answering"
 
     def _describe(self, condition: Condition, reason: str) -> str:
         source, breaker = f"source {self._name!r}", self._settings.circuit_breaker
         if condition == "open" and breaker is not None:
             return (
-                f"{source} failed {breaker.failures} times in a row (last: {reason}) and is left out; one search in "
+                f"{source} failed {breaker.failures} times in a row (last: {reason}) and is skipped; one search in "
                 f"{breaker.probe_interval:g} s tries it again. Check the service behind it"
             )
         if condition == "unusable":
-            return f"{source} returns hits without a usable score and id, and is left out. Check how its hits are read"
+            return (
+                f"{source} returns hits without a usable score and id, so answers do not include them. Check how its "
+                "hits are read (fields=HitFields(...))"
+            )
         if condition == "busy":
             return (
-                f"{source} was busy: others of its {self._settings.max_in_flight} searches at once went on for as long "
-                "as one had time; answers go without it. Raise its timeout or max_in_flight"
+                f"{source} was busy: {self._settings.max_in_flight} searches (max_in_flight) were running until the "
+                "timeout of another search; its answer does not include this source. Raise timeout or max_in_flight"
             )
         if condition == "failing":
-            return f"{source} failed ({reason}); answers go without it"
+            return f"{source} failed ({reason}); answers do not include it"
         return f"{source} answers again"
 
     def succeeded_late(self) -> None:
-        """Note that a trial which was given up has ended well."""
+        """Tell the breaker that a trial succeeded after its deadline."""
         if self._breaker is not None:
             with self._lock:
                 self._breaker.succeeded_late()
 
     def give_back(self, *, probe: bool) -> None:
-        """Note that the call ended without an answer of this source, for no fault of its own."""
+        """Tell the breaker that a trial has no outcome, because the call ended before the search for another reason."""
         if probe and self._breaker is not None:
             with self._lock:
                 self._breaker.release()
 
     @property
     def health(self) -> SourceHealth:
-        """A snapshot."""
+        """A snapshot of this state."""
         with self._lock:
             return SourceHealth(self._in_flight, "closed" if self._breaker is None else self._breaker.state)

@@ -1,4 +1,4 @@
-"""One source within one call."""
+"""The search of one source within one call: its state, its outcome and its report."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from phasegraph.sources.protocol import (
 from phasegraph.sources.settings import SourceSettings
 from phasegraph.sources.source_state import SourceState
 
-Mode: TypeAlias = Literal["search", "drive", "task"]  # in a worker; a coroutine in a worker; a task of an event loop
+Mode: TypeAlias = Literal["search", "drive", "task"]  # a function in a worker; a coroutine in a worker; an asyncio task
 
 
 def search_of(source: object) -> Search | None:
-    """The source's own ``search``, or None where it has none."""
+    """Return the source's ``search`` method; None if it has no such method."""
     return _own(source, "search", Source.search)
 
 
 def asearch_of(source: object) -> Search | None:
-    """The source's own ``asearch``, or None where it has none or only inherits the protocol's empty one."""
+    """Return the source's ``asearch`` method; None if it has no such method, or only the protocol's empty method."""
     return _own(source, "asearch", AsyncSource.asearch)
 
 
@@ -45,13 +45,17 @@ def _own(source: object, name: str, stub: object) -> Search | None:
 
 
 def cut_note(found: int, limit: int) -> str:
-    """What the report says of an answer longer than was asked for."""
-    return f"returned {found} hits where {limit} were asked for; the best {limit} were kept"
+    """Return the note of a report about an answer with more hits than requested."""
+    return f"returned {found} hits instead of {limit}; the best {limit} were used"
 
 
 @dataclass(slots=True, eq=False)
 class SourceTask:
-    """One source within one call."""
+    """The search of one source within one call: its settings, state and outcome.
+
+    `over` is a list that is not empty after the call has given up the search. `due` is the time of the source's own
+    deadline on the clock of the call.
+    """
 
     name: str
     source: object
@@ -82,11 +86,11 @@ class SourceTask:
     hits: int = 0
 
     def search(self, query: str) -> Ranking:
-        """The source's answer; call it on a worker."""
+        """Search the source, and return its ranking; this blocks the thread, so it runs on a worker."""
         return self._checked(self.function(query, self.settings.limit, self.upstream))
 
     async def asearch(self, query: str) -> Ranking:
-        """The source's answer, awaited."""
+        """Await the source's search, and return its ranking."""
         pending = self.function(query, self.settings.limit, self.upstream)
         if not inspect.isawaitable(pending):
             raise MalformedAnswerError(f"asearch must return an awaitable; got {type(pending).__name__}")
@@ -102,19 +106,19 @@ class SourceTask:
         return best_hits(ranking, limit)
 
     def end(self) -> None:
-        """Note, once, that the search has ended, in time or late."""
+        """Tell the source's state that the search has ended, in time or late; later calls do nothing."""
         if not self.ended:
             self.ended = True
             self.state.leave()
 
     def give_up(self) -> None:
-        """Cancel the search where that is possible, and let it know."""
+        """Cancel the search if it is an asyncio task; otherwise mark it as over, so that it can stop itself."""
         self.over.append(True)
         if self.cancel is not None:
             self.cancel()
 
     def report(self) -> SourceReport:
-        """What the source did, for the caller."""
+        """Return the report of the source for the caller."""
         error_class = "" if self.error is None or self.status == "skipped" else type(self.error).__name__
         dropped, notes = 0 if self.ranking is None else self.ranking.dropped, getattr(self.source, "notes", None)
         if notes and isinstance(notes, list | tuple):

@@ -1,4 +1,4 @@
-"""A caller's own function as a step: run within its time, whatever it does, and its failure contained."""
+"""Run a caller's function as a step: within a time limit, and with its errors contained."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FAILURES, _PROBE_SECONDS, _MOST_IN_FLIGHT = 10, 30.0, 256
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What came of a step: a value, or the error in place of it."""
+    """The outcome of a step: its value, or the error that it raised."""
 
     value: Any
     error: BaseException | None
@@ -37,7 +37,7 @@ class Tried:
 
     @property
     def status(self) -> StageStatus:
-        """As in a :class:`StageReport`."""
+        """The status for a :class:`StageReport`."""
         if self.error is None:
             return "ok"
         if isinstance(self.error, SkippedError):
@@ -46,26 +46,26 @@ class Tried:
 
     @property
     def reason(self) -> str:
-        """One line; empty where it went well."""
+        """The reason of a failure in one line; empty if the step succeeded."""
         return "" if self.error is None else reason_of(self.error)
 
 
 class LateError(PhasegraphError, TimeoutError):
-    """A step has not answered in time."""
+    """The error for a step that missed its deadline."""
 
 
 class SkippedError(PhasegraphError, RuntimeError):
-    """A step was not run."""
+    """The error for a step that was not run, because it failed too often or is busy."""
 
 
 class Step:
-    """A function of the caller's, plain or a coroutine function, and how it fared until now. Thread-safe.
+    """A function or coroutine function of the caller, with its circuit breaker and pending warnings. Thread-safe.
 
-    `given` may also be an object that has ``acall``, a coroutine method, beside its ``__call__``; `name` and
-    `instead`, what is done where it fails, are for warnings. It runs on a daemon worker, or as a task of the caller's
-    event loop where it is a coroutine function; nobody waits for it longer than its time. After 10 failures in a row
-    it is left out, one call in 30 s trying it again. What it raises is contained, ``SystemExit`` included;
-    ``MemoryError`` and ``KeyboardInterrupt`` pass through.
+    `given` may also be an object with a coroutine method ``acall`` and a ``__call__``. Warnings contain `name` and
+    `instead`, which says what is done if the step fails. A function runs on a worker thread. A coroutine function runs
+    as a task of the caller's event loop. At its deadline, the step is given up. After 10 consecutive failures, the
+    step is skipped, except for one trial every 30 seconds. Errors of the function are returned and not raised,
+    including ``SystemExit``. ``MemoryError`` and ``KeyboardInterrupt`` are raised.
 
     >>> from phasegraph._support.clock import NO_DEADLINE
     >>> step = Step("division", lambda number: 1 / number, "none is done")
@@ -95,7 +95,10 @@ class Step:
         return Step, (self.name, self.given, self.instead)
 
     def run(self, arguments: Sequence[Any], deadline: Deadline, read: Callable[[Any], Any]) -> Tried:
-        """Call it and wait until the deadline; ``read(answer)`` gives the value, or raises where it is malformed."""
+        """Call the function, and wait until the deadline.
+
+        ``read(answer)`` converts the answer to the value of the step, or raises an error if the answer is malformed.
+        """
         clock = deadline.clock
         begun, refused = self._begin(clock.now())
         if refused is not None:
@@ -106,7 +109,7 @@ class Step:
             outcome = clock.get(answered, deadline.due)
         except Empty:
             outcome = None, LateError("no answer in time")
-        except RuntimeError as error:  # the system gives no thread
+        except RuntimeError as error:  # the system cannot create a thread
             outcome = None, error
         except BaseException:  # the caller is interrupted
             self._release()
@@ -114,7 +117,7 @@ class Step:
         return self._end(begun, clock.now(), outcome)
 
     async def arun(self, arguments: Sequence[Any], deadline: Deadline, read: Callable[[Any], Any]) -> Tried:
-        """As :meth:`run`, without holding up the event loop."""
+        """Run the step as :meth:`run` does, without blocking the event loop."""
         clock = deadline.clock
         begun, refused = self._begin(clock.now())
         if refused is not None:
@@ -127,7 +130,7 @@ class Step:
             future = loop.create_future()
 
             def then(_: object, outcome: Outcome) -> None:
-                with suppress(RuntimeError):  # the loop is closed: nobody waits
+                with suppress(RuntimeError):  # the loop is closed, so no coroutine waits
                     loop.call_soon_threadsafe(_settle, future, outcome)
 
             try:
@@ -136,7 +139,7 @@ class Step:
                 return self._end(begun, clock.now(), (None, error))
         try:
             await clock.wait({future}, deadline.due)
-        except asyncio.CancelledError:  # the caller went away
+        except asyncio.CancelledError:  # the caller was cancelled
             self._release()
             raise
         finally:
@@ -146,12 +149,12 @@ class Step:
         return self._end(begun, clock.now(), future.result() if in_time else (None, LateError("no answer in time")))
 
     def plain(self, *arguments: Any) -> Any:
-        """Its answer, on this thread, whatever it is; nothing is contained."""
+        """Call the function on this thread, and return its answer unchecked; errors are raised."""
         return self._answer(arguments, lambda answer: answer)
 
     @property
     def awaits(self) -> Callable[..., Awaitable[Any]] | None:
-        """The coroutine function, where there is one."""
+        """The coroutine function; None if the step has no coroutine function."""
         return self._acall
 
     def _submit(
@@ -166,10 +169,10 @@ class Step:
             raise
 
     def _worked(self, context: Context, arguments: Sequence[Any], read: Callable[[Any], Any]) -> Outcome:
-        """The whole of it on a worker."""
+        """Call the function on a worker thread, and return its outcome."""
         try:
             return context.run(self._answer, arguments, read), None
-        except BaseException as error:  # noqa: BLE001 - whoever waits gets it, whatever it is
+        except BaseException as error:  # noqa: BLE001 - the waiting thread gets every error
             return None, error
         finally:
             self._leave()
@@ -186,13 +189,13 @@ class Step:
             self._in_flight += 1
         try:
             return read(await acall(*arguments)), None
-        except BaseException as error:  # noqa: BLE001 - whoever waits gets it, and a task that raises may end the loop
+        except BaseException as error:  # noqa: BLE001 - the waiting coroutine gets it; raised in a task, it may stop the loop
             return None, error
         finally:
             self._leave()
 
     def _release(self) -> None:
-        """Give back a trial that has no outcome."""
+        """Tell the breaker that a trial has ended without an outcome."""
         with self._lock:
             self._breaker.release()
 
@@ -222,24 +225,24 @@ class Step:
         return Tried(value, error, (now - start) * 1000.0)
 
     def note_unused(self, reason: str) -> None:
-        """Have :meth:`announce` warn, the first time, that nothing used what it gave."""
+        """Make :meth:`announce` warn, once, that no source used the result of the step."""
         with self._lock:
             if not self._unused:
                 self._unused = True
                 self._notices.append((f"{self.name} is not used ({reason}): {self.instead}", None))
 
     def announce(self) -> None:
-        """Warn that it has begun to fail, answers again, or is not used; once per change."""
+        """Warn that the step has begun to fail, answers again, or is not used; once per change."""
         while self._notices:
             try:
                 text, cause = self._notices.popleft()
-            except IndexError:  # another call took it
+            except IndexError:  # a concurrent call has taken the last notice
                 return
             warn(text, cause=cause, stacklevel=4)
 
 
 async def awaited(answer: Awaitable[Any]) -> Any:
-    """An awaitable as a coroutine."""
+    """Await any awaitable; ``asyncio.run`` accepts only coroutines such as this function's."""
     return await answer
 
 
@@ -249,13 +252,16 @@ def _settle(future: asyncio.Future[Outcome], outcome: Outcome) -> None:
 
 
 def run_all(functions: Sequence[Callable[[], Any]]) -> list[Outcome]:
-    """What plain functions give, each on a worker of its own but the first, which runs here; waits for all."""
+    """Run functions at the same time, and return their outcomes in order.
+
+    The first function runs on this thread, and each of the others on a worker thread.
+    """
     answered: SimpleQueue[tuple[int, Outcome]] = SimpleQueue()
 
     def run(row: int) -> Outcome:
         try:
             return contexts[row].run(functions[row]), None
-        except BaseException as error:  # noqa: BLE001 - the caller gets it, whatever it is
+        except BaseException as error:  # noqa: BLE001 - the caller gets every error
             return None, error
 
     contexts = [copy_context() for _ in functions]
@@ -266,21 +272,24 @@ def run_all(functions: Sequence[Callable[[], Any]]) -> list[Outcome]:
 
 
 async def await_all(pending: Sequence[Awaitable[Any]]) -> list[Outcome]:
-    """What awaitables give, all at once."""
+    """Await several awaitables at the same time, and return their outcomes in order."""
 
     async def one(awaitable: Awaitable[Any]) -> Outcome:
         try:
             return await awaitable, None
         except asyncio.CancelledError:
             raise
-        except BaseException as error:  # noqa: BLE001 - the caller gets it, and a task that raises may end the loop
+        except BaseException as error:  # noqa: BLE001 - the caller gets it; raised in a task, it may stop the loop
             return None, error
 
     return list(await asyncio.gather(*map(one, pending)))
 
 
 def values_of(outcomes: Sequence[Outcome]) -> list[Any]:
-    """The values of those that went well; the first one's error where none did, or where it is to end the call."""
+    """Return the values of the successful outcomes.
+
+    If no outcome is successful, raise the first error. Also raise an error that ends the whole call.
+    """
     found = [value for value, error in outcomes if error is None]
     for _, error in outcomes:
         if error is not None and (not found or is_fatal(error)):

@@ -1,8 +1,8 @@
-"""Daemon threads, kept between calls, and one event loop in a daemon thread.
+"""Daemon threads that later calls reuse, and an event loop in a daemon thread.
 
-A thread pool of the standard library joins its threads when the interpreter ends: a search that hangs would
-keep the process alive. These threads are daemons, and there are always at least as many as there are jobs, so
-that no search waits behind another.
+A thread pool of the standard library joins its threads when the interpreter ends, so a hanging search would keep the
+process alive. These threads are daemons. There is always a thread for every job, so that no search waits for another
+search.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ _IDLE_SECONDS = 30.0
 _BLOCKED_SECONDS, _MOMENT_SECONDS, _ANSWER_SECONDS = 1.0, 0.05, 0.01
 _MOST_IDLE = 64
 _GLANCE_SECONDS = 0.2
-"""Between looks for an interrupt."""
+"""Maximum time in seconds that the main thread waits before it can handle an interrupt."""
 Item = TypeVar("Item")
 Made = TypeVar("Made")
 
 
 class WorkerPool:
-    """Threads that run every job at once.
+    """A pool of daemon threads that starts every job at once; a new thread is created if no thread is idle.
 
     Notes
     -----
-    All threads read one queue: a thread that has finished takes the next job without a wake-up, which makes
-    short jobs cheap. A thread ends after 30 idle seconds, or when more than 64 are idle.
+    All threads read the same queue. A thread that has finished a job takes the next job without a wake-up, which makes
+    short jobs cheap. A thread ends after 30 idle seconds, or if more than 64 threads are idle.
     """
 
     def __init__(self) -> None:
@@ -50,18 +50,18 @@ class WorkerPool:
 
     @property
     def threads(self) -> int:
-        """How many threads are alive."""
+        """The number of living threads."""
         return self._threads
 
     @property
     def outstanding(self) -> int:
-        """How many jobs are queued or running."""
+        """The number of queued and running jobs."""
         return self._outstanding
 
     def submit(self, run: Callable[[Any], Any], then: Callable[[Any, Any], None], argument: object) -> None:
-        """Call ``then(argument, run(argument))`` on a worker; what either raises is logged.
+        """Call ``then(argument, run(argument))`` on a worker thread; an error of either function is logged.
 
-        RuntimeError if a new thread is needed and the system gives none; the job is then not run.
+        Raise RuntimeError if the job needs a new thread and the system cannot create it. The job is then not run.
         """
         with self._lock:
             self._outstanding += 1
@@ -88,16 +88,16 @@ class WorkerPool:
                 continue
             try:
                 then(argument, run(argument))
-            except BaseException:  # the thread goes on, whatever a job does
-                _logger.exception("a job of a worker raised, and its answer is lost")
-            del run, then, argument  # what they hold may take its time to go; until then the thread is busy
+            except BaseException:  # an error of a job must not end the thread
+                _logger.exception("a job of a worker thread raised an error, and its result is lost")
+            del run, then, argument  # freeing their objects may take time, while the thread still counts as busy
             with self._lock:
                 self._outstanding -= 1
             if self._threads - self._outstanding > _MOST_IDLE and self._leave(_MOST_IDLE):
                 return
 
     def _leave(self, spare: int) -> bool:
-        """Count this thread out, unless fewer than `spare` would be left idle."""
+        """Return True, and subtract this thread from the count, if more than `spare` threads are idle."""
         with self._lock:
             if self._threads - self._outstanding <= spare:
                 return False
@@ -108,9 +108,10 @@ class WorkerPool:
 def as_they_come(
     make: Callable[[Item], Made], items: Iterable[Item], workers: int, enough: Callable[[], bool] = lambda: False
 ) -> Iterator[tuple[Item, Made]]:
-    """Each item with what is made of it, at most `workers` under way; an error is raised, and nothing begun after it.
+    """Yield each item with ``make(item)``, in order of completion, with at most `workers` calls at the same time.
 
-    Once there is `enough`, no more are begun, and those under way still come.
+    An error of ``make`` is raised, and no further call is started. After ``enough()`` returns True, no further call is
+    started either, and the running calls are still yielded.
     """
     answers: SimpleQueue[tuple[Item, Any]] = SimpleQueue()
     jobs, waiting, stopped, under_way = WorkerPool(), list(items)[::-1], threading.Event(), 0
@@ -118,7 +119,7 @@ def as_they_come(
     def work(item: Any) -> Any:
         try:
             return None if stopped.is_set() else make(item)
-        except BaseException as error:  # noqa: BLE001 - handed to the caller's thread, which raises it
+        except BaseException as error:  # noqa: BLE001 - the caller's thread raises it
             return _Raised(error)
 
     try:
@@ -146,7 +147,7 @@ class _Raised:
 
 
 class OwnLoop:
-    """An event loop in a daemon thread, which goes on whatever its tasks raise, and knows whether one blocks it."""
+    """An event loop in a daemon thread; it survives errors of its tasks, and detects a task that blocks it."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
@@ -160,32 +161,32 @@ class OwnLoop:
         while not self._retired:
             try:
                 self.loop.run_forever()
-            except BaseException:  # a task that raises SystemExit or KeyboardInterrupt ends the loop, and all others
-                _logger.debug("a task ended the event loop of sources, which goes on", exc_info=True)
+            except BaseException:  # SystemExit or KeyboardInterrupt in a task stops the loop for all tasks
+                _logger.debug("a task stopped the event loop of sources; the loop is started again", exc_info=True)
         self.loop.close()
 
     def ask(self) -> None:
-        """Have it show that it goes on, once what it was given before has begun."""
+        """Schedule a callback on the loop, after the tasks given before; if it does not run, a task blocks the loop."""
         self._unanswered += 1
         if self._asked is None:
             self._asked = monotonic()
         self.loop.call_soon_threadsafe(self.loop.call_later, _ANSWER_SECONDS, self._answer)
 
     def _answer(self) -> None:
-        self._answered.set()  # first: whoever waits for it holds the lock
+        self._answered.set()  # before taking the lock, because a thread that waits for this event holds the lock
         with _process.lock:
             self._unanswered -= 1
             self._asked = monotonic() if self._unanswered else None
 
     def is_blocked(self) -> bool:
-        """Whether it was asked a second ago, and has not answered since."""
+        """Return True if the loop has not run a callback that was scheduled at least a second ago."""
         if self._asked is None or monotonic() - self._asked < _BLOCKED_SECONDS:
             return False
         self._answered.clear()
-        return not self._answered.wait(_MOMENT_SECONDS)  # whoever slept meanwhile was perhaps the machine
+        return not self._answered.wait(_MOMENT_SECONDS)  # a last chance, in case the whole machine was suspended
 
     def retire(self) -> str:
-        """Let it end once its tasks have; the name of the task that blocks it."""
+        """Stop the loop when its tasks have ended, and return the name of the task that blocks it."""
         task = asyncio.current_task(self.loop)
         self.loop.call_soon_threadsafe(self._end)
         return "a task" if task is None else task.get_name()
@@ -199,7 +200,7 @@ class OwnLoop:
 
 
 class _Process:
-    """The workers and the event loop of this process; a forked child starts with new ones."""
+    """The worker threads and the event loop of this process; a forked child gets new threads and a new loop."""
 
     def __init__(self) -> None:
         self.pool = WorkerPool()
@@ -221,15 +222,16 @@ if hasattr(os, "register_at_fork"):
 
 
 def pool() -> WorkerPool:
-    """The workers of this process."""
+    """Return the worker threads of this process."""
     return _process.pool
 
 
 @contextmanager
 def turn() -> Iterator[None]:
-    """One at a time: for computing that keeps the interpreter to itself, which many at once make slower.
+    """Run the ``with`` block in one thread at a time, for computations that hold the interpreter's lock.
 
-    TimeoutError where, when its turn has come, nobody waits for the search any more.
+    Such computations are slower if they run in several threads at once. Raise TimeoutError if the call has given up
+    the search before the block can start.
     """
     with _process.turn:
         go_on()
@@ -237,16 +239,17 @@ def turn() -> Iterator[None]:
 
 
 def own_loop(replaced: Callable[[str], object] = str) -> asyncio.AbstractEventLoop:
-    """The event loop of our own thread, started on first use: for ``asearch`` when the caller is not async.
+    """Return the event loop in the daemon thread, which runs ``asearch`` for synchronous callers.
 
-    One that a coroutine blocks is replaced; `replaced` is told so.
+    The loop is created at the first call. If a coroutine blocks the loop, a new loop replaces it, and
+    ``replaced(message)`` is called.
     """
     process = _process
     with process.lock:
         if process.loop is not None and process.loop.is_blocked():
             replaced(
-                f"{process.loop.retire()} blocks the event loop that sources share, and another one took its place: "
-                "what else ran there may be late. Await inside the coroutine, or give its source "
+                f"{process.loop.retire()} blocks the event loop that sources share, so a new event loop replaces it: "
+                "other searches on the blocked loop may be late. Await inside the coroutine, or give its source "
                 "Execution(in_thread=True)"
             )
             process.loop = None
@@ -256,7 +259,7 @@ def own_loop(replaced: Callable[[str], object] = str) -> asyncio.AbstractEventLo
 
 
 def watch_own_loop() -> None:
-    """Notice it where what was just given to our own event loop blocks that."""
+    """Start to check that the event loop in the daemon thread is not blocked by the task that was just added."""
     process = _process
     with process.lock:
         if process.loop is not None:
@@ -265,20 +268,20 @@ def watch_own_loop() -> None:
 
 Answered = TypeVar("Answered")
 LEAST_SECONDS = 0.02
-"""What a step is given though nothing is left, so that one that is quick is not lost to a source that was late."""
+"""Minimum time in seconds for a step, even after the deadline, so that a late source does not prevent a quick step."""
 
 
-class Late(TimeoutError):  # noqa: N818 - not an error: what was wanted did not come in time
-    """A step of a call took longer than the call had left."""
+class Late(TimeoutError):  # noqa: N818 - a missed deadline is an expected outcome, not an error
+    """The exception for a step that missed the deadline of its call."""
 
 
 def _until(deadline: Deadline) -> float:
-    """When a step is late: at the deadline, or a moment from now where that is over."""
+    """Return the time at which a step is late: at the deadline, but at least .02 seconds from now."""
     return max(deadline.due, deadline.clock.now() + LEAST_SECONDS)
 
 
 def within(function: Callable[[], Answered], deadline: Deadline) -> Answered:
-    """What a plain function gives, on a daemon worker; Late if it takes longer, and then its answer is dropped."""
+    """Run a function on a worker thread, and return its value; raise Late at the deadline, and drop a later value."""
     answered: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
     context, over = copy_context(), list[bool]()
     context.run(OVER.set, over)
@@ -296,7 +299,7 @@ def within(function: Callable[[], Answered], deadline: Deadline) -> Answered:
 
 
 async def awithin(function: Callable[[], Answered], deadline: Deadline) -> Answered:
-    """As :func:`within`, without holding up the event loop."""
+    """Run a function as :func:`within` does, without blocking the event loop."""
     over = list[bool]()
 
     def step() -> Answered:
@@ -316,20 +319,20 @@ async def awithin(function: Callable[[], Answered], deadline: Deadline) -> Answe
 
 
 def outcome_of(function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
-    """What a function gives, or what it raises."""
+    """Call a function, and return the pair of its value and None, or of None and its error."""
     try:
         return function(), None
-    except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
+    except BaseException as error:  # noqa: BLE001 - the waiting thread raises it
         return None, error
 
 
 async def in_thread(function: Callable[[Any], Any], argument: object) -> Any:
-    """What a plain function gives, on a daemon worker; cancelled, the worker's answer is dropped."""
+    """Call a function on a worker thread, and return its value; after a cancellation, its value is dropped."""
     loop, context = asyncio.get_running_loop(), copy_context()
     future: asyncio.Future[Any] = loop.create_future()
 
     def then(_: object, outcome: tuple[Any, BaseException | None]) -> None:
-        with suppress(RuntimeError):  # the loop is closed: nobody waits
+        with suppress(RuntimeError):  # the loop is closed, so no coroutine waits
             loop.call_soon_threadsafe(_settle, future, outcome)
 
     pool().submit(lambda given: context.run(outcome_of, given), then, partial(function, argument))

@@ -1,4 +1,4 @@
-"""Tests to inherit and faults to inject, for sources of your own."""
+"""Support for tests of your own sources: tests to inherit, faults to inject, and a manual clock."""
 
 from phasegraph.testing.contracts import SourceContract
 from phasegraph.testing.faults import FAILING, FATAL, FAULTS, HARMLESS, FaultPlan, FaultySource, InjectedError

@@ -1,7 +1,7 @@
-# ruff: noqa: D102 - the tests' names are their sentences
-"""The contract of a source, as tests to inherit.
+# ruff: noqa: D102 - the name of each test states its requirement
+"""Tests of the requirements on a source, to inherit in your own test suite.
 
-Derive a class in your test-suite, say how to make the source, and the tests below run for it::
+Derive a class in your test suite, and override ``make_source``. pytest then runs all tests below for your source::
 
     class TestMySource(SourceContract):
         def make_source(self):
@@ -38,16 +38,16 @@ _AWKWARD = (
 
 
 class SourceContract:
-    """Tests for one :class:`~phasegraph.sources.Source`; derive, name it ``Test…`` and override `make_source`.
+    """Tests of a :class:`~phasegraph.sources.Source`; derive a class named ``Test…`` and override `make_source`.
 
     Attributes
     ----------
     name : str
-        The name the source gives its rankings.
+        The source name in the source's rankings.
     queries : sequence of str
-        Queries that find something.
+        Queries for which the source finds at least one hit.
     depends_on : sequence of str
-        Sources whose rankings it reads.
+        Names of other sources whose rankings this source needs.
     """
 
     name: str = "source"
@@ -55,11 +55,11 @@ class SourceContract:
     depends_on: Sequence[str] = ()
 
     def make_source(self) -> AnySource:
-        """A source ready to be searched; override this."""
+        """Return a source that is ready for searches; override this method."""
         raise NotImplementedError("override make_source")
 
     def upstream(self) -> Mapping[str, Ranking | None]:
-        """The rankings of `depends_on` that the source is handed; default None for each."""
+        """Return the rankings of the sources in `depends_on` to pass to the source; default None for each."""
         return dict.fromkeys(self.depends_on)
 
     def _ask(self, source: AnySource, query: str | None = None, limit: int | None = 10) -> Ranking:

@@ -1,7 +1,7 @@
-"""Make sources fail on purpose, repeatably.
+"""Injection of reproducible faults into sources, to test how an application handles them.
 
-:class:`FaultySource` wraps a source of your own and breaks its answers by a plan, to test how your application copes.
-A plan is a pure function of the source's name and the query, so that a run can be repeated.
+:class:`FaultySource` wraps a source and breaks its answers according to a :class:`FaultPlan`. A plan is a pure function
+of the source's name and the query, so that you can repeat a run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _HUGE = 10_000
 
 
 class InjectedError(RuntimeError):
-    """Raised by a source that is made to fail."""
+    """The error that an injected fault raises."""
 
 
 def _raises(kind: type[Exception], text: str) -> Fault:
@@ -124,7 +124,7 @@ FAILING: Mapping[str, Fault] = MappingProxyType(
         "recurses": _recurses,
     }
 )
-"""Faults after which a source counts as failed."""
+"""The faults by name after which a source counts as failed."""
 HARMLESS: Mapping[str, Fault] = MappingProxyType(
     {
         "nan": _extra(float("nan")),
@@ -137,30 +137,31 @@ HARMLESS: Mapping[str, Fault] = MappingProxyType(
         "reversed": _reversed,
     }
 )
-"""Faults that must leave the ranking as it would have been."""
+"""The faults by name that must not change the source's ranking."""
 FAULTS: Mapping[str, Fault] = MappingProxyType(
     {**FAILING, **HARMLESS, "empty": _empty, "hang": _hang, "unusable": _unusable, "huge": _huge}
 )
-"""Every fault by name; called with the healthy ranking and the seconds a hang lasts, it returns the answer.
+"""All faults by name. A fault is a function of the correct ranking and of a delay in seconds; it returns the answer.
 
-Besides those that fail and those that are harmless: ``empty`` finds nothing, ``hang`` is late, ``unusable`` has no
-score that is a number (the source counts as partial, and as degraded), ``huge`` adds 10,000 worse hits (harmless where
-the ranking fills the limit by itself).
+In addition to :data:`FAILING` and :data:`HARMLESS`: ``empty`` returns no hits. ``hang`` answers after the delay.
+``unusable`` returns only NaN scores, so the source counts as partial and degraded. ``huge`` adds 10,000 worse hits,
+which have no effect if the ranking alone has as many hits as the limit.
 """
 FATAL: Mapping[str, Fault] = MappingProxyType({"exits": _exits})
-"""What passes through a call in place of an answer; no part of a plan that does not name it."""
+"""Faults by name that raise ``SystemExit`` and similar exceptions; a plan has them only if its `kinds` name them."""
 
 
 def broken(kind: str, ranking: Ranking, seconds: float, /) -> object:
-    """What a source answers that the fault strikes, where it would have answered `ranking`."""
+    """Return the answer of a source with the fault `kind`; `ranking` is its correct answer."""
     return (FAULTS.get(kind) or FATAL[kind])(ranking, seconds)
 
 
 @dataclass(frozen=True, slots=True)
 class FaultPlan:
-    """Which fault strikes which query, decided by a hash: `rate` is the share of (source, query) pairs, in [0, 1].
+    """A plan that assigns faults to pairs of a source and a query by a hash.
 
-    `kinds` are names of :data:`FAULTS` (default all) or :data:`FATAL`; another `seed` is another plan.
+    `rate` is the share of pairs with a fault, in [0, 1]. `kinds` are the names of the faults, from :data:`FAULTS` or
+    :data:`FATAL`; default all of :data:`FAULTS`. A different `seed` gives a different plan.
 
     >>> FaultPlan(rate=1.0, kinds=["nan"]).strikes("vector", "who?")
     'nan'
@@ -179,7 +180,7 @@ class FaultPlan:
             raise InvalidInputError(f"FaultPlan.kinds must be among {known}; got {list(self.kinds)}")
 
     def strikes(self, source: str, query: str) -> str | None:
-        """Name of the fault for this pair, or None."""
+        """Return the name of the fault for a source and a query, or None for no fault."""
         key = repr((self.seed, source, query)).encode("utf-8", "surrogatepass")
         drawn = int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "big")
         share, which = drawn % 1_000_003 / 1_000_003, drawn // 1_000_003
@@ -188,7 +189,9 @@ class FaultPlan:
 
 @dataclass(frozen=True, slots=True)
 class FaultySource:
-    """A source that fails by plan and otherwise answers like the healthy one it wraps.
+    """A source that returns the answers of a wrapped source, with the faults of a plan.
+
+    `hang_seconds` is the delay of the fault ``hang`` in seconds.
 
     >>> from phasegraph.sources import CallableSource
     >>> healthy = CallableSource("v", lambda query, limit: [("a", 1.0)])
@@ -202,7 +205,7 @@ class FaultySource:
     hang_seconds: float = 1.0
 
     def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
-        """The wrapped source's answer, broken where the plan strikes."""
+        """Return the wrapped source's answer, with a fault if the plan has a fault for the query."""
         ranking = self.source.search(query, limit, upstream)
         kind = self.plan.strikes(self.name, query)
         return ranking if kind is None else broken(kind, ranking, self.hang_seconds)  # type: ignore[return-value]

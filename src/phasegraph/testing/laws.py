@@ -1,8 +1,9 @@
-"""The laws of fusion as checks: what must hold for any pipeline and any rankings of one query.
+"""The laws of fusion: properties that every pipeline should have for any rankings of a query, as functions that check.
 
-A law raises :class:`LawViolation` where it does not hold. Our tests run them over every registered calibrator and
-rule; a project with a rule of its own can do the same. A law that a rule cannot keep is in :data:`KNOWN_EXCEPTIONS`,
-with the reason.
+A law is a function that raises :class:`LawViolation` if the property does not hold. The tests of this project run all
+laws for every registered calibrator and rule, and you can run them for a rule of your own. :data:`KNOWN_EXCEPTIONS`
+lists properties that a calibrator or weighting cannot have, with the reasons. The numbers such as I1 are those of
+``docs/reliability.md``.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from phasegraph.result import Result
 _TOLERANCE = 1e-9
 
 
-class LawViolation(PhasegraphError, AssertionError):  # noqa: N818 - it is the statement that is violated
-    """A law does not hold; the message says which and where."""
+class LawViolation(PhasegraphError, AssertionError):  # noqa: N818 - the name says that a law is violated
+    """A law does not hold; the message describes the violation."""
 
 
 def _demand(holds: bool, what: str) -> None:
@@ -46,7 +47,7 @@ def _values(result: Result) -> dict[str, float]:
 
 
 def _close(one: Result, other: Result, what: str) -> None:
-    """Same order but for values that are equal within rounding, same values within 1e-9."""
+    """Demand that two results have the same ids and, within a relative 1e-9, the same fused values."""
     values, other_values = _values(one), _values(other)
     _demand(set(values) == set(other_values), f"{what}: the sets of ids differ")
     span = max(1.0, float(np.abs(one.fused).max(initial=0.0)))
@@ -56,7 +57,7 @@ def _close(one: Result, other: Result, what: str) -> None:
 
 
 def _descend(result: Result, ids: Sequence[str], what: str) -> None:
-    """Fused values of `ids` must not increase."""
+    """Demand that the fused values of `ids` do not increase in this order."""
     values = _values(result)
     _demand(bool((np.diff([values[identifier] for identifier in ids]) <= _TOLERANCE).all()), what)
 
@@ -64,20 +65,20 @@ def _descend(result: Result, ids: Sequence[str], what: str) -> None:
 def _replaced(
     rankings: Sequence[Ranking], place: int, ids: Sequence[str], scores: Sequence[float] | FloatArray
 ) -> list[Ranking]:
-    """The rankings with other hits at `place`."""
+    """Return the rankings with the hits of the ranking at `place` replaced."""
     old = rankings[place]
     new = Ranking(old.source, ids, np.asarray(scores), background=old.background, size=old.size)
     return [*rankings[:place], new, *rankings[place + 1 :]]
 
 
 def _above(ranking: Ranking) -> float:
-    """A score as far above the best as the worst is below it, or the largest float."""
+    """Return the best score plus the difference between best and worst score, at most the largest float."""
     best, worst = float(ranking.scores[0]), float(ranking.scores[-1])
     return min(best + (best - worst), float(np.finfo(np.float64).max))
 
 
 def single_source(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
-    """I1: one source alone keeps its order, ties included."""
+    """Check that a single source keeps its order and its ties (I1)."""
     for ranking in rankings:
         result = _all(replace(pipeline, pool_caps={}), [ranking])
         _demand(result.ids == tuple(ranking.ids), f"order changed: {result.ids} from {ranking.ids}")
@@ -87,7 +88,7 @@ def single_source(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None
 
 
 def empty_is_absent(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
-    """I2 and I28: a source that found nothing, or failed, leaves no trace in the answer."""
+    """Check that a source without hits does not affect the answer (I2 and I28)."""
     for ranking in rankings:
         others = [one for one in rankings if one is not ranking]
         gone = [*others, Ranking(ranking.source, [], np.empty(0))]
@@ -96,7 +97,7 @@ def empty_is_absent(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> No
 
 
 def weight_zero_is_absent(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
-    """I3: a source of weight 0 brings no candidate, no value and no bonus."""
+    """Check that a source with weight 0 adds no candidate, no value and no bonus (I3)."""
     names = [ranking.source for ranking in rankings]
     if len(names) < 2:
         return
@@ -106,14 +107,14 @@ def weight_zero_is_absent(pipeline: FusionPipeline, rankings: Sequence[Ranking])
 
 
 def order_of_sources(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
-    """I4 and I5: any order of the sources, and any repetition, gives the same bits."""
+    """Check that the order of the sources and a repetition do not change a bit of the answer (I4 and I5)."""
     first = _all(pipeline, rankings)
     _same(first, _all(pipeline, list(reversed(rankings))), "sources reversed")
     _same(first, _all(pipeline, rankings), "repeated")
 
 
 def idempotence(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
-    """I6: a source fused with a copy of itself keeps its order."""
+    """Check that a source fused with a copy of itself keeps its order (I6)."""
     for ranking in rankings:
         twin = Ranking(f"{ranking.source}-twin", ranking.ids, ranking.scores, background=ranking.background)
         plain = replace(pipeline, pool_caps={}, weights=None, calibrators={}, weighting="equal")
@@ -122,7 +123,7 @@ def idempotence(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
 
 
 def unanimity(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
-    """I7: a candidate at least as good in every source is not below the other."""
+    """Check that a candidate does not rank below another candidate if all sources score it at least as high (I7)."""
     value = _values(_all(replace(pipeline, pool_caps={}), rankings))
     shared = sorted(set.intersection(*(set(ranking.ids) for ranking in rankings)))[:8]
     for one in shared:
@@ -136,7 +137,7 @@ def unanimity(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
 
 
 def monotonicity(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
-    """I8: a hit moved to the top of a list of five or more does not fall in the answer."""
+    """Check that a hit does not fall in the answer if it moves to the top of a list of at least five hits (I8)."""
     free = replace(pipeline, pool_caps={})
     before = _all(free, rankings).ids
     for place, ranking in enumerate(rankings):
@@ -150,7 +151,10 @@ def monotonicity(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
 
 
 def extra_evidence(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
-    """I9: a hit added to a list, not below its lowest, leaves the added id at no worse a place (equal weights)."""
+    """Check that a candidate does not fall in the answer if another source returns it as its best hit (I9).
+
+    The law applies to equal weights and lists of at least five hits.
+    """
     free = replace(pipeline, pool_caps={}, weighting="equal")
     before = _all(free, rankings).ids
     for place, ranking in enumerate(rankings):
@@ -163,7 +167,10 @@ def extra_evidence(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> Non
 
 
 def appended_worst(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
-    """I19: a hit appended below every other of a stated or fitted list keeps the order of what all returned."""
+    """Check that a new last hit of a list does not reorder the candidates that all sources returned (I19).
+
+    The law applies to sources with exact or fitted calibration, and to equal weights.
+    """
     free = replace(pipeline, pool_caps={}, weighting="equal")
     shared = set.intersection(*(set(ranking.ids) for ranking in rankings))
     before = [one for one in _all(free, rankings).ids if one in shared]
@@ -177,14 +184,17 @@ def appended_worst(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> Non
 
 
 def replayed(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
-    """The trace replays: the rankings and reports that a result keeps give its bits again."""
+    """Check that the rankings and reports in a result reproduce the result bit by bit."""
     result = _all(replace(pipeline, pool_caps={}), rankings)
     again = replace(pipeline, pool_caps={}).decide(result.candidates.rankings, reports=result.reports, k=len(result))
     _same(result, again, "replayed")
 
 
 def affine(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
-    """I10 and I11: ``2 s + 3`` of a source without a stated background changes nothing, where floats can hold it."""
+    """Check that the answer does not change if a source's scores s are replaced by ``2 s + 3`` (I10 and I11).
+
+    The law applies to sources without a stated background, if the new scores are accurate as floats.
+    """
     plain, changed = [], []
     for one in rankings:
         with np.errstate(over="ignore"):
@@ -197,7 +207,7 @@ def affine(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
 
 
 def bounded(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
-    """I12: published scores are finite, in [0, 1], and descending."""
+    """Check that published scores are in [0, 1] and descending, and that fused values are finite (I12)."""
     result = _all(pipeline, rankings)
     _demand(bool(np.isfinite(result.fused).all() and np.isfinite(result.contributions).all()), "not finite")
     _demand(bool(((result.scores >= 0) & (result.scores <= 1)).all()), f"outside [0, 1]: {result.scores}")
@@ -205,22 +215,22 @@ def bounded(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
 
 
 def constant_source(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
-    """I14: a source that scores everything alike adds no order among its own hits."""
+    """Check that a source with equal scores does not reorder the hits of another source (I14)."""
     first = rankings[0]
     flat = Ranking("zz-flat", first.ids, np.ones(len(first)))
     result = _all(replace(pipeline, pool_caps={}, weights=None, weighting="equal"), [first, flat])
-    _descend(result, first.ids, "a constant source reordered another's hits")
+    _descend(result, first.ids, "a constant source reordered the hits of another source")
 
 
 def union(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
-    """I17: every id that a source returned is in the answer once."""
+    """Check that the answer contains every returned id exactly once (I17)."""
     result = _all(replace(pipeline, pool_caps={}), rankings)
     returned = sorted({identifier for ranking in rankings for identifier in ranking.ids})
-    _demand(sorted(result.ids) == returned, "the answer must hold every returned id once")
+    _demand(sorted(result.ids) == returned, "the answer must contain every returned id once")
 
 
 def prefix(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
-    """I18: the first k of the answer, and their scores, do not depend on k."""
+    """Check that the first results and their scores do not depend on k (I18)."""
     whole = _all(pipeline, rankings)
     for k in (0, 1, len(whole) // 2):
         part = pipeline.decide(rankings, k=k)
@@ -229,7 +239,7 @@ def prefix(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
 
 
 def inputs_unchanged(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
-    """I22: nothing of the caller's is changed."""
+    """Check that the rankings of the caller are not changed (I22)."""
 
     def content() -> list[tuple[object, ...]]:
         return [(ranking.ids, ranking.scores.tobytes(), dict(ranking.payloads)) for ranking in rankings]
@@ -240,7 +250,7 @@ def inputs_unchanged(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> N
 
 
 def weight_scale(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
-    """I25: multiplying every weight by the same number changes nothing."""
+    """Check that the answer does not change if all weights are multiplied by the same number (I25)."""
     weights = {ranking.source: 1.0 + place for place, ranking in enumerate(rankings)}
     scaled = {name: 7.0 * weight for name, weight in weights.items()}
     one, other = replace(pipeline, weights=weights), replace(pipeline, weights=scaled)
@@ -248,15 +258,15 @@ def weight_scale(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
 
 
 def explained(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
-    """I26: contributions and bonus add up to the fused value."""
+    """Check that contributions and bonus add up to the fused value (I26)."""
     result = _all(pipeline, rankings)
     gap = np.abs(result.contributions.sum(axis=1) + result.bonuses - result.fused)
     span = max(1.0, float(np.abs(result.fused).max(initial=0.0)))
-    _demand(bool((gap <= _TOLERANCE * span).all()), f"parts miss the whole by {gap.max():g}")
+    _demand(bool((gap <= _TOLERANCE * span).all()), f"parts differ from the fused value by {gap.max():g}")
 
 
 def saved_and_loaded(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
-    """I27: a pipeline rebuilt from its state gives the same bits."""
+    """Check that a pipeline restored from its JSON form gives the same answer bit by bit (I27)."""
     _same(_all(pipeline, rankings), _all(FusionPipeline.from_dict(pipeline.to_dict()), rankings), "rebuilt")
 
 
@@ -268,16 +278,16 @@ _LAWS = (
 LAWS: Mapping[str, Callable[[FusionPipeline, Sequence[Ranking]], None]] = MappingProxyType(
     {law.__name__: law for law in _LAWS}
 )
-"""The laws by name; each is called with a pipeline and the rankings of one query, and its docstring states it."""
-_RAW = "scores are used as given, so their unit counts"
+"""The laws by name. Call a law with a pipeline and the rankings of a query; its docstring states the property."""
+_RAW = "scores are used without a change, so their unit matters"
 KNOWN_EXCEPTIONS: Mapping[tuple[str, str], str] = MappingProxyType(
     {
         # a weighting, not a calibrator or rule; the counterexample is in tests/fusion/test_weighting.py
-        ("adaptive", "monotonicity"): "a change within a top 20 moves the weights, and with them every candidate",
+        ("adaptive", "monotonicity"): "a change within a top 20 changes the weights, and so every fused value",
         ("raw", "affine"): _RAW,
-        ("max", "affine"): "division by the best is invariant to scale, not to a shift",
-        ("theoretical_min_max", "affine"): "the scorer's infimum does not move with the scores",
+        ("max", "affine"): "division by the highest score does not cancel an added number",
+        ("theoretical_min_max", "affine"): "the lowest possible score does not change with the scores",
         ("log_z_score", "affine"): "the logarithm is not linear",
-        ("reference_ecdf", "affine"): "the reference sample does not move with the scores: refit it",
+        ("reference_ecdf", "affine"): "the reference sample does not change with the scores; fit it again",
     }
 )

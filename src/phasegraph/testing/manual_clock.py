@@ -1,4 +1,4 @@
-"""A clock for tests of deadlines: time passes only when the test says so."""
+"""A clock for tests of deadlines, on which time passes only when the test advances it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from phasegraph._support.validation import check_seconds
 Item = TypeVar("Item")
 
 _GLANCE_SECONDS = 0.001
-"""Seconds of real time between looks at the clock, for a thread that waits."""
+"""Interval, in seconds of real time, at which a waiting thread reads the clock."""
 
 
 class ManualClock(Clock):
-    """A clock that only :meth:`advance` moves, so that tests of deadlines never sleep, and pass on a busy machine.
+    """A clock on which time passes only in calls of :meth:`advance`.
 
-    Pass the clock to a :class:`~phasegraph.sources.Gatherer`. Let a source advance it by the time that the source would
-    take. Use times that a float holds exactly (0.5, 0.25): a wait ends at its time to the bit.
+    With this clock, tests of deadlines never sleep, and pass on a busy machine. Pass the clock to a
+    :class:`~phasegraph.sources.Gatherer`, and let a source advance it by the time that the source would take. Use times
+    that are exact as floats, such as 0.5 and 0.25, because a wait ends exactly at its deadline.
 
     >>> from phasegraph.sources import CallableSource, Gatherer, SourceSettings
     >>> clock, released = ManualClock(), threading.Event()
@@ -52,16 +53,16 @@ class ManualClock(Clock):
         return self
 
     def now(self) -> float:
-        """Seconds by which the clock was advanced."""
+        """Return the time of the clock: the sum of all advances in seconds, from 0."""
         return self._now
 
     @property
     def waiting(self) -> int:
-        """How many threads and event loops wait on the clock now."""
+        """The number of waits on the clock by threads and event loops."""
         return self._threads + len(self._timers)
 
     def advance(self, seconds: float) -> None:
-        """Let time pass: every wait whose time has come ends."""
+        """Advance the clock by `seconds`, and end every wait whose deadline is reached."""
         check_seconds("seconds", seconds)
         with self._lock:
             self._now += seconds
@@ -71,12 +72,12 @@ class ManualClock(Clock):
             timer.ring()
 
     def drop(self, timer: _Timer) -> None:
-        """Forget a timer that was cancelled."""
+        """Remove a cancelled timer."""
         with self._lock:
             self._timers = [one for one in self._timers if one is not timer]
 
     def get(self, queue: SimpleQueue[Item], until: float) -> Item:
-        """Wait for the next item of a queue; ``queue.Empty`` once the clock was advanced to `until`."""
+        """Wait for the next item of a queue; raise ``queue.Empty`` when the clock reaches `until`."""
         with self._lock:
             self._threads += 1
         try:
@@ -94,7 +95,7 @@ class ManualClock(Clock):
     def call_at(
         self, loop: asyncio.AbstractEventLoop, until: float, function: Callable[..., object], *arguments: object
     ) -> _Timer:
-        """Call a function on an event loop once the clock was advanced to `until`."""
+        """Schedule a function on an event loop for the clock time `until`; return a timer that can be cancelled."""
         timer = _Timer(self, loop, until, function, arguments)
         with self._lock:
             is_over = self._now >= until
@@ -106,7 +107,7 @@ class ManualClock(Clock):
 
 
 class _Timer:
-    """A function that an event loop calls at a time, unless it is cancelled."""
+    """A scheduled call of a function on an event loop, which can be cancelled."""
 
     def __init__(
         self,
@@ -121,12 +122,12 @@ class _Timer:
         self._cancelled = False
 
     def ring(self) -> None:
-        """Have the loop call the function."""
-        with suppress(RuntimeError):  # the loop is closed: nobody waits
+        """Make the event loop call the function."""
+        with suppress(RuntimeError):  # the loop is closed, so no task waits
             self._loop.call_soon_threadsafe(self._call)
 
     def cancel(self) -> None:
-        """Do not call the function."""
+        """Cancel the call."""
         self._cancelled = True
         self._clock.drop(self)
 

@@ -1,4 +1,4 @@
-"""The ``phasegraph`` command: exit code 0 for done, 1 for failed, 2 for bad usage."""
+"""The ``phasegraph`` command with its exit codes: 0 (done), 1 (failed), 2 (bad usage)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = [
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line, by default with the process's arguments; return 0 (done), 1 (failed) or 2 (bad usage).
 
-    The reason for a failure goes to standard error.
+    The reason of a failure goes to standard error.
     """
     given = sys.argv[1:] if arguments is None else list(arguments)
     lacking = [name for name in ("typer", "rich", "tqdm") if find_spec(name) is None]
@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.write(f"phasegraph {version('phasegraph')}\n")
         return 0
     if lacking:
-        sys.stderr.write(f"the command line needs {', '.join(lacking)}; pip install 'phasegraph[cli]'\n")
+        sys.stderr.write(f"the command line needs {', '.join(lacking)}: pip install 'phasegraph[cli]'\n")
         return 1
     from phasegraph.apps.cli.app import app
 
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (PhasegraphError, OSError) as error:
         sys.stderr.write(f"phasegraph: {legible(str(error))}\n")
         return 1
-    except Exception as error:  # noqa: BLE001 - from the caller's model or module, or a defect of ours
+    except Exception as error:  # noqa: BLE001 - an error of the caller's model or module, or a bug
         where = traceback.extract_tb(error.__traceback__)[-1]
         said = f"{type(error).__name__}: {error} ({where.filename}, line {where.lineno})"
         sys.stderr.write(f"phasegraph: {legible(said)}\n")

@@ -1,4 +1,4 @@
-"""The command-line application: a command's module is imported when the command is called or listed."""
+"""The command-line application; the module of a command is imported when the command is called or listed."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ COMMANDS = (
     "fuse", "explain", "serve",
 )  # fmt: skip
 _NAMED_APART = {"try": "try_out"}
-"""Module and function of each command whose own name is a Python keyword."""
+"""The module, and function, of each command whose name is a Python keyword."""
 
 
 class Command(TyperCommand):
-    """A command that accepts its options under their old names."""
+    """A command that also accepts the old names of its options."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the arguments; the warning of an old name goes to standard error."""
+        """Parse the arguments; the warning about an old name goes to standard error."""
         known = {name for parameter in self.params for name in parameter.opts}
         try:
             renamed = renamed_options(args, known, say_old_name)
@@ -38,7 +38,7 @@ class Command(TyperCommand):
 
 
 class Commands(TyperGroup):
-    """The group of all commands; each command is the function of its own module."""
+    """The group of all commands; each command is a function in its own module."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; escape control characters in error messages that quote its arguments."""
@@ -48,7 +48,7 @@ class Commands(TyperGroup):
             said = vars(error).get("message")
             if isinstance(said, str) and hasattr(
                 error, "format_message"
-            ):  # an error of click, of which typer has a copy
+            ):  # typer has its own copy of click's error classes
                 vars(error)["message"] = legible(said)
             raise
 
@@ -62,7 +62,7 @@ class Commands(TyperGroup):
             raise
 
     def list_commands(self, ctx: object) -> list[str]:
-        """The names of the commands, in the order of the help."""
+        """Return the names of the commands in the order of the help."""
         return list(COMMANDS)
 
     def get_command(self, ctx: object, cmd_name: str) -> TyperCommand | None:

@@ -1,4 +1,4 @@
-"""``phasegraph try --compare``: a user's own retriever, plain ways and phasegraph on the same questions."""
+"""The command ``phasegraph try --compare``: compare a user's retriever with other retrieval methods and phasegraph."""
 
 from __future__ import annotations
 
@@ -19,24 +19,26 @@ from phasegraph.graph.model.entity_graph import EntityGraph
 
 VECTORS, BM25, ENSEMBLE, OURS = "vectors", "bm25", "ensemble", "phasegraph"
 MADE = 40
-"""Questions of each kind that are made from the files."""
+"""Maximum number of questions of each kind generated from the files."""
 _SOURCES = {"vector": "vectors", "graph": "graph", "bm25": "BM25"}
 _ABOUT = {
-    VECTORS: "cosines of the embeddings of --embedder",
+    VECTORS: "cosine similarity of the embeddings of --embedder",
     BM25: "BM25 over the words of the passages",
-    ENSEMBLE: "reciprocal ranks of vectors and BM25, as LangChain's EnsembleRetriever fuses them",
-    OURS: "the default pipeline over the same sources and the graph",
+    ENSEMBLE: "vectors and BM25 fused by reciprocal ranks, as in LangChain's EnsembleRetriever",
+    OURS: "the default pipeline over these sources and the graph",
 }
 
 
 def questions_for(path: Path | None, passages: Sequence[Passage], graph: EntityGraph) -> tuple[list[Query], list[str]]:
-    """The user's questions, or questions made from the files; and lines that say what the questions are."""
+    """Read or generate the questions; return them with lines that describe them."""
     if path is not None:
         found = list(read_questions(path, passages))
         return found, [f"asking the {len(found)} questions of {path}"]
     known, parts = known_items(passages, MADE), two_part(passages, graph, MADE)
     if not known and not parts:
-        raise InvalidInputError("no questions can be made from these files, whose passages are too short: give some")
+        raise InvalidInputError(
+            "the passages of these files are too short to make questions from: give a QUESTIONS.jsonl file"
+        )
     return [*known, *parts], [
         f"asking {len(known) + len(parts)} questions made from the files, which no user asked:",
         f"  {len(known)} known-item: {WORDS} words of a passage, which is the answer; they favour BM25",
@@ -45,7 +47,7 @@ def questions_for(path: Path | None, passages: Sequence[Passage], graph: EntityG
 
 
 def answers_of(inspector: Inspector, queries: Sequence[Query]) -> dict[str, dict[str, tuple[str, ...]]]:
-    """The ids that each way finds, by its name and question id; without an embedder, there are no vectors."""
+    """Return the ids found, by method and question id; without an embedder, the vector methods are left out."""
     with_vectors = "vector" in inspector.sources
     ways = [*([VECTORS] * with_vectors), BM25, *([ENSEMBLE] * with_vectors), OURS]
     found: dict[str, dict[str, tuple[str, ...]]] = {name: {} for name in ways}
@@ -67,27 +69,27 @@ def answers_of(inspector: Inspector, queries: Sequence[Query]) -> dict[str, dict
 def compare_and_print(
     name: str, retriever: object, path: Path | None, passages: Sequence[Passage], inspector: Inspector
 ) -> None:
-    """Compare the retriever with the other ways, and print tables, three flips explained and a recommendation."""
+    """Compare the retriever with the other methods; print tables, three explained flips and a recommendation."""
     to = console()
     queries, lines = questions_for(path, passages, inspector.collection.graph)
     for line in lines:
         to.print(line)
     ways = answers_of(inspector, queries)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the user's retriever, a line for each of many questions
+        warnings.simplefilter("ignore")  # the user's retriever may warn once per question
         found = compare_own(name, retriever, queries, passages, ways, progress=progress)
     title = f"{inspector.name}: {len(queries)} questions, 95 % intervals in brackets"
     show_table(to, title, *_means(found), marked=(OURS,))
     for way in ways:
         to.print(f"{way}: {_ABOUT[way]}")
     if VECTORS not in ways:
-        to.print(f"without --embedder, {VECTORS} and {ENSEMBLE} are left out, and {OURS} has no vectors")
+        to.print(f"without --embedder, {VECTORS} and {ENSEMBLE} are left out, and {OURS} uses no vectors")
     for line in found.notes:
         to.print(line)
     show_table(to, f"questions won / lost in {found.measure}, row against column", *_won_lost(found), marked=(OURS,))
     flips = found.flips(OURS)
     if not flips:
-        to.print(f"{name} and {OURS} find the same judged passages among the first {found.measure.k}")
+        to.print(f"{name} and {OURS} find the same judged passages in the first {found.measure.k} hits")
     for number, flip in enumerate(flips, start=1):
         for line in explained(number, flip, found, inspector):
             to.print(line)
@@ -99,7 +101,7 @@ def compare_and_print(
 
 
 def _means(found: Comparison) -> tuple[list[str], list[list[str]]]:
-    """Columns and rows of the first table: the means of each way, and of each kind of made question."""
+    """Format the first table: the means of each method, and of each kind of generated question."""
     table, measure = found.table, found.measure
     kinds = [str(query.extra.get("kind", "")) for query in found.queries]
     by_kind = table.means_by(kinds) if all(kinds) else {}
@@ -116,7 +118,7 @@ def _means(found: Comparison) -> tuple[list[str], list[list[str]]]:
 
 
 def _won_lost(found: Comparison) -> tuple[list[str], list[list[str]]]:
-    """Columns and rows of the second table."""
+    """Format the second table: the questions won and lost by each pair of methods."""
     pairs = found.pairs()
     names = list(pairs)
     rows = [[one, *("–" if one == other else "{}/{}".format(*pairs[one][other]) for other in names)] for one in names]
@@ -124,7 +126,7 @@ def _won_lost(found: Comparison) -> tuple[list[str], list[list[str]]]:
 
 
 def explained(number: int, flip: Flip, found: Comparison, inspector: Inspector) -> list[str]:
-    """A flip in four lines: the question, the passage, its ranks on both sides, and why."""
+    """Format a flip in four lines: the question, the passage, its ranks in both answers, and the reason."""
     title, text = inspector.collection.read(flip.passage)
     view = inspector.view(flip.query.text, {})
     row: Mapping[str, Any] = next((one for one in view["rows"] if one["id"] == flip.passage), {"sources": {}})
@@ -148,7 +150,7 @@ def _rank(rank: int | None, returned: int | None = None) -> str:
 
 
 def _why(flip: Flip, ranks: Mapping[str, float | None], walk: Mapping[str, Any] | None) -> str:
-    """What each source of ours makes of the passage; the path of the walk for a passage that the graph found."""
+    """Explain a flip by the passage's rank in each source of phasegraph, and the walk's path if the graph found it."""
     said = {name: f"rank {rank:g}" if rank is not None else f"not among its {LIMIT}" for name, rank in ranks.items()}
     listed = ", ".join(f"{_SOURCES[name]} {text}" for name, text in said.items())
     steps = [name for _, name in walk["path"]] if walk else []

@@ -1,4 +1,4 @@
-"""``phasegraph delete``: delete passages of a folder."""
+"""The command ``phasegraph delete``: delete passages from a folder."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ def delete(
     folder: IndexFolder,
     where: Annotated[
         list[str],
-        typer.Option(metavar="KEY=VALUE", help="Delete only passages with this metadata (repeatable: with all of it)."),
+        typer.Option(metavar="KEY=VALUE", help="Delete the passages with this metadata (repeatable: all must match)."),
     ],
     yes: Annotated[bool, typer.Option("--yes", help="Delete without asking.")] = False,
 ) -> None:
-    """Delete the passages with some metadata from a folder: --where source=notes/old.md deletes a document."""
+    """Delete the passages with the given metadata from a folder: --where source=notes/old.md deletes a document."""
     only = only_with(where, "--where")
     found = opened_folder(folder)
     ids = found.ids(where=only)

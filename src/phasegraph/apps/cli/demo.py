@@ -1,4 +1,4 @@
-"""``phasegraph demo``: one question that vectors alone do not answer, explained on a local page."""
+"""The command ``phasegraph demo``: a question that vectors alone do not answer, explained on a local page."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def demo_data() -> Dataset:
 
 
 class DemoInspector(Inspector):
-    """An inspector that answers new questions without vectors if minilm is not installed."""
+    """An inspector of the bundled data; new questions are answered without vectors if minilm is not installed."""
 
     def __init__(self, index: GraphIndex, data: Dataset) -> None:
         self._known = {query.text: vector for query, vector in zip(data.queries, data.query_vectors, strict=True)}
@@ -35,7 +35,7 @@ class DemoInspector(Inspector):
         super().__init__(index, "demo", embedder=self._embed, judged=data.queries, command="phasegraph demo")
 
     def ask(self, question: object) -> Asked:
-        """Ask the sources a question; the bundled questions have stored vectors."""
+        """Search the sources for a question; the bundled questions have stored vectors."""
         if isinstance(question, str) and question.strip() not in self._known and self._model() is None:
             return self._by_words.ask(question)
         return super().ask(question)
@@ -45,7 +45,7 @@ class DemoInspector(Inspector):
 
 
 def _installed_model() -> Any:
-    """The model that embedded the data; None if it is not installed."""
+    """Return the model that embedded the bundled data; None if it is not installed."""
     try:
         return named_embedder("minilm")
     except MissingDependencyError:

@@ -1,4 +1,4 @@
-"""``phasegraph documents``: list the documents of a folder."""
+"""The command ``phasegraph documents``: list the documents of a folder."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def documents(
             metavar="SHARE",
             min=0.01,
             max=1.0,
-            help="List pairs of documents that share so many runs of four words, for example 0.8.",
+            help="List pairs of documents that share at least this share of their four-word sequences, such as 0.8.",
         ),
     ] = None,
     json_to: JsonTo = None,
 ) -> None:
-    """List the documents of a folder, each with the number of its passages, or pairs that say nearly the same."""
+    """List the documents of a folder with the numbers of their passages, or list pairs of near-duplicates."""
     check_outputs(json=json_to)
     opened = opened_folder(folder)
     if near_duplicates is not None:
@@ -35,7 +35,7 @@ def documents(
         to = write_json([pair._asdict() for pair in pairs], json_to)
         for pair in pairs:
             to.print(legible(f"{pair.similarity:.3f}  {pair.first}  {pair.second}"))
-        to.print(f"{len(pairs)} pairs share at least {near_duplicates:g} of their runs of words")
+        to.print(f"{len(pairs)} pairs share at least {near_duplicates:g} of their four-word sequences")
         return
     found = opened.documents()
     to = write_json(found, json_to)
@@ -44,13 +44,13 @@ def documents(
         to.print(f"{found[name]:>6}  {name}")
     to.print(f"{sum(found.values())} passages of {len(found)} documents")
     if unnamed:
-        to.print(f"{unnamed} passages name no document")
+        to.print(f"{unnamed} passages have no document name")
 
 
 def opened_folder(folder: Path) -> PassageFolder:
-    """The folder of a retriever, or of ``phasegraph index --sync``; InvalidInputError for any other."""
+    """Open the folder of a retriever or of ``phasegraph index --sync``; raise InvalidInputError for other folders."""
     if not (folder / STATE).is_file():
         raise InvalidInputError(
-            f"{folder}: it is no folder of a retriever or of phasegraph index --sync: it has no {STATE}"
+            f"{folder}: the folder is not from a retriever or phasegraph index --sync: it has no file {STATE}"
         )
     return PassageFolder.open(folder)

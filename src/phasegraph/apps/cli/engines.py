@@ -1,4 +1,4 @@
-"""The engines of ``index`` and ``retrieve``: local processes, Ray or Spark."""
+"""The engines of ``index`` and ``retrieve``, which run shards in local processes, on Ray or on Spark."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from phasegraph.errors import needed
 
 
 class Engine(StrEnum):
-    """The systems that can run the work."""
+    """The names of the engines."""
 
     local = "local"
     ray = "ray"
@@ -29,7 +29,7 @@ EngineName = Annotated[
     Engine | None,
     typer.Option(
         "--engine",
-        help="Work in shards: local (processes), ray (at RAY_ADDRESS, or started here) or spark (its settings).",
+        help="Process the work in shards: local (processes), ray (at RAY_ADDRESS, else started locally), or spark.",
     ),
 ]
 Shards = Annotated[int | None, typer.Option("--shards", min=1, help="With --engine: number of shards.")]
@@ -44,7 +44,7 @@ WorkFolder = Annotated[
 
 @contextmanager
 def started(engine: Engine, workers: int | None) -> Iterator[Run]:
-    """Provide the engine within a ``with`` block; stop Ray or Spark at the end if this block started it."""
+    """Provide the engine within a ``with`` block; on exit, stop Ray or Spark if this block started it."""
     if engine is Engine.local:
         yield engine_of(workers)
     elif engine is Engine.ray:

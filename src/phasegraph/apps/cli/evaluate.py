@@ -1,4 +1,4 @@
-"""``phasegraph evaluate``: compare systems on the same rankings in one table, with protocols and answers."""
+"""The command ``phasegraph evaluate``: compare systems on the same rankings, optionally by a protocol."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from phasegraph._support.renamed import new_system
 from phasegraph.apps.cli.output import (
@@ -66,6 +67,7 @@ from phasegraph.evaluation.recommendation import (
     RECOMMENDED_BY,
     SIMPLE,
     WEIGHED,
+    Recommendation,
     best_simple,
     gain_of,
     recommendation_of,
@@ -83,15 +85,9 @@ from phasegraph.sources.protocol import one_line
 
 
 def write_pictures(
-    target: Path,
-    inputs: ExperimentInput,
-    table: Table,
-    title: str,
-    columns: Sequence[str],
-    cells: Sequence[Sequence[str]],
-    terms: Mapping[str, str],
+    target: Path, inputs: ExperimentInput, table: Table, sheet: Sheet, systems: Sequence[System]
 ) -> Path:
-    """Write the report page and its pictures into a folder; `columns` and `cells` are the table as text."""
+    """Write the report page and its pictures into a folder; `sheet` is the table as text."""
     data, pipeline = inputs.dataset, FusionPipeline()
     runs = search_sources(inputs, TWO)
     rankings = {name: runs[name].rankings for name in TWO}
@@ -105,14 +101,14 @@ def write_pictures(
     lead = "Percentages; in brackets, and under W/L, the p of the paired test against the baseline, corrected by Holm."
     return write_report(
         target,
-        title=title,
+        title=sheet.title,
         lead=f"{conclusion(table)} {lead}".strip(),
-        columns=columns,
-        rows=cells,
+        columns=sheet.columns,
+        rows=sheet.rows,
         marked=OURS,
         pictures=pictures,
         notes=[*(f"left out: {line}" for line in table.left_out), *table.notes],
-        terms=terms,
+        terms=meanings(table, systems),
         sort_by=str(measure_to_show(table)),
     )
 
@@ -125,7 +121,13 @@ def calibrated(folder: Path, dataset: Dataset, fetch_k: int) -> System:
     gives the reason.
     """
     if dataset.path is not None and folder.resolve() == dataset.path.resolve():
-        return System("calibrated", TWO, _crosswise, "default, each half fitted on the other", _half_fitted(dataset))
+        return System(
+            "calibrated",
+            TWO,
+            _crosswise,
+            "default, with each half of the queries answered by a pipeline fitted on the other half",
+            _half_fitted(dataset),
+        )
     other = load_dataset(folder)
     check_disjoint(other, dataset)
     runs = search_sources(ExperimentInput(other, fetch_k, progress=progress), TWO)
@@ -138,7 +140,7 @@ def calibrated(folder: Path, dataset: Dataset, fetch_k: int) -> System:
 
 
 def _half_fitted(dataset: Dataset) -> Confidences:
-    """Confidence by a pipeline that is fitted on the tuning half of the same questions, without their labels."""
+    """Return a confidence function whose pipeline is fitted on half of the questions, without their labels."""
 
     def confidence(asked: Dataset, batch: Batch) -> Sequence[float | None]:
         half = dataset.subset(split_rows(dataset)[0])
@@ -192,7 +194,7 @@ JudgedFile = Annotated[
 BESIDE_RETRIEVERS = ("folder", "retriever", "corpus", "id_key", "measures", "json_to", "rows_to")
 MRR = Measure("MRR", 10)
 OURS = ("default", "default-three")
-"""Rows that tables print in bold."""
+"""The names of the rows that tables print in bold."""
 KNOWN = {**OWN_SYSTEMS, **PEERS, **NAMED_SYSTEMS}
 ADDED_BY = {"tuned": "--pipeline", "calibrated": "--calibrate-on"}
 ON_REQUEST = ("ranx-rrf", "ranx-min-max-sum", "bayesian-bm25", *NAMED_SYSTEMS)
@@ -213,10 +215,11 @@ Systems = Annotated[
     ),
 ]
 CorpusFile = Annotated[
-    Path | None, file_option("With --retriever: the passages, to count returned ids that are not among them.")
+    Path | None, file_option("With --retriever: the corpus (JSONL), to count returned ids that are not in it.")
 ]
 IdKey = Annotated[
-    str | None, typer.Option(help="With --retriever: the metadata key or attribute of a hit that has the judged id.")
+    str | None,
+    typer.Option(help="With --retriever: the metadata key, or attribute of a hit, that contains the judged id."),
 ]
 CalibrateOn = Annotated[
     Path | None, folder_option("Add a row 'calibrated', fitted on this folder's queries without their labels.")
@@ -264,7 +267,7 @@ PANELS = {
     "Questions without an answer": ("off_topic", "unanswerable"),
     "Output": ("json_to", "rows_to", "report_to"),
 }  # fmt: skip
-"""The options by their heading in the help."""
+"""The options of the command by their heading in the help."""
 
 
 def _check_together(
@@ -275,16 +278,16 @@ def _check_together(
     off_topic: Path | None,
     unanswerable: bool,
 ) -> None:
-    """Refuse options that contradict each other about the searched passages."""
+    """Raise BadParameter if options contradict each other about the searched passages."""
     if not folder.is_dir():
-        raise typer.BadParameter(f"DATASET_DIR must be a folder unless there is a --retriever; got the file {folder}")
+        raise typer.BadParameter(f"DATASET_DIR must be a folder unless --retriever is given; got the file {folder}")
     if within is not None and (graph is not None or report_to is not None):
         raise typer.BadParameter("--within builds a graph for each value of the field: leave out --graph and --report")
     if off_topic is not None and unanswerable:
         raise typer.BadParameter("--off-topic and --unanswerable exclude each other: give one of them")
     if within is not None and (off_topic is not None or unanswerable):
         raise typer.BadParameter(
-            "--within searches a part of the corpus at a time: leave out --off-topic and --unanswerable"
+            "--within searches one part of the corpus at a time: leave out --off-topic and --unanswerable"
         )
 
 
@@ -320,17 +323,17 @@ def evaluate(
     report_to: ReportTo = None,
     stages: Ablated = None,
 ) -> None:
-    """Measure systems on a folder of queries, passages and embeddings: one table, exact tests, no network.
+    """Measure systems on a folder of queries, passages and embeddings, and print one table with exact tests.
 
     The row best-simple has, for each measure, the best of vectors, BM25 and the frameworks' fusions of vectors, BM25
     and the walk. The last line recommends plain vectors, a fusion or the default, from the figures and their intervals.
-    If questions name the pages that answer (pages, and source of a passage), PageRecall, Pages and MRR are measured.
+    PageRecall, Pages and MRR are measured if questions name their pages (pages) and passages name theirs (source).
 
     With --embedder, the walk also compares each clause of a question with the passages: one embedding per clause.
 
     A saved pipeline adds the row 'tuned'. The baseline is always a row. With --protocol, the tables show the part that
     the protocol tests. With --retriever, your own retrievers are measured instead of the systems. With --ablate, one
-    pipeline is measured with and without its stages, with stand-ins for the models.
+    pipeline is measured with and without its stages; simple functions replace the models.
     """
     if stages is not None:
         check_heeded(context, "--ablate", {"folder", "stages", "fetch_k", "graph", "json_to"})
@@ -344,7 +347,7 @@ def evaluate(
     if corpus is not None or id_key is not None:
         raise typer.BadParameter("--corpus and --id-key need a --retriever")
     _check_together(folder, within, graph, report_to, off_topic, unanswerable)
-    rules, abstaining = protocol_of(protocol, dev_set), off_topic is not None or unanswerable
+    rules = protocol_of(protocol, dev_set)
     added = ["tuned"] * (pipeline is not None) + ["calibrated"] * (calibrate_on is not None)
     baseline = new_system(baseline, say_old_name)
     names = chosen_systems(systems, baseline, added)
@@ -355,9 +358,6 @@ def evaluate(
     kept = kept_graph(graph)
     share = DEFAULT_OVERLAP if rules is None else rules.span_overlap
     whole = open_dataset(folder, span_overlap, default=share)
-    of_pages = (MRR, *PAGE_MEASURES) if any(judgement.pages for judgement in whole.judgements) else ()
-    printed = dict.fromkeys([*DEFAULT_MEASURES, *of_pages, *further])
-    goals = tuple({**printed, MRR: None})
     second = None if dev_set is None else open_dataset(dev_set, span_overlap, default=share)
     parts = None if rules is None else parts_of(whole, rules, second)
     tested = whole if parts is None else parts[0]
@@ -368,65 +368,117 @@ def evaluate(
     )
     others = None if off_topic is None else load_dataset(off_topic)
     if others is not None and kept is None:
-        inputs = replace(inputs, graph=graph_of(whole, tokenizer))  # build the graph once for both sets of questions
+        inputs = replace(inputs, graph=graph_of(whole, tokenizer))  # build the graph once for both question sets
+    of_pages = (MRR, *PAGE_MEASURES) if any(judgement.pages for judgement in whole.judgements) else ()
+    printed = tuple(dict.fromkeys([*DEFAULT_MEASURES, *of_pages, *further]))
     known = KNOWN | added_systems(pipeline, calibrate_on, whole, fetch_k)
-    wanted = [known[name] for name in names]
-    answers, left_out = _answers(inputs, wanted, goals, within)
-    table = _compared(answers, tested, goals, baseline, fetch_k, [*lacking, *left_out])
-    columns, cells = as_text(table, tuple(printed))
-    notes = [*(f"left out: {line}" for line in table.left_out), *table.notes]
-    if within is not None:
-        notes.append(f"each query is answered from the passages of its own {within} alone")
-    if len(table.rows) > 1:
-        notes.append(f"in brackets, and under W/L: p of the paired test against {baseline}, corrected by Holm")
-    sheets, state = [Sheet(title_of(table), columns, cells, notes)], table.to_dict() | {"within": within}
-    simple = best_simple(table)
-    if simple:
-        state["best_simple"], sheet = against_simple(table, simple, tuple(printed))
-        sheets.append(sheet)
-    advice = recommendation_of(table)
-    if advice is not None:
-        state["recommendation"] = {"choice": advice.choice, "measure": str(RECOMMENDED_BY), "sentence": advice.sentence}
+    trial = Trial([known[name] for name in names], tuple(dict.fromkeys([*printed, MRR])), baseline, within)
+    answers, left_out = trial.answers(inputs)
+    table = trial.table(answers, tested, fetch_k, [*lacking, *left_out])
+    output = Output(table.to_dict() | {"within": within}, [main_sheet(table, printed, within)])
+    if best_simple(table):
+        output.add("best_simple", against_simple(table, best_simple(table), printed))
     answered = answer_table(said, tested, baseline) if said else None
     if answered is not None:
-        state["answers"] = answered.to_dict()
-        sheets.append(answer_sheet(answered))
+        output.add("answers", (answered.to_dict(), answer_sheet(answered)))
     if rules is not None and parts is not None:
         other = parts[1]
         if second is not None:
-            answers, _ = _answers(replace(inputs, dataset=other, graph=None), wanted, goals, within)
-        signs = _compared(answers, other, goals, baseline, fetch_k, ())
-        state["protocol"], sheet = judge(table, signs, rules.measures[0], rules, parts[2:])
-        sheets.append(sheet)
+            answers, _ = trial.answers(replace(inputs, dataset=other, graph=None))
+        signs = trial.table(answers, other, fetch_k)
+        output.add("protocol", judge(table, signs, rules.measures[0], rules, parts[2:]))
         if answered is not None:
             signs = answer_table(said, other, baseline)
-            state["protocol_answers"], sheet = judge(answered, signs, rules.answer_measure, rules, parts[2:])
-            sheets.append(sheet)
+            output.add("protocol_answers", judge(answered, signs, rules.answer_measure, rules, parts[2:]))
     if by is not None:
-        state["by"], sheet = means_by(table, labels, by, further[0] if further else Measure("Recall", 10))
-        sheets.append(sheet)
-    if abstaining:
-        found = ask_unanswerable(inputs, wanted) if others is None else ask_off_topic(inputs, wanted, others)
-        state["systems"] = {row.name: {**row.to_dict(), **found.of(row.name)} for row in table.rows}
-        state["abstain"] = found.asked
-        sheets.append(abstention_sheet(found, table))
-    to = write_json(state, json_to)
+        output.add("by", means_by(table, labels, by, further[0] if further else Measure("Recall", 10)))
+    if off_topic is not None or unanswerable:
+        found = (
+            ask_unanswerable(inputs, trial.systems) if others is None else ask_off_topic(inputs, trial.systems, others)
+        )
+        output.state["systems"] = {row.name: {**row.to_dict(), **found.of(row.name)} for row in table.rows}
+        output.add("abstain", (found.asked, abstention_sheet(found, table)))
+    to = output.show(recommendation_of(table), table, json_to)
     if rows_to is not None:
         table.write_rows(rows_to)
-    for sheet in sheets:
-        show_table(to, sheet.title, sheet.columns, sheet.rows, OURS)
-        for line in sheet.notes:
-            to.print(line)
-    missing = [name for name in WEIGHED if not any(row.name == name for row in table.rows)]
-    to.print(
-        f"recommendation: {advice.sentence}"
-        if advice is not None
-        else f"no recommendation: it needs the rows {', '.join(missing)}"
-    )
     if report_to is not None:
-        terms = meanings(table, wanted)
-        page = write_pictures(report_to, replace(inputs, dataset=tested), table, title_of(table), columns, cells, terms)
+        page = write_pictures(report_to, replace(inputs, dataset=tested), table, output.sheets[0], trial.systems)
         to.print(f"report: {page}")
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """The systems to compare, with the measures, the baseline, and the field of ``--within``."""
+
+    systems: Sequence[System]
+    measures: tuple[Measure, ...]
+    baseline: str
+    within: str | None
+
+    def answers(self, inputs: ExperimentInput) -> tuple[list[Answers], tuple[str, ...]]:
+        """Answer every query with every system; the second value has a line for each system that could not run."""
+        depth = max(measure.k for measure in self.measures)
+        if self.within is not None:
+            return run_within(inputs, self.systems, depth, self.within)
+        needed = dict.fromkeys(source for system in self.systems for source in system.sources if source in TWO)
+        return run_systems(inputs, self.systems, depth, search_sources(inputs, needed))
+
+    def table(self, answers: Sequence[Answers], dataset: Dataset, fetch_k: int, left_out: Sequence[str] = ()) -> Table:
+        """Compare the answers to a data set's queries; answers to other queries are ignored."""
+        queries = {query.id for query in dataset.queries}
+        return compare(
+            [replace(one, found={name: ids for name, ids in one.found.items() if name in queries}) for one in answers],
+            dataset.judgements,
+            baseline=self.baseline,
+            measures=self.measures,
+            dataset=dataset.name,
+            limit=fetch_k,
+            left_out=[*left_out, *_unjudged(dataset)],
+            groups=dataset.groups,
+            corpus=dataset.contents,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """The output of the command: the state for JSON, and the printed tables."""
+
+    state: dict[str, object]
+    sheets: list[Sheet]
+
+    def add(self, key: str, part: tuple[object, Sheet]) -> None:
+        """Add a part of the output: its JSON value under a key, and its table."""
+        self.state[key] = part[0]
+        self.sheets.append(part[1])
+
+    def show(self, advice: Recommendation | None, table: Table, json_to: str | None) -> Console:
+        """Write the JSON, print the tables and the recommendation, and return the console."""
+        if advice is not None:
+            said = {"choice": advice.choice, "measure": str(RECOMMENDED_BY), "sentence": advice.sentence}
+            self.state["recommendation"] = said
+        to = write_json(self.state, json_to)
+        for sheet in self.sheets:
+            show_table(to, sheet.title, sheet.columns, sheet.rows, OURS)
+            for line in sheet.notes:
+                to.print(line)
+        missing = [name for name in WEIGHED if not any(row.name == name for row in table.rows)]
+        to.print(
+            f"recommendation: {advice.sentence}"
+            if advice is not None
+            else f"no recommendation: it needs the rows {', '.join(missing)}"
+        )
+        return to
+
+
+def main_sheet(table: Table, printed: Collection[Measure], within: str | None) -> Sheet:
+    """Format the table of all systems with its notes."""
+    columns, cells = as_text(table, printed)
+    notes = [*(f"left out: {line}" for line in table.left_out), *table.notes]
+    if within is not None:
+        notes.append(f"each query is answered only from the passages with its own {within}")
+    if len(table.rows) > 1:
+        notes.append(f"in brackets, and under W/L: p of the paired test against {table.baseline}, corrected by Holm")
+    return Sheet(title_of(table), columns, cells, notes)
 
 
 def added_systems(
@@ -437,7 +489,7 @@ def added_systems(
     if pipeline is not None:
         tuned = with_new_source_names(FusionPipeline.load(pipeline), THREE)
         named = TWO if tuned.weights is None else tuple(tuned.weights)
-        found["tuned"] = pipeline_system("tuned", tuned, named, "from a file", ours=True)
+        found["tuned"] = pipeline_system("tuned", tuned, named, "the pipeline of --pipeline", ours=True)
     if calibrate_on is not None:
         found["calibrated"] = calibrated(calibrate_on, dataset, fetch_k)
     return found
@@ -500,7 +552,7 @@ def show_ablation(folder: Path, stages: Sequence[str], fetch_k: int, graph: Path
                 cells += ["", "", ""]
         rows.append(cells)
     to = write_json(table.to_dict(), json_to)
-    show_table(to, f"{table.name}: {table.queries} queries, all stages on, then one off at a time", columns, rows)
+    show_table(to, f"{table.name}: {table.queries} queries, all stages on, then each stage off", columns, rows)
     for line in table.notes:
         to.print(line)
 
@@ -516,7 +568,7 @@ def ranked_measure(text: str) -> Measure:
 def chosen_systems(text: str, baseline: str, added: Sequence[str]) -> list[str]:
     """The systems of a comma-separated list, the systems that other options add, and the baseline.
 
-    ``usual`` and ``all`` each stand for a group of systems.
+    ``usual`` and ``all`` are names of groups of systems.
     """
     groups = {"usual": USUAL, "all": tuple(KNOWN)}
     given = [new_system(part, say_old_name) for part in names_in(text)]
@@ -540,12 +592,12 @@ def title_of(table: Table) -> str:
 def meanings(
     table: Table,
     systems: Sequence[System],
-    ms: str = "per question: the searches of its sources one after another, and fusing",
+    ms: str = "milliseconds per question, for searching the sources one after another and fusing",
 ) -> dict[str, str]:
     """Explain the names in a table: measures, columns and systems; `ms` explains the column of times."""
     terms = {measure.name: measure.about for measure in table.measures if measure.about}
-    terms["@k"] = "the first k passages are looked at"
-    terms["(p)"] = f"of the paired test against {table.baseline}, corrected by Holm"
+    terms["@k"] = "the measure counts the first k passages"
+    terms["(p)"] = f"p-value of the paired test against {table.baseline}, corrected by Holm"
     if any(measure.name == "LastHop" for measure in table.tests):
         terms["W/L"] = f"questions won and lost against {table.baseline}"
     terms["ms"] = ms
@@ -553,7 +605,7 @@ def meanings(
 
 
 def as_text(table: Table, printed: Collection[Measure] | None = None) -> tuple[list[str], list[list[str]]]:
-    """Format the columns and rows of the printed measures (default all); best-simple is the last row."""
+    """Format the table's columns and rows for the measures in `printed` (default all); best-simple is the last row."""
     kept = [measure for measure in table.tests if printed is None or measure in printed]
     hops = [measure for measure in kept if measure.name == "LastHop"]
     columns = ["system", *(f"{measure}" if measure in hops else f"{measure} (p)" for measure in kept)]
@@ -584,7 +636,7 @@ def shown(measure: Measure, value: float) -> str:
 def against_simple(
     table: Table, simple: Mapping[Measure, str], printed: Collection[Measure]
 ) -> tuple[dict[str, object], Sheet]:
-    """The best simple system of each measure, and the default's gain over it if the default is in the table."""
+    """Return the best simple system of each measure, and the default's gain over it if the default is in the table."""
     names = {row.name for row in table.rows}
     found: dict[str, object] = {}
     rows = []
@@ -601,49 +653,13 @@ def against_simple(
             rows.append([str(measure), best, shown(measure, mean), *own])
     state: dict[str, object] = {"of": [name for name in SIMPLE if name in names], "measures": found}
     columns = ["measure", "best simple way", "its mean", "default", "difference [95 %]"]
-    note = "the best simple way is chosen after it was measured: the difference leans against the default"
+    note = "the best simple way is chosen on these queries, so the difference favors it over the default"
     return state, Sheet("default against the best simple way of each measure", columns, rows, [note])
-
-
-def _answers(
-    inputs: ExperimentInput, wanted: list[System], goals: tuple[Measure, ...], within: str | None
-) -> tuple[list[Answers], tuple[str, ...]]:
-    depth = max(measure.k for measure in goals)
-    if within is not None:
-        return run_within(inputs, wanted, depth, within)
-    runs = search_sources(
-        inputs, dict.fromkeys(source for system in wanted for source in system.sources if source in TWO)
-    )
-    return run_systems(inputs, wanted, depth, runs)
-
-
-def _compared(
-    answers: Sequence[Answers],
-    dataset: Dataset,
-    goals: tuple[Measure, ...],
-    baseline: str,
-    fetch_k: int,
-    left_out: Sequence[str],
-) -> Table:
-    """Compare the answers to a data set's queries; answers to other queries are ignored."""
-    queries = {query.id for query in dataset.queries}
-    own = [replace(one, found={name: ids for name, ids in one.found.items() if name in queries}) for one in answers]
-    return compare(
-        own,
-        dataset.judgements,
-        baseline=baseline,
-        measures=goals,
-        dataset=dataset.name,
-        limit=fetch_k,
-        left_out=[*left_out, *_unjudged(dataset)],
-        groups=dataset.groups,
-        corpus=dataset.contents,
-    )
 
 
 def _unjudged(dataset: Dataset) -> list[str]:
     lost = dataset.unjudged
-    return [f"{len(lost)} queries whose spans no passage holds: {', '.join(lost)}"] if lost else []
+    return [f"{len(lost)} queries whose spans no passage covers: {', '.join(lost)}"] if lost else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -701,7 +717,7 @@ def judge(
     )
     rule = (
         f"reliable: paired bootstrap, Holm over the {len(found)} systems rejects at {protocol.level:g}, and the "
-        f"difference on {parts[1]} has the same sign; p of collections is no part of the rule"
+        f"difference on {parts[1]} has the same sign; p of collections is not used by the rule"
     )
     return state, Sheet(title, columns, rows, [rule])
 
@@ -727,14 +743,20 @@ ANSWER_GOALS = (Measure("EM", 1), Measure("F1", 1))
 
 
 def predicted(files: Sequence[Path], *datasets: Dataset) -> dict[str, dict[str, tuple[str, ...]]]:
-    """Read the predicted answers of all files by system, without queries that no passage answers."""
+    """Read the predicted answers of all files, by system.
+
+    Answers to queries that no passage can answer are dropped. InvalidInputError for a query outside the data sets, or a
+    system in two files.
+    """
     found: dict[str, dict[str, tuple[str, ...]]] = {}
     known = {query.id for dataset in datasets for query in dataset.queries}
     dropped = {name for dataset in datasets for name in dataset.unjudged}
     for file in files:
         for system, answers in read_predictions(file).items():
             if system in found:
-                raise InvalidInputError(f"{file}: the answers of system {system!r} are in another file already")
+                raise InvalidInputError(
+                    f"{file}: the answers of system {system!r} are also in another file; keep one of them"
+                )
             unknown = next((query for query in answers if query not in known | dropped), None)
             if unknown is not None:
                 raise InvalidInputError(f"{file}: query {unknown!r}, answered by {system!r}, is not in the data set")
@@ -743,12 +765,12 @@ def predicted(files: Sequence[Path], *datasets: Dataset) -> dict[str, dict[str, 
 
 
 def answer_table(said: Mapping[str, Mapping[str, tuple[str, ...]]], dataset: Dataset, baseline: str) -> Table:
-    """EM and F1 of predicted answers; if the baseline gives no answers, the first system is the baseline."""
+    """Score predicted answers by EM and F1; without answers of `baseline`, the first system is the baseline."""
     wanted = {query.id for query in dataset.queries}
     answers = [
         Answers(name, {query: given for query, given in of.items() if query in wanted}) for name, of in said.items()
     ]
-    lost = [f"{one.name}: {len(wanted) - len(one.found)} queries without an answer count 0" for one in answers]
+    lost = [f"{one.name}: {len(wanted) - len(one.found)} queries without an answer score 0" for one in answers]
     return compare(
         answers,
         dataset.judgements,
@@ -785,7 +807,7 @@ def labels_of(dataset: Dataset, field: str) -> list[str]:
 
 
 def abstention_sheet(found: Abstention, table: Table) -> Sheet:
-    """Format how well each system's confidence separates questions with and without an answer."""
+    """Format the figures of how well confidence separates questions with and without an answer, by system."""
     rows = [
         [row.name, *("–" if one is None else f"{one:.1f}" for one in found.of(row.name).values())] for row in table.rows
     ]

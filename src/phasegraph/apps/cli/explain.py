@@ -1,4 +1,4 @@
-"""``phasegraph explain``: show why a query's answer holds these passages."""
+"""The command ``phasegraph explain``: show why the answer to a query contains its passages."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def explain(
 ) -> None:
     """Show each passage's score, calibrated value and contribution per source, and the path of the walk.
 
-    If the pipeline has priors, their factors are shown. Exact matches count as one more source.
+    If the pipeline has priors, their factors are also shown. Exact matches count as an additional source.
     """
     check_outputs(json=json_to)
     dataset = load_dataset(folder)
@@ -61,7 +61,7 @@ def explain(
 
 
 def show_result(result: Result, query: Query, dataset: Dataset, to: Console, *, top: int | None = None) -> None:
-    """Print one answer: the sources, their agreement, and the evidence of the first `top` passages."""
+    """Print an answer: the sources, their agreement, and the evidence of the first `top` passages."""
     titles = {passage.id: passage.title for passage in dataset.passages}
     gold = query.judgement.passages
     to.print(query.text, style="bold")
@@ -73,8 +73,8 @@ def show_result(result: Result, query: Query, dataset: Dataset, to: Console, *, 
         to.print(f"  {share:.0%} of the top 10 of {first} are in the top 50 of {second}")
     to.print(f"  confidence {result.confidence_evidence}")
     for one in _readings(result):
-        said = f"  prior {one.prior}: {one.found} candidates hold the field {one.key!r}, {one.missing} do not"
-        to.print(said + (f", {one.unusable} hold what cannot be used" if one.unusable else ""))
+        said = f"  prior {one.prior}: {one.found} candidates have the field {one.key!r}, {one.missing} do not"
+        to.print(said + (f", {one.unusable} have an unusable value" if one.unusable else ""))
     for line in result.warnings:
         to.print(f"  warning: {line}")
     if not result.ids:

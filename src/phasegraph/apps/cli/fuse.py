@@ -1,4 +1,4 @@
-"""``phasegraph fuse``: fuse TREC runs into one TREC run."""
+"""The command ``phasegraph fuse``: fuse TREC runs into one TREC run."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def fuse(
     rule: Annotated[str, typer.Option(help=f"One of {', '.join(PIPELINE_NAMES)}.")] = "default",
     weights: Annotated[str, typer.Option(help="Weight of each source, such as vector=1,graph=0.35.")] = "",
     pipeline: PipelineFile = None,
-    k: Annotated[int, typer.Option(min=1, help="Hits per query.")] = 100,
+    k: Annotated[int, typer.Option(min=1, help="Number of hits per query.")] = 100,
     name: Annotated[str, typer.Option(help="Name of the fused run.")] = "fused",
 ) -> None:
     """Fuse runs by a preset or a rule; a source is named after its file (vector.run is 'vector').
 
-    The scores of the fused run are the values of the rule; with equal weights they are those of the literature.
+    The scores of the fused run are the values of the rule. With equal weights, they equal the published formulas.
     """
     rule = new_system(rule, say_old_name)
     check_named("--rule", rule, PIPELINE_NAMES)
@@ -41,7 +41,9 @@ def fuse(
     read = [read_run(path) for path in runs]
     names = [run.name for run in read]
     if len(set(names)) != len(names):
-        raise InvalidInputError(f"runs must have files of different names; got {names}")
+        raise InvalidInputError(
+            f"run files must have different names, because the name of a file is the source; got {names}"
+        )
     check_no_exact_match(names)
     unread = [str(prior.to_dict()["name"]) for prior in chosen.priors]
     chosen = replace(chosen, priors=())
@@ -56,13 +58,15 @@ def fuse(
     to = console()
     to.print(f"{len(queries)} queries from {len(read)} runs fused into {out}")
     if unread:
-        to.print(f"{', '.join(unread)}: left out, since runs hold neither texts nor fields (see evaluate and explain)")
+        to.print(
+            f"{', '.join(unread)}: left out, because runs contain neither texts nor fields (see evaluate and explain)"
+        )
     partial = sum(any(query not in run.rankings for run in read) for query in queries)
     if partial:
         lacks = ", ".join(f"{run.name} {len(queries) - len(run.rankings)}" for run in read)
-        to.print(f"{partial} queries are not in every run (missing: {lacks}); fused from those that have them")
+        to.print(f"{partial} queries are not in every run (missing: {lacks}); they are fused from the other runs")
     if said:
-        to.print(f"{len(said)} queries come with a warning, the first: {said[0]}")
+        to.print(f"{len(said)} queries have a warning; the first: {said[0]}")
 
 
 def weights_in(text: str) -> dict[str, float] | None:

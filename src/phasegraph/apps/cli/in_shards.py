@@ -1,4 +1,4 @@
-"""Whether an index is built in shards without being asked to: where memory for the whole would not do."""
+"""The decision to build an index in shards when the free memory is too small for the whole index."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from phasegraph.apps.cli.output import console
 from phasegraph.evaluation.datasets import Passage
 
 WORKER = 1024**3
-"""Free memory for each process that builds shards."""
+"""Free memory required per process that builds shards, in bytes."""
 
 
 def workers_that_fit(passages: Sequence[Passage], vectors: Float32Array | None) -> int | None:
-    """How many processes build an index of these passages in shards; None if the index is built in memory.
+    """Return the number of processes that build these passages in shards; None if the index is built in memory.
 
-    Says so, with both sizes.
+    If memory is too small, a message with both sizes is printed.
     """
     text = sum(len(one.title) + len(one.text) for one in passages)
     sizes = memory.too_large(text, 0 if vectors is None else vectors.nbytes)
     if not sizes:
         return None
     if find_spec("pyarrow") is None:
-        console().print(f"{sizes}: pip install 'phasegraph[distributed]' lets the index be built in shards")
+        console().print(f"{sizes}: to build the index in shards, pip install 'phasegraph[distributed]'")
         return None
     console().print(f"{sizes}: the index is built in shards")
     return max(1, min(os.cpu_count() or 1, (memory.free_memory() or 0) // WORKER))
@@ -39,7 +39,7 @@ def workers_that_fit(passages: Sequence[Passage], vectors: Float32Array | None) 
 
 @contextmanager
 def written(passages: Sequence[Passage], vectors: Float32Array | None, out: Path) -> Iterator[tuple[Path, Path | None]]:
-    """Files of the passages and of their vectors, beside the index, for the time of building."""
+    """Write the passages and their vectors to temporary files beside the index, and delete the files on exit."""
     with TemporaryDirectory(prefix=f".{out.name}-", dir=out.absolute().parent) as folder:
         corpus, rows = Path(folder) / "corpus.jsonl", Path(folder) / "embeddings.npy"
         with corpus.open("w", encoding="ascii") as lines:
@@ -49,5 +49,5 @@ def written(passages: Sequence[Passage], vectors: Float32Array | None, out: Path
         if vectors is not None:
             np.save(rows, vectors)
         embedded = None if vectors is None else rows
-        del passages, vectors  # their memory is needed
+        del passages, vectors  # free their memory for building
         yield corpus, embedded

@@ -1,4 +1,4 @@
-"""``phasegraph index``: build and save an entity graph, or a graph of chunks."""
+"""The command ``phasegraph index``: build and save an entity graph, or a chunk graph."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from phasegraph.apps.cli.output import Embedder, check_outputs, console, file_op
 from phasegraph.apps.cli.reading import ReadableFiles, embedded, read_and_tell
 from phasegraph.apps.cli.syncing import run_sync
 from phasegraph.distributed import EmbeddedNames, local
-from phasegraph.distributed.building import BuildReport, Run
+from phasegraph.distributed.building import Run
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.datasets import Passage, lines_of, read_vectors
 from phasegraph.graph.chunk_graph import ChunkGraph, build_chunk_graph
@@ -34,25 +34,25 @@ from phasegraph.graph.model.words import normalise_name
 from phasegraph.lexical import Tokenizer, tokenizer_of
 
 SAME = 1e-3
-"""Two embeddings of one passage differ by at most this in every number."""
+"""Maximum difference per number between two embeddings that count as equal."""
 DEFAULT_THRESHOLD = 0.8
 
 
 @dataclass(frozen=True, eq=False)
 class Embedded:
-    """Names with their embeddings, and the least cosine of synonyms where it was said."""
+    """Entity names with their embeddings, and the minimum cosine of synonyms (None if not given)."""
 
     vectors: Mapping[str, Float32Array]
     threshold: float | None
 
     def made(self) -> NameSynonyms:
-        """The synonyms to build an index with."""
+        """Return the synonyms to build an index with."""
         return NameSynonyms.of(self.vectors, threshold=DEFAULT_THRESHOLD if self.threshold is None else self.threshold)
 
 
 @dataclass(frozen=True, eq=False)
 class IndexFiles:
-    """The contents of the files of one command."""
+    """The contents of the files of one command: passages, embeddings, triples, known names, synonyms."""
 
     passages: tuple[Passage, ...]
     vectors: Float32Array | None
@@ -63,10 +63,10 @@ class IndexFiles:
 
 
 def updated(old: GraphIndex, given: IndexFiles) -> tuple[GraphIndex, str]:
-    """The index with the passages of `given`, and what changed.
+    """Update an index to the passages of `given`; return the index and a sentence about the changes.
 
-    A passage whose text, metadata, embedding or triples differ leaves and comes again. Passages that stay keep the
-    triples they have where none are given. Where none stays, all is built anew.
+    A passage is replaced if its text, metadata, embedding or triples differ. Without triples in `given`, unchanged
+    passages keep their triples. If every passage changes, the index is built anew.
     """
     vectors = _same_kind(old, given)
     by_id: dict[str, tuple[Extraction, ...]] = {}
@@ -104,7 +104,7 @@ def updated(old: GraphIndex, given: IndexFiles) -> tuple[GraphIndex, str]:
 
 
 def _knowing(old: GraphIndex, given: Embedded | None) -> GraphIndex:
-    """The index with the embeddings of these names, too; itself where there are none."""
+    """Return the index with the embeddings of further names; the same index if there are none."""
     if given is None or old.synonyms is None:
         return old
     synonyms = old.synonyms.knowing(old.graph.entities, given.vectors)
@@ -114,23 +114,25 @@ def _knowing(old: GraphIndex, given: Embedded | None) -> GraphIndex:
 
 def _same_kind(old: GraphIndex, given: IndexFiles) -> Float32Array | None:
     if (old.graph.embeddings is None) != (given.vectors is None):
-        said = "has none" if given.vectors is not None else "has them"
-        raise InvalidInputError(f"--embeddings must be given exactly where the index has embeddings; it {said}")
+        said = "has none: leave it out" if given.vectors is not None else "has embeddings: give it"
+        raise InvalidInputError(f"--embeddings must match the index, which {said}")
     if given.names is not None and {name for name in map(normalise_name, given.names) if name} != old.known_names:
-        raise InvalidInputError("--known-names must hold the names of the index to update it; build it anew instead")
+        raise InvalidInputError(
+            "--known-names must contain the same names as the index; build the index anew (--force) to change them"
+        )
     if given.tokenizer not in (None, _tokenizer_of(old)):
         raise InvalidInputError(
-            f"--tokenizer must be that of the index to update it, {_tokenizer_of(old)}; got {given.tokenizer}: build "
+            f"--tokenizer must be the tokenizer of the index, {_tokenizer_of(old)}; got {given.tokenizer}: build "
             "the index anew to change it"
         )
     if given.synonyms is not None:
         if old.synonyms is None:
-            raise InvalidInputError("--names must be given when an index is built; it has no synonyms to update")
+            raise InvalidInputError(
+                "--names cannot be added to an index without synonyms; build the index anew (--force) with --names"
+            )
         held, wanted = old.synonyms.threshold, given.synonyms.threshold
         if wanted not in (None, held):
-            raise InvalidInputError(
-                f"--synonym-threshold must be that of the index to update it, {held:g}; got {wanted:g}"
-            )
+            raise InvalidInputError(f"--synonym-threshold must be the threshold of the index, {held:g}; got {wanted:g}")
     if given.vectors is None or old.graph.embeddings is None:
         return None
     if given.vectors.shape[1] != old.graph.embeddings.shape[1]:
@@ -140,7 +142,7 @@ def _same_kind(old: GraphIndex, given: IndexFiles) -> Float32Array | None:
 
 
 def built(given: IndexFiles, old: GraphIndex | None = None) -> GraphIndex:
-    """The index of what the files hold; names, weights and synonyms as in an old one where they are not given."""
+    """Build an index from the files; names, weights and synonyms come from `old` if the files do not give them."""
     names = given.names if given.names is not None or old is None else sorted(old.known_names)
     synonyms = None if given.synonyms is None else given.synonyms.made()
     if old is not None and old.synonyms is not None:
@@ -163,7 +165,7 @@ def _tokenizer_of(old: GraphIndex | None) -> Tokenizer:
 def passages_and_vectors(
     corpus: Path, embeddings: Path | None, embedder: str | None
 ) -> tuple[tuple[Passage, ...], Float32Array | None]:
-    """The passages of the user's files, and their embeddings from a file or from a model; None for neither."""
+    """Read the passages of the user's files, and their embeddings from a file or a model (None without either)."""
     model = load_model(embedder)
     passages = read_and_tell(corpus).passages
     if embeddings is not None:
@@ -178,9 +180,9 @@ def read_beside(
     known_names: Path | None,
     synonyms: tuple[Path | None, Path | None, float | None] = (None, None, None),
 ) -> tuple[IndexFiles, int]:
-    """The passages with the contents of the files beside them, and the number of malformed triples.
+    """Read the files of triples, names and synonyms; return all contents, and the number of malformed triples.
 
-    `synonyms` are the files of the names and of their embeddings, and the threshold.
+    `synonyms` are the file of names, the file of their embeddings, and the threshold.
     """
     embedded_names = _embedded(*synonyms)
     found = None if triples is None else read_openie(triples, passages, entities=False)
@@ -192,7 +194,7 @@ def read_beside(
 
 
 def _name_files(names: Path | None, embeddings: Path | None, threshold: float | None) -> tuple[Path, Path] | None:
-    """The files of the names and of their embeddings, where they are given; an error where that is in part."""
+    """Return the files of the names and of their embeddings; None if not given, an error if only one is given."""
     if names is None and embeddings is None and threshold is None:
         return None
     if names is None or embeddings is None:
@@ -221,7 +223,7 @@ def chunks_of(
     document: str | None = None,
     position: str | None = None,
 ) -> ChunkGraph:
-    """The chunk graph of a corpus; fields of its lines name the document of a chunk and its place in it."""
+    """Build the chunk graph of a corpus; two fields of its lines may name a chunk's document and its position there."""
 
     def column(option: str, field: str | None, kinds: tuple[type, ...]) -> list[Any] | None:
         if field is None:
@@ -231,7 +233,8 @@ def chunks_of(
             if not isinstance(value, kinds) or isinstance(value, bool):
                 named = " or ".join(kind.__name__ for kind in kinds)
                 raise InvalidInputError(
-                    f"{option} {field}: every line of {name} must hold {named} there; {passage.id!r} has {value!r:.80}"
+                    f"{option} {field}: this field must be {named} in every line of {name}; {passage.id!r} has "
+                    f"{value!r:.80}"
                 )
         return values
 
@@ -241,47 +244,62 @@ def chunks_of(
 
 
 def check_folder(out: Path, *, may_replace: bool) -> None:
-    """Raise where the index cannot go into a folder; where that would replace another index, ask first."""
+    """Raise if `out` contains anything but an index; ask for confirmation before an index is replaced."""
     if not out.is_dir() or not any(out.iterdir()):
         return
     if not (out / MANIFEST).is_file():
-        raise InvalidInputError(f"{out}: the folder must be new, empty, or an index; it holds other files")
+        raise InvalidInputError(f"{out}: the folder must be new, empty, or an index; it contains other files")
     if may_replace:
         return
     if not sys.stdin.isatty():
-        raise InvalidInputError(f"{out}: there is an index already; --update changes it, --force replaces it")
-    typer.confirm(f"{out}: there is an index already (--update changes it). Replace it?", abort=True, err=True)
+        raise InvalidInputError(
+            f"{out}: the folder already contains an index; --update changes it, --force replaces it"
+        )
+    typer.confirm(
+        f"{out}: the folder already contains an index (--update changes it). Replace it?", abort=True, err=True
+    )
 
 
-KnownNames = Annotated[Path | None, file_option("Names to look for besides the titles, one a line.")]
-Update = Annotated[
-    bool, typer.Option("--update", help="Change the index in OUT: only what differs from it is read again.")
+KnownNames = Annotated[
+    Path | None, file_option("File of additional entity names to find in the texts, one name per line.")
 ]
-Force = Annotated[bool, typer.Option("--force", help="Replace an index that is in OUT without asking.")]
+Update = Annotated[
+    bool, typer.Option("--update", help="Update the index in OUT: only changed passages are processed again.")
+]
+Force = Annotated[bool, typer.Option("--force", help="Replace an index in OUT without asking.")]
 Sync = Annotated[
     bool,
     typer.Option(
-        "--sync", help="Keep OUT in step with the files: only changed files are read, deleted files leave. For serve."
+        "--sync", help="Synchronize OUT with the files: read only changed files, remove deleted files. For serve."
     ),
 ]
-Watch = Annotated[bool, typer.Option("--watch", help="As --sync, and again whenever files change.")]
-Names = Annotated[Path | None, file_option("Names whose embeddings tell synonyms, one a line.")]
-NameEmbeddings = Annotated[Path | None, file_option("Their embeddings (.npy), row i for name i.")]
-SynonymThreshold = Annotated[
-    float | None, typer.Option(help="Least cosine of synonyms, in (0, 1]: 0.8 where it is not given.")
-]
+Watch = Annotated[bool, typer.Option("--watch", help="As --sync, repeated whenever files change.")]
+Names = Annotated[Path | None, file_option("File of entity names to compare for synonyms, one name per line.")]
+NameEmbeddings = Annotated[Path | None, file_option("Embeddings of the names of --names (.npy), row i for name i.")]
+SynonymThreshold = Annotated[float | None, typer.Option(help="Minimum cosine of two synonyms, in (0, 1]; default 0.8.")]
 Chunks = Annotated[
     bool,
-    typer.Option("--chunks", help="Build a graph of chunks, not of entities: for corpora that name nothing."),
+    typer.Option("--chunks", help="Build a chunk graph instead of an entity graph: for corpora without names."),
 ]
 DocumentField = Annotated[
-    str | None, typer.Option("--document", help="With --chunks: field that names a chunk's document; else its title.")
+    str | None,
+    typer.Option(
+        "--document", help="With --chunks: the field with the name of a chunk's document; default: the title."
+    ),
 ]
 PositionField = Annotated[
-    str | None, typer.Option("--position", help="With --chunks: field with its place there; else the order of lines.")
+    str | None,
+    typer.Option(
+        "--position", help="With --chunks: the field with a chunk's position in its document; default: the line order."
+    ),
 ]
 EntitiesTo = Annotated[
-    Path | None, typer.Option("--entities-to", help="Write the entities' names, to be embedded.", dir_okay=False)
+    Path | None,
+    typer.Option(
+        "--entities-to",
+        help="Write the names of the entities to this file, one per line, for embedding.",
+        dir_okay=False,
+    ),
 ]
 
 
@@ -298,8 +316,8 @@ def index(
     tokenizer: Annotated[
         str | None,
         typer.Option(
-            help="How texts are split into words: english (default), german, plain (no stop words out), or "
-            "snowball:LANGUAGE (without endings)."
+            help="How texts are split into words: english (default), german, plain (keeps stop words), or "
+            "snowball:LANGUAGE (stemmed)."
         ),
     ] = None,
     entities_to: EntitiesTo = None,
@@ -317,101 +335,120 @@ def index(
 ) -> None:
     """Build the graph of your files by rules, without a model, and save it for search, inspect, serve and evaluate.
 
-    A JSONL file with {"id", "title", "text"} in every line gives a passage a line; other files are cut into passages.
+    Each line of a JSONL file with {"id", "title", "text"} is a passage; other files are split into passages.
 
-    With --engine a corpus of any size is built in shards, to the byte as without; its lines (or its Parquet) may hold
-    triples and metadata. Without it, shards are built if the index would not fit in the free memory.
+    With --engine, a corpus of any size is indexed in shards; the resulting files are identical. The lines of its JSONL
+    or Parquet file may contain triples and metadata. Without --engine, shards are used if free memory is too small.
     """
     started = perf_counter()
     check_outputs(**{"entities-to": entities_to})
+    given = {
+        "--embeddings": embeddings, "--embedder": embedder, "--triples": triples, "--known-names": known_names,
+        "--names": names, "--name-embeddings": name_embeddings, "--synonym-threshold": synonym_threshold,
+        "--tokenizer": tokenizer, "--entities-to": entities_to, "--update": update or None, "--force": force or None,
+        "--chunks": chunks or None, "--document": document, "--position": position, "--engine": engine,
+        "--shards": shards, "--workers": workers, "--work": work,
+    }  # fmt: skip
     if sync or watch:
-        _leave_out(
-            {
-                "--embeddings": embeddings, "--triples": triples, "--known-names": known_names, "--names": names,
-                "--name-embeddings": name_embeddings, "--synonym-threshold": synonym_threshold,
-                "--entities-to": entities_to, "--update": update or None, "--force": force or None,
-                "--chunks": chunks or None, "--document": document, "--position": position, "--engine": engine,
-                "--shards": shards, "--workers": workers, "--work": work,
-            },
-            "with --watch" if watch else "with --sync",
-        )  # fmt: skip
+        _leave_out(given, [name for name in given if name not in _OF_SYNC], f"with {'--watch' if watch else '--sync'}")
         run_sync(corpus, out, embedder, tokenizer, watch=watch)
         return
-    of_engine = {"--shards": shards, "--workers": workers, "--work": work}
-    of_chunks = {"--document": document, "--position": position}
-    of_entities = {
-        "--triples": triples, "--known-names": known_names, "--names": names, "--name-embeddings": name_embeddings,
-        "--synonym-threshold": synonym_threshold, "--tokenizer": tokenizer, "--entities-to": entities_to,
-        "--update": update or None,
-    }  # fmt: skip
-    if engine is not None:
-        without = {"--chunks": chunks or None, "--update": update or None, "--embedder": embedder}
-        _leave_out({**without, **of_chunks}, "with --engine")
-        if corpus.is_dir():
-            raise InvalidInputError(f"--engine reads one JSONL or Parquet file; {corpus} is a folder")
-    else:
-        _leave_out(of_engine, "without --engine")
-        _leave_out(of_entities if chunks else of_chunks, f"{'with' if chunks else 'without'} --chunks")
-    if embeddings is not None:
-        _leave_out({"--embedder": embedder}, "with --embeddings")
+    _check_options(given, corpus)
     check_folder(out, may_replace=update or force)
     if tokenizer is not None:
         tokenizer_of(tokenizer)
-    said, malformed = "", 0
-    built_so: BuildReport | None = None
     nothing: tuple[tuple[Passage, ...], Float32Array | None] = ((), None)
     found = passages_and_vectors(corpus, embeddings, embedder) if engine is None else nothing
     several = None if engine is not None or chunks or update else workers_that_fit(*found)
 
-    def in_shards(corpus: Path, embeddings: Path | None, run: Run) -> BuildReport:
+    def in_shards(corpus: Path, embeddings: Path | None, run: Run) -> Outcome:
         files = _name_files(names, name_embeddings, synonym_threshold)
         listed = () if known_names is None else [text for _, text in lines_of(known_names)]
-        return local.build_index(
+        report = local.build_index(
             corpus, out, embeddings=embeddings, triples=triples, tokenizer=tokenizer or "english", known_names=listed,
             names=None if files is None else EmbeddedNames(*files, synonym_threshold or DEFAULT_THRESHOLD),
             shards=shards, work=work, engine=run,
         )  # fmt: skip
-
-    if engine is not None:
-        with engines.started(engine, workers) as run:
-            built_so = in_shards(corpus, embeddings, run)
-    elif several is not None:
-        with written(*found, out) as files:
-            found = nothing  # the memory is needed
-            built_so = in_shards(*files, local.engine_of(several))
-    if built_so is not None:
         if entities_to is not None:
             _write_entities(entities_to, GraphIndex.load(out).graph.entities)
         counted = ["passages", "entities", "mentions", "facts", *(["synonyms"] if names is not None else [])]
-        sizes = ", ".join(f"{getattr(built_so, one)} {one}" for one in counted)
-        said, malformed = str(built_so), built_so.malformed
+        return Outcome(", ".join(f"{getattr(report, one)} {one}" for one in counted), str(report), report.malformed)
+
+    if engine is not None:
+        with engines.started(engine, workers) as run:
+            outcome = in_shards(corpus, embeddings, run)
+    elif several is not None:
+        with written(*found, out) as files:
+            found = nothing  # free the memory for building
+            outcome = in_shards(*files, local.engine_of(several))
     elif chunks:
-        graph = stage("building", lambda: chunks_of(*found, corpus.name, document, position))
-        stage("saving", lambda: graph.save(out))
-        counts = [f"{len(graph.passages)} passages", *(f"{count} {kind}" for kind, count in graph.counts().items())]
-        sizes = f"{', '.join(counts)} edges"
+        outcome = _saved_chunks(out, stage("building", lambda: chunks_of(*found, corpus.name, document, position)))
     else:
-        old = stage("loading", lambda: GraphIndex.load(out)) if update and (out / MANIFEST).is_file() else None
         synonyms = (names, name_embeddings, synonym_threshold)
         read, malformed = stage("reading", lambda: read_beside(*found, triples, known_names, synonyms))
-        given, label = replace(read, tokenizer=tokenizer), "building" if old is None else "updating"
-        fresh, said = stage(label, lambda: (built(given), "") if old is None else updated(old, given))
-        if fresh is not old:
-            stage("saving", lambda: fresh.save(out))
-        if entities_to is not None:
-            _write_entities(entities_to, fresh.graph.entities)
-        sizes = sizes_of(fresh)
+        outcome = _saved_entities(out, replace(read, tokenizer=tokenizer), malformed, update, entities_to)
     to = console()
-    to.print(f"{sizes} in {perf_counter() - started:.1f} s: {out}")
-    if said:
-        to.print(said)
-    if malformed:
-        to.print(f"{malformed} malformed triples left out of {triples}")
+    to.print(f"{outcome.sizes} in {perf_counter() - started:.1f} s: {out}")
+    if outcome.changes:
+        to.print(outcome.changes)
+    if outcome.malformed:
+        to.print(f"{outcome.malformed} malformed triples left out of {triples}")
 
 
-def _leave_out(options: Mapping[str, object], when: str) -> None:
-    """Refuse the first of these options that was given."""
-    named = next((name for name, value in options.items() if value is not None), None)
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The sizes of a saved index and a sentence on its changes, as text, and the number of malformed triples."""
+
+    sizes: str
+    changes: str = ""
+    malformed: int = 0
+
+
+def _saved_chunks(out: Path, graph: ChunkGraph) -> Outcome:
+    """Save a chunk graph."""
+    stage("saving", lambda: graph.save(out))
+    counts = [f"{len(graph.passages)} passages", *(f"{count} {kind}" for kind, count in graph.counts().items())]
+    return Outcome(f"{', '.join(counts)} edges")
+
+
+def _saved_entities(out: Path, given: IndexFiles, malformed: int, update: bool, entities_to: Path | None) -> Outcome:
+    """Build or update an index of entities, and save it if it changed."""
+    old = stage("loading", lambda: GraphIndex.load(out)) if update and (out / MANIFEST).is_file() else None
+    label = "building" if old is None else "updating"
+    fresh, changes = stage(label, lambda: (built(given), "") if old is None else updated(old, given))
+    if fresh is not old:
+        stage("saving", lambda: fresh.save(out))
+    if entities_to is not None:
+        _write_entities(entities_to, fresh.graph.entities)
+    return Outcome(sizes_of(fresh), changes, malformed)
+
+
+_OF_SYNC = ("--embedder", "--tokenizer")
+_OF_ENGINE = ("--shards", "--workers", "--work")
+_OF_CHUNKS = ("--document", "--position")
+_OF_ENTITIES = (
+    "--triples", "--known-names", "--names", "--name-embeddings", "--synonym-threshold", "--tokenizer",
+    "--entities-to", "--update",
+)  # fmt: skip
+
+
+def _check_options(given: Mapping[str, object], corpus: Path) -> None:
+    """Raise InvalidInputError for options that contradict each other; a value of None means not given."""
+    if given["--engine"] is not None:
+        _leave_out(given, ("--chunks", "--update", "--embedder", *_OF_CHUNKS), "with --engine")
+        if corpus.is_dir():
+            raise InvalidInputError(f"--engine reads one JSONL or Parquet file; {corpus} is a folder")
+    else:
+        chunks = given["--chunks"] is not None
+        _leave_out(given, _OF_ENGINE, "without --engine")
+        _leave_out(given, _OF_ENTITIES if chunks else _OF_CHUNKS, f"{'with' if chunks else 'without'} --chunks")
+    if given["--embeddings"] is not None:
+        _leave_out(given, ("--embedder",), "with --embeddings")
+
+
+def _leave_out(given: Mapping[str, object], names: Iterable[str], when: str) -> None:
+    """Raise InvalidInputError for the first given option of `names`; `when` names the conflicting option."""
+    named = next((name for name in names if given[name] is not None), None)
     if named is not None:
         raise InvalidInputError(f"{named} must be left out {when}")
 
@@ -422,7 +459,7 @@ def _write_entities(file: Path, names: Iterable[str]) -> None:
 
 
 def sizes_of(index: GraphIndex) -> str:
-    """How much there is of everything, in words."""
+    """Format the numbers of passages, entities, mentions, facts and synonyms of an index."""
     graph = index.graph
     counts = [
         (len(graph.passages), "passages"),

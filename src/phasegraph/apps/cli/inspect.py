@@ -1,4 +1,4 @@
-"""``phasegraph inspect``: explore the answers of a saved index on a local page."""
+"""The command ``phasegraph inspect``: explore the answers of a saved index on a local page."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from phasegraph.graph.index.graph_index import GraphIndex
 from phasegraph.retrieval import PIPELINE
 
 TOKEN = "PHASEGRAPH_INSPECT_TOKEN"
-"""Environment variable with the access token."""
+"""The name of the environment variable with the access token."""
 
 
 def _pipeline_of(given: str | None, option: str) -> FusionPipeline | None:
@@ -53,18 +53,21 @@ def _pipeline_of(given: str | None, option: str) -> FusionPipeline | None:
 
 
 def _judged_in(path: Path, passages: Sequence[Passage]) -> tuple[Query, ...]:
-    """The judged questions of a file, or of a folder of data; quotes and files need the texts of the passages."""
+    """Read the judged questions of a file or of a data set folder.
+
+    Questions judged by quotes or files need the texts of the passages.
+    """
     if not passages:
         return read_judged(path)[0]
     return read_questions(path / "queries.jsonl" if path.is_dir() else path, passages)
 
 
 def _passages_of(index: GraphIndex | ChunkGraph, corpus: Path | None) -> Sequence[Passage]:
-    """The passages of an index with their texts; a graph of chunks takes them from its corpus, if given."""
+    """Return the passages of an index with their texts; for a chunk graph, read them from `corpus`, if given."""
     if isinstance(index, ChunkGraph):
         return () if corpus is None else read_corpus(corpus)
     if corpus is not None:
-        raise InvalidInputError("--corpus must be left out: this index has the texts of its passages")
+        raise InvalidInputError("--corpus must be left out, because this index contains the texts of its passages")
     return [
         Passage(one.id, one.title, one.text, {"source": one.metadata.get("source", "")})
         for one in index.records.values()
@@ -76,7 +79,8 @@ def inspect(
     folder: IndexFolder,
     embedder: Embedder = None,
     corpus: Annotated[
-        Path | None, file_option("The corpus of a graph of chunks, which keeps ids only.", metavar="CORPUS.jsonl")
+        Path | None,
+        file_option("The corpus of a chunk graph, which stores only the ids of its passages.", metavar="CORPUS.jsonl"),
     ] = None,
     pipeline: Annotated[
         str | None,
@@ -89,8 +93,8 @@ def inspect(
         Path | None,
         typer.Option(
             exists=True,
-            help="Judged questions (JSONL, or a folder with queries.jsonl): the page stars the passages that answer "
-            "them, and shows which questions a setting gains.",
+            help="Judged questions (JSONL, or a folder with queries.jsonl): the page marks the passages that answer "
+            "them with a star, and shows which questions a setting gains.",
         ),
     ] = None,
     ask: Annotated[str | None, typer.Option(metavar="QUESTION", help="With --export: the question to answer.")] = None,
@@ -103,9 +107,9 @@ def inspect(
     port: Port = 8765,
     open_it: OpenPage = False,
 ) -> None:
-    """Show on a local page what every source found, how it was fused, and what other settings would change.
+    """Show on a local page the hits of every source, how they were fused, and the effect of other settings.
 
-    The page contacts only this server, which serves this machine alone unless --host says otherwise. For other hosts,
+    The page contacts only this server, which by default listens only on this machine. For other hosts (--host),
     the token comes from PHASEGRAPH_INSPECT_TOKEN; without this variable, the command generates a token.
     """
     if (ask is None) != (export is None):

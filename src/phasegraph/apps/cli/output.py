@@ -1,4 +1,4 @@
-"""Helpers of all commands: shared options, objects named on the command line, tables, JSON and progress."""
+"""Helpers of all commands: shared options, imported objects, tables, JSON and progress bars."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ from phasegraph.retrieval.plain_filters import check_filter
 
 
 def file_option(about: str, **more: Any) -> Any:
-    """An option that takes an existing file."""
+    """Declare an option for an existing file."""
     return typer.Option(help=about, exists=True, dir_okay=False, **more)
 
 
 def folder_option(about: str) -> Any:
-    """An option that takes an existing folder."""
+    """Declare an option for an existing folder."""
     return typer.Option(help=about, exists=True, file_okay=False)
 
 
@@ -62,7 +62,7 @@ Embedder = Annotated[
     str | None,
     typer.Option(
         metavar="NAME|MODULE:OBJECT",
-        help="The embedding model: minilm, fastembed, or an object of yours (LangChain's, LlamaIndex's, or a function "
+        help="The embedding model: minilm, fastembed, or your own object (LangChain's, LlamaIndex's, or a function "
         "from text to vector).",
     ),
 ]
@@ -75,14 +75,14 @@ OpenPage = Annotated[
     bool | None,
     typer.Option("--open/--no-open", help="Open the page in a browser; by default only from a terminal."),
 ]
-PipelineFile = Annotated[Path | None, file_option("A saved pipeline.")]
+PipelineFile = Annotated[Path | None, file_option("A file with a saved pipeline.")]
 GraphDir = Annotated[Path | None, folder_option("A saved graph of this corpus (see index).")]
 SpanOverlap = Annotated[
     float | None,
     typer.Option(
         min=0.0,
         max=1.0,
-        help="Share of a gold span that a passage must contain to be relevant; default .5, or .3 with --protocol.",
+        help="Share of a gold span that a passage must contain to be relevant; default 0.5, or 0.3 with --protocol.",
     ),
 ]
 DEFAULT_OVERLAP = 0.5
@@ -96,17 +96,19 @@ def kept_graph(folder: Path | None) -> EntityGraph | ChunkGraph | None:
 
 
 def open_dataset(folder: Path, span_overlap: float | None = None, *, default: float = DEFAULT_OVERLAP) -> Dataset:
-    """Load the data set of a folder; raise if an overlap is given and no query is judged by spans."""
+    """Load the data set of a folder; raise InvalidInputError if an overlap is given but no query is judged by spans."""
     if span_overlap is None:
         return load_dataset(folder, share=default)
     dataset = load_dataset(folder, share=span_overlap)
     if not dataset.unjudged and not any(key in query.extra for query in dataset.queries for key in SPANS):
-        raise InvalidInputError(f"--span-overlap: no query of {dataset.name} is judged by spans")
+        raise InvalidInputError(
+            f"--span-overlap has no effect: no query of {dataset.name} is judged by spans; leave it out"
+        )
     return dataset
 
 
 def only_with(given: Sequence[str], option: str) -> dict[str, Any]:
-    """The filter that the ``KEY=VALUE`` of an option make: a value is JSON, or a text.
+    """Parse the ``KEY=VALUE`` texts of an option to a metadata filter; a value is JSON, or else plain text.
 
     >>> only_with(["team=red", "level=[1, 2]"], "--filter")
     {'team': 'red', 'level': [1, 2]}
@@ -121,14 +123,16 @@ def only_with(given: Sequence[str], option: str) -> dict[str, Any]:
         except (ValueError, RecursionError):
             value = text
         if key in wanted:
-            raise typer.BadParameter(f'{option} {key} is given twice: {option} \'{key}=["a", "b"]\' lets both through')
+            raise typer.BadParameter(
+                f'{option} {key} is given twice: give {option} \'{key}=["a", "b"]\' to accept both values'
+            )
         wanted[key] = value
     check_filter(option, wanted)
     return wanted
 
 
 def say_old_name(text: str) -> None:
-    """Tell of an old name on standard error."""
+    """Print the warning about an old name to standard error."""
     typer.echo(f"phasegraph: {text}", err=True)
 
 
@@ -138,7 +142,7 @@ def names_in(text: str) -> list[str]:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Suggest the known names that are similar to a misspelt name; "" if none is similar.
+    """Suggest the known names that are similar to a misspelled name; return "" if none is similar.
 
     >>> did_you_mean("vectr", ["vector", "graph"])
     "; did you mean 'vector'?"
@@ -148,10 +152,10 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def check_named(option: str, name: str, known: Collection[str]) -> None:
-    """Refuse an unknown name; the error names the option and suggests similar names, or lists all known names."""
+    """Raise BadParameter for an unknown name; the message suggests similar names, or lists all known names."""
     if name not in known:
         known_names = did_you_mean(name, known) or f"; it must be one of {', '.join(known)}"
-        raise typer.BadParameter(f"{option}: there is no {name!r}{known_names}")
+        raise typer.BadParameter(f"{option}: the name {name!r} is unknown{known_names}")
 
 
 def measure_of(text: str, option: str) -> Measure:
@@ -165,14 +169,14 @@ def measure_of(text: str, option: str) -> Measure:
 T = TypeVar("T")
 Embed = Callable[[str], Any]
 WIDE, NARROW = 200, 80
-"""Line width of output that goes to no terminal, and the terminal width below which tables drop columns."""
+"""Line width of output without a terminal, and the terminal width below which tables drop columns; in characters."""
 
 
 class _Console(Console):
-    """A console that escapes control characters in the texts that it prints."""
+    """A console that escapes control characters in the texts it prints."""
 
     def print(self, *objects: Any, **options: Any) -> None:
-        """Print as :class:`rich.console.Console` does; escape each text, and keep it on one line."""
+        """Print as :class:`rich.console.Console` does, with each text escaped and on one line."""
         super().print(*(legible(one) if isinstance(one, str) else one for one in objects), **options)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
@@ -185,7 +189,7 @@ class _Console(Console):
 
 
 def console(*, beside_json: bool = False) -> Console:
-    """The console for messages: standard output, or standard error if JSON goes to standard output."""
+    """Return the console for messages: standard output, or standard error if JSON goes to standard output."""
     found = _Console(stderr=beside_json, highlight=False, markup=False, soft_wrap=True)
     return found if found.is_terminal else _Console(stderr=beside_json, highlight=False, markup=False, width=WIDE)
 
@@ -207,19 +211,19 @@ def write_json(state: object, target: str | None) -> Console:
 
 
 def check_outputs(**options: str | Path | None) -> None:
-    """Raise before any work if an option names a file that cannot be written."""
+    """Raise InvalidInputError before any work if an option names a file that cannot be written."""
     for name, target in options.items():
         if target is None or str(target) == "-":
             continue
         parent = Path(target).resolve().parent
         if not parent.is_dir():
-            raise InvalidInputError(f"--{name}: the folder of {target} must exist; {parent} does not")
+            raise InvalidInputError(f"--{name}: the folder of {target} must exist; {parent} does not exist")
         if not os.access(parent, os.W_OK):
-            raise InvalidInputError(f"--{name}: the folder of {target} must be writable; {parent} is not")
+            raise InvalidInputError(f"--{name}: the folder of {target} must be writable; {parent} is not writable")
 
 
 def check_heeded(context: typer.Context, option: str, heeded: Collection[str]) -> None:
-    """Refuse options that would have no effect together with `option`."""
+    """Raise BadParameter for a given option that has no effect together with `option`."""
     for parameter in context.command.params:
         name = parameter.name or ""
         source = context.get_parameter_source(name)
@@ -228,7 +232,7 @@ def check_heeded(context: typer.Context, option: str, heeded: Collection[str]) -
 
 
 def command_of(context: typer.Context) -> str:
-    """The command line that runs this command again, as a shell reads it."""
+    """Return the shell command that runs this command again with the same options."""
     parts = ["phasegraph", str(context.info_name)]
     for parameter in context.command.params:
         source, value = context.get_parameter_source(parameter.name or ""), context.params.get(parameter.name or "")
@@ -246,9 +250,10 @@ def command_of(context: typer.Context) -> str:
 def show_table(
     to: Console, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], marked: Collection[str] = ()
 ) -> None:
-    """Print a line and a table: first column to the left, others to the right; rows of `marked` names in bold.
+    """Print a title and a table; the first column is aligned left, all others right; `marked` rows are bold.
 
-    A terminal of less than 80 characters shows the first columns that fit, and a line names the others.
+    On a terminal of less than 80 characters, the table shows the first columns that fit, and a line names the hidden
+    columns.
     """
     to.print(Text(legible(title), style="bold"))
     kept = _fitting(columns, rows, to.width) if to.width < NARROW else len(columns)
@@ -266,7 +271,7 @@ def show_table(
 
 
 def _fitting(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> int:
-    """The number of columns that fit into a line; at least two."""
+    """Return the number of columns that fit into a line; at least two."""
     widths = [3 + max(map(len, cells)) for cells in zip(columns, *rows, strict=True)]
     return max(sum(1 + total <= width for total in accumulate(widths)), 2)
 
@@ -277,14 +282,14 @@ def percent(value: float | None) -> str:
 
 
 def load_object(text: str, option: str) -> object:
-    """Import the object that ``module:object`` names, from the current folder or an installed package.
+    """Import the object named ``module:object`` from the current folder or an installed package.
 
-    A function without parameters is treated as a factory. BadParameter, which names the `option`, if the module or
-    object does not exist; errors inside the module pass unchanged.
+    A function without parameters is called as a factory. BadParameter, which names the `option`, if the module or
+    object does not exist; errors inside the module are raised unchanged.
     """
     module, colon, names = text.partition(":")
     if not (module and colon and names) or module.endswith(".py"):
-        raise typer.BadParameter(f"{option} must read MODULE:OBJECT, such as my_rag:retriever; got {text!r}")
+        raise typer.BadParameter(f"{option} must have the form MODULE:OBJECT, such as my_rag:retriever; got {text!r}")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
@@ -292,18 +297,20 @@ def load_object(text: str, option: str) -> object:
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise
-        raise typer.BadParameter(f"{option}: there is no module {module!r} here or installed") from error
+        raise typer.BadParameter(
+            f"{option}: the module {module!r} is neither in the current folder nor installed"
+        ) from error
     except AttributeError as error:
         if module not in sys.modules:
             raise
-        raise typer.BadParameter(f"{option}: the module {module!r} has no {names!r}") from error
+        raise typer.BadParameter(f"{option}: the module {module!r} has no object {names!r}") from error
     if inspect.isfunction(found) and not inspect.signature(found).parameters:
         return found()
     return found
 
 
 def load_model(text: str | None) -> object | None:
-    """Load the embedding model of a name (:data:`~phasegraph.embedding.EMBEDDERS`) or of ``module:object``."""
+    """Load an embedding model by its name (:data:`~phasegraph.embedding.EMBEDDERS`) or from ``module:object``."""
     if text is None:
         return None
     if text in EMBEDDERS:
@@ -316,19 +323,19 @@ def load_model(text: str | None) -> object | None:
 
 
 def load_embedder(text: str | None) -> Embed | None:
-    """The function from question to vector of the model that ``--embedder`` names; None without a name."""
+    """Return the function from question to vector of the model named by ``--embedder``; None without a name."""
     return None if text is None else embed_with(load_model(text))
 
 
 def embed_with(model: object) -> Embed | None:
-    """The function from question to vector of an embedding model."""
+    """Return the function from question to vector of an embedding model."""
     from phasegraph.distributed.retrieval import query_embedder
 
     return query_embedder(model, "--embedder must name")
 
 
 def stage(label: str, work: Callable[[], T]) -> T:
-    """Run a step of the work, and show its label on a terminal meanwhile."""
+    """Run a step of the work, and show its label on a terminal until it ends."""
     to = console()
     if not to.is_terminal:
         return work()
@@ -337,6 +344,6 @@ def stage(label: str, work: Callable[[], T]) -> T:
 
 
 def open_page(address: str, wanted: bool | None) -> None:
-    """Open an address in the browser if `wanted`; None means only if standard output is a terminal."""
+    """Open an address in the browser if `wanted` is true, or if it is None and standard output is a terminal."""
     if console().is_terminal if wanted is None else wanted:
         webbrowser.open(address)

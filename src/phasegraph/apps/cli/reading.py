@@ -15,7 +15,7 @@ from phasegraph.errors import InvalidInputError
 from phasegraph.reading import FilesRead, read_files
 
 BATCH = 64
-"""Passages per embedding call."""
+"""Number of passages per call of the embedding model."""
 FILES = "FILE|FOLDER|ARCHIVE"
 ReadableFiles = Annotated[
     Path,
@@ -28,7 +28,7 @@ ReadableFiles = Annotated[
 
 
 def read_and_tell(path: Path) -> FilesRead:
-    """Read the files of a path; print how many were read (except for a single file) and which were skipped."""
+    """Read the files of a path; print the number of files (except for a single file) and the skipped files."""
     found = read_files(path, progress=progress)
     to = console()
     if not path.is_file() or sum(found.files.values()) > 1:
@@ -39,7 +39,10 @@ def read_and_tell(path: Path) -> FilesRead:
 
 
 def embedded(model: Any, passages: Sequence[Any]) -> Float32Array:
-    """Embed the title and text of each passage, (n, d), by a model of either framework or a function of a text."""
+    """Embed the title and text of each passage; the result has shape (n, d).
+
+    `model` is an embedding model of LangChain or LlamaIndex, or a function from text to vector.
+    """
     from phasegraph.distributed.shards import embed_texts
 
     texts = [passage.content for passage in passages]

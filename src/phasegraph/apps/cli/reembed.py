@@ -1,4 +1,4 @@
-"""``phasegraph reembed``: embed the passages of a folder anew, by another model."""
+"""The command ``phasegraph reembed``: embed the passages of a folder again with another model."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ def reembed(
     folder: IndexFolder,
     embedder: Annotated[
         str,
-        typer.Option(metavar="NAME|MODULE:OBJECT", help="The new model: minilm, fastembed, or an object of yours."),
+        typer.Option(metavar="NAME|MODULE:OBJECT", help="The new model: minilm, fastembed, or your own object."),
     ],
 ) -> None:
-    """Embed the passages of a folder of phasegraph index --sync anew; interrupted, the same command goes on."""
+    """Embed the passages of a folder of phasegraph index --sync again with another model.
+
+    If the command is interrupted, run it again to continue.
+    """
     found, model = opened_folder(folder), model_named(embedder)
     if model is None:
-        raise InvalidInputError("--embedder must name a model")
+        raise InvalidInputError("--embedder must name a model, such as minilm")
     found.reembed(model)
     console().print(f"{len(found.corpus)} passages embedded with {model.identity.name}: {folder}")
     found.corpus.settle()

@@ -1,4 +1,4 @@
-"""``phasegraph retrieve``: answer a file of questions from a saved index."""
+"""The command ``phasegraph retrieve``: answer a file of questions from a saved index."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ def retrieve(
     queries: Annotated[
         Path,
         typer.Argument(
-            metavar="QUERIES", help="Parquet or JSON lines: id, question (and embedding).", exists=True, dir_okay=False
+            metavar="QUERIES",
+            help="Parquet or JSONL file: id, question, and optionally embedding.",
+            exists=True,
+            dir_okay=False,
         ),
     ],
     out: Annotated[
@@ -42,7 +45,10 @@ def retrieve(
     workers: Workers = None,
     work: WorkFolder = None,
 ) -> None:
-    """Answer many questions in processes that share one mapped index; an interrupted run keeps its finished parts."""
+    """Answer many questions in processes that share one memory-mapped index.
+
+    A run that was interrupted continues after its finished parts.
+    """
     began = perf_counter()
     check_outputs(out=out)
     model = None if embedder is None else load_object(embedder, "--embedder")
@@ -50,6 +56,6 @@ def retrieve(
         took = retrieval.retrieve(queries, index, out, k=k, embeddings=model, shards=shards, work=work, engine=run)
     console().print(
         f"{queries} answered in {perf_counter() - began:.1f} s ({took.cpu:.1f} s of CPU, at most "
-        f"{took.peak / 1e6:,.0f} MB a process, mapped files included): {out}",
+        f"{took.peak / 1e6:,.0f} MB per process including mapped files): {out}",
         markup=False,
     )

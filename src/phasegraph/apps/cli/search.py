@@ -1,4 +1,4 @@
-"""``phasegraph search``: ask a saved index."""
+"""The command ``phasegraph search``: answer a question from a saved index."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ from phasegraph.ranking import Ranking
 from phasegraph.result import WHY_EMPTY, Result
 
 WIDTH = 240
-"""Approximate length of a snippet, in characters."""
+"""Approximate length of a snippet in characters."""
 
 
 def graph_in(index: GraphIndex | ChunkGraph) -> EntityGraph | ChunkGraph:
-    """The graph of an index."""
+    """Return the graph of an index."""
     return index.graph if isinstance(index, GraphIndex) else index
 
 
@@ -55,22 +55,22 @@ def answered(
     records: Mapping[str, PassageRecord],
     group_by: str | None = None,
 ) -> Result:
-    """Fuse the walk's ranking with the nearest passages, if there is an embedding model."""
+    """Answer a question by the walk, fused with the nearest passages if there is an embedding model."""
     graph = graph_in(index)
     rankings: list[Ranking] = []
     if embed is not None:
         if graph.embeddings is None:
             raise InvalidInputError(
-                "--embedder needs an index with embeddings (phasegraph index --embeddings); this one has none"
+                "--embedder needs an index with embeddings, but this index has none: build it with --embeddings"
             )
         vector = unit_vector(embed(question), graph.embeddings.shape[1])
         scores = times_vector(graph.embeddings, vector).astype(float)
         best = top_order(scores, graph.passages, DEFAULT_LIMIT)
         rankings.append(Ranking("vector", [graph.passages[row] for row in best.tolist()], scores[best]))
-        embed = lambda _: vector  # noqa: E731 - the question is embedded once
+        embed = lambda _: vector  # noqa: E731 - embed the question only once
     elif isinstance(graph, ChunkGraph):
         raise InvalidInputError(
-            "a graph of chunks needs --embedder, because the walk starts from the chunks nearest to the question"
+            "a chunk graph needs --embedder, because the walk starts from the chunks nearest to the question"
         )
     source = (
         ChunkGraphSource(graph, embedder=embed) if isinstance(graph, ChunkGraph) else GraphSource(graph, embedder=embed)
@@ -87,7 +87,7 @@ def answered(
 def snippet_of(
     text: str, words: Collection[str], tokenizer: Tokenizer = "english"
 ) -> tuple[str, list[tuple[int, int]]]:
-    """The part of a text with the most distinct words of the question, and the positions of these words in it.
+    """Return the part of a text with the most distinct words of the question, and the positions of these words in it.
 
     >>> snippet_of("Ada met  Bo.", {"bo"})
     ('Ada met Bo.', [(8, 10)])
@@ -117,7 +117,9 @@ def search(
     embedder: Embedder = None,
     group_by: Annotated[
         str | None,
-        typer.Option(metavar="KEY", help="Metadata key of a document's name: show each document once."),
+        typer.Option(
+            metavar="KEY", help="Metadata key with the name of a passage's document: show each document once."
+        ),
     ] = None,
     json_to: JsonTo = None,
 ) -> None:
@@ -154,11 +156,11 @@ def search(
     to = write_json(state, json_to)
     show(result, passages, question, to)
     if embed is None and graph_in(index).embeddings is not None:
-        to.print("  answered by names and words only: --embedder MODULE:OBJECT also uses the embeddings of the index")
+        to.print("  searched by names and words only: --embedder MODULE:OBJECT also uses the embeddings of the index")
 
 
 def show(result: Result, passages: list[dict[str, Any]], question: str, to: Console) -> None:
-    """Print the answer; words of the question are highlighted on a terminal, and between asterisks elsewhere."""
+    """Print an answer; words of the question are highlighted on a terminal, and set between asterisks elsewhere."""
     to.print(Text(legible(question), style="bold"))
     to.print(f"  confidence {result.confidence_evidence}")
     for line in result.warnings:

@@ -1,4 +1,4 @@
-"""``phasegraph serve``: serve the passages of a folder to agents (MCP) and other programs (HTTP)."""
+"""The command ``phasegraph serve``: serve the passages of a folder to agents (MCP) and other programs (HTTP)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ from phasegraph.retrieval.plain_filters import Filter
 
 def serve(
     folder: IndexFolder,
-    transport: Annotated[str, typer.Option(help="stdio (MCP only), or http (MCP at /mcp, and plain HTTP).")] = "stdio",
+    transport: Annotated[
+        str, typer.Option(help="stdio (MCP only), or http (MCP at /mcp, and HTTP requests).")
+    ] = "stdio",
     embedder: Embedder = None,
     only: Annotated[
         list[str] | None,
@@ -41,21 +43,28 @@ def serve(
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535)] = 8321,
     allow_host: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="A host name that requests may address (repeatable).")
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A host name allowed in the Host header of requests (repeatable)."),
     ] = None,
-    timeout: Annotated[float, typer.Option(min=0.01, help="Time limit of an answer, in seconds.")] = 10.0,
-    max_requests: Annotated[int, typer.Option(min=1, help="Concurrent requests.")] = MOST_REQUESTS,
+    timeout: Annotated[float, typer.Option(min=0.01, help="Time limit per answer, in seconds.")] = 10.0,
+    max_requests: Annotated[int, typer.Option(min=1, help="Maximum number of concurrent requests.")] = MOST_REQUESTS,
     max_requests_per_tenant: Annotated[
-        int | None, typer.Option(min=1, help="Concurrent requests per tenant; a quarter of all if left out.")
+        int | None,
+        typer.Option(
+            min=1, help="Maximum number of concurrent requests per tenant; default: a quarter of --max-requests."
+        ),
     ] = None,
-    max_connections: Annotated[int, typer.Option(min=1, help="Concurrent connections.")] = MOST_CONNECTIONS,
+    max_connections: Annotated[
+        int, typer.Option(min=1, help="Maximum number of concurrent connections.")
+    ] = MOST_CONNECTIONS,
     max_connections_per_address: Annotated[
-        int | None, typer.Option(min=1, help="Concurrent connections per address; leave out behind a proxy.")
+        int | None,
+        typer.Option(min=1, help="Maximum number of concurrent connections per address; leave out behind a proxy."),
     ] = None,
 ) -> None:
-    """Serve a folder's passages: search, explain, and passages by id.
+    """Serve the passages of a folder: search, explain, and read passages by id.
 
-    Only --filter or --tenants decide which passages a client may see; a request cannot widen this. Changes of the
+    Only --filter and --tenants decide which passages a client can access; a request cannot widen this. Changes of the
     folder are served within seconds.
     """  # fmt: skip
     if transport not in ("stdio", "http"):
@@ -101,14 +110,14 @@ def serve(
 
 
 def _say_how_many(name: str, view: FollowingView, served: Served) -> None:
-    """Print to standard error: standard output belongs to the protocol."""
-    typer.echo(f"{name}: {len(view):,} of {len(served):,} passages", err=True)
+    """Print the number of served passages to standard error, because standard output carries the protocol."""
+    typer.echo(f"{name}: {len(view):,} of {len(served):,} passages are served", err=True)
     if not len(view):
-        typer.echo(f"warning: {name}: the filter lets no passage through", err=True)
+        typer.echo(f"warning: {name}: no passage matches the filter", err=True)
 
 
 def run_http(app: Any, host: str, port: int, door: Door) -> None:
-    """Serve until interrupted; print the address to standard error."""
+    """Serve until interrupted, and print the address to standard error."""
     made, address = listening(host, port)
     typer.echo(f"{address}: POST /search, /explain, /passages; MCP at /mcp  (Ctrl-C stops it)", err=True)
     with contextlib.suppress(KeyboardInterrupt):

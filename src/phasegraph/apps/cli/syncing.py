@@ -1,4 +1,4 @@
-"""Keep a folder of passages in step with files: once, or whenever files change."""
+"""Synchronize a folder of passages with files: once, or whenever files change."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from phasegraph.reading.ignoring import IGNORE
 from phasegraph.retrieval.passage_folder import PassageFolder
 
 DEBOUNCE, LOOK, RETRY = 1600, 1000, 10
-"""Milliseconds for which changes of files are collected, and after which a watch looks up; looks until a retry."""
+"""Milliseconds in which file changes are collected, milliseconds between two checks, and checks until a retry."""
 
 
 def model_named(embedder: str | None) -> EmbeddingModel | None:
-    """The model that ``--embedder`` names, as a folder takes it; None without a name."""
+    """Return the model named by ``--embedder`` in the form that a passage folder needs; None without a name."""
     model = load_model(embedder)
     if model is None:
         return None
@@ -38,18 +38,18 @@ def model_named(embedder: str | None) -> EmbeddingModel | None:
 
 
 class FileSync:
-    """A folder of passages, and the files that they are read from.
+    """A folder of passages with the files from which it is read.
 
     Parameters
     ----------
     corpus : path
         A file, a folder or an archive.
     out : path
-        The folder of passages; made at the first sync if it is missing or empty.
+        The folder of passages; the first sync creates it if it is missing or empty.
     embedder : str or EmbeddingModel, optional
         The embedding model, or its name.
     tokenizer : str, optional
-        For a folder that is made.
+        The tokenizer of a new folder; an existing folder must have the same tokenizer.
     """
 
     def __init__(self, corpus: Path, out: Path, embedder: str | EmbeddingModel | None, tokenizer: str | None) -> None:
@@ -63,7 +63,8 @@ class FileSync:
             self._folder = self._opened()
         elif (out / MANIFEST).is_file():
             raise InvalidInputError(
-                f"{out}: it holds an index without a log of changes; --sync needs a folder of its own: name a new one"
+                f"{out}: the folder contains an index without a change log; --sync needs another folder: name a new "
+                "folder"
             )
         else:
             check_new(out)
@@ -73,17 +74,18 @@ class FileSync:
         settings = folder.corpus.settings
         if bool(settings.get("vectors")) != (self._model is not None):
             said = "with vectors: add --embedder" if self._model is None else "without vectors: leave --embedder out"
-            raise InvalidInputError(f"{self.out}: the folder was made {said}, or name a new folder")
+            raise InvalidInputError(f"{self.out}: the folder was created {said}, or name a new folder")
         lexical = folder.corpus.index.graph.view.lexical
         if self._tokenizer is not None and lexical is not None and lexical.tokenizer != self._tokenizer:
             raise InvalidInputError(
-                f"--tokenizer must be that of the folder, {lexical.tokenizer}; got {self._tokenizer}: name a new "
+                f"--tokenizer must be the tokenizer of the folder, {lexical.tokenizer}; got {self._tokenizer}: name a "
+                "new "
                 "folder to change it"
             )
         return folder
 
     def sync(self) -> str:
-        """Bring the folder in step with the files; what was done, in words."""
+        """Update the folder to the files, and return a sentence about the changes."""
         found = self._reader.read(progress)
         passages = [_with_source(one, source) for one, source in zip(found.passages, found.sources, strict=True)]
         self._tell_skipped(found)
@@ -93,7 +95,7 @@ class FileSync:
         return str(self._folder.sync_files(passages, stays=_unreadable(found)))
 
     def _tell_skipped(self, found: FilesRead) -> None:
-        """Say which files were skipped, where others were the last time."""
+        """Print the skipped files if they differ from those of the last sync."""
         said = "\n".join(found.notes())
         if said and said != self._skipped:
             for line in found.notes():
@@ -101,14 +103,14 @@ class FileSync:
         self._skipped = said
 
     def settle(self) -> None:
-        """Wait for what goes on in the background."""
+        """Wait until the background work of the folder is finished."""
         if self._folder is not None:
             self._folder.corpus.settle()
 
     def watch(self, told: Callable[[str], None], failed: Callable[[str], None]) -> None:
-        """Bring the folder in step at once, and whenever files have changed, until Ctrl-C.
+        """Update the folder now and whenever files change, until Ctrl-C.
 
-        `told` gets what was done, `failed` why a sync could not be made; it is tried again then.
+        `told` receives a sentence about each sync, and `failed` the reason of a failed sync, which is retried later.
         """
         due, waited = True, RETRY
         for changed in self._changes():
@@ -123,7 +125,7 @@ class FileSync:
                 failed(str(error))
 
     def _changes(self) -> Iterator[bool]:
-        """Whether files changed; once a second, and at once after a change."""
+        """Yield True as soon as files changed, and False after each second without a change."""
         with needed("--watch needs watchfiles; pip install 'phasegraph[watch]'"):
             from watchfiles import watch
         root, out = self._reader.root.resolve(), self.out.resolve()
@@ -143,25 +145,25 @@ class FileSync:
 
 
 def _with_source(passage: Any, source: str) -> dict[str, Any]:
-    """A passage with the file that it was read from as its document, unless it names another."""
+    """Return a passage as a mapping whose document is its file, unless its metadata name another source."""
     metadata = {"source": source} | dict(passage.metadata or {})
     return {"id": passage.id, "title": passage.title, "text": passage.text, "metadata": metadata}
 
 
 def _unreadable(found: FilesRead) -> Callable[[str], bool]:
-    """Whether a document is of a file that is there and could not be read now: it stays as it is."""
+    """Return a function that is true for documents of files that exist but could not be read; the folder keeps them."""
     names = tuple(found.skipped)
     below = tuple(f"{name}{end}" for name in names for end in ("/", ":"))
     return lambda document: document in names or document.startswith(below)
 
 
 def run_sync(corpus: Path, out: Path, embedder: str | None, tokenizer: str | None, *, watch: bool) -> None:
-    """Sync once, or go on with every change; print what was done."""
+    """Synchronize once, or with every change, and print the changes."""
     made, to = FileSync(corpus, out, embedder, tokenizer), console()
     if not watch:
         to.print(f"{made.sync()}: {out}")
         made.settle()
         return
-    to.print(f"watching {corpus}  (Ctrl-C stops it)")
+    to.print(f"watching {corpus}  (press Ctrl-C to stop)")
     made.watch(lambda said: to.print(f"{said}: {out}"), lambda said: typer.echo(f"phasegraph: {said}", err=True))
     made.settle()

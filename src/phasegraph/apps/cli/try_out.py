@@ -1,4 +1,4 @@
-"""``phasegraph try``: ask questions about your own files, and see the answers explained on a local page."""
+"""The command ``phasegraph try``: ask questions about your own files, and see the answers explained on a local page."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from phasegraph.evaluation.natural_questions import natural_questions
 from phasegraph.evaluation.own_questions import read_questions
 from phasegraph.graph.index.graph_index import GraphIndex
 
-WITHOUT_MODEL = "without --embedder, answers come from words and the graph; --embedder minilm adds vectors"
+WITHOUT_MODEL = "without --embedder, passages are found by words and the graph; --embedder minilm adds vectors"
 
 
 Questions = Annotated[
@@ -70,8 +70,8 @@ def try_out(
 ) -> None:
     """Read your files, build a graph over them, and explain the answers to your questions on a local page.
 
-    No model and no network is needed. With --embedder, passages are also found by their vectors. With judged questions,
-    the page stars the passages that answer them.
+    The command needs no model and no network. With --embedder, vectors also find passages. With judged questions,
+    the page marks the passages that answer them with a star.
 
     With --compare, no page opens: the command says whether phasegraph finds more than your retriever does.
     """
@@ -92,7 +92,7 @@ def try_out(
         to.print(WITHOUT_MODEL)
     if out is not None:
         index.save(out)
-        to.print(f"kept the index: {out}")
+        to.print(f"saved the index: {out}")
     inspector = Inspector(
         index,
         files.resolve().name,
@@ -108,7 +108,7 @@ def try_out(
 
 
 def show_page(inspector: Inspector, ask: str | None, port: int, open_it: bool | None) -> None:
-    """Serve the page on this machine until interrupted; open it on the answer to `ask` if given."""
+    """Serve the page on this machine until interrupted; with `ask`, open it on the answer to this question."""
     to = console()
 
     def say(address: str) -> None:

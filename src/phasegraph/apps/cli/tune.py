@@ -1,4 +1,4 @@
-"""``phasegraph tune``: fit a pipeline on one part of the queries, confirm it on the other, and report both."""
+"""The command ``phasegraph tune``: fit a pipeline on one part of the queries, and confirm it on the other part."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from phasegraph.lexical import read_hits
 
 def tune(
     folder: DatasetDir,
-    out: Annotated[Path, typer.Option(help="JSON file for the pipeline.", dir_okay=False)],
-    measure: Annotated[str, typer.Option(help="Measure to maximise.")] = "Recall@5",
+    out: Annotated[Path, typer.Option(help="JSON file to write the pipeline to.", dir_okay=False)],
+    measure: Annotated[str, typer.Option(help="Measure to maximize.")] = "Recall@5",
     sources: Annotated[str, typer.Option(help="Comma-separated sources.")] = "vector,graph",
     fetch_k: FetchK = DEFAULT_LIMIT,
     confirm_split: Annotated[
-        str | None, typer.Option(help="Split for the confirmation; default the data set's last split.")
+        str | None, typer.Option(help="The split that confirms; default: the last split of the data set.")
     ] = None,
     span_overlap: SpanOverlap = None,
     keep_unconfirmed: Annotated[
@@ -47,7 +47,7 @@ def tune(
 ) -> None:
     """Tune on one part of the judged queries, and confirm on the other part.
 
-    The parts are the splits that the queries name; otherwise two halves that share no collection.
+    The parts are the splits named by the queries; without splits, two halves that share no collection.
     """
     names = names_in(sources)
     if not names or any(name not in SOURCES for name in names):
@@ -94,15 +94,15 @@ def tune(
 def _said(found: ConfidenceTuning) -> str:
     line = f"confidence: AUC {percent(found.auc)} on {found.queries} queries with and without their passages"
     if found.ece is None or found.brier is None:
-        return f"{line}; too few are judged for a probability"
-    return f"{line}; a probability, ECE {found.ece:.3f}, Brier {found.brier:.3f}"
+        return f"{line}; no probability, because too few queries are judged"
+    return f"{line}; as a probability: ECE {found.ece:.3f}, Brier {found.brier:.3f}"
 
 
 def _show(found: Tuning, dataset: Dataset, parted_by: str, to: Console) -> None:
     name = dataset.name
     title = f"{name}: {found.tried} configurations tried, best is '{found.chosen_name}'"
     if found.unfitted:
-        title += f" ({found.unfitted} more could not be fitted on so few queries)"
+        title += f" ({found.unfitted} more need more queries for fitting)"
     rows = [
         (
             f"tuning part ({found.tuning_queries} queries, out of fold)",

@@ -1,4 +1,4 @@
-"""What the inspector looks at: passages, the graph over them (of entities or of chunks), and its relations in words."""
+"""The data of the inspector: passages, their entity graph or chunk graph, and descriptions of the graph's relations."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _EDGES = MappingProxyType(
 
 @dataclass(frozen=True, eq=False)
 class Collection:
-    """The passages of an index and the graph that is walked.
+    """The passages of an index, and the graph on which the walk runs.
 
     Parameters
     ----------
     graph : EntityGraph
-        Scored by words and by vectors; of a graph of chunks, its walkable form.
+        The entity graph, with its word index and embeddings; for a chunk graph, its walkable form.
     records : mapping of str to PassageRecord
-        By id; empty if the texts are unknown.
+        Passages by id; empty if the texts are unknown.
     chunks : ChunkGraph, optional
     """
 
@@ -48,9 +48,9 @@ class Collection:
 
     @classmethod
     def of(cls, index: GraphIndex | ChunkGraph, passages: Sequence[Passage] = ()) -> Collection:
-        """Read an index; `passages` are the texts of a graph of chunks, which keeps ids only.
+        """Create a collection from an index; a chunk graph stores only ids, so `passages` provides its texts.
 
-        InvalidInputError if a chunk has no passage.
+        InvalidInputError if a chunk is not in `passages`.
 
         >>> from phasegraph.graph import build_chunk_graph
         >>> rows = [Passage("1", "a", "See Table 2."), Passage("2", "a", "Table 2: 4 EUR")]
@@ -65,37 +65,37 @@ class Collection:
             return cls(index.walkable, {}, index)
         lacking = next((name for name in index.passages if name not in known), None)
         if lacking is not None:
-            raise InvalidInputError(f"the corpus must hold every chunk of the graph; {lacking!r} is not in it")
+            raise InvalidInputError(f"the corpus must contain every chunk of the graph; {lacking!r} is missing")
         records = {name: known[name] for name in index.passages}
         words = LexicalIndex.of([record.content for record in records.values()])
         return cls(replace(index.walkable, lexical=words), records, index)
 
     @property
     def size(self) -> str:
-        """How many passages, and how many names or edges, the collection has."""
+        """The number of passages, and of names or edges, as text."""
         count = f"{len(self.graph.passages):,} passages"
         if self.chunks is None:
             return f"{count} · {len(self.graph.entities):,} names"
         return f"{count} · {sum(self.chunks.counts().values()):,} edges"
 
     def walker(self, embedder: Embedder | None, depends_on: Sequence[str]) -> Any:
-        """The source that walks the graph."""
+        """Return the source that walks the graph."""
         if self.chunks is None:
             return GraphSource(self.graph, embedder=embedder).prepare()
         return ChunkGraphSource(self.chunks, depends_on=depends_on, embedder=embedder).prepare()
 
     def read(self, name: str) -> tuple[str, str]:
-        """Title and text of a passage; "" for an unknown id."""
+        """Return the title and text of a passage; empty texts for an unknown id."""
         record = self.records.get(name)
         return ("", "") if record is None else (record.title, record.text)
 
     def content(self, name: str) -> str:
-        """Title and text in one; "" for an unknown id."""
+        """Return the title and text of a passage as one text; "" for an unknown id."""
         record = self.records.get(name)
         return "" if record is None else record.content
 
     def relations(self, path: Sequence[Sequence[str]]) -> list[str]:
-        """For each step of a path of (kind, name) to the next: how the graph joins the two."""
+        """Describe each step of a path of (kind, name): the relation in the graph that joins it to the next node."""
         return [self._relation(*one, *other) for one, other in pairwise(path)]
 
     def _relation(self, kind: str, name: str, next_kind: str, following: str) -> str:
@@ -110,7 +110,7 @@ class Collection:
         return "mentions" if kind == "passage" else "is mentioned in"
 
     def _stated(self, name: str, other: str) -> Iterator[str]:
-        """The predicates of the triples that join two names, from the passages that mention both."""
+        """Yield the predicates of the triples that join two names, from the passages that mention both names."""
         columns = [self.graph.entity_rows[name], self.graph.entity_rows[other]]
         both = self.graph.mentions[:, columns].astype(bool).sum(axis=1) == len(columns)
         for row in both.nonzero()[0].tolist():

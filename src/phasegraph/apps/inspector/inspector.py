@@ -1,4 +1,4 @@
-"""The inspector's data: asked questions, their rankings, and the answers that other settings give."""
+"""The inspector's data: questions, their rankings, and the answers under other settings."""
 
 from __future__ import annotations
 
@@ -41,23 +41,23 @@ from phasegraph.sources.settings import SourceSettings
 OWN, OTHER = "own", "compared"
 PRESETS = ("default", "reciprocal_rank", "min-max-sum", "z-score-sum", "convex", "paper", "paper-2wiki")
 LIMIT = 50
-"""Hits requested from every source."""
+"""Number of hits requested from every source."""
 MOST_ASKED = 64
-"""Questions whose rankings are cached."""
+"""Maximum number of questions whose rankings are cached."""
 LONGEST = 4000
-"""Maximum length of a question, in characters."""
+"""Maximum length of a question in characters."""
 MOST_FOUND = 20
 """Maximum number of passages that a search by text returns."""
 MOST_OFFERED = 8
-"""Questions that the start page offers."""
+"""Maximum number of questions on the start page."""
 UNLIKELY = 0.2
-"""Below this confidence, the page says that the answer is probably not in the collection."""
+"""Confidence below which the page says that the answer is probably not in the collection."""
 _SETTINGS = ("pipeline", "weights", "thresholds", "final", "common", "confidence", "k")
 
 
 @dataclass(eq=False)
 class Asked:
-    """A question with its rankings, on which every change of settings is decided again."""
+    """A question with its rankings; changed settings are applied to these rankings without a new search."""
 
     question: str
     rankings: tuple[Ranking, ...]
@@ -66,34 +66,36 @@ class Asked:
 
 
 class Inspector:
-    """Answers questions over a saved index, and explains the answers for a page.
+    """Answer questions over a saved index, and explain the answers for a page.
 
     Parameters
     ----------
     index : GraphIndex or ChunkGraph
-        Its sources are ``graph``, ``bm25`` if it has an index of words, and ``vector`` if there is an `embedder`.
+        The index to search. Its sources are ``graph``, ``bm25`` if it has a word index, and ``vector`` if there is an
+        `embedder`.
     name : str
         Title of the page.
     embedder : callable, optional
         Function from question to vector. Without it, the walk starts from names and words.
     passages : sequence of Passage
-        The texts of a graph of chunks, which keeps ids only.
+        The texts of a chunk graph, which stores only ids.
     pipeline : FusionPipeline, optional
-        Default: the default pipeline. Sources that its weights do not name are shown but not fused.
+        The first pipeline of the page; default: the default pipeline. A source without a weight in it is shown but not
+        fused.
     compared : FusionPipeline, optional
-        A second pipeline to choose on the page.
+        A second pipeline that can be chosen on the page.
     judged : sequence of Query
-        Questions for the start page and for :meth:`flips`; their passages are starred in answers.
+        Judged questions for the start page and for :meth:`flips`; the page marks their passages with a star.
     made : sequence of Query
-        Questions made from the passages, for the start page after the judged questions.
+        Questions generated from the passages; the start page lists them after the judged questions.
     command : str
-        The command to run again if the page loses its server; "" if the page must not know.
+        The command that the page shows if its server does not answer; "" if the page must not know the command.
 
     Raises
     ------
     InvalidInputError
-        If there is an embedder and the index has no embeddings, or a graph of chunks with neither embedder nor
-        passages, or a pipeline's weights name no source of the index.
+        If an embedder is given but the index has no embeddings, if a chunk graph has neither an embedder nor passages,
+        or if a pipeline's weights name no source of the index.
     """
 
     def __init__(
@@ -113,11 +115,11 @@ class Inspector:
         graph = self.collection.graph
         if embedder is not None and graph.embeddings is None:
             raise InvalidInputError(
-                "--embedder needs an index with embeddings (phasegraph index --embeddings); this one has none"
+                "--embedder needs an index with embeddings, but this index has none: build it with --embeddings"
             )
         if isinstance(index, ChunkGraph) and embedder is None and graph.lexical is None:
             raise InvalidInputError(
-                "a graph of chunks needs --embedder or --corpus, because the walk starts from the nearest chunks"
+                "a chunk graph needs --embedder or --corpus, because the walk starts from the nearest chunks"
             )
         once = None if embedder is None else lru_cache(maxsize=256)(embedder)
         self.name, self.judged, self.made, self.command = name, tuple(judged), tuple(made), command
@@ -150,15 +152,15 @@ class Inspector:
     def _check(self, pipeline: FusionPipeline) -> None:
         if not self._fits(pipeline):
             raise InvalidInputError(
-                f"the pipeline's weights must name one of {sorted(self.sources)}; they name "
+                f"the pipeline's weights must name at least one of {sorted(self.sources)}; they name "
                 f"{sorted(pipeline.weights or ())}"
-                + ("" if "vector" in self.sources else ": --embedder MODULE:OBJECT brings the source 'vector'")
+                + ("" if "vector" in self.sources else ": --embedder MODULE:OBJECT adds the source 'vector'")
             )
 
     # Data of the start page.
 
     def about(self) -> dict[str, Any]:
-        """Describe the index: its size, sources with colours, pipelines with settings, and questions to begin with."""
+        """Describe the index for the start page: its size, sources with colors, pipelines with settings, questions."""
         offered = [*((one, True) for one in self.judged), *((one, False) for one in self.made)]
         return {
             "name": self.name,
@@ -199,21 +201,22 @@ class Inspector:
         return Asked(question, rankings, found.reports, context)
 
     def _with_records(self, ranking: Ranking, paths: bool) -> Ranking:
-        """Add the passages as payloads; compute the paths now, because a lazy path keeps the whole walk in memory."""
+        """Add the passages as payloads; compute paths now, because a lazy path keeps the whole walk in memory."""
         records = [self.collection.records.get(name) for name in ranking.ids]
         return replace(ranking, payloads=Payloads(ranking.ids, records, dict(ranking.payloads) if paths else {}))
 
     def _embeddings(self, ids: Sequence[str]) -> Any:
         graph = self.collection.graph
         if graph.embeddings is None:
-            raise InvalidInputError("selection by redundancy needs an index with embeddings")
+            raise InvalidInputError("selection by redundancy needs an index with embeddings; this index has none")
         return np.asarray(graph.embeddings[[graph.passage_rows[name] for name in ids]], dtype=np.float64)
 
     def settled(self, settings: object) -> FusionPipeline:
-        """Make the pipeline of the page's settings; raise for an unknown name or a value out of range.
+        """Create the pipeline of the page's settings; raise for an unknown name or a value out of range.
 
-        ``pipeline`` is one of :attr:`pipelines`. ``weights`` and ``thresholds`` (by source), ``final``, ``common``,
-        ``confidence`` and ``k`` replace its own values. None removes a threshold, or restores the rule's weights.
+        ``pipeline`` is a key of :attr:`pipelines`. ``weights`` and ``thresholds`` (by source), ``final``, ``common``,
+        ``confidence`` and ``k`` replace the values of that pipeline. The value None removes a threshold, or restores
+        the weights of the rule.
         """
         given = check_keys("settings", settings, _SETTINGS)
         name = given.get("pipeline", OWN)
@@ -249,18 +252,19 @@ class Inspector:
         return value
 
     def decide(self, asked: Asked, pipeline: FusionPipeline) -> tuple[Result, Result]:
-        """Decide the answer, and the order of all candidates without acceptance and selection."""
+        """Return the answer, and the ranking of all candidates without acceptance and selection."""
         given = [one for one in asked.rankings if pipeline.weights is None or one.source in pipeline.weights]
         result = pipeline.decide(given, asked.context, reports=asked.reports)
         plain = replace(pipeline, accept=None, selection=None)
         return result, plain.decide(given, asked.context, reports=asked.reports, k=len(result.candidates))
 
     def view(self, question: object, settings: object) -> dict[str, Any]:
-        """Like :func:`phasegraph.result.view_of`, told in sentences, with what only the inspector knows.
+        """Return the data of :func:`phasegraph.result.view_of` with sentences, and the inspector's additional data.
 
-        ``pipeline``, ``settings``, ``why_weights``; ``unlikely``, whether the answer is probably not in the collection;
-        ``gold``, if the question is judged: for each hop its ``passages`` and whether it is ``found``; ``missed``: a
-        passage of each other hop, with ``label``, ``text`` and ``why``. Walks also have ``relations``.
+        The additional keys are ``pipeline``, ``settings``, ``why_weights``, ``unlikely``, ``gold`` and ``missed``.
+        ``unlikely`` is true if the answer is probably not in the collection. For a judged question, ``gold`` has for
+        each hop its ``passages`` and if one is ``found``, and ``missed`` has a passage of each missing hop with
+        ``label``, ``text`` and ``why``. Walks also have ``relations``.
         """
         pipeline, asked = self.settled(settings), self.ask(question)
         result, everything = self.decide(asked, pipeline)
@@ -279,7 +283,7 @@ class Inspector:
         }
 
     def _judgement(self, question: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Which hops of a judged question the answer has, and where a passage of each other hop is."""
+        """Return the hops of a judged question found in the answer, and the rank of a passage of each missing hop."""
         query = self._gold.get(question)
         hops = [] if query is None else query.judgement.hops
         answer = {row["id"] for row in rows if row["position"]}
@@ -289,7 +293,7 @@ class Inspector:
             if answer.isdisjoint(hop):
                 name = min(hop, key=lambda one: places.get(one, len(places) + 1))
                 title, text = self.collection.read(name)
-                why = f"No source has it among its first {LIMIT}."
+                why = f"No source has it in its first {LIMIT} hits."
                 if name in places:
                     ranks = {source: one["rank"] for source, one in rows[places[name] - 1]["sources"].items()}
                     why = f"Number {places[name]} of {len(rows)} candidates: {', '.join(standings(ranks))}."
@@ -303,7 +307,7 @@ class Inspector:
     # Why not this passage?
 
     def find(self, needle: object) -> list[dict[str, str]]:
-        """Find a passage by id, otherwise at most 20 passages whose id, title or text contains the text."""
+        """Find a passage by id, otherwise at most 20 passages with the text in their id, title or text."""
         if not isinstance(needle, str) or not needle.strip():
             raise InvalidInputError("give the id of a passage, or words of its title or text")
         text = needle.strip()
@@ -323,9 +327,9 @@ class Inspector:
         return {"id": name, "title": title, "text": text, "label": label_of(name, title, text)}
 
     def why_not(self, question: object, settings: object, name: object) -> dict[str, Any]:
-        """Explain a passage's place: its rank in each source among all passages, its fused value, and what it lacks."""
+        """Explain a passage's position: its rank in each source among all passages, fused value, and missing words."""
         if not isinstance(name, str) or name not in self.collection.graph.passage_rows:
-            raise InvalidInputError(f"there is no passage {name!r:.80}")
+            raise InvalidInputError(f"the passage {name!r:.80} does not exist")
         pipeline, asked = self.settled(settings), self.ask(question)
         result, everything = self.decide(asked, pipeline)
         there = {one.source: one for one in asked.rankings}
@@ -343,7 +347,7 @@ class Inspector:
         }
 
     def _standing(self, asked: Asked, source: str, listed: Ranking | None, name: str) -> dict[str, Any]:
-        """The rank of a passage among all that a source ranks, and whether the source's list reaches that far."""
+        """Return the rank of a passage among all passages that a source ranks, and if the source's hits include it."""
         whole = self._ranked_all(asked)[source]
         row, cut = whole.positions.get(name), 0 if listed is None else len(listed)
         state: dict[str, Any] = {"rank": None, "score": None, "of": len(whole), "listed": False, "last": None}
@@ -356,15 +360,17 @@ class Inspector:
             steps = [[one.kind, one.name] for one in path] if row is not None else []
             state["walk"] = path_labels(steps, self.collection.read)
         if row is None:
-            why = {"bm25": "the passage has no word of the question", "graph": "the walk does not reach it"}
+            why = {"bm25": "the passage contains no word of the question", "graph": "the walk does not reach it"}
             return state | {"said": why.get(source, whole.reason or "the source does not rank it")}
         state |= {"rank": row + 1, "score": float(whole.scores[row])}
         if state["listed"]:
-            return state | {"said": f"in its list of {cut}"}
-        return state | {"said": f"beyond the {LIMIT} hits asked for: the last of them scores {state['last']:.4g}"}
+            return state | {"said": f"among the {cut} hits of the source"}
+        return state | {
+            "said": f"below the {LIMIT} requested hits, of which the last has the score {state['last']:.4g}"
+        }
 
     def _ranked_all(self, asked: Asked) -> dict[str, Ranking]:
-        """Rank all passages by each source; only the last question is cached, because the rankings are long."""
+        """Rank all passages by each source; only the last question is cached, because these rankings are long."""
         question, found = self._all
         if question != asked.question:
             upstream = {one.source: one for one in asked.rankings}
@@ -375,7 +381,7 @@ class Inspector:
     # Judged questions.
 
     def prepare(self, progress: Callable[[Iterable[Any], str], Iterable[Any]] = lambda items, _: items) -> None:
-        """Ask the judged questions once, and keep their rankings without paths."""
+        """Search the sources for each judged question once, and store the rankings without paths."""
         with self._judging:
             if self._judged is None:
                 self._judged = [
@@ -384,13 +390,14 @@ class Inspector:
                 ]
 
     def flips(self, settings: object, before: object) -> dict[str, Any]:
-        """Compare two settings: judged questions that gain or lose a gold passage among the first k.
+        """Compare two settings: return the judged questions that gain or lose a gold passage among the first k.
 
-        ``questions``, ``k``, ``k_before``, ``gold``; ``found_before``, ``found``: gold passages among the k;
-        ``gained`` and ``lost``: ``id``, ``question`` and ``passages``, with id and title.
+        The result has ``questions``, ``k``, ``k_before``, ``gold``, ``found_before`` and ``found`` (numbers of gold
+        passages in total, and among the first k before and now), ``gained`` and ``lost``. The questions in ``gained``
+        and ``lost`` have ``id``, ``question`` and ``passages``, with id and title.
         """
         if not self.judged:
-            raise InvalidInputError("there are no judged questions: start with --judged QUESTIONS.jsonl")
+            raise InvalidInputError("there are no judged questions: restart with --judged QUESTIONS.jsonl")
         self.prepare()
         new, old = self.settled(settings), self.settled(before)
         gained: list[dict[str, Any]] = []
@@ -414,12 +421,12 @@ class Inspector:
         return frozenset(pipeline.decide(given, asked.context, reports=asked.reports).ids)
 
     def document(self, settings: object) -> bytes:
-        """The pipeline of the settings, as ``FusionPipeline.save`` writes it."""
+        """Return the pipeline of the settings in the file format of ``FusionPipeline.save``."""
         return encode_document(KIND, VERSION, self.settled(settings).to_dict())
 
 
 def _settings_of(pipeline: FusionPipeline) -> dict[str, Any]:
-    """The pipeline's values of the settings on the page."""
+    """Return the values that a pipeline has for the settings on the page."""
     policy = pipeline.accept or AcceptancePolicy()
 
     def value(one: Any) -> float | None:
@@ -440,36 +447,43 @@ def _settings_of(pipeline: FusionPipeline) -> dict[str, Any]:
 
 _WEIGHTINGS = MappingProxyType(
     {
-        "adaptive": "set for this question: a source counts more if other sources and the words of the texts agree",
+        "adaptive": "set for this question: a source counts more if other sources and the words of its hits agree with "
+        "it",
         "equal": "equal for all sources",
-        "roles": "by role: vector .25 and graph .75 if the walk states its background",
+        "roles": "by role: vector 0.25 and graph 0.75 if the walk states its score background",
     }
 )
 
 
 def _why_weights(pipeline: FusionPipeline, result: Result) -> str:
     if pipeline.weights is not None:
-        return "given, and divided by the sum over the sources that answered"
+        return "fixed by the settings, divided by their sum over the sources that answered"
     if len(result.candidates.sources) < 2:
-        return "one source answered"
+        return "only one source answered"
     return _WEIGHTINGS[pipeline.weighting]
 
 
 def _verdict(name: str, result: Result, everything: Result) -> list[str]:
-    """Sentences on the place of a passage in the answer, and on what it lacks."""
+    """Return sentences about the position of a passage in the answer, and about its gap to the last answer."""
     if name in result.ids:
-        return [f"It is in the answer, at place {result.ids.index(name) + 1}."]
+        return [f"The passage is in the answer, at rank {result.ids.index(name) + 1}."]
     if name not in everything.ids:
-        return ["No fused list holds it: it could not be fused. It would have to come further up in one of them."]
+        return [
+            "No fused source returned the passage, so it has no fused value. It must rank higher in one of the sources."
+        ]
     place, evidence = everything.ids.index(name) + 1, everything.evidence(name)
-    said = [f"It is at place {place} of {len(everything)} candidates, with the score {evidence.score:.4f}."]
+    said = [f"The passage has rank {place} of {len(everything)} candidates, with the score {evidence.score:.4f}."]
     outcome: Any = result.extras.get("acceptance")
     if outcome is not None and outcome.verdicts[result.candidates.ids.index(name)] <= 0:
-        said.append("A threshold rejected it." if outcome.reason != "low_confidence" else "The confidence is too low.")
+        said.append(
+            "A threshold rejected the passage."
+            if outcome.reason != "low_confidence"
+            else "The confidence of the answer is below the threshold."
+        )
     elif result.ids:
         last = result.evidence(result.ids[-1])
         said.append(
-            f"The last of the answer has {last.score:.4f}: fused {last.fused:.3f} against {evidence.fused:.3f}."
+            f"The last passage of the answer has {last.score:.4f}: fused {last.fused:.3f} against {evidence.fused:.3f}."
         )
         gaps = {
             one.source: theirs.contribution - one.contribution
@@ -477,5 +491,5 @@ def _verdict(name: str, result: Result, everything: Result) -> list[str]:
         }
         worst = max(gaps, key=lambda source: gaps[source])
         if gaps[worst] > 0:
-            said.append(f"It lacks most in {worst}: a contribution lower by {gaps[worst]:.3f}.")
+            said.append(f"The largest gap is in {worst}: a contribution lower by {gaps[worst]:.3f}.")
     return said

@@ -1,4 +1,4 @@
-"""The inspector's page and its server: a Starlette application behind a guard that checks every request."""
+"""The inspector's page and its server: a Starlette application behind middleware that checks every request."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-"""Content policy of the served page: it loads only its own files."""
+"""The content security policy of the served page, which allows only the page's own files."""
 _ESCAPES = {ord(one): f"\\u{ord(one):04x}" for one in "<>&"}
-"""JSON escapes of characters that could end a script element."""
+"""The JSON escapes of characters that could end a script element."""
 
 
 @lru_cache(maxsize=8)
 def part(name: str) -> str:
-    """Read one of the page's files."""
+    """Read a file of the page."""
     return (files("phasegraph.apps.inspector") / "static" / name).read_text(encoding="utf-8")
 
 
 def embedded_json(data: object) -> str:
-    r"""Encode data as JSON that is safe inside a script element of a page.
+    r"""Encode data as JSON that can safely stand inside a script element of a page.
 
     >>> embedded_json({"text": "</script><!-- \u2028"})
     '{"text": "\\u003c/script\\u003e\\u003c!-- \\u2028"}'
@@ -55,7 +55,7 @@ def embedded_json(data: object) -> str:
 
 
 def served_page() -> str:
-    """The page of the server, which loads its files and data from the server."""
+    """Return the page of the server, which loads its files and data from the server."""
     head = (
         '<link rel="stylesheet" id="__________cytoscape_stylesheet" href="static/inspector.css">'
         '<link rel="icon" href="data:,">'
@@ -65,7 +65,7 @@ def served_page() -> str:
 
 
 def offline_page(data: Mapping[str, Any]) -> str:
-    """One HTML file that contains everything; its content policy forbids every request.
+    """Return one HTML file that contains all its data; its content security policy forbids every request.
 
     ``about``, ``view`` and, to compare two pipelines, ``other`` come from :class:`Inspector`.
     """
@@ -109,12 +109,12 @@ _HEADERS = {
 
 
 class Guard:
-    """ASGI middleware that lets only allowed requests through to the page's application.
+    """ASGI middleware that passes only allowed requests on to the page's application.
 
-    A request may address only loopback or `host`, the address that the server listens on; this stops DNS rebinding. If
-    the server listens on every address, every name is allowed, and the token decides: every request but those for the
-    empty page must carry it as ``Authorization: Bearer``. Other origins get nothing: there is no CORS, a data request
-    must be JSON (which a form cannot send), and a foreign ``Origin`` is refused.
+    The Host header must be a loopback name or `host`, the address on which the server listens; this prevents DNS
+    rebinding. If the server listens on every address, every name is allowed, and the token protects the data. Every
+    data request must then have the header ``Authorization: Bearer`` with the token. Other origins receive no data:
+    there is no CORS, a data request must be JSON (which a form cannot send), and a foreign ``Origin`` is refused.
     """
 
     def __init__(self, app: Any, host: str, token: str | None) -> None:
@@ -147,27 +147,27 @@ class Guard:
         listed = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
         headers = dict(listed)
         if any(sum(name == one for name, _ in listed) > 1 for one in ("authorization", "origin")):
-            return 400, "a request has one Authorization and one Origin header"
+            return 400, "a request must have at most one Authorization and one Origin header"
         hosts = [value for name, value in listed if name == "host"]
         if len(hosts) != 1 or (self._names is not None and _name_of(hosts[0]) not in self._names):
-            return 421, "this server is not known by that name"
+            return 421, "the Host header does not name this server"
         origin = headers.get("origin")
         if origin is not None and _netloc(origin) != hosts[0].lower():
-            return 403, "another site may not ask"
+            return 403, "requests from other sites are refused"
         if not scope["path"].startswith("/api/"):
-            return None  # another site may link to the page, which is empty
+            return None  # other sites may link to the page, which contains no data
         if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-            return 403, "another site may not ask"
+            return 403, "requests from other sites are refused"
         given = headers.get("authorization", "").removeprefix("Bearer ")
         if self._token is not None and not hmac.compare_digest(given.encode(), self._token.encode()):
             return 401, "the token is missing or wrong"
         if scope["method"] == "POST" and headers.get("content-type", "").split(";")[0] != "application/json":
-            return 415, "the request must be JSON"
+            return 415, "the request must have the content type application/json"
         return None
 
 
 def _netloc(origin: str) -> str:
-    """Name and port of an Origin header; empty if it is no address."""
+    """Return the host and port of an Origin header; empty if the header is not a valid address."""
     try:
         return urlsplit(origin).netloc.lower()
     except ValueError:
@@ -175,7 +175,7 @@ def _netloc(origin: str) -> str:
 
 
 def _name_of(host: str) -> str:
-    """The name in a Host header, without its port."""
+    """Return the host name of a Host header without its port."""
     try:
         return (urlsplit(f"//{host}").hostname or "").lower()
     except ValueError:
@@ -183,19 +183,21 @@ def _name_of(host: str) -> str:
 
 
 def make_app(inspector: Inspector, host: str = "127.0.0.1", token: str | None = None) -> Guard:
-    """The ASGI application: the page at ``/``, its files under ``/static``, and its data under ``/api``.
+    """Create the ASGI application: the page at ``/``, its files under ``/static``, and its data under ``/api``.
 
-    InvalidInputError if `host` is not a loopback address and there is no token, or the token is short or not ASCII.
+    InvalidInputError if `host` is not a loopback address and there is no token, or if the token is short or not ASCII.
     """
     if host not in LOOPBACK and not token:
-        raise InvalidInputError(f"a token must be given to listen on {host!r}: whoever reaches it could ask")
+        raise InvalidInputError(
+            f"a token must be given to listen on {host!r}, because other machines can reach this address"
+        )
     if token is not None and not re.fullmatch(r"[!-~]{8,}", token):
-        raise InvalidInputError("the token must have 8 characters or more, printable ASCII without spaces")
+        raise InvalidInputError("the token must be at least 8 printable ASCII characters without spaces")
     return Guard(_app(inspector), host, token)
 
 
 def check_installed() -> None:
-    """Raise MissingDependencyError if a package of the server is missing, before any work is done."""
+    """Raise MissingDependencyError before any work if a package of the server is missing."""
     with needed(NEEDED):
         import starlette  # noqa: F401
         import uvicorn  # noqa: F401
@@ -232,7 +234,9 @@ def _app(inspector: Inspector) -> Starlette:
                 return JSONResponse({"error": f"the server failed: {type(error).__name__}"}, 500)
             if isinstance(found, Response):
                 return found
-            return Response(json.dumps(found, allow_nan=False), media_type="application/json")  # ASCII: lone surrogates
+            return Response(
+                json.dumps(found, allow_nan=False), media_type="application/json"
+            )  # ASCII escapes encode lone surrogates
 
         return endpoint
 
@@ -242,7 +246,7 @@ def _app(inspector: Inspector) -> Starlette:
     async def static(request: Request) -> Response:
         name = request.path_params["name"]
         if name not in STATIC:
-            return JSONResponse({"error": "there is no such file"}, 404)
+            return JSONResponse({"error": f"the file {name!r:.80} does not exist"}, 404)
         return Response(part(name), media_type=STATIC[name])
 
     async def about(_: Request) -> Response:
@@ -270,7 +274,7 @@ def _app(inspector: Inspector) -> Starlette:
 
 
 def exported(inspector: Inspector, question: object, settings: object, other: object = None) -> str:
-    """The answer to one question as one offline page; `other` are settings to compare with."""
+    """Return the answer to one question as an offline page; `other` are settings to compare with."""
     data = {
         "about": inspector.about() | {"command": "", "questions": []},
         "view": inspector.view(question, settings),
@@ -280,9 +284,9 @@ def exported(inspector: Inspector, question: object, settings: object, other: ob
 
 
 def serve(inspector: Inspector, host: str, port: int, token: str | None, say: Callable[[str], None]) -> None:
-    """Serve the page until interrupted, after calling `say` with its address; errors as in :func:`make_app`."""
+    """Serve the page until interrupted, after calling `say` with its address; errors are those of :func:`make_app`."""
     app = make_app(inspector, host, token)
     made, address = listening(host, port)
-    # a fragment stays in the browser, so no request and no log has it; the page removes it from its history
+    # The token is in the fragment, which browsers do not send to servers; the page removes it from the history.
     say(f"{address}/" + (f"#token={quote(token)}" if token else ""))
     run_server(app, made, Door())

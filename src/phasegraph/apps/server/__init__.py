@@ -1,1 +1,1 @@
-"""Serve the passages of a folder to agents over MCP and to other programs over plain HTTP."""
+"""Serve the passages of a folder to agents over MCP and to other programs over HTTP."""

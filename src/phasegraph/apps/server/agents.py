@@ -1,4 +1,4 @@
-"""Serve the answers as tools of the Model Context Protocol (MCP)."""
+"""Serve answers as tools of the Model Context Protocol (MCP)."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from phasegraph.apps.server.view import Answers, aside
 from phasegraph.errors import InvalidInputError, InvalidTypeError, needed
 
 INSTRUCTIONS = (
-    "Passages of a fixed collection. search finds the best for a question; explain says besides why; passages gives "
-    "passages by id. The confidence, in [0, 1], says whether the collection holds an answer at all: below about .3, "
-    "say that it is not known rather than guess."
+    "Passages of a fixed collection. search finds the best passages for a question; explain also gives the reasons; "
+    "passages returns passages by id. The confidence, in [0, 1], estimates whether the collection contains an answer: "
+    "below about 0.3, say that the answer is unknown instead of guessing."
 )
 FIELDS = MappingProxyType(
     {"search": frozenset({"query", "k"}), "explain": frozenset({"query", "k"}), "passages": frozenset({"ids"})}
 )
-"""Fields of a request, by tool."""
+"""The allowed fields of a request, by tool."""
 _DEEPEST, _LONGEST_ID = 50, 100
 NEEDED = "serving needs the MCP SDK; pip install 'phasegraph[serve]'"
 
 
 def mcp_server(view: Answers) -> Any:
-    """Make a server of the official SDK (version 1 or 2) with the tools search, explain and passages."""
+    """Create an MCP server of the official SDK (version 1 or 2) with the tools search, explain and passages."""
     server, errors = _sdk()
 
     async def told(answer: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
@@ -38,19 +38,19 @@ def mcp_server(view: Answers) -> Any:
             return whole
         except (InvalidInputError, InvalidTypeError) as error:
             raise errors(str(error)) from None
-        except Exception as error:  # noqa: BLE001 - its text may be another's
-            raise errors(f"the collection could not be asked ({type(error).__name__}); try again") from None
+        except Exception as error:  # noqa: BLE001 - its text may contain another tenant's data
+            raise errors(f"the search failed ({type(error).__name__}); try again") from None
 
     async def search(query: str, k: int = 5) -> dict[str, Any]:
-        """Find the passages of the collection that best answer a question. k: how many, 1 to 100."""
+        """Find the passages of the collection that best answer a question. k: number of passages, 1 to 100."""
         return await told(lambda: view.search(query, k))
 
     async def explain(query: str, k: int = 5) -> dict[str, Any]:
-        """As search, and say for each passage which source found it, with what score, and by which path."""
+        """Search as the tool search does, and return for each passage its sources, their scores and the path to it."""
         return await told(lambda: view.explain(query, k))
 
     async def passages(ids: list[str]) -> dict[str, Any]:
-        """Give passages by their ids (1 to 100); those that there are not are listed as missing."""
+        """Return passages by their ids (1 to 100 ids); ids without a passage are listed as missing."""
 
         async def found() -> dict[str, Any]:
             return await aside(lambda: view.passages(ids))
@@ -73,7 +73,7 @@ def mcp_server(view: Answers) -> Any:
 
 
 def unknown_fields(asked: Iterable[str], known: Collection[str]) -> str:
-    """The error for a request with unknown fields; "" if it has none.
+    """Return the error message for a request with unknown fields; "" if all fields are known.
 
     >>> unknown_fields(["query", "filter"], {"query", "k"})
     "'filter': unknown; a request has k, query. The server decides which passages are visible"
@@ -88,16 +88,16 @@ def unknown_fields(asked: Iterable[str], known: Collection[str]) -> str:
 
 
 class SoundMessages:
-    """ASGI middleware that passes only valid messages on to the SDK.
+    """ASGI middleware that passes only valid MCP messages on to the SDK.
 
-    It answers all others with 400, because the SDK would log them with the question.
+    It answers invalid messages with status 400, because the SDK would log them together with the question.
     """
 
     def __init__(self, app: Any) -> None:
         self._app = app
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answer a request whose body has been read into one message."""
+        """Answer a request whose body has already been read into one message."""
         message = await receive()
         refused = await aside(lambda: _refused_message(message.get("body", b"")))
         if refused is not None:
@@ -114,7 +114,7 @@ class SoundMessages:
 
 
 def _refused_message(body: bytes) -> dict[str, Any] | None:
-    """The JSON-RPC error for an invalid message; it repeats nothing of the message but the id."""
+    """Return the JSON-RPC error for an invalid message, or None; the error repeats only the id of the message."""
     from pydantic import ValidationError
 
     def error(code: int, said: str, of: object = None) -> dict[str, Any]:
@@ -132,13 +132,13 @@ def _refused_message(body: bytes) -> dict[str, Any] | None:
         for one in _shapes("id" in message, "method" in message):
             one.validate_python(message)
     except ValidationError:
-        return error(-32602, "this is no message of the protocol, or its parameters are wrong", of)
+        return error(-32602, "the body is not an MCP message, or its parameters are invalid", of)
     return None
 
 
 @lru_cache(maxsize=4)
 def _shapes(asks: bool, calls: bool) -> tuple[Any, ...]:
-    """The SDK's validator of a message."""
+    """Return the SDK's validators of a message."""
     from mcp import types
     from pydantic import TypeAdapter
 
@@ -161,11 +161,13 @@ def _sdk() -> tuple[Any, Any]:
 
 
 def streamable_app(view: Answers) -> Any:
-    """Serve stateless streamable HTTP at ``/mcp``; the caller checks hosts and tokens."""
+    """Create the ASGI application for stateless streamable HTTP at ``/mcp``; the caller checks hosts and tokens."""
     from mcp.server.transport_security import TransportSecuritySettings
 
     server = mcp_server(view)
-    security = TransportSecuritySettings(enable_dns_rebinding_protection=False)  # see phasegraph.apps.server.web
+    security = TransportSecuritySettings(
+        enable_dns_rebinding_protection=False
+    )  # phasegraph.apps.server.web checks hosts
     if hasattr(server.settings, "stateless_http"):  # version 1 has these settings in the server
         server.settings.stateless_http = server.settings.json_response = True
         server.settings.transport_security = security

@@ -1,4 +1,4 @@
-"""Limits that uvicorn lacks: number of connections, and time for the head of a request."""
+"""Connection limits that uvicorn lacks: the number of connections, and the time to receive a request's head."""
 
 from __future__ import annotations
 
@@ -12,23 +12,24 @@ from phasegraph.errors import InvalidInputError, needed
 LARGEST_HEAD, MOST_CONNECTIONS = 16 * 1024, 512
 """Maximum size of a request's head in bytes, and maximum number of connections."""
 SLOWEST_HEAD = 5.0
-"""Seconds within which a request's head must arrive, and within which a client must read part of its answer."""
+"""Maximum seconds to receive a request's head, and maximum seconds until a client reads part of its answer."""
 IDLE = "phasegraph.idle"
-"""Key of the ASGI scope of a request that is only waiting to be refused."""
+"""The key in the ASGI scope of a request that is waiting to be refused."""
 SWITCH = 0.0005
-"""Seconds for which a computing thread keeps the interpreter while others wait: a tenth of Python's own value."""
+"""Seconds after which a computing thread yields the interpreter to waiting threads; a tenth of Python's default."""
 _SPARE = 128
-"""File descriptors reserved for files and other sockets."""
+"""Number of file descriptors reserved for files and other sockets."""
 _FULL = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 _LATE = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 
 class Door:
-    """The connections of a server: at most `most` in all, and at most `each` from one address.
+    """The connections of a server: at most `most` in total, and at most `each` from one address.
 
-    If there is no room for a new connection, the oldest idle connection is closed; idle means waiting for a request or
-    a part of it. It is of the same address if that address has `each`, otherwise of the address with the most
-    connections. So idle connections make room for requests. If none is idle, the new connection is refused.
+    If a limit is reached, the oldest idle connection is closed for a new connection. A connection is idle while it
+    waits for a request or for the rest of a request. If the address of the new connection has `each` connections, the
+    closed connection is from this address. Otherwise, it is from the address with the most connections. If no
+    connection is idle, the new connection is refused.
     """
 
     def __init__(self, most: int = MOST_CONNECTIONS, each: int | None = None, slowest: float = SLOWEST_HEAD) -> None:
@@ -39,7 +40,7 @@ class Door:
         return connection in self._held
 
     def admit(self, connection: Any, address: str) -> bool:
-        """Whether there is room for a connection, if need be after closing an idle connection."""
+        """Register a connection, if need be after closing an idle connection; return False if there is no room."""
         count: dict[str, int] = {}
         for one in self._held.values():
             count[one] = count.get(one, 0) + 1
@@ -63,7 +64,7 @@ class Door:
 
 
 def protocol(door: Door) -> type[asyncio.Protocol]:
-    """The protocol for ``uvicorn.Config(http=…)``: uvicorn's h11 protocol with the limits of `door`."""
+    """Return the protocol class for ``uvicorn.Config(http=…)``: uvicorn's h11 protocol with the limits of `door`."""
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
     class LimitedProtocol(H11Protocol):
@@ -72,7 +73,7 @@ def protocol(door: Door) -> type[asyncio.Protocol]:
 
         @property
         def waits(self) -> bool:
-            """Whether no complete request is being answered, or the request will be refused."""
+            """True unless a complete request is being answered; also true if the request will be refused."""
             cycle = self.cycle
             return cycle is None or cycle.response_complete or cycle.more_body or IDLE in cycle.scope
 
@@ -110,14 +111,14 @@ def protocol(door: Door) -> type[asyncio.Protocol]:
             self._end()
 
         def shutdown(self) -> None:
-            """Close at shutdown if the request is incomplete, because the rest may never arrive."""
+            """Close the connection at shutdown if its request is incomplete, because the rest may never arrive."""
             if self.waits:
                 self.transport.abort()
             else:
                 super().shutdown()
 
         def drop(self) -> None:
-            """Close the connection at once, even with unread or unwritten data."""
+            """Close the connection at once, and discard unread and unwritten data."""
             self.transport.abort()
 
         def _begin(self) -> None:
@@ -141,12 +142,12 @@ def protocol(door: Door) -> type[asyncio.Protocol]:
 
 
 def listening(host: str, port: int) -> tuple[socket.socket, str]:
-    """Open a listening socket, and return its address, such as ``http://127.0.0.1:8321``; port 0: a free port."""
+    """Open a listening socket; return it with its address, such as ``http://127.0.0.1:8321``. Port 0 is a free port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         made = socket.create_server((host, port), family=family)
     except OSError as error:
-        raise InvalidInputError(f"{host} port {port} cannot be listened on: {error.strerror or error}") from error
+        raise InvalidInputError(f"cannot listen on {host} port {port}: {error.strerror or error}") from error
     shown = f"[{host}]" if ":" in host else host
     return made, f"http://{shown}:{made.getsockname()[1]}"
 
@@ -171,7 +172,7 @@ def run_server(app: Any, made: socket.socket, door: Door) -> None:
 
 
 def _check_descriptors(connections: int) -> None:
-    """Raise the limit of open files for this many connections; InvalidInputError if the system refuses."""
+    """Raise the limit of open files for this number of connections; InvalidInputError if the system refuses."""
     if sys.platform == "win32":
         return
     import resource
@@ -180,8 +181,8 @@ def _check_descriptors(connections: int) -> None:
     wanted = connections + _SPARE
     if hard != resource.RLIM_INFINITY and wanted > hard:
         raise InvalidInputError(
-            f"--max-connections {connections} needs {wanted} open files, and this process may have {hard}: raise the "
-            "limit (ulimit -Hn), or give fewer connections"
+            f"--max-connections {connections} needs {wanted} open files, but the limit is {hard}: raise the "
+            "limit (ulimit -Hn), or give a smaller --max-connections"
         )
     if soft != resource.RLIM_INFINITY and wanted > soft:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

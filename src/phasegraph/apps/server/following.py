@@ -1,4 +1,4 @@
-"""Serve a folder that changes: later requests see its new version, requests under way finish on the old one."""
+"""Serve a folder that changes: new requests use its new version, and running requests finish on the old version."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from phasegraph.retrieval.plain_filters import Filter
 
 
 class FollowingView:
-    """A :class:`View` in whose place another comes when the passages change."""
+    """A :class:`View` that is replaced by a new view when the passages change."""
 
     def __init__(self, view: View) -> None:
         self.now = view
@@ -26,35 +26,35 @@ class FollowingView:
         return len(self.now)
 
     async def search(self, query: str, k: int = 5) -> dict[str, Any]:
-        """As :meth:`View.search`."""
+        """Search as :meth:`View.search` does, in the current version."""
         return await self.now.search(query, k)
 
     async def explain(self, query: str, k: int = 5) -> dict[str, Any]:
-        """As :meth:`View.explain`."""
+        """Explain as :meth:`View.explain` does, in the current version."""
         return await self.now.explain(query, k)
 
     def passages(self, ids: Sequence[str]) -> dict[str, Any]:
-        """As :meth:`View.passages`."""
+        """Return passages as :meth:`View.passages` does, from the current version."""
         return self.now.passages(ids)
 
 
 class Served:
-    """The passages of a folder, for several callers.
+    """The passages of a folder, served to several callers.
 
     Parameters
     ----------
     folder : path
     embed : callable, optional
-        As for :class:`View`.
+        The embedding function, as in :class:`View`.
     filters : mapping of str to filter or None
-        By caller: the metadata that a passage must have; None for all passages.
+        By caller, the metadata that a passage must have; None for all passages.
     pipeline, timeout
-        As for :class:`View`.
+        The pipeline and the time limit, as in :class:`View`.
 
     Raises
     ------
     InvalidInputError
-        If the folder holds no entity graph with its passages.
+        If the folder contains no entity graph with its passages.
     """
 
     def __init__(
@@ -78,11 +78,11 @@ class Served:
         return len(index.records) if isinstance(index, GraphIndex) else 0
 
     def _made(self) -> dict[str, View]:
-        """The views of the index as it is now."""
+        """Create the views of the current index, by caller."""
         index = self._index.index
         if not isinstance(index, GraphIndex):
             raise InvalidInputError(
-                f"{self._name}: it holds a graph of chunks, which keeps no texts; serve an entity graph"
+                f"{self._name}: the folder contains a chunk graph, which stores no texts; serve an entity graph"
             )
         passing = iter(self._passing.of(index.records))
         return {
@@ -91,9 +91,10 @@ class Served:
         }
 
     def refresh(self) -> bool:
-        """Take over what another process changed in the folder; whether anything was.
+        """Load the changes that another process made to the folder; return True if there were changes.
 
-        All callers get the new version, or none: where it cannot be read, a warning says so once.
+        All callers switch to the new version together. If the new version cannot be read, a warning is given once, and
+        all callers stay on the old version.
         """
         try:
             if not self._index.refresh():
@@ -102,7 +103,10 @@ class Served:
         except (PhasegraphError, OSError) as error:
             if self._said != str(error):
                 self._said = str(error)
-                warn(f"{self._name}: the folder changed, and its old version is served on: {error}", cause=error)
+                warn(
+                    f"{self._name}: the folder changed but cannot be read; the old version stays: {error}",
+                    cause=error,
+                )
             return False
         for caller, view in made.items():
             self.views[caller].now = view
@@ -110,7 +114,7 @@ class Served:
         return True
 
     def follow(self, seconds: float = LOOKING) -> Callable[[], None]:
-        """Look for changes every so many seconds, in a thread of its own; returns what ends that."""
+        """Check for changes every `seconds` seconds in a background thread; return the function that stops it."""
         done = threading.Event()
 
         def looking() -> None:

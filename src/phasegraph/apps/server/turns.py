@@ -1,4 +1,4 @@
-"""Limit concurrent requests, with a fair share for every tenant."""
+"""Limit the number of concurrent requests, with a fair share for every tenant."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from time import monotonic
 from phasegraph.errors import PhasegraphError
 
 PATIENCE = 10.0
-"""Seconds that a request waits."""
+"""Maximum seconds that a request waits for a slot."""
 _LONGEST_RETRY = 60
 _HALF, _NOTHING = 10.0, 1e-3
-"""Seconds after which the used time counts for half, and the used seconds that count as none."""
+"""Half-life, in seconds, of a tenant's used time, and the used seconds below which a tenant counts as inactive."""
 
 
 class BusyError(PhasegraphError):
-    """A request was refused: its tenant's queue is full, or it waited too long.
+    """The error for a refused request: its tenant's queue is full, or it waited too long.
 
-    `retry_after` is the number of seconds in which the tenant's queue is likely to empty.
+    `retry_after` is the number of seconds after which the tenant's queue is probably empty.
     """
 
     retry_after = 1
@@ -30,10 +30,10 @@ class BusyError(PhasegraphError):
 class Turns:
     """Slots for `most` concurrent requests, of which one tenant uses at most `each`.
 
-    If no slot is free, a request waits up to `patience` seconds in its tenant's queue of `queue` requests. A slot that
-    becomes free goes to the waiting tenant with the fewest slots; among tenants with equally many, to the tenant whose
-    requests have recently held slots for the least time. Tenants above the average of this time share a quarter of the
-    slots, so that the other tenants find a free slot however many such tenants there are.
+    If no slot is free, a request waits up to `patience` seconds in its tenant's queue of at most `queue` requests. A
+    free slot goes to the waiting tenant with the fewest slots. If tenants have equally many slots, it goes to the
+    tenant whose requests recently used slots for the least time. Tenants above the average of this time share a quarter
+    of the slots. Other tenants therefore find a free slot, however many such tenants there are.
     """
 
     def __init__(
@@ -48,12 +48,12 @@ class Turns:
         self._most, self._each, self._queue, self._patience, self._now = most, each, queue, patience, now
         self._busy: Counter[Hashable] = Counter()
         self._waiting: dict[Hashable, deque[asyncio.Future[None]]] = {}
-        self._used: dict[Hashable, tuple[float, float]] = {}  # seconds of slots, and when they were counted
+        self._used: dict[Hashable, tuple[float, float]] = {}  # used seconds, and the time of the last update
         self._usual: dict[Hashable, float] = {}
 
     @asynccontextmanager
     async def place(self, tenant: Hashable) -> AsyncIterator[None]:
-        """Hold a slot; BusyError if the tenant's queue is full, or no slot becomes free in time."""
+        """Reserve a slot within the block; raise BusyError if the queue is full, or no slot becomes free in time."""
         if self._free(tenant) and tenant not in self._waiting:
             self._busy[tenant] += 1
         else:
@@ -68,13 +68,13 @@ class Turns:
             self._give_back(tenant)
 
     def _recently(self, tenant: Hashable, now: float) -> float:
-        """Seconds for which a tenant has held slots; older seconds count less."""
+        """Return the seconds for which a tenant recently used slots; older seconds count less."""
         seconds, then = self._used.get(tenant, (0.0, now))
         left = float(seconds * 0.5 ** ((now - then) / _HALF))
         return left if left > _NOTHING else 0.0
 
     def _heavy(self) -> set[Hashable]:
-        """The tenants that have used more than the average of those that have used any."""
+        """Return the tenants that recently used slots for longer than the average of all active tenants."""
         now = self._now()
         used = {one: self._recently(one, now) for one in self._used}
         active = [seconds for seconds in used.values() if seconds]
@@ -92,12 +92,12 @@ class Turns:
                 await turn
         except BaseException as error:
             if turn.done() and not turn.cancelled():
-                self._give_back(tenant)  # the slot arrived just as the wait ended
+                self._give_back(tenant)  # the slot became free just as the wait ended
             else:
                 line.remove(turn)
                 self._forget(tenant)
             if isinstance(error, TimeoutError):
-                raise self._busy_error(tenant, f"no place became free within {self._patience:g} s") from None
+                raise self._busy_error(tenant, f"no slot became free within {self._patience:g} s") from None
             raise
 
     def _busy_error(self, tenant: Hashable, said: str) -> BusyError:
@@ -116,7 +116,7 @@ class Turns:
             line = self._waiting.pop(following)
             turn = line.popleft()
             if line:
-                self._waiting[following] = line  # the tenant goes behind the others
+                self._waiting[following] = line  # the tenant moves to the end of the line
             if not turn.done():
                 turn.set_result(None)
                 self._busy[following] += 1

@@ -1,4 +1,4 @@
-"""The passages that one caller may see, and the answers to the caller's requests in JSON types."""
+"""The passages that one caller may see, and the answers to the caller's requests as JSON types."""
 
 from __future__ import annotations
 
@@ -29,29 +29,29 @@ from phasegraph.sources import Gatherer, SourceSettings
 from phasegraph.sources.workers import Late, awithin
 
 MOST_RESULTS, MOST_IDS, LONGEST_QUERY = 100, 100, 20_000
-"""Limits of a request: passages per answer, ids per request, characters of a query."""
+"""The limits of a request: maximum passages per answer, ids per request, and characters of a query."""
 
 Answer = TypeVar("Answer")
 
 
 class Answers(Protocol):
-    """The answers to one caller's requests: :class:`View`, or another in its place."""
+    """The interface that answers one caller's requests, such as :class:`View`."""
 
     async def search(self, query: str, k: int = 5) -> dict[str, Any]:
-        """As :meth:`View.search`."""
+        """Search as :meth:`View.search` does."""
         ...
 
     async def explain(self, query: str, k: int = 5) -> dict[str, Any]:
-        """As :meth:`View.explain`."""
+        """Explain as :meth:`View.explain` does."""
         ...
 
     def passages(self, ids: Sequence[str]) -> dict[str, Any]:
-        """As :meth:`View.passages`."""
+        """Return passages as :meth:`View.passages` does."""
         ...
 
 
 class PassingIds:
-    """Ids of the passages that filters let through; of a later version of the same passages, only changes are read."""
+    """The ids of the passages that match each filter, updated from changed passages only."""
 
     def __init__(self, filters: Sequence[Filter]) -> None:
         self._filters = filters
@@ -59,7 +59,7 @@ class PassingIds:
         self._packed: list[frozenset[str]] = []
 
     def of(self, records: PassageRecords) -> list[frozenset[str]]:
-        """The ids that each filter lets through."""
+        """Return the ids of the passages in `records` that match each filter."""
         held = records.held
         if records.base is not self._base or not self._packed:
             packed = ((name, metadata) for name, _, metadata in records.contents())
@@ -82,9 +82,9 @@ class PassingIds:
 class View:
     """The passages of an index that one caller may see; hidden passages have no effect on any answer.
 
-    `embed` is the function from text to vector of the model that embedded the passages; without it, the search uses
-    only names and words. `only` is the metadata that a passage must have (:func:`check_filter`); `ids` are those that
-    have it, if they are known. `timeout` is the time limit of an answer in seconds.
+    `embed` is the embedding function, from text to vector, of the model that embedded the passages. Without it, the
+    search uses only names and words. `only` is the metadata that a passage must have (:func:`check_filter`). `ids` are
+    the ids of the passages that match `only`, if already known. `timeout` is the time limit of an answer in seconds.
     """
 
     def __init__(
@@ -123,14 +123,14 @@ class View:
     async def search(self, query: str, k: int = 5) -> dict[str, Any]:
         """Find the best k passages (1 to 100) for a query of at most 20,000 characters.
 
-        ``passages`` (id, title, text, score in [0, 1]), ``confidence`` in [0, 1] that the passages hold an answer,
-        ``reason`` if there are none, ``degraded`` and ``warnings``.
+        The result has ``passages`` (id, title, text, score in [0, 1]), ``confidence`` in [0, 1] that the passages
+        contain an answer, ``reason`` if there are no passages, ``degraded`` and ``warnings``.
         """
         result = await self._ask(query, k)
         return await aside(lambda: self._told(result, [self._passage(name) for name in result.ids]))
 
     async def explain(self, query: str, k: int = 5) -> dict[str, Any]:
-        """Like :meth:`search`, with each source's score, calibrated value and contribution, and the walk's path."""
+        """Search as :meth:`search`, and add each source's score, calibrated value and contribution, and walk paths."""
         result = await self._ask(query, k)
         return await aside(lambda: self._explained(result))
 
@@ -144,7 +144,7 @@ class View:
         }
 
     def passages(self, ids: Sequence[str]) -> dict[str, Any]:
-        """Passages by id; ``missing`` lists ids that do not exist or that the caller may not see."""
+        """Return passages by id; ``missing`` lists ids that do not exist or that the caller may not see."""
         wanted = check_names("ids", ids)
         if not 1 <= len(wanted) <= MOST_IDS:
             raise InvalidInputError(f"ids must be 1 to {MOST_IDS}; got {len(wanted)}")
@@ -169,7 +169,7 @@ class View:
         try:  # in a worker thread, so that other requests do not wait
             words = await awithin(lambda: read_hits(query, found.rankings, self._read), deadline)
         except Late:
-            words, late = None, ("the passages were not read in time: the confidence does not count their words",)
+            words, late = None, ("the passage texts were not read in time, so the confidence ignores their words",)
         context = Context(query=query, now=time(), words=words)
         result = await aside(lambda: self._pipeline.decide(found.rankings, context, reports=found.reports, k=k))
         return replace(result, warnings=(*result.warnings, *late))
@@ -199,7 +199,7 @@ async def aside(function: Callable[[], Answer]) -> Answer:
 
 
 def _once(embed: Callable[[str], Any]) -> Callable[[str], Float32Array]:
-    """Cache the vector of a query that several sources embed."""
+    """Return an embedding function that caches vectors, because several sources embed the same query."""
 
     @lru_cache(maxsize=64)
     def asked(query: str) -> Float32Array:
@@ -211,7 +211,7 @@ def _once(embed: Callable[[str], Any]) -> Callable[[str], Float32Array]:
 
 
 def as_passage(evidence: Evidence) -> dict[str, Any]:
-    """The evidence for one passage, as JSON types."""
+    """Return the evidence for one passage as JSON types."""
     fields = ("source", "rank", "raw", "score", "calibrated", "weight", "contribution")
     return {
         "id": evidence.id,
@@ -226,13 +226,13 @@ def as_passage(evidence: Evidence) -> dict[str, Any]:
 
 
 def paths_of(evidence: Evidence) -> list[str]:
-    """One line per source that gives the path to a passage."""
+    """Return one line per source with the path of its walk to a passage."""
     found = [(one.source, _path_of(one.payload)) for one in evidence.sources]
     return [f"{source}: {path}" for source, path in found if path]
 
 
 def _path_of(payload: object) -> str:
-    """The path of a walk from a payload, or from a framework's document."""
+    """Format the path of a walk from a payload, or from a framework's document."""
     if isinstance(payload, WalkPath):
         return str(payload)
     metadata = getattr(payload, "metadata", None)

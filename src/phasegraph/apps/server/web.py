@@ -1,4 +1,4 @@
-"""Plain HTTP and streamable MCP behind one gate, which checks hosts, tokens, sizes and concurrent calls."""
+"""Serve HTTP requests and streamable MCP behind a gate that checks hosts, tokens, sizes and concurrent requests."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from phasegraph.retrieval.plain_filters import Filter, check_filter
 
 LARGEST_BODY = 256 * 1024
 MOST_REQUESTS, SLOWEST_BODY = 4, 10.0
-"""Concurrent requests, few because they compute in one interpreter; seconds within which a request must arrive."""
+"""Maximum concurrent requests (few, because they share one interpreter), and maximum seconds to receive a request."""
 LINE, LINE_OF_SEVERAL = 64, 16
-"""Waiting requests of a server's only tenant, and of each of several."""
+"""Maximum number of waiting requests if there is one tenant, and per tenant if there are several."""
 REFUSAL = 1.0
-"""Seconds before a client without a valid token, or with a full queue, hears so: the client asks no faster."""
+"""Delay, in seconds, before a request with an invalid token or a full queue is refused; it slows down retries."""
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 OPEN = "/health"
-"""The only path without a token; it reports that the server runs, and nothing about its content."""
+"""The only path that needs no token; it reports that the server runs, and nothing about its content."""
 _log = logging.getLogger("phasegraph")
 
 Receive = Callable[[], Awaitable[Any]]
@@ -38,40 +38,45 @@ Send = Callable[[Any], Awaitable[None]]
 
 
 def read_tenants(path: Path) -> dict[str, tuple[str, Filter]]:
-    """Read the token and the filter of each tenant from a file.
+    """Read the token and the filter of each tenant from a JSON file.
 
-    The file is JSON: ``{"red": {"token": "…", "filter": {"team": "red"}}, …}``. InvalidInputError if it is not, a token
-    is short or repeated, or a filter is empty.
+    Its form is ``{"red": {"token": "…", "filter": {"team": "red"}}, …}``. InvalidInputError if the file has another
+    form, a token is short or repeated, or a filter is empty.
     """
     try:
         state = json.loads(path.read_text(encoding="utf-8-sig"), object_pairs_hook=partial(_once, path))
     except (OSError, ValueError, RecursionError) as error:
         if isinstance(error, InvalidInputError):
             raise
-        raise InvalidInputError(f"{path}: it cannot be read as JSON: {type(error).__name__}") from error
+        raise InvalidInputError(f"{path}: the file cannot be read as JSON ({type(error).__name__})") from error
     if not isinstance(state, dict) or not state:
-        raise InvalidInputError(f'{path}: it must hold {{"name": {{"token": "...", "filter": {{...}}}}, ...}}')
+        raise InvalidInputError(
+            f'{path}: the file must have the form {{"name": {{"token": "...", "filter": {{...}}}}, ...}}'
+        )
     tenants: dict[str, tuple[str, Filter]] = {}
     for name, one in state.items():
         if not isinstance(one, dict) or set(one) != {"token", "filter"}:
             raise InvalidInputError(f"{path}: {name!r} must have a token and a filter, and nothing else")
         tenants[name] = (check_token(f"{path}: the token of {name!r}", one["token"]), check_filter(name, one["filter"]))
     if len({token for token, _ in tenants.values()}) < len(tenants):
-        raise InvalidInputError(f"{path}: every tenant must have a token of its own")
+        raise InvalidInputError(f"{path}: two tenants have the same token; give every tenant its own token")
     return tenants
 
 
 def _once(path: Path, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Make a mapping of key-value pairs, and refuse a repeated key; plain JSON would keep the last."""
+    """Convert key-value pairs to a mapping; raise InvalidInputError for a repeated key, which plain JSON accepts."""
     found = dict(pairs)
     if len(found) < len(pairs):
         twice = next(key for key in found if sum(key == one for one, _ in pairs) > 1)
-        raise InvalidInputError(f"{path}: the key {twice!r:.80} stands twice in one object; leave one of them out")
+        raise InvalidInputError(f"{path}: the key {twice!r:.80} occurs twice in one object; remove one")
     return found
 
 
 def check_token(name: str, token: object) -> str:
-    """Check a token: at least 16 visible ASCII characters. No message repeats it."""
+    """Return a token; raise InvalidInputError unless it has at least 16 visible ASCII characters.
+
+    No message contains the token.
+    """
     if not isinstance(token, str) or len(token) < 16 or not all("!" <= one <= "~" for one in token):
         raise InvalidInputError(
             f"{name} must be at least 16 visible ASCII characters; python -c "
@@ -86,20 +91,23 @@ class Gate:
     Parameters
     ----------
     apps : mapping
-        Application by token. A server without tokens has only the key "".
+        Applications by token. A server without tokens has only the key "".
     hosts : collection of str or None
-        Names that the Host header may have, without the port; None allows any. This stops DNS rebinding.
+        Allowed names in the Host header, without the port; None allows any name. The check prevents DNS rebinding.
     most : int
-        Concurrent requests.
+        Maximum number of concurrent requests.
     each : int, optional
-        Concurrent requests per token. Default: a quarter of `most` if there are several tokens, otherwise `most`.
+        Maximum number of concurrent requests per token. Default: a quarter of `most` if there are several tokens,
+        otherwise `most`.
     queue : int, optional
-        Waiting requests per token; further requests are refused with 429. Default: 64, or 16 if there are several
-        tokens, so that the waiting requests of a few tenants do not use up the connections.
+        Maximum number of waiting requests per token; further requests are refused with status 429. Default: 64, or 16
+        with several tokens, so that the waiting requests of a few tenants do not use all connections.
     slowest : float
-        Seconds within which a request must arrive. A request counts once it has arrived, so slow senders block nobody.
+        Maximum seconds to receive a request. A request uses a slot only after it has arrived, so slow senders block no
+        slot.
     refusal : float
-        Seconds before a client without a valid token, or with a full queue, hears so. The connection counts as idle.
+        Delay, in seconds, before a request with an invalid token or a full queue is refused. Meanwhile, the connection
+        counts as idle.
     """
 
     def __init__(
@@ -114,7 +122,7 @@ class Gate:
         refusal: float = REFUSAL,
     ) -> None:
         if "" in apps and len(apps) > 1:
-            raise InvalidInputError("a server needs a token for every tenant, or for none")
+            raise InvalidInputError("either every tenant or no tenant must have a token; got a tenant without a token")
         self._apps = {sha256(token.encode()).digest(): app for token, app in apps.items()}
         self._open = apps.get("")
         self._hosts = None if hosts is None else frozenset(one.lower() for one in hosts)
@@ -124,13 +132,13 @@ class Gate:
         self._slowest, self._refusal = slowest, refusal
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
-        """Answer a request."""
+        """Check a request, then answer it or refuse it."""
         if scope["type"] != "http":
             return
         names = Counter(name.lower() for name, _ in scope["headers"])
         headers = {name.lower(): value for name, value in scope["headers"]}
         twice = next((name for name in _SINGLE if names[name.lower().encode()] > 1), "")
-        refused = (400, f"a request has one {twice}") if twice else self._refused_at_the_door(headers)
+        refused = (400, f"a request must have one {twice} header") if twice else self._refused_at_the_door(headers)
         if refused is None and scope["path"] == OPEN:
             await _say(send, 200, {"status": "ok"})
             return
@@ -145,7 +153,7 @@ class Gate:
             async with asyncio.timeout(self._slowest):
                 body = await _body(receive)
         except TimeoutError:
-            await _say(send, 408, f"a request must have come within {self._slowest:g} s")
+            await _say(send, 408, f"a request must arrive within {self._slowest:g} s")
             return
         if body is None:
             return
@@ -161,7 +169,7 @@ class Gate:
             await _say(send, 429, f"{error}; try again in {after} s", [(b"retry-after", after.encode())])
 
     async def _put_off(self, scope: Any) -> None:
-        """Wait before a refusal; meanwhile the connection may be closed to make room."""
+        """Wait before a refusal; meanwhile, the connection may be closed in favor of a new connection."""
         scope[IDLE] = True
         await asyncio.sleep(self._refusal)
 
@@ -169,9 +177,9 @@ class Gate:
         host = headers.get(b"host", b"").decode("latin-1").lower()
         name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
         if self._hosts is not None and name not in self._hosts:
-            return 421, "this server is not known under that name: --allow-host NAME admits it"
+            return 421, "this host name is not allowed: allow it with --allow-host NAME"
         if self._open is not None and b"origin" in headers:
-            return 403, "web pages are not answered without a token"
+            return 403, "requests from web pages need a server with tokens"
         length = headers.get(b"content-length", b"0")
         if not length.isdigit() or int(length) > LARGEST_BODY:
             return 413, f"a request must have at most {LARGEST_BODY} bytes"
@@ -200,7 +208,7 @@ async def _body(receive: Receive) -> bytes | None:
 
 
 def _again(body: bytes, receive: Receive) -> Receive:
-    """A ``receive`` function that gives a body already read, then the messages after it."""
+    """Return a ``receive`` function that returns a body already read, then the messages after it."""
     given = False
 
     async def next_message() -> Any:
@@ -234,10 +242,10 @@ def web_app(
     most: int = MOST_REQUESTS,
     each: int | None = None,
 ) -> Any:
-    """The ASGI application of a server: `views` by token ("" without tokens); other parameters as in :class:`Gate`.
+    """Create the ASGI application of a server: `views` by token ("" without tokens); the rest as in :class:`Gate`.
 
-    ``POST /search``, ``/explain`` (``{"query": …, "k": 5}``), ``/passages`` (``{"ids": […]}``), ``GET /health``, and
-    MCP at ``/mcp``.
+    It answers ``POST /search``, ``/explain`` (``{"query": …, "k": 5}``), ``/passages`` (``{"ids": […]}``), ``GET
+    /health``, and MCP at ``/mcp``.
     """
     with needed(NEEDED):
         from starlette.applications import Starlette
@@ -254,10 +262,10 @@ def web_app(
             yield
 
     async def not_here(_: object, error: Any) -> JSONResponse:
-        said = {404: "there is no such path: POST /search, /explain, /passages or /mcp", 405: "ask by POST"}
+        said = {404: "this path does not exist: POST /search, /explain, /passages or /mcp", 405: "use the method POST"}
         return JSONResponse({"error": said.get(error.status_code, error.detail)}, error.status_code, error.headers)
 
-    # a GET of an agent would stay open for messages that never come, and use up a slot
+    # Accept POST only: an agent's GET would stay open for messages that never come, and use up a slot.
     apps = {
         token: Starlette(
             routes=[*_routes(views[token]), Route("/mcp", SoundMessages(agents[token]), methods=["POST"])],
@@ -290,14 +298,16 @@ def _endpoint(answer: Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]) 
     async def answered(request: Request) -> Response:
         try:
             found = await answer(await _asked(request))
-            told = await aside(partial(json.dumps, found, allow_nan=False))  # ASCII: halves of characters pass
+            told = await aside(partial(json.dumps, found, allow_nan=False))  # ASCII escapes encode lone surrogates
             return Response(told, media_type="application/json")
         except (InvalidInputError, InvalidTypeError) as error:
             return JSONResponse({"error": str(error)}, 400)
-        except Exception as error:  # noqa: BLE001 - its text may be another's
+        except Exception as error:  # noqa: BLE001 - its text may contain another tenant's data
             _log.warning("a request failed: %s", type(error).__name__)
             _log.debug("", exc_info=True)
-            return JSONResponse({"error": f"the collection could not be asked ({type(error).__name__})"}, 502)
+            return JSONResponse(
+                {"error": f"the search failed ({type(error).__name__}); the server's log has the error"}, 502
+            )
 
     return answered
 
@@ -314,7 +324,7 @@ async def _asked(request: Any) -> Mapping[str, Any]:
 
 def _fields(asked: Mapping[str, Any], known: Collection[str], needed: str) -> dict[str, Any]:
     if needed not in asked:
-        raise InvalidInputError(f"{needed} is needed")
+        raise InvalidInputError(f"the field {needed!r} is missing")
     refused = unknown_fields(asked, known)
     if refused:
         raise InvalidInputError(refused)

@@ -1,1 +1,1 @@
-"""A corpus that changes, in memory or in a folder: graph, words and vectors of the same passages."""
+"""A corpus that accepts changes, in memory or in a folder: its entity graph, BM25 index and vectors."""

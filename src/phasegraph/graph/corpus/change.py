@@ -1,4 +1,4 @@
-"""One change of a corpus: the passages that it adds and removes, and its form on disk."""
+"""A change of a corpus: the passages that the change adds and removes, and its form on disk."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from phasegraph.graph.model.entity_graph import Extraction
 from phasegraph.graph.model.storage import packed, unpacked
 
 KIND, VERSION = "passage-change", 1
-"""The kind of the bundle of a change; the version of the form of changes and folders."""
+"""The kind of the bundle that stores a change; the version of the format of changes and folders."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """A change of a corpus: first remove passages, then add passages, with their extractions under ``given``.
+    """A change of a corpus, which first removes passages and then adds passages.
 
-    `settings` are the settings of the folder that change, too. `reembedded` says that `embeddings` are new vectors of
-    all passages by another model.
+    The extractions of a new passage are under its key ``given``. `settings` are new values of the folder's settings. If
+    `reembedded` is True, `embeddings` are new vectors of all passages by another model.
     """
 
     removed: tuple[str, ...]
@@ -39,23 +39,23 @@ class Change:
 
     @property
     def size(self) -> int:
-        """Number of passages in the change."""
+        """The number of passages that the change affects."""
         return len(self.touched) if self.embeddings is None or not self.reembedded else len(self.embeddings)
 
     @property
     def touched(self) -> frozenset[str]:
-        """Ids of all passages in the change."""
+        """The ids of all passages that the change adds or removes."""
         return frozenset(self.removed) | {one["id"] for one in self.passages}
 
     def made_in(self, index: GraphIndex) -> GraphIndex:
-        """Return the index after the change."""
+        """Apply the change to an index, and return the new index."""
         if self.reembedded:
             return index.reembedded(self.embeddings)
         given = [Extraction(one["id"], *parts) for one in self.passages for parts in one.get("given", ())]
         return index.replace(self.removed, self.passages or None, triples=given, embeddings=self.embeddings)
 
     def write(self, directory: Path) -> None:
-        """Write the change to a directory, in one step."""
+        """Write the change to a directory; the write is atomic."""
         lines = [json.dumps({**one, "metadata": check_plain(one["id"], one["metadata"])}) for one in self.passages]
         arrays = packed("passages", lines) | packed("removed", self.removed)
         if self.embeddings is not None:
@@ -74,7 +74,7 @@ class Change:
         try:
             passages = tuple(json.loads(line) for line in unpacked("passages", arrays))
             if not all(isinstance(one, dict) and isinstance(one["id"], str) for one in passages):
-                raise InvalidTypeError("passages must be mappings with an id")
+                raise InvalidTypeError("each passage must be a mapping with a text as id")
             vectors: Any = arrays.get("embeddings")
             settings: Any = body.get("settings", {})
             reembedded = body.get("reembedded") is True
@@ -103,7 +103,7 @@ settings={}, reembedded=False)]
 
 
 def _as_one(changes: Sequence[Change]) -> list[Change]:
-    """Combine changes without a re-embedding into one change, or into none."""
+    """Combine changes without a re-embedding into a single change; an empty sequence gives an empty list."""
     if len(changes) < 2:
         return list(changes)
     removed: dict[str, None] = {}

@@ -18,13 +18,14 @@ from phasegraph.graph.index.records import PassageRecord
 from phasegraph.graph.walk.walker import Embedder
 
 CHROMA_FOLDER = "vectors"
-"""Where a folder holds its Chroma collections."""
+"""The name of the subfolder that contains the Chroma collections of a corpus folder."""
 
 
 class ChromaVectors:
-    """A persistent Chroma collection of vectors by passage id, with texts and the metadata that Chroma supports.
+    """A vector store in a persistent Chroma collection, with each passage's id, text and supported metadata.
 
-    A missing folder is created. `progress` shows a bar if many passages are written.
+    `path` is the folder of the database; a missing folder is created. `progress` shows a progress bar if more than one
+    batch of passages is written.
     """
 
     @staticmethod
@@ -34,7 +35,7 @@ class ChromaVectors:
             import chromadb  # noqa: F401
         except ImportError as error:
             raise MissingDependencyError(
-                "vector_store='chroma' keeps vectors in Chroma; pip install 'phasegraph[chroma]'"
+                "vector_store='chroma' needs chromadb, which is not installed: pip install 'phasegraph[chroma]'"
             ) from error
 
     def __init__(self, path: str | os.PathLike[str], name: str = VECTORS, *, progress: bool | None = False) -> None:
@@ -44,7 +45,7 @@ class ChromaVectors:
         from chromadb.config import Settings
 
         self._path, self.name, self._progress = Path(path).absolute(), name, progress
-        # Chroma goes on with what it read of a path first, though another process changed, moved or deleted that.
+        # Chroma caches a database by its path, even if another process has changed, moved or deleted the database.
         SharedSystemClient._identifier_to_system.pop(str(self._path), None)
         try:
             self.client = chromadb.PersistentClient(str(self._path), settings=Settings(anonymized_telemetry=False))
@@ -52,19 +53,21 @@ class ChromaVectors:
                 name, configuration={"hnsw": {"space": "cosine", "ef_search": 200}}, embedding_function=None
             )
         except Exception as error:
-            raise StoreError(f"{self._path.name}: Chroma cannot open it. {type(error).__name__}: {error}") from error
+            raise StoreError(
+                f"{self._path.name}: Chroma cannot open this folder. {type(error).__name__}: {error}"
+            ) from error
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ChromaVectors, (self._path, self.name)
 
     def reopened(self, name: str) -> ChromaVectors:
-        """Open the collection with this name in the same folder, as another process left it."""
+        """Open the collection with this name in the same folder, including changes by other processes."""
         return ChromaVectors(self._path, name, progress=self._progress)
 
     def beside(self, name: str) -> ChromaVectors:
         """Create an empty collection with this name in the same folder."""
         made = ChromaVectors(self._path, name, progress=self._progress)
-        if made.ids():  # of a process that died
+        if made.ids():  # a crashed process left passages in the collection
             made.drop()
             made = ChromaVectors(self._path, name, progress=self._progress)
         return made
@@ -74,13 +77,13 @@ class ChromaVectors:
         self.client.delete_collection(self.name)
 
     def drop_others(self) -> None:
-        """Delete collections that were replaced, and collections of processes that crashed."""
+        """Delete the corpus's other collections, which were replaced or left by a crashed process."""
         for one in self.client.list_collections():
             if one.name != self.name and (one.name == VECTORS or one.name.startswith(f"{VECTORS}-")):
                 self.client.delete_collection(one.name)
 
     def write(self, records: Sequence[PassageRecord], vectors: Float32Array) -> None:
-        """Write passages, and replace passages that have the same ids."""
+        """Write passages with their vectors, an array of shape (n, d), and replace passages that have the same ids."""
         self.remove([one.id for one in records])
         batches = self._batches(len(records))
         shown = with_progress(batches, self._progress if len(batches) > 1 else False, label="store", unit="batch")
@@ -103,14 +106,14 @@ class ChromaVectors:
         return frozenset(self.collection.get(include=[])["ids"])
 
     def nearest(self, vector: Float32Array, limit: int) -> list[str]:
-        """Ids of the passages nearest to a vector, approximately (HNSW)."""
+        """Return the ids of the `limit` passages nearest to a vector, by approximate search (HNSW)."""
         from chromadb.errors import NotFoundError
 
         try:
             ids: list[str] = self.collection.query(query_embeddings=[vector], n_results=limit, include=[])["ids"][0]
         except NotFoundError as error:
             raise StoreError(
-                f"{self._path.parent.name}: another model embedded the passages again; load the folder again"
+                f"{self._path.parent.name}: the passages were embedded again with another model; load the folder again"
             ) from error
         return ids
 
@@ -120,7 +123,7 @@ class ChromaVectors:
 
 
 def _flat(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the metadata that Chroma supports; keys that begin with $ or # are reserved."""
+    """Return the part of the metadata that Chroma supports: texts and numbers, without reserved keys."""
     return {
         key: value
         for key, value in metadata.items()
@@ -133,12 +136,12 @@ def _flat(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _written(text: str) -> str:
-    """Replace lone surrogates, which some PDF readers produce, by "?" so that UTF-8 can encode the text."""
+    """Replace each lone surrogate, which some PDF readers produce, with "?", so that UTF-8 can encode the text."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def check_store(vector_store: object) -> None:
-    """Raise an error for an unknown kind of vector store, or for Chroma if it is not installed."""
+    """Raise InvalidInputError for an unknown kind of vector store, or MissingDependencyError if Chroma is missing."""
     if vector_store not in STORES:
         raise InvalidInputError(f"vector_store must be {' or '.join(map(repr, STORES))}; got {vector_store!r:.80}")
     if vector_store == CHROMA:
@@ -157,8 +160,8 @@ def open_folder(
 ) -> Corpus:
     """Open the corpus of a folder, with its vectors if they are needed.
 
-    A folder with flat vectors is read without a lock, so it may be read-only. If Chroma is not installed or the folder
-    is read-only, a folder with Chroma is read in the same way, because the index also contains the vectors.
+    A folder with flat vectors is read without a lock, so it may be read-only. If Chroma is missing or the folder is
+    read-only, a folder with Chroma is read in the same way; its index also contains the vectors.
 
     Parameters
     ----------
@@ -166,30 +169,37 @@ def open_folder(
     framework : str or None
         The framework of the caller; None accepts a folder of any framework.
     embedder : callable or None
+        The embedding model: a function that maps a query to its vector.
     vectors : bool or None
-        Whether the caller searches vectors and may change them; None: if the folder has vectors.
+        If True, the caller searches the vectors and may change them. None means True if the folder has vectors.
     progress : bool, default False
-        Show a progress bar if many passages are written to Chroma.
+        If True, show a progress bar if many passages are written to Chroma.
     checks : bool, default True
-        Check that the `embedder` is the model that embedded the passages. False: the model is known to be right, or all
-        passages will be embedded again.
+        If True, check that the `embedder` is the model that embedded the passages. Use False if the model is known to
+        be the same, or if all passages will be embedded again.
     vector_store : {"flat", "chroma"}, optional
-        Move the vectors of the folder to this store. By default, the vectors stay in their present store.
+        If given, move the vectors of the folder to this store.
 
     Raises
     ------
     InvalidInputError
-        If the folder was made for another framework, by another model, or lacks vectors that are needed.
+        If the folder was created for another framework or with another model, or lacks vectors that are needed.
     IntegrityError
-        If the folder is damaged, foreign or newer.
+        If the folder is damaged, is not a corpus folder, or was written by a newer version of phasegraph.
     """
     folder = Folder(path)
     settings = folder.settings
     vectors = bool(settings.get("vectors")) if vectors is None else vectors
     if framework is not None and settings.get("framework") != framework:
-        raise InvalidInputError(f"{folder.path.name!r} was made for {settings.get('framework')}; open it there")
+        raise InvalidInputError(
+            f"{folder.path.name!r} was made for {settings.get('framework')}, not for {framework}; open it with the "
+            f"retriever for {settings.get('framework')}"
+        )
     if vectors and not settings.get("vectors"):
-        raise InvalidInputError(f"{folder.path.name!r} was saved by an EntityGraphRetriever; load it with that")
+        raise InvalidInputError(
+            f"{folder.path.name!r} was saved by an EntityGraphRetriever and has no vectors; load it with "
+            "EntityGraphRetriever.load"
+        )
     if vector_store is not None:
         check_store(vector_store)
     moves = vector_store not in (None, folder.vector_store)
@@ -221,7 +231,7 @@ def _read(folder: Folder, embedder: Embedder | None, checks: bool) -> tuple[Corp
 
 
 def _chroma_serves(folder: Folder) -> bool:
-    """Whether Chroma can open the vectors of a folder; otherwise a warning gives the reason."""
+    """Return True if Chroma can open the vectors of a folder; otherwise, warn with the reason and return False."""
     try:
         ChromaVectors.check_installed()
         reason = "" if os.access(folder.path, os.W_OK) else "the folder cannot be written to, which Chroma needs"
@@ -229,8 +239,8 @@ def _chroma_serves(folder: Folder) -> bool:
         reason = "chromadb is not installed"
     if reason:
         warn(
-            f"{folder.path.name}: its vectors in Chroma are not used, because {reason}. Each search compares all "
-            "vectors of the index instead. load(..., vector_store='flat') moves the folder for good",
+            f"{folder.path.name}: the folder's vectors in Chroma are not used, because {reason}. Each search compares "
+            "all vectors of the index instead. load(..., vector_store='flat') moves the vectors permanently",
             stacklevel=4,
         )
     return not reason

@@ -1,4 +1,4 @@
-"""A corpus that changes: graph, words and vectors of the same passages, in memory or in a folder."""
+"""A corpus that accepts changes: the entity graph, BM25 index and vectors of its passages, in memory or in a folder."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ from phasegraph.ranking import Ranking
 from phasegraph.sources.protocol import Upstream
 
 LOOKING, IDLE, AWAITED = 1.0, 5.0, 0.5
-"""Seconds between looks at whether another process has changed a folder that is searched; seconds without a search
-after which one waits for the new version, and for how long at most."""
+"""Times in seconds for detecting changes by other processes: the interval between two checks of the folder; the time
+without a search after which the next search waits for such changes; the longest such wait."""
 
 
 def sample_corpus(embedder: Embedder | None) -> Corpus:
-    """Create a corpus with one passage, to check a retriever's settings before many passages are embedded."""
+    """Create a corpus with one sample passage, to check a retriever's settings before many passages are embedded."""
     return Corpus(GraphIndex.build([{"id": "sample", "text": "sample"}], embeddings=[[1.0]]), embedder)
 
 
@@ -62,27 +62,32 @@ PARTS: tuple[Part, ...] = get_args(Part)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CorpusState:
-    """The passages of a corpus at one time, with their walk, model and store; all are replaced together."""
+    """An immutable snapshot of a corpus: its index, graph source, embedding model and vector store.
+
+    A change of the corpus replaces the whole snapshot.
+    """
 
     index: GraphIndex
     graph: GraphSource
     embedder: Embedder | None = None
     store: VectorStore | None = None
     version: int = 0
-    """Counts the changes of the passages; merging is none."""
+    """The number of changes of the passages so far; merging changes into the index does not count."""
 
 
 class Corpus:
-    """A changeable set of passages with their graph, words and vectors.
+    """A set of passages that can be changed, with their entity graph, BM25 index and vectors.
 
     `embedder` maps a query to its vector, for an index with embeddings. Every change is stored in the `folder`; without
-    a folder, the corpus is in memory. A `store` receives every change. `made_by` is the model that embedded the
-    passages, if it is known and not stored in the folder. `checked` says that `embedder` is known to be the same model.
-    `keys` are the metadata keys of titles and documents; by default, those of the folder. `embed_clauses` is the option
-    of :class:`~phasegraph.graph.GraphSource`; :meth:`compare_clauses` sets it later.
+    a folder, the corpus exists only in memory. If there is a vector `store`, every change is also applied to the store.
+    `made_by` identifies the model that embedded the passages, if it is known and not stored in the folder. `checked`
+    states that `embedder` is known to be this model. `keys` are the metadata keys for titles and documents; the default
+    is the folder's keys. `embed_clauses` is the option of :class:`~phasegraph.graph.GraphSource`;
+    :meth:`compare_clauses` turns it on later.
 
-    After any changes, graph and words equal, to the bit, those of a corpus that is built from the same passages in the
-    order of their addition. A change is all or nothing: if the store refuses it, the old state is restored.
+    After any sequence of changes, the graph and the BM25 index are identical, to the bit, to the result of a new build.
+    The new build would take the same passages, in the order of their addition. A change is all or nothing: if the store
+    refuses a change, the old state is restored.
     """
 
     def __init__(
@@ -127,7 +132,7 @@ class Corpus:
         return GraphSource(index.graph, embedder=embeds, embed_clauses=self._embed_clauses).prepare()
 
     def compare_clauses(self) -> None:
-        """Have the walk embed the clauses of each question.
+        """Make the graph source embed the clauses of each question.
 
         Raises
         ------
@@ -136,7 +141,7 @@ class Corpus:
         """
         if self.state.graph.embedder is None:
             raise InvalidInputError(
-                "embed_clauses=True needs passages with embeddings, and the model of these embeddings"
+                "embed_clauses=True needs passages with embeddings, and the model that made these embeddings"
             )
         self._embed_clauses = True
         self.state = replace(self.state, graph=replace(self.state.graph, embed_clauses=True))
@@ -173,18 +178,18 @@ class Corpus:
 
     @property
     def lexical(self) -> LexicalSource:
-        """The source that ranks passages by BM25, under its old name; see :attr:`bm25`."""
+        """The old name of :attr:`bm25`; its use causes a deprecation warning."""
         warn_of_old_name("Corpus.lexical", "Corpus.bm25")
         return self.bm25
 
     @property
     def vector(self) -> VectorSource:
-        """The source that ranks passages by vectors; if possible, the index of the store searches them."""
+        """The source that ranks passages by vector similarity; the vector store searches if it supports this."""
         found: VectorSource = self.in_state(self.state, "vector")
         return found
 
     def in_state(self, state: CorpusState, name: Part) -> Any:
-        """Return a source over the passages of one state."""
+        """Return the source with this name (``graph``, ``bm25`` or ``vector``) over the passages of a state."""
         if name == "graph":
             return state.graph
         if name == "bm25":
@@ -199,13 +204,13 @@ class Corpus:
         return name in self.index.records
 
     def records(self, ids: Iterable[str]) -> dict[str, PassageRecord]:
-        """Return the records of these passages; unknown ids are left out."""
+        """Return the passage records by id; unknown ids are left out."""
         records = self.seen.index.records
         found = ((name, records.held.get(name) or records.get(name)) for name in ids)
         return {name: one for name, one in found if one is not None}
 
     def say_missing(self, names: Collection[str], records: Sequence[Any]) -> None:
-        """Warn once about each key that a filter reads and no passage has."""
+        """Warn about each filter key in `names` that is in no record's metadata; each key causes only one warning."""
         missing = set(names) - self._said
         for record in records:
             if not missing:
@@ -217,13 +222,17 @@ class Corpus:
             warn(f"filter key {name!r} is in no passage; {hint}", stacklevel=2)
 
     def source(self, source: Part) -> LiveSource:
-        """Return a source (``graph``, ``bm25`` or ``vector``) that follows all changes of the corpus."""
+        """Return a source (``graph``, ``bm25`` or ``vector``) that always searches the corpus's current passages."""
         source = cast("Part", renamed_sources([source], PARTS).get(source, source))
         check_choice("the source of a corpus", source, PARTS)
         return LiveSource(self, source)
 
     def keep_in(self, store: VectorStore, behind: Collection[str] = ()) -> None:
-        """Use a store for the vectors: write missing passages and those in `behind`, and delete all others."""
+        """Use a vector store, and make its contents equal to the corpus.
+
+        The store receives the passages that it lacks and the passages with ids in `behind`. Passages that are not in
+        the corpus are deleted from the store.
+        """
         self.state, held = replace(self.state, store=store), self.index.records
         try:
             there, known = frozenset(store.ids()), frozenset(held)
@@ -237,12 +246,12 @@ class Corpus:
                 self._folder.applied()
         except Exception as error:
             raise StoreError(
-                "the vector store could not be brought in step with the passages; the folder holds all data: load "
+                "the vector store could not be synchronized with the passages; the folder contains all data: load "
                 f"it again when the store works. {type(error).__name__}: {error}"
             ) from error
 
     def check(self, passages: Sequence[Mapping[str, Any]]) -> None:
-        """Raise the errors of :meth:`replace` before passages are embedded."""
+        """Raise the errors that :meth:`replace` would raise for invalid passages, before they are embedded."""
         if passages:
             check_passages(passages, kept=self._folder is not None)
 
@@ -256,11 +265,13 @@ class Corpus:
     ) -> None:
         """Delete passages and add others, in one step.
 
-        A new passage has ``id``, ``title``, ``text``, ``metadata`` and optionally ``given`` (see :func:`fields_of`). It
-        replaces a passage with the same id. `embeddings` are the vectors of the new passages, for an index with
-        embeddings. On an error, nothing is changed. InvalidInputError if an id to delete is unknown, and for the
-        reasons of :meth:`GraphIndex.add`. StoreError if the store refuses the change, another process holds the folder,
-        or passages changed since the `planned` state.
+        A new passage has the keys ``id``, ``title``, ``text``, ``metadata`` and optionally ``given``, its extractions
+        (see :func:`fields_of`). A new passage replaces an existing passage with the same id. `embeddings` are the
+        vectors of the new passages, for an index with embeddings. On an error, nothing is changed.
+
+        Raises InvalidInputError if an id to delete is unknown, and in the cases that :meth:`GraphIndex.add` describes.
+        Raises StoreError if the store refuses the change, if another process has locked the folder, or if passages
+        changed since the state `planned`.
         """
         self._check_vectors()
         came, leaving = tuple(passages), check_names("ids", ids)
@@ -295,7 +306,10 @@ class Corpus:
 
     @contextmanager
     def _held(self) -> Iterator[Folder | None]:
-        """Lock the folder, if there is one; StoreError if another process holds the lock too long."""
+        """Lock the corpus's folder if it has a folder, and load newer changes by other processes.
+
+        Raises StoreError if another process does not release the lock in time.
+        """
         if self._folder is None:
             yield None
             return
@@ -305,7 +319,7 @@ class Corpus:
             yield self._folder
 
     def check_model(self) -> None:
-        """Refuse a change if the model is known to differ from the model that embedded the stored passages."""
+        """Raise InvalidInputError if the embedding model differs from the model that embedded the stored passages."""
         if self._checked:
             return
         state = self.state
@@ -315,22 +329,23 @@ class Corpus:
             self.made_by = state.embedder.identity
 
     def check_renewable(self) -> None:
-        """Raise InvalidInputError if the corpus does not own its vectors and cannot embed its passages again."""
+        """Raise InvalidInputError if the corpus has no vectors, or if its vectors are in the caller's own store."""
         self._check_vectors()
         if self.index.graph.view.embeddings is None:
             raise InvalidInputError(
-                "the passages have no vectors: make the retriever from documents with an embedding model"
+                "the passages have no vectors: create the retriever from documents with an embedding model"
             )
         if self._store is not None and not isinstance(self._store, RenewableStore):
             raise InvalidInputError(
-                "the vectors are in your own store: rebuild the store with the other model, then the retriever over it"
+                "the vectors are in your own store: rebuild the store with the other model, then create a new "
+                "retriever with this store"
             )
 
     def embed_anew(self, model: EmbeddingModel, embed: Embed, progress: bool | None) -> None:
-        """Raise InvalidInputError if the corpus cannot embed its passages again, because a caller owns the vectors.
+        """Embed all passages again with another model, and replace their vectors.
 
-        A folder keeps vectors that were computed before a crash, by the contents of the passages. The next call with
-        the same model continues with these vectors.
+        The folder stores vectors during the work. If the work is interrupted, the next call with the same model
+        continues with the stored vectors. Raises InvalidInputError in the cases of :meth:`check_renewable`.
         """
         self.check_renewable()
         state, folder = self.state, self._folder
@@ -339,10 +354,11 @@ class Corpus:
         kept.forget()
 
     def reembed(self, model: EmbeddingModel, vectors: Any, *, planned: CorpusState | None = None) -> None:
-        """Replace the vectors of all passages, in order, by those of another model; all or nothing.
+        """Replace the vectors of all passages by the vectors of another model; all or nothing.
 
-        InvalidInputError if the vectors are in the caller's store or do not fit. StoreError if the folder or its store
-        refuses the vectors, or if passages were added or deleted since the `planned` state.
+        `vectors` is an array of shape (n, d), in the order of the passages. Raises InvalidInputError if the vectors are
+        in the caller's own store or have a wrong shape. Raises StoreError if the folder or its store refuses the
+        vectors, or if passages were added or deleted since the state `planned`.
         """
         with self._changing, self._held() as folder:
             state = self.state
@@ -368,7 +384,7 @@ class Corpus:
                 folder.append(change)
             except BaseException as error:
                 if store is not None:
-                    with suppress(Exception):  # it is forgotten when the folder is loaded
+                    with suppress(Exception):  # if this fails, the next load of the folder deletes the collection
                         store.drop()
                 if isinstance(error, StoreError) or not isinstance(error, Exception):
                     raise
@@ -383,14 +399,14 @@ class Corpus:
         self.state = CorpusState(fresh, self._walk(fresh, model), model, store, self.state.version + 1)
 
     def _note(self, folder: Folder, settings: Mapping[str, object] = MappingProxyType({})) -> None:
-        """Record a complete change, and start to merge changes if there are many."""
+        """Record in the folder that a change is complete, and start a merge if the folder has many changes."""
         try:
             known = {} if self.made_by is None else {"model": self.made_by.to_json()}
             folder.applied({**known, **settings})
         except OSError as error:
             warn(
-                f"{folder.path.name}: the change is made and kept, but the state of the folder could not be written, "
-                f"which is tried again with the next change: {error}",
+                f"{folder.path.name}: the change is complete and stored, but the state file of the folder could not be "
+                f"written; the next change writes it again: {error}",
                 cause=error,
                 stacklevel=4,
             )
@@ -406,9 +422,9 @@ class Corpus:
         )
 
     def _merge(self, folder: Folder, upto: int) -> None:
-        """Merge the changes of the folder in another process, and use the merged index."""
+        """Merge the changes of the folder up to number `upto` in another process, and load the merged index."""
         try:
-            with folder.held(name=_MERGING):  # no other process merges
+            with folder.held(name=_MERGING):  # fails if another process is merging this folder
                 pass
         except StoreError:
             return
@@ -416,15 +432,19 @@ class Corpus:
         if reason:
             self._tried = folder.pending + _most_changed(self.index)
             warn(
-                f"{folder.path.name}: {folder.pending} changed passages could not be merged into the index; they stay "
-                f"beside it, and merging is tried again after {self._tried - folder.pending:.0f} more: {reason}"
+                f"{folder.path.name}: {folder.pending} changed passages could not be merged into the index. They stay "
+                "in separate files, and searches include them. The next attempt follows after "
+                f"{self._tried - folder.pending:.0f} more changed passages: {reason}"
             )
             return
         self._tried = 0.0
         self.refresh()
 
     def _merge_log(self) -> None:
-        """Start to merge the log of an index in memory if it is long, because every change processes the whole log."""
+        """Start to merge the change log of an in-memory index if the log is long.
+
+        Every change processes the whole log, so a long log makes changes slow.
+        """
         log = self.index.log
         if log is None or self._since is not None:
             return
@@ -446,30 +466,30 @@ class Corpus:
                     self._become(merged, merged=True)
 
     def refresh(self) -> bool:
-        """Load changes and merges of other processes from the folder.
+        """Load changes and merges by other processes from the folder.
 
         Running searches continue with their old state.
 
         Returns
         -------
         bool
-            Whether anything had changed.
+            True if a change or a merge was loaded.
 
         Raises
         ------
         StoreError
-            If another model embedded the passages again. Then the corpus stays unchanged.
+            If another process embedded the passages again with another model. The corpus then stays unchanged.
         """
         if self._folder is None or not self._folder.moved():
             return False
         with self._changing, ExitStack() as stack:
-            folder = self._folder  # another thread may have taken it over meanwhile
+            folder = self._folder  # another thread may have replaced it in the meantime
             if self._store is not None:
                 stack.enter_context(folder.held(patience=OPENING))
             return folder.moved() and self._take_over(folder)
 
     def _take_over(self, folder: Folder) -> bool:
-        """Load the folder's present index; the caller holds the lock of changes."""
+        """Load the folder's current index, and return True if it differs; the caller must hold the lock for changes."""
         state = self.state
         fresh, index, behind = folder.reread(state.index, state.embedder)
         changed = fresh.content != folder.content
@@ -487,9 +507,9 @@ class Corpus:
         return True
 
     def look(self) -> None:
-        """Load changes of other processes in the background, at most once a second.
+        """Load changes by other processes in the background; check for changes at most once a second.
 
-        The first search after some idle seconds waits briefly, because its state may be outdated.
+        The first call after more than five seconds without a call waits up to half a second for the new state.
         """
         now, due = monotonic(), self._next_look
         if self._folder is None or now < due:
@@ -501,7 +521,7 @@ class Corpus:
                 self._looking.wait(AWAITED)
 
     def follow(self) -> None:
-        """Run :meth:`refresh`, but warn once instead of raising an error."""
+        """Run :meth:`refresh`, and turn an error into a warning; a repeated error causes no further warning."""
         folder = self._folder
         try:
             self.refresh()
@@ -510,13 +530,14 @@ class Corpus:
             if folder is not None and self._refused != said:
                 self._refused = said
                 warn(
-                    f"{folder.path.name}: the folder changed, and searches continue without the changes: {said}",
+                    f"{folder.path.name}: loading the changes of the folder failed; searches continue without the "
+                    f"changes: {said}",
                     cause=error,
                     stacklevel=2,
                 )
 
     def settle(self, timeout: float | None = None) -> None:
-        """Wait for background merges and refreshes, at most `timeout` seconds."""
+        """Wait for background merges and refreshes to end, each for at most `timeout` seconds."""
         self._looking.wait(timeout)
         self._merging.wait(timeout)
 
@@ -534,12 +555,12 @@ class Corpus:
     def _check_vectors(self) -> None:
         if self._folder is not None and self._store is None and self._folder.vector_store == CHROMA:
             raise InvalidInputError(
-                f"{self._folder.path.name!r} keeps vectors in Chroma, too: change it with a retriever that has them "
-                "(chromadb must be installed), or move them first: load(..., vector_store='flat')"
+                f"{self._folder.path.name!r} also stores its vectors in Chroma. Change it with a retriever that uses "
+                "these vectors (chromadb must be installed), or first move them: load(..., vector_store='flat')"
             )
 
     def _follow(self, change: Change, fresh: GraphIndex) -> None:
-        """Apply a change to the store; on an error, restore the store."""
+        """Apply a change to the vector store; on an error, restore the store's old contents."""
         if self._store is None:
             return
         came = [one["id"] for one in change.passages]
@@ -553,12 +574,12 @@ class Corpus:
             try:
                 self._store.remove([one for one in came if one not in self.index.records])
                 self._write(self._store, self.index, change.removed)
-            except BaseException as second:  # noqa: BLE001 - nothing may hide that
+            except BaseException as second:  # noqa: BLE001 - report the unknown state of the store after any error
                 raise _DoubtError(
-                    f"the vector store refused a change ({type(error).__name__}: {error}), and then its reversal "
-                    f"({type(second).__name__}: {second}); "
+                    f"the vector store refused a change ({type(error).__name__}: {error}), and could not restore its "
+                    f"old contents ({type(second).__name__}: {second}); "
                     + ("build the retriever again" if self._folder is None else "load the folder again")
-                    + " to bring the store in step"
+                    + " to synchronize the store"
                 ) from error
             if not isinstance(error, Exception):
                 raise
@@ -591,7 +612,7 @@ def _corpus_of(
 
 
 class LiveSource:
-    """A source of a corpus that follows all changes of the corpus."""
+    """A source that searches the current passages of a corpus, so that every search includes all earlier changes."""
 
     def __init__(self, corpus: Corpus, name: Part) -> None:
         self.corpus, self.name = corpus, name
@@ -612,10 +633,10 @@ class LiveSource:
         return self.graph.passages
 
     def within(self, allowed: Collection[str]) -> Any:
-        """Restrict the source, in its current state, to the allowed passages."""
+        """Return a source over the current passages, restricted to the allowed ids; it ignores later changes."""
         return self._now.within(allowed)
 
     def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
-        """Rank passages for `query`; as in :meth:`phasegraph.sources.Source.search`."""
+        """Rank passages for `query`; parameters and result as in :meth:`phasegraph.sources.Source.search`."""
         ranking: Ranking = self._now.search(query, limit, upstream)
         return ranking

@@ -1,4 +1,4 @@
-"""The document and content digest of every passage, computed once and stored next to a large index."""
+"""The document name and content digest of every passage, computed once and stored next to a large index."""
 
 from __future__ import annotations
 
@@ -17,11 +17,14 @@ from phasegraph.graph.index.records import PassageRecord, PassageRecords
 from phasegraph.graph.model.storage import packed, unpacked
 
 SOURCE_KEYS = ("source", "doc_id", "ref_doc_id", "file_path")
-"""Metadata keys that name a passage's document, where the caller names none: the first that is there counts."""
+"""Metadata keys that may name a passage's document, if the caller gives no key; the first key with a value is used."""
 _NO_NAME = (None, "", "None")
-"""What stands for no document; LlamaIndex writes the last."""
+"""Metadata values that name no document; LlamaIndex writes "None"."""
 KIND, VERSION, BESIDE = "document-table", 1, "documents"
-"""Of the bundle in which a table is kept, and its folder in that of the index; another digest is another version."""
+"""Kind and version of the bundle that stores a table, and its subfolder in the index's folder.
+
+The version must change if the digest of a passage is computed in another way.
+"""
 _WIDTH = 16
 _JSON = json.JSONEncoder(sort_keys=True, default=repr)
 
@@ -29,7 +32,7 @@ Entry: TypeAlias = tuple[str, bytes]
 
 
 def document_of(metadata: Mapping[str, Any], key: str | None = None) -> str:
-    """Return the name of the passage's document from its metadata; empty if the metadata name no document.
+    """Return the name of the passage's document from its metadata; an empty string if the metadata name no document.
 
     >>> document_of({"doc_id": "None", "file_path": "a.md"}), document_of({"page": 3}, "page"), document_of({})
     ('a.md', '3', '')
@@ -39,7 +42,7 @@ def document_of(metadata: Mapping[str, Any], key: str | None = None) -> str:
 
 
 def digest_of(text: str, metadata: Mapping[str, Any], without: Collection[str] = ()) -> bytes:
-    """Return a digest of the text and the metadata, without some metadata keys."""
+    """Return a digest of a passage's text and metadata; the keys in `without` are left out."""
     told = {key: value for key, value in metadata.items() if key not in without}
     said = _JSON.encode([text, told])
     return blake2b(said.encode("utf-8", "surrogatepass"), digest_size=_WIDTH).digest()
@@ -48,9 +51,9 @@ def digest_of(text: str, metadata: Mapping[str, Any], without: Collection[str] =
 class DocumentTable:
     """The document name and content digest of every passage, updated when the corpus changes.
 
-    `key` is the metadata key that names a document (None: the first usual key). `without` are keys that do not belong
-    to a passage's content. For passages whose records are in a mapped file, the table is stored in a bundle next to
-    this file.
+    `key` is the metadata key that names a document; None means the first of `SOURCE_KEYS` with a value. `without` are
+    metadata keys that the digest leaves out. If passage records are in a memory-mapped file, their part of the table is
+    stored in a bundle next to this file.
     """
 
     def __init__(self, key: str | None, without: Collection[str] = ()) -> None:
@@ -64,7 +67,10 @@ class DocumentTable:
 
     @classmethod
     def beside(cls, directory: Path) -> Self | None:
-        """Create a table with the keys of the table that is stored next to an index; None if there is no such table."""
+        """Create a table with the metadata keys of the table that is stored in an index's folder.
+
+        Returns None if the folder contains no readable table.
+        """
         try:
             body, _ = read_bundle(directory / BESIDE, KIND, VERSION)
             key, without = body["key"], body["without"]
@@ -73,7 +79,7 @@ class DocumentTable:
             return None
 
     def of(self, index: Any) -> Mapping[str, Entry]:
-        """Return document name and digest by passage id; only passages that are new since the last call are read."""
+        """Return document name and digest by passage id; only passages that changed since the last call are read."""
         if index is not self._of:
             records = index.records
             if records.base is not self._packed_in:
@@ -89,7 +95,7 @@ class DocumentTable:
         return self._rows
 
     def members(self, index: Any) -> Mapping[str, Sequence[str]]:
-        """Ids of the passages of each document."""
+        """Return the passage ids of each document, by document name."""
         rows = self.of(index)
         of, found = self._members
         if of is not rows:
@@ -100,29 +106,29 @@ class DocumentTable:
         return found
 
     def document(self, metadata: Mapping[str, Any]) -> str:
-        """Return the document name of a passage, by the key of the table."""
+        """Return the document name of a passage from its metadata; see :func:`document_of`."""
         return document_of(metadata, self._key)
 
     def digest(self, text: str, metadata: Mapping[str, Any]) -> bytes:
-        """Return the digest of a passage, without the keys that the table leaves out."""
+        """Return the digest of a passage's text and metadata; see :func:`digest_of`."""
         return digest_of(text, metadata, self._without)
 
     def _entry(self, text: str, metadata: Mapping[str, Any]) -> Entry:
         return self.document(metadata), self.digest(text, metadata)
 
     def _of_packed(self, records: PassageRecords) -> Mapping[str, Entry]:
-        """Return the entries of packed records from the stored table, or compute and store them."""
+        """Return the entries of the records in the packed file: read the stored table, or compute and store it."""
         file = records.file
         kept = None if file is None else self._read(file, records.base)
         if kept is not None:
             return kept
         made = {name: self._entry(text, metadata) for name, text, metadata in records.contents()}
-        if file is not None and file.is_file():  # else the folder was moved
+        if file is not None and file.is_file():  # otherwise, the folder was moved
             self.keep(file, made.values())
         return made
 
     def keep(self, file: Path, entries: Iterable[Entry]) -> None:
-        """Store the entries of the packed records in order; a failed write is ignored."""
+        """Store the entries of the packed records in the order of the records; ignore a failed write."""
         listed = list(entries)
         names = {name: row for row, name in enumerate(dict.fromkeys(name for name, _ in listed))}
         arrays = packed("names", list(names)) | {
@@ -130,7 +136,7 @@ class DocumentTable:
             "digests": np.frombuffer(b"".join(one for _, one in listed), dtype=np.uint8).reshape(-1, _WIDTH),
         }
         body = {"of": file.name, "key": self._key, "without": sorted(self._without)}
-        with suppress(PhasegraphError, OSError):  # a read-only folder, say: it is worked out again
+        with suppress(PhasegraphError, OSError):  # for example, a read-only folder: the next start computes it again
             write_bundle(file.parent / BESIDE, KIND, VERSION, body, arrays)
 
     def _read(self, file: Path, ids: Collection[str]) -> Mapping[str, Entry] | None:
@@ -147,4 +153,4 @@ class DocumentTable:
             entries = ((name, digests[at : at + _WIDTH]) for name, at in zip(documents, starts, strict=True))
             return dict(zip(ids, entries, strict=True))
         except (PhasegraphError, OSError, *MISFITS):
-            return None  # damaged: it is worked out again
+            return None  # the stored table is missing or damaged: compute it again

@@ -1,4 +1,4 @@
-"""Check whether an embedding model is the model that embedded the passages of an index."""
+"""Check that an embedding model is the model that embedded the passages of an index."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from phasegraph.graph.index.graph_index import GraphIndex
 from phasegraph.graph.walk.walker import Embedder
 
 SAMPLED = 3
-"""Passages that are embedded again to tell a model from another."""
+"""Number of passages that are embedded again to compare a model with the stored vectors."""
 SAME = 0.99
-"""Least cosine of two vectors of one passage by one model."""
+"""Minimum cosine of the stored and the new vector of a passage if both vectors come from the same model."""
 
 
 def check_model(index: GraphIndex, made_by: ModelIdentity | None, embedder: Embedder | None, name: str) -> bool:
-    """Raise an error if a model differs from the model that embedded the passages.
+    """Raise InvalidInputError if a model differs from the model that embedded the passages.
 
     Parameters
     ----------
@@ -29,17 +29,17 @@ def check_model(index: GraphIndex, made_by: ModelIdentity | None, embedder: Embe
     embedder : callable or None
         The model to check. An :class:`EmbeddingModel` embeds three passages again; any other callable embeds one word.
     name : str
-        The folder or the store, for messages.
+        The name of the folder or store, for messages.
 
     Returns
     -------
     bool
-        Whether the model is known to be the one that embedded the passages.
+        True if the model is known to be the model that embedded the passages, or if there is nothing to compare.
 
     Raises
     ------
     InvalidInputError
-        If it is another; the message names both.
+        If the models differ; the message names both models.
     """
     vectors = index.graph.view.embeddings
     if vectors is None or embedder is None:
@@ -65,9 +65,9 @@ def check_model(index: GraphIndex, made_by: ModelIdentity | None, embedder: Embe
         known = f", by {made_by.name}," if made_by is not None else ""
         given = "the embedding model" if model is None else model.identity.name
         raise InvalidInputError(
-            f"{name} holds vectors of {vectors.shape[1]} numbers{known} and {given} makes vectors of "
-            f"{found.size // max(len(found), 1)}: open it with the model that it was made with, or give reembed=True "
-            "to load()"
+            f"{name} contains vectors of {vectors.shape[1]} numbers{known} and {given} makes vectors of "
+            f"{found.size // max(len(found), 1)}: open {name} with the model that embedded its passages, or give "
+            "reembed=True to load() to embed all passages again"
         )
     if model is None:
         return False
@@ -77,28 +77,28 @@ def check_model(index: GraphIndex, made_by: ModelIdentity | None, embedder: Embe
             warn(f"{name}: the settings of its embedding model have changed: {'; '.join(changed)}", stacklevel=2)
         return True
     if made_by is not None and made_by.given and made_by.name == model.identity.name:
-        return False  # the vectors handed over may be of other texts than these passages'
+        return False  # the caller supplied the vectors, which may belong to other texts than the passages' texts
     raise InvalidInputError(
-        _another(name, made_by, model, f"it embeds passages differently: cosine {least:.2f}, at least {SAME:g} needed")
+        _another(name, made_by, model, f"it embeds passages differently: cosine {least:.3f}, at least {SAME:g} needed")
     )
 
 
 def _another(name: str, made_by: ModelIdentity | None, model: EmbeddingModel, reason: str) -> str:
     was = "another model" if made_by is None else made_by.name
     return (
-        f"{name} was embedded with {was}, and {model.identity.name} is given ({reason}): open it with the model that "
-        "it was made with, or give reembed=True to load() to embed all passages anew"
+        f"{name} was embedded with {was}, but the given model is {model.identity.name} ({reason}): open {name} with "
+        "the model that embedded its passages, or give reembed=True to load() to embed all passages again"
     )
 
 
 def _sampled(names: Sequence[str]) -> list[str]:
-    """Return the first, the middle and the last name."""
+    """Return a few evenly spaced names: the first, the middle and the last name."""
     rows = np.linspace(0, len(names) - 1, min(SAMPLED, len(names))).astype(int).tolist()
     return [names[row] for row in dict.fromkeys(rows)]
 
 
 def cosines(one: Any, other: Any) -> Any:
-    """Compute the cosines row by row; the cosine of two zero vectors is 1."""
+    """Compute the cosine of each row of a matrix and the same row of another; two zero vectors have cosine 1."""
     one, other = np.asarray(one, dtype=np.float64), np.asarray(other, dtype=np.float64)
     lengths = np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1)
     same = ~one.any(axis=1) & ~other.any(axis=1)

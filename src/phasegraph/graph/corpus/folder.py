@@ -1,8 +1,8 @@
-"""The folder of a corpus: an index, the changes since, and a state file.
+"""The folder of a corpus: an index, later changes, and a state file.
 
-The index and its vectors are a bundle (``graph``). Each later change is a small bundle (``changes``) and exists when
-the bundle is complete. A folder may also hold a copy of the vectors in Chroma (``vectors``). The copy follows
-the index; it is brought up to date when the folder is opened after a crash.
+The subfolder ``graph`` contains the index with its vectors. Each later change is a small bundle in ``changes``; a
+change counts when its bundle is complete. The subfolder ``vectors`` may contain a copy of the vectors in Chroma. After
+a crash, this copy is synchronized with the index when the folder is opened.
 """
 
 from __future__ import annotations
@@ -32,32 +32,35 @@ from phasegraph.graph.model.storage import KIND as INDEX
 
 KIND = "passage-folder"
 STATE, INSIDE, VECTORS = "folder.json", "graph", "passages"
-"""Where a folder holds what it was made with, and its index; its first collection of vectors."""
+"""The name of the state file; the subfolder of the index; the name of the first Chroma collection."""
 _FOLDER_ID, _VECTORS_ID = "folder_id", "vectors_id"
-"""Settings that tell a folder, and the vectors of its model, from others."""
+"""Keys of two random ids in the settings: the id of the folder, and the id of its vectors.
+
+The id of the vectors changes when all passages are embedded again.
+"""
 _DOUBTFUL, _NUMBERED = "withdrawn-", re.compile(r"[0-9]{8,18}")
 _MERGING = ".merging"
-"""The lock of the one process that merges the changes of a folder."""
+"""The lock file of a merge; only one process at a time merges the changes of a folder."""
 MOST_CHANGED = 0.05
-"""Passages in changes, as a share of the corpus, after which they are taken into the index's bundle."""
+"""Number of changed passages, as a share of the corpus, above which the changes are merged into the index."""
 FEWEST_CHANGED, MOST_LOGGED = 1000, 10_000
-"""So many are never too many, or always."""
+"""Lower and upper bound of the number of changed passages above which the changes are merged."""
 OPENING = 600.0
-"""Seconds for which one who opens a folder waits until another's change of it is made."""
+"""Seconds that opening a folder waits for the lock while another process changes the folder."""
 CHANGING = 10.0
-"""Seconds for which a change waits for another's, or for the moment in which a merge is taken over."""
+"""Seconds that a change waits for the lock while another process changes the folder or replaces the index."""
 MERGING = 3600.0
-"""Seconds after which a merge is given up; the changes stay beside the index then."""
+"""Seconds after which a merge is stopped; the changes then stay in separate files."""
 _MOST_LOADS = 1000
 
 
 class _DoubtError(StoreError):
-    """The contents of a vector store are unknown."""
+    """An error after which the contents of the vector store are unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """Identifies the contents of a folder: digests of its index and its last change, and its state id."""
+    """The identity of a folder's contents: digests of its index and of its last change, and the id of its state."""
 
     base: str
     last: int
@@ -66,10 +69,10 @@ class Version:
 
 
 class Folder:
-    """The folder of a corpus; one process at a time changes it."""
+    """The folder of a corpus on disk; only one process at a time can change it."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path).absolute()  # wherever the process goes later
+        self.path = Path(path).absolute()  # the process may change its working directory later
         self.last = self.pending = 0
         self._version: Version | None = None
         self._stamps: tuple[object, object] = (None, None)
@@ -89,9 +92,9 @@ class Folder:
         try:
             make_folder(folder.path)
         except OSError as error:
-            raise StoreError(f"{folder.path.name}: the folder could not be made: {error}") from error
+            raise StoreError(f"{folder.path.name}: the folder could not be created: {error}") from error
         with folder.held():
-            check_new(folder.path)  # another process may have been first
+            check_new(folder.path)  # another process may have written to the folder before this lock
             try:
                 index.save(folder.path / INSIDE)
                 folder._keep_table(table, index)
@@ -108,7 +111,7 @@ class Folder:
 
     @property
     def settings(self) -> dict[str, object]:
-        """The settings of the folder, as of its last change."""
+        """The settings of the folder, including settings in the changes that were read."""
         if self._settings is None:
             self._settings = self._settings_in(self._state())
         return self._settings
@@ -117,14 +120,14 @@ class Folder:
     def _settings_in(state: Mapping[str, object]) -> dict[str, object]:
         settings = state.get("settings")
         if not isinstance(settings, dict):
-            raise IntegrityError(f"{STATE}: settings must be a mapping; it is damaged")
+            raise IntegrityError(f"{STATE} is damaged: its settings are not a mapping; restore it from a backup")
         return settings
 
     @property
     def vector_store(self) -> str:
-        """The kind of index that searches the vectors; empty if there are no vectors.
+        """The name of the store that searches the vectors ("flat" or "chroma"); empty if there are no vectors.
 
-        Older versions supported only Chroma.
+        Folders of older versions do not name their store, which is always Chroma.
         """
         return str(self.settings.get(STORE_KEY, CHROMA)) if self.settings.get("vectors") else ""
 
@@ -134,20 +137,20 @@ class Folder:
         return str(self.settings.get("collection") or VECTORS)
 
     def load(self, known: GraphIndex | None = None, *, upto: int | None = None) -> tuple[GraphIndex, frozenset[str]]:
-        """Read the index with all changes.
+        """Read the index and apply all changes to it.
 
         Parameters
         ----------
         known : GraphIndex, optional
-            The index of the last read or change of this folder. If possible, only newer changes are read.
+            The index after the last read or change of this folder. If possible, only newer changes are read.
         upto : int, optional
-            The number of the last change to read.
+            The number of the last change to read; by default, all changes are read.
 
         Returns
         -------
         index : GraphIndex
         behind : frozenset of str
-            Ids of passages that the vector store may lack or hold in an old version.
+            Ids of passages that the vector store may lack or contain in an old version.
         """
         for _ in range(_MOST_LOADS):
             there = self._there()
@@ -157,16 +160,17 @@ class Folder:
                 return loaded
             except (IntegrityError, OSError):
                 if self._there() == there:
-                    raise  # else another process made, withdrew or merged changes: what was read may be gone
+                    raise  # otherwise, another process changed the folder while it was read: read it again
         raise StoreError(
-            f"{self.path.name}: the folder changed at every attempt to read it; load it when its writers are done"
+            f"{self.path.name}: the folder changed at every one of {_MOST_LOADS} attempts to read it; load it when no "
+            "process changes it"
         )
 
     def reread(self, known: GraphIndex, embedder: object) -> tuple[Folder, GraphIndex, frozenset[str]]:
-        """Read the folder's present state, and return a new folder object with the result of :meth:`load`.
+        """Read the folder's current state, and return a new folder object with the result of :meth:`load`.
 
-        StoreError if the path now contains another folder. StoreError also if the passages were embedded again and an
-        `embedder` is given, because its vectors would not fit.
+        Raises StoreError if another folder is now at the path. If there is an `embedder`, also raises StoreError if the
+        passages were embedded again, because the query's vectors would not match the new vectors.
         """
         fresh = copy.copy(self)
         index, behind = fresh.load(known)
@@ -181,7 +185,7 @@ class Folder:
         return fresh, index, behind
 
     def _there(self) -> tuple[object, ...]:
-        """Return a value that changes with every state of the folder."""
+        """Return a value that differs for any two states of the folder."""
         return self._base(), self._changes(), self._doubtful(), self._state().get("applied")
 
     def _load(self, known: GraphIndex | None, upto: int | None) -> tuple[GraphIndex, frozenset[str]]:
@@ -193,7 +197,7 @@ class Folder:
         else:
             index, last, pending = GraphIndex.load(self.path / INSIDE), base, 0
         if self._digest(INSIDE) != digest:
-            raise IntegrityError("the index was replaced while it was read")
+            raise IntegrityError("the index was replaced while it was read; load the folder again")
         behind = frozenset(name for one in self._doubtful() for name in Change.read(one).touched)
         since: list[Change] = []
         first = last + 1
@@ -225,7 +229,10 @@ class Folder:
         return index, behind
 
     def _goes_on(self, digest: str) -> bool:
-        """Whether the folder still begins with the index and changes that were read or written last."""
+        """Return True if the index and the changes on disk still start with the version that was last read or written.
+
+        `digest` is the current digest of the index.
+        """
         seen = self._version
         return seen is not None and seen.base == digest and seen.change == self._change_digest(seen.last)
 
@@ -240,7 +247,10 @@ class Folder:
         return self._digest(f"changes/{number:08d}")
 
     def _stamps_now(self) -> tuple[object, object]:
-        """Return the system's data about the files that every change and every merge replaces."""
+        """Return inode, size and modification time of the state file and of the index's manifest.
+
+        Every change replaces the state file, and every merge replaces the manifest.
+        """
         found: list[object] = []
         for file in (self.path / STATE, self.path / INSIDE / MANIFEST):
             try:
@@ -251,22 +261,25 @@ class Folder:
         return found[0], found[1]
 
     def moved(self) -> bool:
-        """Whether another process may have changed or merged the folder since the last read; takes two system calls."""
+        """Return True if another process may have changed or merged the folder since the last read.
+
+        The check is fast: it takes two system calls.
+        """
         return self._stamps != self._stamps_now()
 
     @property
     def content(self) -> tuple[int, object]:
-        """Return a value that identifies the passages of the last read or change; a merge does not change it."""
+        """A value that identifies the passages after the last read or change; a merge does not change the value."""
         return self.last, None if self._version is None else self._version.state_id
 
     def outdated(self) -> bool:
-        """Whether another process has changed, restored or replaced the folder; the caller holds the lock."""
+        """Return True if another process has changed, restored or replaced the folder; the caller must lock it."""
         seen = self._version
         there = max((self._base(), *(number for number, _ in self._changes())))
         return seen is None or there != self.last or self._state().get("state_id") != seen.state_id
 
     def append(self, change: Change) -> None:
-        """Store a change."""
+        """Write a change to the folder as the next bundle in ``changes``; StoreError if the write fails."""
         number = self.last + 1
         directory = self.path / "changes" / f"{number:08d}"
         try:
@@ -284,9 +297,10 @@ class Folder:
             self._version = replace(self._version, last=number, change=self._change_digest(number))
 
     def withdraw(self, change: Change, *, doubtful: bool = False) -> None:
-        """Undo the last change; if the store may be `doubtful`, its passages are written again at the next load.
+        """Undo the last change.
 
-        Until that load, the change stays in the folder under another name.
+        `doubtful` states that the contents of the vector store are unknown. Then the change stays in the folder under
+        another name, and the next load writes its passages to the vector store again.
         """
         directory = self.path / "changes" / f"{self.last:08d}"
         if doubtful:
@@ -297,20 +311,20 @@ class Folder:
         self._note_change(self.last - 1, -change.size)
 
     def applied(self, settings: Mapping[str, object] = MappingProxyType({})) -> None:
-        """Record that the store contains the last change."""
+        """Record that the vector store contains the last change, and update `settings` of the folder."""
         self._write_state(self.last, {**self.settings, **settings})
         for directory in self._doubtful():
             _forget(directory)
 
     def _doubtful(self) -> list[Path]:
-        """Return changes that were undone but may still be in the store."""
+        """Return the directories of undone changes whose passages may still be in the vector store."""
         return [one for one in (self.path / "changes").glob(f"{_DOUBTFUL}*") if (one / MANIFEST).is_file()]
 
     def merge(self, upto: int) -> None:
-        """Merge the changes up to a number into the bundle of the index, which takes as long as writing the index.
+        """Merge the changes up to number `upto` into the stored index; this writes the whole index again.
 
-        Other processes can change the folder during a merge, except while the new index replaces the old one.
-        StoreError if another process is merging, or if the folder was replaced meanwhile.
+        Other processes can change the folder during a merge, except while the new index replaces the old index. Raises
+        StoreError if another process is merging, or if the folder was replaced during the merge.
         """
         with self.held(patience=0.0, name=_MERGING):
             index, _ = self.load(upto=upto)
@@ -318,7 +332,7 @@ class Folder:
                 table = DocumentTable.beside(self.path / INSIDE)
                 index.save(self.path / INSIDE, change=self.last, committing=self._as_read())
                 self._keep_table(table, index)
-            for number, directory in self._numbered():  # those that were begun and never complete, too
+            for number, directory in self._numbered():  # including changes that were never completed
                 if number <= self.last:
                     _forget(directory)
 
@@ -330,18 +344,21 @@ class Folder:
 
     @contextmanager
     def _as_read(self) -> Iterator[None]:
-        """Lock the folder while its index and first changes are still as they were read."""
+        """Lock the folder; StoreError if its index or the changes that were read have been replaced since the read."""
         seen = self._version
         with self.held(patience=OPENING):
             if seen is None or not self._goes_on(self._digest(INSIDE)):
-                raise StoreError(f"{self.path.name}: the folder was restored or made anew while it was merged")
+                raise StoreError(
+                    f"{self.path.name}: the folder was restored or created again during the merge, which was stopped; "
+                    "load the folder again"
+                )
             yield
 
     @contextmanager
     def held(self, *, patience: float = 0.0, name: str = LOCK) -> Iterator[None]:
-        """Lock the folder, so that no other process changes it; StoreError if the lock takes longer than `patience`.
+        """Lock the folder, so that no other process changes it; wait for the lock for at most `patience` seconds.
 
-        `patience` is in seconds; the error message contains it.
+        `name` is the name of the lock file. Raises StoreError, which states the time, if the wait is too long.
         """
         with ExitStack() as stack:
             with _translated(self.path.name):
@@ -361,16 +378,16 @@ class Folder:
         for one in sorted((self.path / "changes").glob(f"*/{MANIFEST}")):
             if one.parent not in known:
                 warn(
-                    f"{self.path.name}: changes/{one.parent.name} is not a change of this folder and is left out. A "
-                    "sync service may have made it: compare it with the others, then delete it",
+                    f"{self.path.name}: changes/{one.parent.name} is not a change of this folder and is ignored. A "
+                    "sync service may have created it: compare it with the other changes, then delete it",
                     stacklevel=4,
                 )
 
     def _base(self) -> int:
-        """Return the number of the last change in the index's bundle."""
+        """Return the number of the last change that is merged into the stored index."""
         manifest = self.path / INSIDE / MANIFEST
         if not manifest.is_file():
-            raise IntegrityError(f"{self.path.name}: {INSIDE}/{MANIFEST} is missing")
+            raise IntegrityError(f"{self.path.name}: {INSIDE}/{MANIFEST} is missing; restore the folder from a backup")
         content = read_document(manifest, INDEX, VERSION).get("content")
         return _number(content.get("change")) if isinstance(content, dict) else 0
 
@@ -378,19 +395,19 @@ class Folder:
         if not (self.path / STATE).is_file():
             check_exists(self.path)
             raise IntegrityError(
-                f"{self.path.name!r} is not a folder of a retriever: it has no {STATE} (if its "
-                "creation was interrupted, delete it)"
+                f"{self.path.name!r} is not a folder of a retriever: it has no {STATE} (if the "
+                "creation of the folder was interrupted, delete the folder)"
             )
         return read_document(self.path / STATE, KIND, VERSION)
 
     def _write_state(self, applied: int, settings: Mapping[str, object]) -> None:
-        """Write the state of the folder with a new random id that identifies this state."""
+        """Write the state file of the folder: the last applied change, the settings, and a new random id."""
         fresh = uuid.uuid4().hex
         state = {"applied": applied, "settings": dict(settings), "state_id": fresh}
         try:
             write_document(self.path / STATE, KIND, VERSION, state)
         except OSError:
-            with suppress(IntegrityError):  # which of both is there: a write may fail after the file is in its place
+            with suppress(IntegrityError):  # a write may fail after the file was replaced: read which state is on disk
                 self._note_state(self._state().get("state_id"))
             raise
         self._note_state(fresh)
@@ -403,13 +420,13 @@ class Folder:
 
 
 def _most_changed(index: GraphIndex) -> float:
-    """Return the number of changed passages from which a merge is worthwhile."""
+    """Return the number of changed passages above which the changes are merged into the index."""
     return min(max(FEWEST_CHANGED, MOST_CHANGED * len(index.records)), MOST_LOGGED)
 
 
 @contextmanager
 def _translated(name: str) -> Iterator[None]:
-    """Convert an error of the operating system to an error that names the folder."""
+    """Convert an OSError to a StoreError that names the folder."""
     try:
         yield
     except OSError as error:
@@ -417,12 +434,15 @@ def _translated(name: str) -> Iterator[None]:
 
 
 def merge_folder(path: str, upto: str) -> None:
-    """Run :meth:`Folder.merge` in a separate process."""
+    """Run :meth:`Folder.merge`; the entry point of the process that :func:`merge_apart` starts."""
     Folder(path).merge(int(upto))
 
 
 def merge_apart(path: Path, upto: int) -> str:
-    """Merge a folder in another process, or in this thread if that fails; return the reason of a failure."""
+    """Merge a folder in another process, or in this thread if no process can be started.
+
+    Returns the reason if the merge fails, and an empty string otherwise.
+    """
     try:
         return run_apart(__name__, "merge_folder", [str(path), str(upto)], MERGING)
     except OSError:
@@ -439,15 +459,15 @@ def _number(value: object) -> int:
 
 
 def _forget(directory: Path) -> None:
-    """Delete a change; without a manifest, a change counts as absent."""
+    """Delete a change: first its manifest, because a change without a manifest is ignored."""
     (directory / MANIFEST).unlink(missing_ok=True)
     sync_folder(directory)
     shutil.rmtree(directory)
 
 
 def check_new(path: Path) -> None:
-    """Raise InvalidInputError if a folder is not empty."""
+    """Raise InvalidInputError if the folder exists and is not empty."""
     if path.is_dir() and any(one.name != LOCK for one in path.iterdir()):
         raise InvalidInputError(
-            f"path must be a folder that is new or empty; {str(path)!r} holds files (load() opens one that was made)"
+            f"path must be a new or empty folder; {str(path)!r} contains files (to open an existing folder, use load())"
         )

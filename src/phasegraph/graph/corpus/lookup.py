@@ -11,11 +11,11 @@ from phasegraph.graph.corpus.corpus import LiveSource
 from phasegraph.graph.index.graph_index import GraphIndex
 
 MOST_LOOKED_UP = 20_000
-"""Passages in the framework's words that are kept."""
+"""Maximum number of passages whose framework documents are cached."""
 
 
 class CorpusLookup:
-    """Finds the passages of a corpus by id; ``made(record)`` converts a record to the framework's form."""
+    """A lookup of a corpus's passages by id; ``made(record)`` converts a record to the framework's document."""
 
     def __init__(self, corpus: Any, made: Callable[[Any], Any]) -> None:
         self.corpus, self._made = corpus, made
@@ -32,7 +32,7 @@ class CorpusLookup:
         return len(self.corpus)
 
     def __call__(self, ids: Sequence[str]) -> dict[str, Any]:
-        """Return the passages that exist for these ids."""
+        """Return the framework's documents by passage id; ids that are not in the corpus are left out."""
         found = {}
         for name, record in self.corpus.records(ids).items():
             metadata, document = self._kept.get(name, (None, None))
@@ -51,11 +51,11 @@ class CorpusLookup:
         passes: Callable[[Sequence[Any]], Iterable[int]],
         names: Collection[str] = (),
     ) -> Any:
-        """Restrict a source to the passages that match a filter; a source of the corpus uses the current passages.
+        """Restrict a source to the passages that match a filter.
 
-        `key` identifies the filter. ``passes(records)`` returns the rows that match. `names` are the metadata keys that
-        the filter reads; a key that no passage has causes one warning. Later changes of the corpus affect neither the
-        filter nor the search.
+        `key` identifies the filter in the cache. ``passes(records)`` returns the rows that match. `names` are the
+        metadata keys that the filter reads; a key that is in no passage causes one warning. A source of this corpus is
+        fixed to the current passages, so later changes affect neither the filter nor the search.
         """
         self.corpus.look()
         state = self.corpus.seen

@@ -1,4 +1,4 @@
-"""Documents that say nearly the same: pairs whose texts share most runs of words."""
+"""Find pairs of documents with nearly the same text, by the runs of words that they share."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from phasegraph._support.validation import check_range
 from phasegraph.lexical import tokenizer_of
 
 RUN = 4
-"""Words in a row that are compared; of a shorter text, all words."""
+"""Number of consecutive words in a run; a text with fewer words is a single run."""
 _FIRST, _MOST = 10, 64
-"""Smallest hashes of a document by which its partners are found; documents before it that one hash leads to."""
+"""Number of smallest hashes by which a document finds similar documents; most earlier documents per hash."""
 _Hashes = NDArray[np.uint64]
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 
 
 class NearDuplicates(NamedTuple):
-    """Two documents, and the share of their runs of words that both have, in [0, 1]."""
+    """The names of two documents, and the share of their runs of words that both documents contain, in [0, 1]."""
 
     first: str
     second: str
@@ -30,18 +30,19 @@ class NearDuplicates(NamedTuple):
 
 
 def similar_texts(documents: Iterable[tuple[str, Iterable[str]]], least: float = 0.8) -> list[NearDuplicates]:
-    """Pairs of documents whose similarity is at least `least`, the most similar first.
+    """Find pairs of documents with a similarity of at least `least`; return the most similar pairs first.
 
-    The similarity is the Jaccard similarity of the runs of four words. Pairs are found by common smallest hashes: at a
-    similarity of .8 fewer than one pair in a million is missed, at .5 one in a thousand. One hash leads from a document
-    to the 64 documents before it, so that of many equal documents not all pairs are listed.
+    The similarity is the Jaccard similarity of the documents' sets of four-word runs. Two documents are compared if
+    they share one of their ten smallest hashes. At a similarity of .8, fewer than one pair in a million is missed; at
+    .5, one pair in a thousand. Each hash leads to at most the 64 preceding documents. If more than 64 documents are
+    equal, some of their pairs are therefore not listed.
 
     Parameters
     ----------
     documents : iterable of (str, iterable of str)
         Name and texts of each document.
     least : float, default 0.8
-        In (0, 1].
+        Minimum similarity, in (0, 1].
 
     Examples
     --------
@@ -73,7 +74,7 @@ def similar_texts(documents: Iterable[tuple[str, Iterable[str]]], least: float =
 
 
 def _hashes(texts: Iterable[str], split: Any) -> _Hashes:
-    """Hashes of the runs of words in some texts, each once, the smallest first."""
+    """Return the distinct hashes of the runs of words in texts, in ascending order."""
     parts = []
     for text in texts:
         words = np.array([crc32(word.encode("utf-8", "surrogatepass")) for word in split(text)], dtype=np.uint64)
@@ -88,7 +89,7 @@ def _hashes(texts: Iterable[str], split: Any) -> _Hashes:
 
 
 def _mixed(values: _Hashes) -> _Hashes:
-    """Each value with its bits spread over all of it, so that the order of the values is random."""
+    """Mix the bits of each value, so that the order of the results looks random."""
     values = (values ^ (values >> np.uint64(31))) * np.uint64(0xBF58476D1CE4E5B9)
     return values ^ (values >> np.uint64(29))
 
@@ -99,7 +100,10 @@ def _jaccard(one: _Hashes, other: _Hashes) -> float:
 
 
 def near_duplicates(index: Any, documents: Mapping[str, Iterable[str]], least: float = 0.8) -> list[NearDuplicates]:
-    """As :func:`similar_texts`, for documents of an index, given as ids of passages; the nameless are left out."""
+    """Find pairs of similar documents in an index; see :func:`similar_texts`.
+
+    `documents` maps the name of each document to its passage ids; documents with an empty name are left out.
+    """
     records = index.records
     held = records.held
 

@@ -14,9 +14,10 @@ from phasegraph.graph.model.storage import KIND as INDEX
 
 
 class FollowedIndex:
-    """The index in a folder (see :func:`opened`), which is read again when another process has changed it.
+    """An index in a folder (see :func:`opened`), which :meth:`refresh` reads again after changes by other processes.
 
-    `embedder` is the model of the queries, if there is one. An index with vectors of another model is not loaded.
+    `embedder` is the model that embeds queries, if there is a model. If another process embeds the passages again with
+    another model, :meth:`refresh` raises StoreError.
     """
 
     def __init__(self, folder: Path, embedder: object = None) -> None:
@@ -31,7 +32,7 @@ class FollowedIndex:
         return [(about.st_ino, about.st_mtime_ns) for about in (one.stat() for one in found if one.is_file())]
 
     def refresh(self) -> bool:
-        """Read changes of other processes, and return whether there were any; on an error, the old index stays."""
+        """Read changes by other processes, and return True if there were changes; on an error, keep the old index."""
         before = self.index
         if self._folder is None:
             stamp = self._stamp_now()
@@ -46,7 +47,7 @@ class FollowedIndex:
 def opened(folder: Path) -> GraphIndex | ChunkGraph:
     """Read the index in a folder, or in the folder of a saved retriever, with all changes.
 
-    InvalidInputError if the folder has no index, or the index is damaged or was saved without its passages.
+    Raises InvalidInputError if the folder has no index, or if the index is damaged or was saved without its passages.
     """
     if (folder / STATE).is_file():
         return Folder(folder).load()[0]
@@ -56,8 +57,8 @@ def opened(folder: Path) -> GraphIndex | ChunkGraph:
             return GraphIndex.load(place) if kind == INDEX else ChunkGraph.load(place)
     for place in places:
         if (place / MANIFEST).is_file():
-            return GraphIndex.load(place)  # which says what is wrong with it
+            return GraphIndex.load(place)  # raises an error that describes the defect
     raise InvalidInputError(
-        f"{folder}: no index here, nor in its folder {INSIDE!r}; phasegraph index CORPUS.jsonl --out FOLDER "
-        "makes an index"
+        f"{folder}: there is no index in this folder, nor in its subfolder {INSIDE!r}; create an index with: "
+        "phasegraph index CORPUS.jsonl --out FOLDER"
     )

@@ -13,9 +13,9 @@ from phasegraph.graph.model.building import Triples, by_passage, read_passages
 
 
 def fields_of(given: Triples | None, known: Mapping[str, object]) -> dict[str, list[list[Any]]]:
-    """Convert extractions to lists of fields by passage: entities, triples, titles, lead.
+    """Convert extractions to JSON lists by passage id; each list contains entities, triples, titles and lead.
 
-    `known` contains the existing ids; InvalidInputError for an unknown id.
+    `known` contains the ids of the passages. Raises InvalidInputError for an unknown id.
 
     >>> fields_of({"a": [("Ada", "met", "Bo")]}, {"a": None})
     {'a': [[[], [['Ada', 'met', 'Bo']], [], '']]}
@@ -29,29 +29,34 @@ def fields_of(given: Triples | None, known: Mapping[str, object]) -> dict[str, l
 
 
 def check_passages(passages: Sequence[Mapping[str, Any]], *, kept: bool, tokenizer: object = "") -> None:
-    """Raise an error for passages that a corpus cannot contain, or that a folder cannot store if it is `kept` there.
+    """Raise an error that names the first invalid passage, if there is an invalid passage.
 
-    The error names the passage. Passages must have a text and a unique id, and JSON must be able to represent their
-    metadata.
+    A passage must have a text and a unique id. If the passages are `kept` in a folder, JSON must be able to represent
+    their metadata, and the tokenizer must be named.
     """
     for one in passages:
         if not one["text"].strip() and not one["title"].strip():
             raise InvalidInputError(
-                f"passage {one['id']!r} must have text; leave it out if its page is blank (metadata: "
+                f"passage {one['id']!r} must have text; leave out passages of blank pages (metadata: "
                 f"{dict(one['metadata'])!r:.200})"
             )
     read_passages(passages)
     if kept and not isinstance(tokenizer, str):
-        raise InvalidInputError(f"a folder needs a tokenizer that has a name; got {tokenizer!r:.80}")
+        raise InvalidInputError(f"a corpus in a folder needs the name of a tokenizer; got {tokenizer!r:.80}")
     for one in passages if kept else ():
         check_plain(one["id"], one["metadata"])
         if any("\ud800" <= letter <= "\udfff" for letter in one["id"]):
-            raise InvalidInputError(f"passage {one['id']!r} must have an id of whole characters to be kept in a folder")
+            raise InvalidInputError(
+                f"passage {one['id']!r} must have an id without lone surrogates to be stored in a folder"
+            )
 
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The metadata keys of a corpus: for the title of a passage, and for its document (None: the first usual key)."""
+    """The metadata keys of a corpus: `title` for a passage's title, and `source` for the name of its document.
+
+    If `source` is None, the usual keys are tried; see :func:`~phasegraph.graph.corpus.document_table.document_of`.
+    """
 
     title: str = "title"
     source: str | None = None
@@ -69,7 +74,7 @@ class Keys:
 
 
 def check_source_key(source_key: str | None, metadata: Collection[Mapping[str, Any]]) -> None:
-    """Warn if no passage names its document under the chosen key; an error if the key is not a text."""
+    """Warn if no passage names its document under the chosen key; InvalidTypeError if the key is not a text."""
     if source_key is not None and (not isinstance(source_key, str) or not source_key):
         raise InvalidTypeError(f"source_key must be the name of a metadata key; got {source_key!r:.80}")
     if source_key is None or any(source_key in one for one in metadata):

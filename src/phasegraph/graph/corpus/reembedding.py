@@ -21,19 +21,19 @@ from phasegraph.graph.index.records import PassageRecord
 
 KIND, VERSION, FOLDER = "reembedded-part", 1, "reembedding"
 BATCH, PART = 256, 1024
-"""Passages that are embedded in one call, and of which the vectors are written together."""
+"""Number of passages that are embedded in one call, and number of vectors that are written in one bundle."""
 Embed = Callable[[Sequence[PassageRecord]], Any]
 
 
 class VectorCheckpoint:
-    """Vectors by the folder's next embedding model, stored by the contents of the passages.
+    """Vectors that a new embedding model has made so far, stored in the folder under digests of the passages' contents.
 
     Parameters
     ----------
     folder : path or None
-        The folder of the corpus; None stores nothing.
+        The folder of the corpus; None keeps the vectors only in memory.
     model : ModelIdentity
-        The model of the vectors; stored vectors of another model are deleted.
+        The new embedding model; stored vectors of another model are not used.
     """
 
     def __init__(self, folder: Path | None, model: ModelIdentity) -> None:
@@ -53,13 +53,13 @@ class VectorCheckpoint:
                 digests, vectors = arrays["digests"], arrays["vectors"]
                 self._held |= {one.tobytes(): row for one, row in zip(digests, vectors, strict=True)}
             except (PhasegraphError, OSError, *MISFITS):
-                continue  # cut short: its passages are embedded again
+                continue  # an incomplete bundle: its passages are embedded again
         self._parts = len(list(place.iterdir()))
 
     def embed(self, records: Sequence[PassageRecord], embed: Embed, progress: bool | None) -> Float32Array:
-        """Return the (n, d) vectors of all records; vectors that are not stored are computed.
+        """Return the vectors of all records, an array of shape (n, d); compute and store the missing vectors.
 
-        InvalidInputError if the model does not return a vector for each record.
+        Raises InvalidInputError if the model does not return one vector for each record.
         """
         digests = [digest_of(f"{one.title}\0{one.text}", one.metadata) for one in records]
         known = [row for row, one in enumerate(digests) if one in self._held]
@@ -73,7 +73,9 @@ class VectorCheckpoint:
             rows = lacking[first : first + BATCH]
             made = np.asarray(embed([records[row] for row in rows]), dtype=np.float32)
             if made.ndim != 2 or len(made) != len(rows):
-                raise InvalidInputError(f"the model must give a vector for each of {len(rows)} texts; got {made.shape}")
+                raise InvalidInputError(
+                    f"the model must return one vector for each of {len(rows)} texts; got shape {made.shape}"
+                )
             self._held |= {digests[row]: vector for row, vector in zip(rows, made, strict=True)}
             fresh += rows
             if len(fresh) >= PART:
@@ -82,12 +84,12 @@ class VectorCheckpoint:
         return np.array([self._held[one] for one in digests], dtype=np.float32)
 
     def _same_model(self, record: PassageRecord, vector: Float32Array, embed: Embed) -> bool:
-        """Whether the model reproduces a stored vector."""
+        """Return True if the model reproduces the stored vector of a record."""
         made = np.asarray(embed([record]), dtype=np.float32)
         return made.shape == (1, len(vector)) and float(cosines(made, vector[None])[0]) >= SAME
 
     def _keep(self, digests: Sequence[bytes]) -> None:
-        """Store a part of the vectors; a failed write is ignored."""
+        """Write the vectors with these digests to a bundle; ignore a failed write."""
         if self._place is None:
             return
         arrays: dict[str, Any] = {
@@ -99,7 +101,7 @@ class VectorCheckpoint:
             self._parts += 1
 
     def forget(self) -> None:
-        """Delete the stored vectors, which are complete in the folder or belong to another model."""
+        """Delete the stored vectors, when the corpus contains all of them or when they belong to another model."""
         self._held, self._parts = {}, 0
         if self._place is not None:
             shutil.rmtree(self._place, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""What a corpus asks of the store of its vectors, and the stores that a folder can name."""
+"""The interface of a corpus to the store of its vectors, and the names of the built-in stores."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import Any, Protocol, runtime_checkable
 from phasegraph.graph.index.records import PassageRecord
 
 FLAT, CHROMA = STORES = ("flat", "chroma")
-"""Where the vectors of a folder are searched: in its index, all compared; or in a Chroma collection beside it."""
+"""The stores for a folder's vectors: "flat" compares all vectors of the index; "chroma" queries a Chroma collection."""
 
 STORE_KEY = "vector_store"
+"""The key in a folder's settings that names the vector store."""
 
 
 class VectorStore(Protocol):
-    """A framework's store for the vectors of passages."""
+    """A store for the vectors of passages, for example a framework's vector store."""
 
     def write(self, records: Sequence[PassageRecord], vectors: Any, /) -> None:
         """Write passages, and replace passages with the same ids; `vectors` is None if the index has no vectors."""
@@ -31,16 +32,16 @@ class VectorStore(Protocol):
 
 @runtime_checkable
 class RenewableStore(VectorStore, Protocol):
-    """A vector store that can be rebuilt under another name at the same place."""
+    """A vector store that can be built again under another name in the same place, for example for another model."""
 
     name: str
 
     def reopened(self, name: str, /) -> RenewableStore:
-        """Open the store with this name, as another process left it."""
+        """Open the store with this name in the same place, including changes by other processes."""
         ...
 
     def beside(self, name: str, /) -> RenewableStore:
-        """Create an empty store with this name at the same place."""
+        """Create an empty store with this name in the same place."""
         ...
 
     def drop(self) -> None:

@@ -1,1 +1,1 @@
-"""Experimental: published or reconstructed methods that have not shown a gain on our data."""
+"""Experimental methods: published or reconstructed methods without a measured gain on our data."""

@@ -1,4 +1,4 @@
-"""The SemFlowRAG method: a directed walk from abstract to specific entities; edge weights depend on the query.
+"""The SemFlowRAG method: a walk that prefers edges from abstract to specific entities, with weights for each query.
 
 .. [1] "SemFlowRAG", arXiv:2606.28447
 """
@@ -39,7 +39,7 @@ _kept: WeakKeyDictionary[EntityGraph, dict[tuple[Any, ...], FloatArray]] = WeakK
 
 
 def truncated_min_max(values: ArrayLike, /, *, low: float = 0.01, high: float = 0.99) -> FloatArray:
-    """Scale values linearly between two quantiles to [0, 1] and clip them; all .5 if the quantiles are equal.
+    """Scale values linearly, so that two quantiles become 0 and 1, and clip them; all .5 if the quantiles are equal.
 
     >>> truncated_min_max([0.575, 0.1, 0.0, 0.1]).round(6).tolist()
     [1.0, 0.173913, 0.0, 0.173913]
@@ -63,25 +63,27 @@ def truncated_min_max(values: ArrayLike, /, *, low: float = 0.01, high: float = 
 def abstractness(
     mentions: Any, passages: ArrayLike, *, ddof: int = 0, shrinkage: float = 0.0, prior: float | None = None
 ) -> FloatArray:
-    """Compute (E,) abstractness: for each entity, the variance of the embeddings of its passages (trace of covariance).
+    """Compute the abstractness of each entity: the variance of the embeddings of its passages; an array of shape (E,).
+
+    The variance is the trace of the covariance matrix.
 
     Parameters
     ----------
     mentions : (P, E) sparse matrix
-        Non-zero where the passage mentions the entity; how often does not matter.
+        An entry is not zero if the passage mentions the entity; the number of mentions has no effect.
     passages : (P, d) array of float
-        Embeddings of the passages, finite; float64 is summed in float64, anything shorter in float32.
+        Finite embeddings of the passages. Sums are in float64 for float64, and in float32 for shorter types.
     ddof : {0, 1}
-        0 for the population covariance (SemFlowRAG), 1 for the unbiased one.
+        0 for the population covariance, as in SemFlowRAG; 1 for the unbiased covariance.
     shrinkage, prior : float
-        m0 >= 0 and prior of (m * variance + m0 * prior) / (m + m0), where m is the number of passages; by default
-        the prior is the mean over the entities with at least two passages.
+        The values m0 >= 0 and p0 of the shrunk variance (m * variance + m0 * p0) / (m + m0). m is the number of the
+        entity's passages. The default prior is the mean variance of the entities with at least two passages.
 
     Notes
     -----
-    The population variance has expectation (m - 1) / m of the true one, so that it rises with frequency, and
-    entities in one passage, usually most, are pinned at 0. ``ddof=1`` takes out the first effect,
-    `shrinkage` (ours) lifts the second; a single passage counts there as one observation of 0.
+    The expected population variance is (m - 1) / m times the true variance, so it rises with m. Entities in a single
+    passage, usually the majority, have the variance 0. ``ddof=1`` removes the first effect. `shrinkage`, our own
+    addition, reduces the second effect; a single passage counts as an observation of 0.
 
     Examples
     --------
@@ -110,10 +112,10 @@ def abstractness(
 
 
 def graph_abstractness(graph: EntityGraph, *, normalised: bool = True, **options: Any) -> FloatArray:
-    """Compute (E,) abstractness of a graph's entities from its mentions and embeddings; read-only and cached.
+    """Compute the abstractness of a graph's entities, an array of shape (E,), which is read-only and cached.
 
-    In [0, 1] by :func:`truncated_min_max` if `normalised`, as the semantic flow takes it. Options as for
-    :func:`abstractness`.
+    If `normalised`, :func:`truncated_min_max` scales the values to [0, 1], as :class:`SemanticFlow` needs them. The
+    other options are the options of :func:`abstractness`.
 
     >>> from phasegraph.graph import build_graph
     >>> passages = [{"id": "a", "text": "Ada met Bo."}, {"id": "b", "text": "Ada sang."}]
@@ -122,7 +124,7 @@ def graph_abstractness(graph: EntityGraph, *, normalised: bool = True, **options
     (('ada', 'bo'), [0.5, 0.0])
     """
     if graph.embeddings is None:
-        raise InvalidInputError("abstractness needs a graph with embeddings; this one has none")
+        raise InvalidInputError("abstractness needs a graph with embeddings: build the graph with embeddings=")
     kept = _kept.setdefault(graph, {})
     key = (normalised, *sorted(options.items()))
     if key not in kept:
@@ -134,9 +136,9 @@ def graph_abstractness(graph: EntityGraph, *, normalised: bool = True, **options
 
 
 def best_of(members: Any, scores: FloatArray, rows: IntArray | None = None) -> FloatArray:
-    """For each row of a CSR matrix, return the highest score among its columns; 0 for an empty row.
+    """Return, for each row of a CSR matrix, the highest score of the row's columns; 0 for an empty row.
 
-    If `rows` (the row of each entry) is given, a third of the time is saved.
+    `rows` contains the row of each entry; a caller that already has it saves a third of the time.
     """
     entries = np.repeat(np.arange(members.shape[0]), np.diff(members.indptr)) if rows is None else rows
     best = np.full(members.shape[0], -np.inf)
@@ -146,7 +148,7 @@ def best_of(members: Any, scores: FloatArray, rows: IntArray | None = None) -> F
 
 
 def _scatter(members: Any, vectors: Any) -> FloatArray:
-    """Compute the summed squared distance of each row's passages to their mean, in batches of rows."""
+    """Compute, for each row, the sum of the squared distances of the row's passages to their mean, in batches."""
     centred = vectors.astype(np.float64 if vectors.dtype.itemsize > 4 else np.float32)
     centred -= vectors.mean(axis=0, dtype=np.float64).astype(centred.dtype)
     squares = np.einsum("ij,ij->i", centred, centred, dtype=np.float64)
@@ -160,7 +162,7 @@ def _scatter(members: Any, vectors: Any) -> FloatArray:
 
 
 def members_of(mentions: Any, passages: int) -> Any:
-    """Return the passages of each entity as an (E, P) CSR matrix of ones."""
+    """Return the passages of each entity as a CSR matrix of ones, of shape (E, P)."""
     if not sparse.issparse(mentions):
         raise InvalidTypeError(f"mentions must be a scipy sparse matrix; got {type(mentions).__name__}")
     given: Any = mentions
@@ -174,7 +176,7 @@ def members_of(mentions: Any, passages: int) -> Any:
 
 
 def finite_vector(values: ArrayLike, name: str) -> FloatArray:
-    """Check that `values` are finite numbers in one dimension; errors use `name`."""
+    """Convert `values` to a one-dimensional array of finite numbers; error messages contain `name`."""
     try:
         given = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -197,31 +199,32 @@ class FlowParameters:
     Parameters
     ----------
     directed : bool
-        Whether edges are directed and weighted by the query at all; False is HippoRAG 2's undirected walk, in which
-        only `follow_probability` and what seeds the walk count.
+        If True, edges are directed, and their weights depend on the query. If False, the walk is HippoRAG 2's
+        undirected walk, and only `follow_probability` and the parameters of the seeds have an effect.
     query_weighted : bool
-        Whether a link weighs by the query's relevance to its target; False takes 1 for every entity (an ablation).
+        If True, the weight of a link depends on the relevance of its target to the query. If False, the relevance of
+        every entity is 1 (an ablation).
     abstractness : bool
-        Whether entities differ in abstractness; False takes the same for all (an ablation), so that every link counts
-        as downhill and costs no penalty.
+        If True, entities have different abstractness. If False, all have the same abstractness (an ablation), so every
+        link is a downhill link without a penalty.
     penalty : float
-        Price of a unit of difference in abstractness (the paper's lambda), at least 0.
+        Penalty per unit of difference in abstractness, >= 0 (lambda in the paper).
     down_share : float
         Share of an entity's semantic mass that flows downhill, in (0, 1).
     floor : float
-        Least weight of an edge before it is divided by its group's sum, above 0.
+        Minimum weight of a link before it is divided by the sum of its group, > 0.
     passage_share : float, optional
-        Share of an entity's mass that goes to its passages, in [0, 1]; None weighs each passage 1 against 1
-        for all links together, so that an entity in m passages sends m / (1 + m) there.
+        Share of an entity's mass that flows to its passages, in [0, 1]. With None, each passage has weight 1, and all
+        links together have weight 1. An entity in m passages then sends the share m / (1 + m) to them.
     local_min : {"self_loop", "merge", "drop"}
-        Where no link goes downhill: keep that share in a self loop, add it to the links uphill, or leave it
-        out (which weakens the links against the passages).
+        The use of the downhill share of an entity without downhill links. ``self_loop`` keeps the mass at the entity,
+        and ``merge`` sends it uphill. ``drop`` leaves it out, so that more mass flows to passages.
     follow_probability : float
-        Of walking on, in [0, 1).
+        Probability of following an edge, in [0, 1); otherwise, the walk restarts.
     facts, entity_seeds : int
-        How many facts are kept, and how many entities seed the walk.
+        Maximum number of facts that supply seeds, and maximum number of entity seeds.
     passage_weight : float
-        Weight of every passage's similarity in the reset distribution.
+        Weight of the similarities of all passages in the reset distribution.
     """
 
     directed: bool = True
@@ -256,20 +259,20 @@ class FlowParameters:
 SEMFLOW_PARAMETERS: Mapping[str, FlowParameters] = MappingProxyType(
     {"paper": FlowParameters(), "released": FlowParameters(directed=False, facts=5, entity_seeds=5)}
 )
-"""By name: what the paper states, and what the released entry point runs.
+"""The parameters of the paper, and of the program that its authors released.
 
-The released code leaves the directed walk off, so that it is HippoRAG 2's undirected walk with a passage weight
-of .08; it keeps 5 facts and 5 entities where the paper says 12 and 20. The paper gives no rule for a relevance
-below the penalty (the code floors it at 1e-6) and seeds with similarity / frequency (the code with the mean
-over a fact's mentions).
+The released program does not use the directed walk. It is HippoRAG 2's undirected walk with a passage weight of .08.
+It uses 5 facts and 5 entities instead of the paper's 12 and 20. The paper has no rule for a relevance below the
+penalty; the program uses a minimum of 1e-6. In the paper, the mass of a seed is similarity / frequency; in the program,
+it is the mean of this value over the entity's facts.
 """
 
 
 class Chances(NamedTuple):
-    """Step probabilities of each of the (n,) nodes that do not depend on the query.
+    """The step probabilities of each node that do not depend on the query, in arrays of shape (n,).
 
-    The probabilities of a downhill link (`down`), an uphill link (`up`), each single passage edge (`other`) and the
-    self loop (`stay`).
+    `down` is the probability of following any downhill link, and `up` of following any uphill link. `other` is the
+    probability of following each single passage edge, and `stay` of the self loop.
     """
 
     down: FloatArray
@@ -280,7 +283,11 @@ class Chances(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class FlowArrays:
-    """CSR rows: an entity's downhill links, its uphill links, its passages; a passage's entities."""
+    """The edges of a semantic flow, with their data that do not depend on the query, in CSR form.
+
+    The row of an entity contains its downhill links, then its uphill links, then its passages. The row of a passage
+    contains its entities. `downs` is the number of downhill links of each node, and `semantics` of all links.
+    """
 
     indptr: Positions
     indices: Int32Array
@@ -293,7 +300,10 @@ class FlowArrays:
 
 
 def flow_arrays(links: Any, members: Any, heights: FloatArray, parameters: FlowParameters) -> FlowArrays:
-    """Sort the links of every entity downhill first, append passage edges, and compute query-independent values."""
+    """Build the edges of a semantic flow: downhill links, uphill links, then passage edges of every entity.
+
+    `heights` is the abstractness of each entity. All values that do not depend on the query are computed here.
+    """
     entities, passages = members.shape
     u, v, uphill = _links(links, heights)
     mentioned = np.repeat(np.arange(entities), np.diff(members.indptr))
@@ -326,7 +336,7 @@ def flow_arrays(links: Any, members: Any, heights: FloatArray, parameters: FlowP
 
 
 def _links(links: Any, heights: FloatArray) -> tuple[IntArray, IntArray, Any]:
-    """Return both ends of every link, and whether it goes uphill (1) or not (0)."""
+    """Return three arrays: the source entity and the target entity of every link, and 1 for an uphill link, else 0."""
     if not sparse.issparse(links):
         raise InvalidTypeError(f"links must be a scipy sparse matrix; got {type(links).__name__}")
     given: Any = links
@@ -343,7 +353,7 @@ def _links(links: Any, heights: FloatArray) -> tuple[IntArray, IntArray, Any]:
 
 
 def _chances(entities: int, downs: IntArray, ups: IntArray, others: IntArray, parameters: FlowParameters) -> Chances:
-    """Compute the shares of mass that each node sends downhill, uphill and to passages."""
+    """Compute the step probabilities of each node from its numbers of downhill, uphill and passage edges."""
     is_entity = np.arange(len(downs)) < entities
     lowest = (downs == 0) & (ups > 0)
     down = np.where(downs > 0, np.where(ups > 0, parameters.down_share, 1.0), 0.0)
@@ -374,7 +384,7 @@ class FlowTransitions(Transitions):
         self.arrays, self.relevance, self.floor = arrays, relevance, floor
 
     def spread(self, nodes: IntArray, amounts: FloatArray) -> tuple[IntArray, FloatArray]:
-        """Return the mass that arrives at each node; see :class:`Transitions`."""
+        """Return the target node and the mass of each flow; see :meth:`Transitions.spread`."""
         arrays, chances = self.arrays, self.arrays.chances
         starts = arrays.indptr.take(nodes)
         ends = arrays.indptr.take(nodes + 1)
@@ -394,7 +404,7 @@ class FlowTransitions(Transitions):
     def _links(
         self, nodes: IntArray, amounts: FloatArray, starts: Positions, semantics: Positions
     ) -> tuple[Int32Array, FloatArray]:
-        """Return the links of `nodes`, and the mass that flows along each link."""
+        """Return the target of each link of `nodes`, and the mass that flows along the link."""
         arrays, chances = self.arrays, self.arrays.chances
         edges = ranges(starts, semantics)
         targets = arrays.indices.take(edges)
@@ -409,7 +419,7 @@ class FlowTransitions(Transitions):
         return targets, shares.take(group) * weights
 
     def matrix(self) -> Any:
-        """The (n, n) matrix of step probabilities."""
+        """Return the matrix of step probabilities, of shape (n, n); entry (u, v) is the step from u to v."""
         nodes = np.arange(self.size)
         targets, values = self.spread(nodes, np.ones(self.size))
         arrays = self.arrays
@@ -423,12 +433,12 @@ class FlowTransitions(Transitions):
         return self.matrix().T.tocsr()
 
     def sweep(self, amounts: FloatArray) -> FloatArray:
-        """Multiply with the transition matrix once."""
+        """Return the mass that arrives at each node; see :meth:`Transitions.sweep`."""
         arrived: FloatArray = self._pull @ amounts
         return arrived
 
     def compiled(self) -> Callable[..., tuple[int, int, int, int]]:
-        """Return the compiled rounds."""
+        """Return the compiled function that runs push rounds."""
         arrays = self.arrays
         edges = (arrays.indptr, arrays.indices, arrays.penalties, arrays.downs, arrays.semantics)
         flow = (*edges, tuple(arrays.chances))
@@ -438,13 +448,14 @@ class FlowTransitions(Transitions):
 
 @dataclass(frozen=True, eq=False)
 class SemanticFlow:
-    """An entity-passage graph prepared for walks with query-dependent weights; :meth:`from_links` creates it.
+    """A graph of entities and passages for walks with query-dependent weights; :meth:`from_links` creates it.
 
-    Nodes are the entities, 0 to E - 1, then the passages. A link from u to v weighs
-    ``max(floor, relevance[v] - penalty * |abstractness[v] - abstractness[u]|)``, divided by the sum over the
-    links of u that go the same way: downhill (`abstractness` the same or lower) or uphill. The downhill links
-    share `down_share` of the entity's semantic mass, the uphill ones the rest, whichever there are; a passage
-    edge weighs 1 in both directions. `members` holds the passages of each entity, (E, P).
+    The nodes are the entities, 0 to E - 1, then the passages. The weight of a link from u to v is
+    ``max(floor, relevance[v] - penalty * |abstractness[v] - abstractness[u]|)``. It is divided by the sum of the
+    weights of all links of u in the same direction. A link is downhill if the abstractness of v is the same or lower;
+    otherwise, it is uphill. The downhill links get the share `down_share` of the entity's semantic mass, and the
+    uphill links get the rest. A passage edge has weight 1 in both directions. `members`, of shape (E, P), contains the
+    passages of each entity.
     """
 
     arrays: FlowArrays
@@ -457,9 +468,10 @@ class SemanticFlow:
     ) -> SemanticFlow:
         """Prepare a graph for semantic flows.
 
-        `links` (E, E) and `mentions` (P, E) are sparse and not zero where entities are linked (given in both
-        directions; self links do not matter) and where the passage mentions the entity; `abstractness` (E,) lies in [0,
-        1], as :func:`truncated_min_max` makes it. The parameters are by default those of the paper.
+        `links` is a sparse matrix of shape (E, E); a link needs an entry that is not zero in both directions, and self
+        links are ignored. `mentions` is a sparse matrix of shape (P, E); an entry is not zero if the passage mentions
+        the entity. `abstractness`, of shape (E,), is in [0, 1]; see :func:`truncated_min_max`. The default parameters
+        are the paper's parameters.
         """
         chosen = SEMFLOW_PARAMETERS["paper"] if parameters is None else parameters
         heights = finite_vector(abstractness, "abstractness")
@@ -469,28 +481,31 @@ class SemanticFlow:
                 f"mentions must have one column per entity ({len(heights)}); got {members.shape[0]}"
             )
         if not chosen.directed:
-            raise InvalidInputError("parameters must be directed: an undirected walk is no semantic flow")
+            raise InvalidInputError("parameters must have directed=True: an undirected walk is not a semantic flow")
         levels = heights if chosen.abstractness else np.zeros_like(heights)
         return cls(flow_arrays(links, members, levels, chosen), members, chosen)
 
     @property
     def size(self) -> int:
-        """The number of nodes: entities and passages."""
+        """The number of nodes, which are entities and passages."""
         return len(self.arrays.costs)
 
     @lazy_property
     def pool(self) -> WorkspacePool:
-        """Scratch memory for walks over this graph."""
+        """The scratch memory for walks over this graph."""
         return WorkspacePool(self.size)
 
     @lazy_property
     def _entries(self) -> IntArray:
-        """The entity of each mention."""
+        """The entity of each entry of `members`."""
         entries: IntArray = np.repeat(np.arange(self.members.shape[0]), np.diff(self.members.indptr))
         return entries
 
     def relevance(self, passage_scores: ArrayLike) -> FloatArray:
-        """Compute (E,) relevance in [0, 1] of the entities from the (P,) similarities of the passages to a query."""
+        """Compute the relevance of the entities in [0, 1], of shape (E,), from the similarities of the passages.
+
+        `passage_scores`, of shape (P,), are the similarities of the passages to a query.
+        """
         scores = finite_vector(passage_scores, "passage_scores")
         if len(scores) != self.members.shape[1]:
             raise InvalidInputError(
@@ -499,7 +514,7 @@ class SemanticFlow:
         return truncated_min_max(best_of(self.members, scores, self._entries))
 
     def transition(self, relevance: ArrayLike) -> Any:
-        """The whole (n, n) CSR matrix of step probabilities for one query, entry (u, v) for u > v."""
+        """Return the CSR matrix of step probabilities for a query; entry (u, v) is the step from u to v."""
         return self._transitions(relevance).matrix()
 
     def walk(
@@ -515,12 +530,12 @@ class SemanticFlow:
         polish: int = 0,
         max_iterations: int | None = None,
     ) -> PageRankResult:
-        """Walk with the edge weights of one query.
+        """Walk with the edge weights of a query.
 
-        `relevance` is that of the E entities, see :meth:`relevance`; `reset` and `follow_probability` (default: the
-        parameters') as for :func:`~phasegraph.pagerank.personalized_pagerank`, like the rest. The method "push"
-        works out the weights of the nodes it pushes and of no others; "power" is the reference: all weights, then the
-        iteration.
+        `relevance`, of shape (E,), is the relevance of the entities; see :meth:`relevance`. The method "push" computes
+        only the weights of nodes that it pushes. The method "power" is the reference: it computes all weights, then
+        iterates. The default `follow_probability` is in the flow's parameters. The other arguments are described at
+        :func:`~phasegraph.pagerank.personalized_pagerank`.
         """
         follow = self.parameters.follow_probability if follow_probability is None else follow_probability
         transitions = self._transitions(relevance)
@@ -551,22 +566,23 @@ class SemFlowSource(GraphWalker):
     Parameters
     ----------
     graph : EntityGraph
-        With embeddings of the passages. Entities are linked by facts and by synonym edges.
+        A graph with embeddings of the passages. Facts and synonym edges are the links between entities.
     facts : FactIndex
         Embedded facts of the graph.
     embedder : callable
-        ``embedder(query) -> (d,) vector``.
+        A function ``embedder(query) -> (d,) vector``.
     parameters : {"paper", "released"} or FlowParameters, default "paper"
-        Key of ``SEMFLOW_PARAMETERS``: the parameters of the paper, or of its released program, which walks without
-        directions.
+        The parameters, or a key of ``SEMFLOW_PARAMETERS``. "paper" names the parameters of the paper, and "released"
+        the parameters of the released program, whose walk is undirected.
     name : str, default "semflow"
     fact_filter : FactFilter or callable, optional
-        As of :class:`~phasegraph.graph.GraphSource`; the paper has a language model filter the facts.
+        A filter of the facts, as in :class:`~phasegraph.graph.GraphSource`; in the paper, a language model filters the
+        facts.
 
     Notes
     -----
-    A score is the mass of the passage. With no fact in the index the passages are ranked by similarity, as published,
-    and the ranking's reason says so.
+    The score of a passage is its mass. If the index contains no fact, passages are ranked by similarity, as published;
+    `Ranking.reason` then states this.
 
     References
     ----------
@@ -595,7 +611,7 @@ class SemFlowSource(GraphWalker):
         check_source_name(self.name)
         object.__setattr__(self, "fact_filter", FactFilter.of(self.fact_filter))
         if self.graph.embeddings is None:
-            raise InvalidInputError("graph must have embeddings of its passages; it has none")
+            raise InvalidInputError("graph must have embeddings of its passages: build the graph with embeddings=")
         check_embedder(self)
         if not isinstance(self.parameters, FlowParameters) and self.parameters not in tuple(SEMFLOW_PARAMETERS):
             known = ", ".join(SEMFLOW_PARAMETERS)
@@ -603,12 +619,12 @@ class SemFlowSource(GraphWalker):
 
     @property
     def depends_on(self) -> Sequence[str]:
-        """No dependency: the source needs no other ranking."""
+        """An empty sequence, because the source needs no other source's ranking."""
         return ()
 
     @lazy_property
     def chosen(self) -> FlowParameters:
-        """The numeric parameters behind `parameters`."""
+        """The parameters of the flow, which `parameters` may give by name."""
         return self.parameters if isinstance(self.parameters, FlowParameters) else SEMFLOW_PARAMETERS[self.parameters]
 
     @lazy_property
@@ -625,7 +641,7 @@ class SemFlowSource(GraphWalker):
         return WalkOperator.from_adjacency(sparse.block_array([[self._links, mentions.T], [mentions, None]]).tocsr())
 
     def prepare(self) -> Self:
-        """Prepare the source, as :meth:`phasegraph.graph.GraphSource.prepare` does."""
+        """Prepare the first search; see :meth:`phasegraph.graph.GraphSource.prepare`."""
         self._walked(np.zeros(1, dtype=np.intp), np.ones(1), np.ones(len(self.graph.passages)))
         return self
 
@@ -648,13 +664,13 @@ class SemFlowSource(GraphWalker):
         seeds = fact_reset(graph, self.facts.ends[rows], scores[rows], near, recipe)
         if not len(seeds):
             return Ranking(self.name, (), np.empty(0), size=len(near), reason=seeds.reason)
-        # This walk's nodes are the entities first.
+        # In this walk, the nodes of entities come before the nodes of passages.
         nodes = np.roll(np.arange(graph.size), -len(graph.entities))[seeds.nodes]
         masses = self._walked(nodes, seeds.masses, near)
         return self._ranked(masses, limit, kept.note)
 
     def _walked(self, nodes: Any, masses: FloatArray, near: FloatArray) -> FloatArray:
-        """Return the passages' masses after a walk from these nodes, entities first."""
+        """Return the passages' masses after a walk from these seeds; the nodes of entities come first."""
         reset, follow = (nodes, masses), self.chosen.follow_probability
         if self.chosen.directed:
             walked = self._flow.walk(self._flow.relevance(near), reset)

@@ -1,1 +1,1 @@
-"""A graph that changes: records of passages, a log of changes, and the combination of both."""
+"""A graph that accepts changes: records of passages, a change log, and the combination of both."""

@@ -1,10 +1,12 @@
-"""The log of passages that were added to an index and deleted from it since its arrays were written.
+"""The change log: passages that were added to an index or deleted from it since its arrays were written.
 
-The cost of a change depends only on the passages that it touches. The arrays stay unchanged, most of them in files. New
-passages and entities get rows after the existing rows; deleted passages keep rows without incoming edges. Prepared
-edges are computed again only for nodes that a change touches. Weights that depend on the number of passages are
-computed during a walk. A search therefore finds the same passages as in a new graph, with two exceptions: the rounding
-of sums, and untouched entities that cross the limit of too common entities only by the number of passages.
+The cost of a change depends only on the passages that the change affects. The arrays, most of them in files, stay
+unchanged. New passages and entities get rows after the existing rows; deleted passages keep rows without incoming
+edges. Edges are computed again only for nodes that a change affects. Edge weights that depend on the number of passages
+are computed during a walk.
+
+A search therefore finds the same passages as in a newly built graph, with two exceptions. Sums may be rounded
+differently. An unaffected entity stays too common, or not, even if the new number of passages would change this.
 """
 
 from __future__ import annotations
@@ -36,9 +38,10 @@ Counted = tuple[Mapping[str, int], Mapping[str, int], Facts]
 class ChangeLog:
     """The passages that were added to an index or deleted since its arrays were written; a change creates a new log.
 
-    `records` and `words` (split as for names) belong to the passages of `base`. `gone` maps deleted passages to their
-    rows, and `left` contains their words. `again` are unchanged passages that were read again. `came` are new passages
-    in order, with `vectors`, with words split as for queries (`lexical`), and split as for names (`name_words`).
+    `base` is the graph of the unchanged arrays; `records` and `words`, an index of words split as for names, belong to
+    its passages. `gone` contains the deleted passages with their rows, and `left` is an index of their words. `again`
+    contains existing passages with new extractions. `came` contains the new passages in order, and `vectors` their
+    embeddings. The words of new passages are indexed as for queries in `lexical`, and as for names in `name_words`.
     """
 
     base: EntityGraph
@@ -57,7 +60,7 @@ class ChangeLog:
 
     @classmethod
     def of(cls, base: EntityGraph, records: PassageRecords, words: LexicalIndex) -> ChangeLog:
-        """Create a log without changes; the graph has words and no synonyms."""
+        """Create a log without changes for a graph with a BM25 index and without synonyms."""
         tokenizer: Any = None if base.lexical is None else base.lexical.tokenizer
         none = LexicalIndex.of((), tokenizer)
         vectors = None if base.embeddings is None else base.embeddings[:0]
@@ -70,7 +73,11 @@ class ChangeLog:
         again: Mapping[str, PassageRecord],
         vectors: Float32Array | None,
     ) -> ChangeLog:
-        """Return the log after a change: delete passages, add others, and read some `again`."""
+        """Return the log after a further change.
+
+        `gone` are the ids of deleted passages. `came` are the records of new passages, and `vectors` their embeddings.
+        `again` are the records of existing passages with new extractions.
+        """
         stay = [row for row, name in enumerate(self.came) if name not in gone]
         now = {name: again.get(name, one) for name, one in self.came.items() if name not in gone} | dict(came)
         leave = {name: self.base.passage_rows[name] for name in gone if name not in self.came}
@@ -106,13 +113,13 @@ class ChangeLog:
 
     @lazy_property
     def rows(self) -> Mapping[str, int]:
-        """The row of each existing passage, in order."""
+        """The row of each existing passage by id, in the order of the passages."""
         first = len(self.base.passages)
         return ChangedRows(self.base.passage_rows, self.gone, {name: first + at for at, name in enumerate(self.came)})
 
     @lazy_property
     def _titled(self) -> Mapping[str, Collection[str]]:
-        """The passages in the log by the names that their titles give."""
+        """The ids of new passages and of passages with new extractions, by the names in their titles."""
         found: dict[str, set[str]] = {}
         for name, one in {**self.came, **self.again}.items():
             for form in title_names(one.title):
@@ -120,7 +127,7 @@ class ChangeLog:
         return found
 
     def give(self, name: str, *, without: Collection[str] = ()) -> bool:
-        """Whether a title gives the name, apart from the passages `without`."""
+        """Return True if an existing passage that is not in `without` has a title with this name."""
         if any(one not in without for one in self._titled.get(name, ())):
             return True
         column = self.base_row(name)
@@ -137,7 +144,7 @@ class ChangeLog:
         )
 
     def standing_in(self, texts: Iterable[str]) -> set[str]:
-        """Return names from titles that occur in one of these texts."""
+        """Return the names in titles that also occur in at least one of these texts."""
         known = [
             Gazetteer.of_rows(NameRows(self.base.entities)),
             Gazetteer(self._titled, matcher="python", normalised=True),
@@ -155,17 +162,17 @@ class ChangeLog:
         ]
 
     def base_row(self, name: str) -> int:
-        """Return the row of an entity in the base; -1 if it is not there."""
+        """Return the row of an entity in the base graph; -1 if the base graph does not contain the entity."""
         row = self._known.get(name)
         if row is None:
             row = self._known[name] = self.base.entity_rows.get(name, -1)
         return row
 
     def homes_of(self, columns: IntArray, least: int = 1) -> tuple[IntArray, IntArray]:
-        """Return the rows of base passages that are about these entities, and the position of each passage's entity.
+        """Return the rows of the home passages of these entities in the base graph, and the position of each entity.
 
-        The result is read from edges, because an entity with a home passage has an edge to every passage that mentions
-        it.
+        `least` is the minimum value in the matrix of homes. The passages are found by edges, because an entity with a
+        home passage has an edge to every passage that mentions the entity.
         """
         rows, place, _ = edges_from(self.base.operator, columns + len(self.base.passages))
         there = rows < len(self.base.passages)
@@ -184,7 +191,7 @@ def _counted(record: PassageRecord) -> Counted:
 
 
 def edges_from(walk: WalkOperator, nodes: IntArray) -> tuple[IntArray, IntArray, Float32Array]:
-    """Return targets, source positions and weights of the edges from these nodes."""
+    """Return three arrays for the edges from these nodes: target node, position of the source in `nodes`, weight."""
     places, edges = out_edges(walk, nodes)
     weights: Any = walk.weights.take(edges)
     return walk.indices.take(edges).astype(np.int64), places, weights

@@ -1,4 +1,4 @@
-"""The edges and entity counts in which a log differs from its base."""
+"""The edges and entity counts of a base graph that a change log changes."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from phasegraph.graph.model.entity_graph import (
 )
 
 _TABLE = 65_536
-"""Frequencies for which the weight is kept in a table."""
+"""Number of frequencies, from 0, whose edge weights are in a table; greater frequencies are computed."""
 
 
 @dataclass(slots=True)
 class Mentions:
-    """Mentions as arrays: passage row, entity row, count, and the kind of home as in the homes matrix."""
+    """Mentions as parallel arrays: passage row, entity row, count, and the value of the homes matrix."""
 
     rows: IntArray
     columns: IntArray
@@ -38,13 +38,13 @@ class Mentions:
     homes: IntArray
 
     def weights(self, given: Any, kept: BoolArray) -> Float32Array:
-        """Return the weights of the edges from entities to passages; too common entities have no edges."""
+        """Return the weights of the edges from entities to passages; `kept` is False for too common entities."""
         out: Float32Array = count_weights(self.counts, given) * kept + home_weights(self.homes, given)
         return out
 
 
 class ChangedEdges:
-    """The arrays of the base that a log changes."""
+    """The edges and counts of a base graph with the changes of a log."""
 
     def __init__(self, log: ChangeLog) -> None:
         base = self._base = log.base
@@ -58,7 +58,7 @@ class ChangedEdges:
         self._make_rows(before, after, facts)
 
     def titles(self) -> IntArray:
-        """The value of :meth:`EntityGraph.titles_at` for the new passages."""
+        """Return the title columns of the new passages; see :meth:`EntityGraph.titles_at`."""
         named = [
             (place, self.column(entity))
             for place, name in enumerate(self._log.came)
@@ -69,12 +69,12 @@ class ChangedEdges:
         return least_and_greatest(owners, columns, len(self._log.came))
 
     def column(self, name: str) -> int:
-        """Return the row of an entity; a new entity gets a row behind the existing rows."""
+        """Return the row of an entity; a new entity gets a row after the existing rows."""
         row = self._log.base_row(name)
         return self.names.setdefault(name, self._entities + len(self.names)) if row < 0 else row
 
     def _of_base(self, rows: IntArray) -> Mentions:
-        """Return the mentions of base passages."""
+        """Return the mentions of base passages in these rows, as the arrays of the base graph contain them."""
         mentions, homes = self._base.mentions, self._base.homes
         owner, columns, counts = entries_of(mentions, rows)
         at_home, home_columns, kinds = entries_of(homes, rows)
@@ -87,7 +87,7 @@ class ChangedEdges:
         return Mentions(rows[owner], columns, counts.astype(np.int64), values)
 
     def _of_log(self) -> Mentions:
-        """Return the mentions of passages that were added or read again."""
+        """Return the mentions of new passages and of passages with new extractions."""
         log = self._log
         found: list[tuple[int, int, int, int]] = []
         for name in (*log.came, *log.again):
@@ -97,7 +97,10 @@ class ChangedEdges:
         return Mentions(*np.array(found, dtype=np.int64).reshape(-1, 4).T)
 
     def _count_again(self, before: Mentions, after: Mentions) -> None:
-        """Count again how many passages mention each entity, and whether a passage is about it."""
+        """Update the number of passages that mention each entity, and whether each entity has a home passage.
+
+        `before` are the old mentions of changed passages, and `after` their new mentions.
+        """
         base, count = self._base, len(self._log.rows)
         columns = np.concatenate([before.columns, after.columns])
         signs = np.repeat([-1, 1], [len(before.columns), len(after.columns)])
@@ -124,7 +127,7 @@ class ChangedEdges:
         self._common = touched[old & ~self._was_kept & self._kept]
 
     def _facts(self) -> Mapping[tuple[int, int], int]:
-        """Return how many facts between two entities were added or removed, by rows of the entities."""
+        """Return the change in the number of facts between two entities, by the rows of the entities."""
         found: Facts = Counter()
         for _, _, facts in self._log.counted.values():
             found.update(facts)
@@ -133,7 +136,10 @@ class ChangedEdges:
         return {(self.column(one), self.column(other)): count for (one, other), count in found.items() if count}
 
     def _scanned(self, columns: IntArray) -> Mentions:
-        """Return base mentions of entities that were too common for edges; only here are all mentions read."""
+        """Return the base mentions of entities that were too common to have edges.
+
+        This is the only step of a change that reads all mentions.
+        """
         mentions = self._base.mentions
         at = np.flatnonzero(np.isin(mentions.indices, columns)) if len(columns) else np.empty(0, dtype=np.int64)
         rows = np.searchsorted(mentions.indptr, at, side="right") - 1
@@ -166,7 +172,7 @@ class ChangedEdges:
 
     @property
     def _rarity(self) -> Callable[[IntArray], Float32Array]:
-        """Return the weights of edges from passages to these entities, which have edges."""
+        """A function that returns the weights of edges from passages to entities, which must have edges."""
         weights, count, frequency = self._base.weights, self._count, self.frequency
         table = rarity_weights(np.arange(_TABLE), count, weights).astype(np.float32)
 
@@ -181,7 +187,10 @@ class ChangedEdges:
         return found
 
     def _entity_rows(self, columns: IntArray, after: Mentions, first: int) -> tuple[Any, Any, Any]:
-        """Return the edges from these entities to passages: unchanged base edges, and edges of changed passages."""
+        """Return the edges from these entities to passages: unchanged base edges, and new edges to changed passages.
+
+        `first` is the node of the first entity. The result is three arrays: source node, target node, and weight.
+        """
         old = columns[columns < self._entities]
         targets, place, weights = edges_from(self._base.operator, old + self._passages)
         stay = (targets < self._passages) & ~np.isin(targets, self._touched) & self._edges_of(old)[0][place]
@@ -190,19 +199,22 @@ class ChangedEdges:
         return nodes, np.concatenate([targets[stay], after.rows]), np.concatenate([weights[stay], new])
 
     def _edges_of(self, columns: IntArray) -> tuple[BoolArray, Float32Array]:
-        """Return which of these entities have edges, and the weights of edges to them."""
+        """Return a boolean array, True for entities with edges, and the weights of edges from passages to them."""
         often, home = self.frequency.take(columns), self.anchored.take(columns)
         return kept_entities(often, home, self._count, self._base.weights)
 
     def _inward(self, common: Mentions, first: int) -> tuple[Any, Any, Any]:
-        """Return edges to base passages from entities that were too common for edges before."""
+        """Return the edges to unchanged base passages from entities that were too common to have edges before."""
         stay = ~np.isin(common.rows, self._touched)
         return common.columns[stay] + first, common.rows[stay], count_weights(common.counts[stay], self._base.weights)
 
     def _across(
         self, columns: IntArray, joined: IntArray, facts: Mapping[tuple[int, int], int], first: int
     ) -> tuple[Any, Any, Any]:
-        """Return edges from these entities to others: base edges, and new counts where facts changed."""
+        """Return the edges from these entities to entities: base edges, with new weights if facts changed.
+
+        `joined` are the entities with changed facts, and `facts` the changes in the numbers of facts.
+        """
         old = columns[columns < self._entities]
         targets, place, weights = edges_from(self._base.operator, old + self._passages)
         stay = (targets >= self._passages) & ~np.isin(old, joined)[place]

@@ -1,4 +1,4 @@
-"""Arrays and texts of a base and of a log, combined into one sequence."""
+"""Arrays and texts of a base graph and of a change log, combined without copying."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from phasegraph._support.typing import Int32Array
 
 
 class StackedTexts(Sequence[str]):
-    """Two sequences of texts as one sequence."""
+    """A sequence that contains the texts of one sequence, then the texts of a tuple."""
 
     def __init__(self, first: Sequence[str], more: tuple[str, ...]) -> None:
         self._first, self._more = first, more
@@ -27,7 +27,7 @@ class StackedTexts(Sequence[str]):
 
 
 class StackedRows:
-    """The rows of two arrays as one array."""
+    """An array that contains the rows of one array, then the rows of another array."""
 
     def __init__(self, first: Any, more: Any) -> None:
         self._first, self._more = first, more
@@ -46,12 +46,12 @@ class StackedRows:
         return out
 
     def times(self, vector: Any) -> Any:
-        """Multiply the rows with a vector."""
+        """Compute the dot product of each row and a vector."""
         return np.concatenate([times_vector(self._first, vector), times_vector(self._more, vector)])
 
 
 class ComputedArray:
-    """An array whose values are computed on demand for the requested positions."""
+    """An array that computes its values on demand: ``take(positions)`` returns the values at these positions."""
 
     def __init__(self, take: Callable[[Any], Any]) -> None:
         self.take = take
@@ -63,9 +63,9 @@ class ComputedArray:
 def patched(
     base: Any, slots: Int32Array, values: Any, moved: Callable[[Any], Any] = lambda places: places
 ) -> ComputedArray:
-    """Return `base` with replaced values; a slot s > 0 selects `values[s - 1]`, 0 selects the base value at `moved`.
+    """Return the array `base` with some values replaced.
 
-    `values[s - 1]` where slot s is not 0, else the base value at its `moved` row.
+    The value at position p is ``values[slots[p] - 1]`` if ``slots[p]`` is positive, and otherwise ``base[moved(p)]``.
     """
 
     def take(places: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A corpus with its graph, in which passages can be added and deleted at a cost that depends only on the change."""
+"""Passages with their entity graph; the cost of adding and deleting passages depends only on the change."""
 
 from __future__ import annotations
 
@@ -51,31 +51,32 @@ from phasegraph.lexical import LexicalIndex, Tokenizer
 
 Row = tuple[str, str, str]
 LOGGED = 50_000
-"""Passages above which a change goes into a log, and is not made in new arrays."""
+"""Number of passages above which a change is recorded in a change log instead of creating new arrays."""
 
 
 @dataclass(frozen=True, eq=False)
 class GraphIndex:
-    """Passages, the names found in each, and the entity graph of all; :meth:`build` creates it.
+    """The passages of a corpus, the names in each passage, and the entity graph. Create it with :meth:`build`.
 
     Parameters
     ----------
     records : PassageRecords
         Title, text, metadata and extractions by passage id.
     known_names : frozenset of str
-        The user's own names, normalised.
+        The names that the user supplied, normalized.
     graph : EntityGraph
     words : LexicalIndex, optional
-        The words of each passage, split as for names; counted when the first change needs them.
+        An index of the passages' words, split as for names; by default, it is created for the first change.
     synonyms : NameSynonyms, optional
-        Embedded names of the entities, from which the graph's synonym edges follow.
+        The embedded names of the entities, from which the graph's synonym edges are computed.
     log : ChangeLog, optional
         The passages that were added and deleted since the arrays were written; see :meth:`compact`.
 
     Notes
     -----
-    What the rules find in a passage depends on its text and on the known names in it: the titles of the corpus and the
-    user's names. A new title is therefore looked up in all passages, and only those in which it stands are read again.
+    The names that the rules find in a passage depend on its text and on the known names in this text. Known names are
+    the titles of the corpus and the user's names. For a new title, all passages that contain this title are therefore
+    processed again; an index of words finds these passages.
 
     Examples
     --------
@@ -119,8 +120,8 @@ class GraphIndex:
     ) -> GraphIndex:
         """Read a corpus and build its graph; parameters and errors as in :func:`phasegraph.graph.build_graph`.
 
-        `progress`, such as ``tqdm``, wraps the iteration over passages. `synonyms` is kept with the names' embeddings,
-        so that updates embed and compare only new names.
+        `progress`, such as ``tqdm``, wraps the iteration over passages. The index stores `synonyms` with the embeddings
+        of all names, so that updates embed and compare only new names.
         """
         listed = list(check_rows("passages", passages))
         rows = read_passages(listed)
@@ -140,7 +141,7 @@ class GraphIndex:
 
     @lazy_property
     def name_words(self) -> LexicalIndex:
-        """The words of the passages, split as for names."""
+        """The index of the passages' words, split as for names."""
         if self.words is not None:
             return self.words
         if self.log is not None:
@@ -149,17 +150,17 @@ class GraphIndex:
 
     @property
     def rows(self) -> tuple[Row, ...]:
-        """Id, title and text of each passage."""
+        """The id, title and text of each passage."""
         return tuple((one.id, one.title, one.text) for one in self.records.values())
 
     @property
     def found(self) -> dict[str, Extraction]:
-        """The extractions of the rules, by passage id."""
+        """The extraction of the rules for each passage, by passage id."""
         return {name: one.found for name, one in self.records.items()}
 
     @property
     def given(self) -> dict[str, tuple[Extraction, ...]]:
-        """The extractions that the caller gave, such as triples of a language model, by passage id."""
+        """The extractions that the caller supplied, such as triples of a language model, by passage id."""
         return {name: one.given for name, one in self.records.items() if one.given}
 
     def add(
@@ -172,18 +173,20 @@ class GraphIndex:
     ) -> GraphIndex:
         """Return a new index with additional passages at the end.
 
-        The graph equals, to the bit, a graph built from all passages at once. The ids must be new. `triples` and
-        `embeddings` belong to the new passages; `embeddings` are required exactly if the index has embeddings.
-        `name_embeddings` are as for :meth:`NameSynonyms.of`, if the index has synonyms. An index that was built with a
-        callable keeps it; after loading, pass the callable again once.
+        The graph is identical, to the bit, to a graph that is built from all passages at once. The ids must be new.
+        `triples` and `embeddings` belong to the new passages; `embeddings` are required exactly if the index has
+        embeddings. For an index with synonyms, `name_embeddings` are embeddings of new names or a function, as in
+        :meth:`NameSynonyms.of`. An index that was built with a function uses this function again. Loading an index does
+        not restore the function, so pass it to the first change after loading.
         """
         return self.replace([], passages, triples=triples, embeddings=embeddings, name_embeddings=name_embeddings)
 
     def remove(self, ids: Iterable[str], *, name_embeddings: NameVectors | None = None) -> GraphIndex:
         """Return a new index without these passages.
 
-        The graph equals, to the bit, a graph built from the other passages. At least one passage must stay.
-        `name_embeddings` as for :meth:`add`, because deleting a title may uncover other names.
+        The graph is identical, to the bit, to a graph that is built from the other passages. At least one passage must
+        stay. `name_embeddings` are described at :meth:`add`; they may be necessary, because the rules may find other
+        names after a title is deleted.
         """
         return self.replace(ids, None, name_embeddings=name_embeddings)
 
@@ -196,9 +199,10 @@ class GraphIndex:
         embeddings: Any = None,
         name_embeddings: NameVectors | None = None,
     ) -> GraphIndex:
-        """Return a new index without the passages of these ids and with other passages (None: no others), in one step.
+        """Return a new index without the passages with these ids, and with additional passages.
 
-        Parameters as for :meth:`add` and :meth:`remove`. A changed passage may be deleted and added in the same call.
+        `passages` may be None. The other parameters are described at :meth:`add` and :meth:`remove`. To change a
+        passage, delete and add it in the same call.
 
         >>> index = GraphIndex.build([{"id": "a", "title": "Ada", "text": "Ada met Bo."}])
         >>> index.replace(["a"], [{"id": "a", "title": "Ada", "text": "Ada met Cy."}]).graph.entities
@@ -217,9 +221,9 @@ class GraphIndex:
             raise InvalidInputError(f"passage {clash!r} is already in the index")
         given = by_passage(triples, came)
         if self.synonyms is None and name_embeddings is not None:
-            raise InvalidInputError("name_embeddings= is for an index with synonyms; this one has none")
+            raise InvalidInputError("name_embeddings= needs an index with synonyms; this index has no synonyms")
         if len(gone) == len(self.records) and not new:
-            raise InvalidInputError("an index must keep at least one passage: not all passages can be removed")
+            raise InvalidInputError("an index must contain at least one passage: not all passages can be removed")
         known = self._known()
         again, extract = self._read_again(known, gone, new)
         fresh = _recorded(new, listed, extract, given)
@@ -239,7 +243,11 @@ class GraphIndex:
         *,
         with_vectors: bool = True,
     ) -> GraphIndex:
-        """Return the index after a change, in new arrays; `again` are passages that were read again."""
+        """Return the index after a change, in new arrays.
+
+        `gone` are the ids of deleted passages, `came` the records of new passages, and `again` the records of existing
+        passages with a new extraction.
+        """
         stays = self._stays(gone)
         kept = np.flatnonzero(stays)
         vectors = self.graph.embeddings if with_vectors else None
@@ -267,13 +275,16 @@ class GraphIndex:
         return GraphIndex(self.records.replaced(graph.passage_rows, after), self.known_names, graph, words, synonyms)
 
     def _stays(self, gone: Iterable[str]) -> BoolArray:
-        """Return (n,) bool: which passages are not deleted."""
+        """Return a boolean array of shape (P,): False for the passages with ids in `gone`, True for the others."""
         stays = np.ones(len(self.graph.passages), dtype=np.bool_)
         stays[[self.graph.passage_rows[name] for name in gone]] = False
         return stays
 
     def _known(self) -> ChangeLog | _Titles:
-        """Return the object that answers questions about existing passages: the log, or the arrays."""
+        """Return an object that looks up titles and words of existing passages.
+
+        It is the change log, a new change log for a large index, or a lookup in the arrays of a small index.
+        """
         if self.log is not None:
             return self.log
         if len(self.records) <= LOGGED or self.synonyms is not None or self.graph.lexical is None:
@@ -281,7 +292,7 @@ class GraphIndex:
         return ChangeLog.of(self.graph, self.records, self.name_words)
 
     def _logged(self, log: ChangeLog) -> GraphIndex:
-        """Return the index with this log."""
+        """Return an index over the same arrays with this change log."""
         base = vars(self).get("_base", self)
         records = base.records.replaced(log.rows, {**log.came, **log.again})
         made = GraphIndex(records, self.known_names, LoggedGraph.of(log, lambda: made._merged.graph), log=log)
@@ -289,7 +300,9 @@ class GraphIndex:
         return made
 
     def reembedded(self, embeddings: Any) -> GraphIndex:
-        """Return the index with other embeddings of its passages, in order; their length may differ.
+        """Return the index with new embeddings of its passages, in the order of the passages.
+
+        The number of dimensions may change.
 
         >>> index = GraphIndex.build([{"id": "a", "text": "Ada met Bo."}], embeddings=[[1.0, 0.0]])
         >>> index.reembedded([[0.0, 0.0, 1.0]]).graph.embeddings.tolist()
@@ -301,11 +314,12 @@ class GraphIndex:
         return replace(whole, graph=replace(whole.graph, embeddings=vectors))
 
     def compact(self) -> GraphIndex:
-        """Return the index without a log; changes are merged into new arrays, equal to the bit to a new index.
+        """Return an index without a change log: merge the changes into new arrays.
 
-        In an index with more than 50,000 passages and without embedded names, changes go into a log, and searches by
-        lists read both log and arrays. Searches that compare all passages, restricted searches, reading the arrays and
-        saving merge the log first. A folder also merges a long log.
+        The result is identical, to the bit, to a newly built index. In an index with more than 50,000 passages and
+        without embedded names, changes are recorded in a change log. Searches that compare only listed passages read
+        the log and the arrays. All other uses merge the log first: other searches, reading the arrays, and saving. A
+        folder merges a long log in the background.
 
         >>> index = GraphIndex.build([{"id": "a", "title": "Ada", "text": "Ada met Bo."}])
         >>> index.compact() is index
@@ -329,10 +343,11 @@ class GraphIndex:
         change: int = 0,
         committing: AbstractContextManager[object] | None = None,
     ) -> None:
-        """Save graph, passages and records in one step; :func:`~phasegraph.graph.load_graph` can read the graph.
+        """Save the index with its graph and records; the write is atomic.
 
-        `change` is the number of the last change in the index. The context manager `committing` is entered while the
-        new index replaces the old one. A log is merged first, without loading vectors and records into memory.
+        :func:`~phasegraph.graph.load_graph` can also load the graph alone. `change` is the number of the last change in
+        the index. The context manager `committing` is active while the new index replaces the old index. A change log
+        is merged first, without loading all vectors and records into memory.
         """
         log, base = self.log, vars(self).get("_base")
         more: dict[str, Any] = {}
@@ -352,7 +367,7 @@ class GraphIndex:
         more: Mapping[str, Any],
         committing: AbstractContextManager[object] | None,
     ) -> None:
-        """Save the index with `more` arrays."""
+        """Write the index; the arrays in `more` replace the index's arrays with the same names."""
         self._check_files(settled=True)
         body: dict[str, object]
         arrays: dict[str, Any]
@@ -369,15 +384,18 @@ class GraphIndex:
 
     @classmethod
     def load(cls, directory: str | os.PathLike[str], *, mmap: bool = True, verify: Verify = True) -> GraphIndex:
-        """Load an index that :meth:`save` wrote; IntegrityError if it is damaged or is a graph without passages.
+        """Load an index that :meth:`save` wrote; parameters as in :func:`~phasegraph.graph.load_graph`.
 
-        Parameters as for :func:`~phasegraph.graph.load_graph`.
+        Raises IntegrityError if the index is damaged, or if the directory contains a graph without passages.
         """
         bundle = open_bundle(directory, KIND, VERSION, mmap=mmap, verify=verify, reader="index")
         body, arrays, sound = bundle.body, bundle.plain, bundle.sound
         name = Path(directory).name
         if "records_text" not in arrays:
-            raise IntegrityError(f"{name}: this is a graph alone, saved without the passages that an index needs")
+            raise IntegrityError(
+                f"{name}: this is a graph alone, saved without the passages that an index needs; load it with "
+                "load_graph, or save a GraphIndex"
+            )
         graph = graph_from_bundle(bundle)
         try:
             records = PassageRecords.unpacked(graph.passage_rows, arrays, body.get("retitled"), sound=sound)
@@ -385,7 +403,9 @@ class GraphIndex:
             if "name_word_rows" in arrays:
                 words = unpacked_words("name_words", "name_word", arrays, word_texts, sound=sound)
             if words is not None and len(words.lengths) != len(records):
-                raise InvalidInputError("the words of names must be those of the passages")
+                raise InvalidInputError(
+                    f"the index of words must have {len(records)} passages; it has {len(words.lengths)}"
+                )
             names = frozenset(map(str, body["gazetteer"]))  # type: ignore[call-overload]
             made = cls(records, names, graph, words, synonyms_from_parts(body.get("synonyms"), arrays))
         except MISFITS as error:
@@ -394,7 +414,7 @@ class GraphIndex:
         return made
 
     def _check_files(self, *, settled: bool = False) -> None:
-        """Check the mapped files, as :meth:`EntityGraph.check_files` does, including words and vectors of names."""
+        """Check all memory-mapped files of the index; see :meth:`EntityGraph.check_files`."""
         self.graph.check_files(settled=settled)
         words, vectors = self.words, None if self.synonyms is None else self.synonyms.vectors
         counted = [] if words is None else [words.starts, words.rows, words.counts, words.lengths]
@@ -403,7 +423,10 @@ class GraphIndex:
     def _read_again(
         self, known: ChangeLog | _Titles, gone: Collection[str], came: Sequence[Row]
     ) -> tuple[list[PassageRecord], RuleExtractor]:
-        """Return the passages to read again because of new or vanished names, and the extractor to read them."""
+        """Return the existing passages whose names must be extracted again, and the extractor for this.
+
+        These passages contain a title that the change adds or deletes.
+        """
         fresh = {form for _, title, _ in came for form in title_names(title)}
         lost = {form for name in gone for form in title_names(self.records[name].title)}
         went = {form for form in lost - fresh if not known.give(form, without=gone)}
@@ -423,8 +446,8 @@ class GraphIndex:
         """Return the embeddings of `count` new passages; None if the index has no embeddings or no passage is new."""
         old = self.graph.view.embeddings
         if count and (old is None) != (embeddings is None):
-            said = "has none" if old is None else "has them"
-            raise InvalidInputError(f"embeddings= is required exactly if the index has embeddings; it {said}")
+            said = "has no embeddings" if old is None else "has embeddings"
+            raise InvalidInputError(f"embeddings= is required exactly if the index has embeddings; this index {said}")
         if old is None or not count:
             return None
         new = np.asarray(embeddings)
@@ -434,7 +457,7 @@ class GraphIndex:
 
 
 class _Titles:
-    """Answers questions about the titles of an index from its arrays, without reading passages."""
+    """A lookup of the titles and words of an index in its arrays, without reading the passages."""
 
     def __init__(self, index: GraphIndex) -> None:
         self._index = index
@@ -446,12 +469,12 @@ class _Titles:
         self._rows = np.repeat(np.arange(homes.shape[0]), np.diff(homes.indptr))[given][order]
 
     def give(self, name: str, *, without: Collection[str] = ()) -> bool:
-        """Whether a title gives the name, apart from the passages `without`."""
+        """Return True if a passage that is not in `without` has a title with this name."""
         column = self._index.graph.entity_rows.get(name)
         return column is not None and self._gives(column, name, without)
 
     def standing_in(self, texts: Iterable[str]) -> set[str]:
-        """Return names from titles that occur in one of these texts."""
+        """Return the names in titles that also occur in at least one of these texts."""
         names = Gazetteer.of_rows(NameRows(self._index.graph.entities))
         return {
             name for name in {one for text in texts for one in names.standing_in(word_texts(text))} if self.give(name)
@@ -463,7 +486,7 @@ class _Titles:
         return [passages[row] for row in self._index.name_words.passages_with(words).tolist()]
 
     def _gives(self, column: int, name: str, without: Collection[str]) -> bool:
-        ends = np.array([column, column + 1], dtype=self._columns.dtype)  # of another type, all would be converted
+        ends = np.array([column, column + 1], dtype=self._columns.dtype)  # same type: the columns are not converted
         first, last = np.searchsorted(self._columns, ends).tolist()
         passages, records = self._index.graph.passages, self._index.records
         held = (passages[row] for row in self._rows[first:last].tolist())
@@ -476,7 +499,11 @@ class _Titles:
 def _recorded(
     rows: Iterable[Row], listed: Sequence[Any], extract: RuleExtractor, given: Mapping[str, tuple[Extraction, ...]]
 ) -> dict[str, PassageRecord]:
-    """Create the records of passages; `listed` are the same passages as the caller gave them, with metadata."""
+    """Create the records of passages by id.
+
+    `rows` are (id, title, text) of the passages, and `listed` are the caller's objects, which contain the metadata.
+    `given` are the caller's extractions by passage id.
+    """
     held = {}
     for (name, title, text), passage in zip(rows, listed, strict=True):
         metadata = passage_field(passage, "metadata")

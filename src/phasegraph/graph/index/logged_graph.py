@@ -1,4 +1,7 @@
-"""The graph of an index with a log: searches by lists read base and log; other uses merge both first."""
+"""The graph of an index with a change log: searches of listed passages read base graph and log without merging.
+
+All other uses merge the base graph and the log first.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,10 @@ from phasegraph.lexical import ChangedWords
 
 
 class LoggedView(EntityGraph):
-    """The view that a search by lists walks: the rows of the base, then the rows of new passages.
+    """An unmerged view of base graph and log for searches that compare only listed passages.
 
-    Deleted passages and old entities still have rows. Entities beyond the base are not ordered by name.
+    The rows of the base graph come first, then the rows of new passages or entities. Deleted passages and entities
+    still have rows. New entities are not in the order of their names.
     """
 
     _gone: IntArray
@@ -43,23 +47,23 @@ class LoggedView(EntityGraph):
         )  # fmt: skip
 
     def rows_at(self, places: IntArray) -> IntArray:
-        """Return the rows of the passages at these positions among the existing passages."""
+        """Return the rows of the passages at these positions in the list of existing passages."""
         found: IntArray = places + np.searchsorted(self._gone - np.arange(len(self._gone)), places, side="right")
         return found
 
     def places_of(self, rows: IntArray) -> IntArray:
-        """Return the positions of these existing passages."""
+        """Return the positions of the passages in these rows in the list of existing passages."""
         found: IntArray = rows - np.searchsorted(self._gone, rows)
         return found
 
     def cosines_to(self, unit: Float32Array) -> Float32Array:
-        """Compute cosines, as :meth:`EntityGraph.cosines_to` does: base passages first, then new passages."""
+        """Compute the cosines of base passages, then of new passages; see :meth:`EntityGraph.cosines_to`."""
         vectors: Any = self.embeddings
         cosines: Float32Array = vectors.times(unit)
         return cosines
 
     def titles_at(self, rows: IntArray) -> IntArray:
-        """Return titles, as :meth:`EntityGraph.titles_at` does, for base passages and new passages."""
+        """Return the title columns of base passages and new passages; see :meth:`EntityGraph.titles_at`."""
         first = len(self._base.passages)
         found = np.empty((len(rows), 2), dtype=np.int64)
         old = rows < first
@@ -69,7 +73,7 @@ class LoggedView(EntityGraph):
 
 
 class MergedField:
-    """A field of a :class:`LoggedGraph`, which merges base and log when it is read."""
+    """A descriptor for a field of :class:`LoggedGraph`: reading the field merges base graph and log."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
@@ -79,10 +83,10 @@ class MergedField:
 
 
 class LoggedGraph(EntityGraph):
-    """The graph of an index with a log: searches walk its `view`; reading any other field first merges base and log.
+    """The graph of an index with a change log: searches of listed passages walk its `view`.
 
-    The merged graph equals, to the bit, a graph built from the existing passages. A copy with other fields
-    (``dataclasses.replace``) has no log.
+    Reading any other field first merges the base graph and the log. The merged graph is identical, to the bit, to a
+    graph that is built from the existing passages. A copy by ``dataclasses.replace`` has no log.
     """
 
     passages: Any = MergedField()
@@ -104,7 +108,7 @@ class LoggedGraph(EntityGraph):
 
     @classmethod
     def of(cls, log: ChangeLog, merged: Callable[[], EntityGraph]) -> LoggedGraph:
-        """Create the graph of base and log; ``merged()`` merges both."""
+        """Create the graph of a change log; the function ``merged()`` returns the merged graph."""
         made = cls.__new__(cls)
         vars(made).update(_log=log, _merged=merged, mapped=log.base.mapped)
         return made
@@ -117,7 +121,7 @@ class LoggedGraph(EntityGraph):
 
     @lazy_property
     def view(self) -> EntityGraph:
-        """The view that a search by lists walks."""
+        """The unmerged view for searches that compare only listed passages."""
         return LoggedView(vars(self)["_log"])
 
     @property

@@ -1,4 +1,4 @@
-"""The prepared edges of a base and of a log, for walks by lists."""
+"""The edges of a base graph with the changes of a log, for walks that compare only listed passages."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from phasegraph.pagerank.workspace import WorkspacePool
 
 
 class LoggedOperator:
-    """The prepared edges of a base with some replaced rows, for walks by :class:`ListedTransitions`.
+    """The edges of a base graph, with new edges for some nodes, for walks by :class:`ListedTransitions`.
 
-    There are `came` new passages behind the base passages, which shift the nodes of entities by this number. The rows
-    of the ascending `nodes` are replaced; `ends` (m + 1,) are the boundaries of their edges in `targets` and `weights`.
-    `rarity` contains new weights of base edges from passages to some entities.
+    The `came` new passages have the nodes after the base passages, so the nodes of entities shift by this number. The m
+    ascending `nodes` have new edges; `ends`, of shape (m + 1,), are the boundaries of their edges in `targets` and
+    `weights`. ``rarity(entities)`` returns the new weights of base edges from passages to entities.
     """
 
     edges = 2**62
-    """No round is dense."""
+    """A huge number of edges, so that no round multiplies with the whole transition matrix."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class LoggedOperator:
 
     @lazy_property
     def pool(self) -> WorkspacePool:
-        """Scratch memory for walks."""
+        """The scratch memory for walks over this graph."""
         return WorkspacePool(self.size)
 
     def _targets(self, edges: IntArray) -> Int32Array:

@@ -1,4 +1,4 @@
-"""The records of passages, which are parsed on demand, so that a large corpus opens without reading it."""
+"""The records of passages; they are parsed on demand, so that a large corpus opens without reading all records."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from phasegraph.graph.model.entity_graph import Extraction
 from phasegraph.graph.model.storage import offsets
 
 _RUN = 4 * 1024**2
-"""Bytes of records that are written in one piece."""
+"""Approximate number of bytes of records that are written at a time."""
 MOST_READ = 20_000
-"""Packed records that are kept when they were read."""
+"""Maximum number of parsed records that are cached."""
 _PLAIN = frozenset({str, int, bool, NoneType})
 _FIELDS = ("entities", "triples", "titles", "lead")
 
 
 @dataclass(frozen=True, slots=True)
 class PassageRecord:
-    """One passage of an index.
+    """A passage of an index, with its extractions and metadata.
 
     Parameters
     ----------
     id, title, text : str
     found : Extraction
-        The extraction of the rules.
+        The extraction that the rules found.
     given : tuple of Extraction
-        Extractions that the caller gave, such as triples of a language model.
+        Extractions that the caller supplied, such as triples of a language model.
     metadata : mapping of str to value
         The metadata of the document.
     """
@@ -55,7 +55,7 @@ class PassageRecord:
 
     @property
     def content(self) -> str:
-        """Title and text in one text, as the graph counts words."""
+        """The title and the text as a single text, whose words the BM25 index counts."""
         return texts_of([(self.id, self.title, self.text)])[0]
 
     def line(self) -> bytes:
@@ -78,13 +78,16 @@ class PassageRecord:
         state = json.loads(line)
         name, metadata = state["id"], state.get("metadata", {})
         if not isinstance(metadata, dict) or not all(isinstance(state[key], str) for key in ("title", "text")):
-            raise InvalidTypeError("title and text must be text, metadata a mapping")
+            raise InvalidTypeError("title and text must be texts, and metadata must be a mapping")
         found, *given = (Extraction(name, *(one[key] for key in _FIELDS)) for one in (state["found"], *state["given"]))
         return cls(name, state["title"], state["text"], found, tuple(given), metadata)
 
 
 def check_plain(name: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Check that JSON reproduces the metadata unchanged; an InvalidInputError names passage and key."""
+    """Return the metadata as a dict; InvalidInputError if JSON cannot reproduce a value unchanged.
+
+    The error names the passage and the key.
+    """
     for key, value in metadata.items():
         if type(key) is str and type(value) in _PLAIN:
             continue
@@ -94,17 +97,18 @@ def check_plain(name: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
             same = False
         if not same:
             raise InvalidInputError(
-                f"metadata {key!r} of passage {name!r} must be plain (text, numbers, lists and dicts of these) to be "
-                f"saved; got {value!r:.80}"
+                f"metadata {key!r} of passage {name!r} must be plain (text, numbers, and lists and dicts of them) to "
+                f"be saved; got {value!r:.80}"
             )
     return dict(metadata)
 
 
 class PassageRecords(Mapping[str, PassageRecord]):
-    """Records by passage id, in the order of the passages.
+    """A mapping of passage ids to records, in the order of the passages.
 
-    Records `held` in memory have precedence over `packed` records. `packed` consists of one run of lines, the end of
-    each line, and the row of each passage. `retitled` are passages whose given extractions contain titles.
+    `held` contains records in memory, which have precedence over `packed` records. `packed` contains the concatenated
+    lines of JSON, the end position of each line, and the row of each passage. `retitled` are the ids of passages with
+    titles in the extractions that the caller supplied.
     """
 
     def __init__(
@@ -145,16 +149,16 @@ class PassageRecords(Mapping[str, PassageRecord]):
 
     @property
     def file(self) -> Path | None:
-        """The file from which packed records are mapped; its name identifies its contents. None for few records."""
+        """The memory-mapped file of the packed records, whose name identifies its contents; None without a file."""
         return Path(str(self._mapped[0].filename)) if self._mapped else None
 
     @property
     def base(self) -> Collection[str]:
-        """The ids of the packed records; the same object while the packed records stay the same."""
+        """The ids of the packed records; it is the same object as long as the packed records are the same."""
         return () if self._packed is None else self._packed[2]
 
     def content(self, name: str) -> tuple[str, dict[str, Any]]:
-        """Return text and metadata of a packed passage, without parsing its extractions or caching it."""
+        """Return text and metadata of a packed passage, without creating its extractions and without caching."""
         return self._content(name, self._packed_line(name))
 
     def contents(self) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -177,24 +181,27 @@ class PassageRecords(Mapping[str, PassageRecord]):
             raise IntegrityError(f"the record of passage {name!r} in the saved index is damaged: {error}") from error
 
     def replaced(self, ids: Collection[str], changed: Mapping[str, PassageRecord]) -> PassageRecords:
-        """Return records for the passages `ids`: from `changed`, else the existing record."""
+        """Return the records of the passages `ids`: the record in `changed`, or otherwise the existing record."""
         kept = {name: record for name, record in self.held.items() if name in ids and name not in changed}
         again = frozenset(name for name in self.retitled if name in ids and name not in changed)
         return PassageRecords(ids, {**kept, **changed}, self._packed, again | _retitled(changed.values()))
 
     def packed(self) -> dict[str, Any]:
-        """Return the lines in one run and the end of each line; packed lines are not copied into memory."""
+        """Return two arrays to save: the concatenated lines of all records, and the end position of each line.
+
+        The lines are streamed, so that packed records are not all copied into memory.
+        """
         sources = list(self._sources())
         lengths = [one.stop - one.start if isinstance(one, slice) else len(one) for one in sources]
         ends = np.cumsum(lengths, dtype=np.int64)
-        size = int(ends[-1]) if len(ends) else 0
+        size = sum(lengths)
         return {
             "records_text": StreamedArray(np.dtype(np.uint8), (size,), lambda: self._runs(sources)),
             "records_ends": ends,
         }
 
     def _sources(self) -> Iterator[slice | bytes]:
-        """Return the position of each packed line, or the line itself if it is in memory."""
+        """Yield, for each passage, the slice of its packed line, or the line itself if the record is in memory."""
         check_mapped(self._mapped)
         rows = _RowsInOrder(self._packed[2]) if self._packed is not None else None
         ends: list[int] = [] if self._packed is None else [0, *self._packed[1].tolist()]
@@ -209,7 +216,7 @@ class PassageRecords(Mapping[str, PassageRecord]):
             yield slice(ends[row], ends[row + 1])
 
     def _runs(self, sources: Iterable[slice | bytes]) -> Iterator[NDArray[Any]]:
-        """Yield the lines; consecutive packed lines form pieces of some megabytes."""
+        """Yield the bytes of the lines; consecutive packed lines are combined to pieces of a few megabytes."""
         text: Any = None if self._packed is None else self._packed[0]
         run = slice(0, 0)
         for one in sources:
@@ -228,9 +235,9 @@ class PassageRecords(Mapping[str, PassageRecord]):
     def unpacked(
         cls, rows: Mapping[str, int], arrays: Mapping[str, NDArray[Any]], retitled: object, *, sound: bool = False
     ) -> PassageRecords:
-        """Read records that :meth:`packed` wrote; InvalidInputError if their number differs from `rows`.
+        """Create records from the arrays of :meth:`packed`; InvalidInputError if their number differs from `rows`.
 
-        Arrays that are `sound` have been checked before.
+        `sound` states that the arrays were checked before.
         """
         text, ends = arrays["records_text"], arrays["records_ends"] if sound else offsets("records", arrays)
         if len(ends) != len(rows):
@@ -254,12 +261,14 @@ class PassageRecords(Mapping[str, PassageRecord]):
         except MISFITS as error:
             raise IntegrityError(f"the record of passage {name!r} in the saved index is damaged: {error}") from error
         if record.id != name:
-            raise IntegrityError(f"the record of passage {name!r} in the saved index is that of {record.id!r}")
+            raise IntegrityError(
+                f"the record of passage {name!r} in the saved index is damaged: it is the record of {record.id!r}"
+            )
         return record
 
 
 class _RowsInOrder:
-    """The row of each name if the names are in row order; no search is needed.
+    """A lookup of the rows of names that is fast if names are looked up in the order of their rows.
 
     >>> rows = _RowsInOrder({"a": 0, "b": 1, "c": 2})
     >>> rows["a"], rows["c"], rows["b"]

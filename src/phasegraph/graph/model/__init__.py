@@ -1,1 +1,1 @@
-"""The entity graph: names, the rules that find them, building and storage."""
+"""The entity graph: its names, the rules that find names, building, and storage."""

@@ -1,4 +1,4 @@
-"""Build a graph from a corpus: read the passages, extract names or read extractions, and count."""
+"""Build an entity graph from a corpus: validate passages, extract names, read triples, and count mentions."""
 
 from __future__ import annotations
 
@@ -48,24 +48,24 @@ def build_graph(
     Parameters
     ----------
     passages : iterable of mapping or object
-        Each with ``id``, ``text`` and optionally ``title``, as keys or as attributes.
+        Passages with ``id``, ``text`` and optionally ``title``, as keys or as attributes.
     triples : mapping of str to sequence of triples, or iterable of Extraction, optional
         Facts and entities from other tools, by passage id, with names as written. They are added to the extractions of
-        the rules.
+        the extractor.
     embeddings : (P, d) array_like of float, optional
-        One row per passage; kept with the graph so that the walk can follow the query's meaning.
+        Embeddings of the passages, one row per passage; the walk then prefers passages near the query.
     extractor : callable, optional
-        ``extractor(id, title, text) -> Extraction``; default: the rules.
+        A function ``extractor(id, title, text) -> Extraction``. The default extractor finds names with rules.
     known_names : iterable of str
-        Names the rules should know besides the corpus' own titles.
+        Names that the rules look for, in addition to the titles of the corpus.
     synonyms : mapping of (name, name) to float, or callable, optional
-        As for :func:`graph_from_extractions`; with embedded names
+        Similarities of names; see :func:`graph_from_extractions`. For embedded names, use
         ``phasegraph.graph.NameSynonyms.of(embeddings, threshold=...)``.
     weights : EdgeWeights, optional
     tokenizer : {"english", "german", "plain", "snowball:LANGUAGE"} or callable, default "english"
-        Splits passages and queries into words, which count in the walk: without English or German stop words, all
-        words, or all words without their endings (``phasegraph[stemming]``); Chinese and Japanese as pairs of
-        characters in each. Or ``tokenizer(text) -> list of str``.
+        Splits passages and queries into words, which affect the walk. ``english`` and ``german`` leave out stop words,
+        and ``plain`` returns all words. ``snowball:LANGUAGE`` removes the endings of words (``phasegraph[stemming]``).
+        All split Chinese and Japanese into pairs of characters. A callable is ``tokenizer(text) -> list of str``.
 
     Returns
     -------
@@ -74,8 +74,8 @@ def build_graph(
     Raises
     ------
     InvalidInputError, InvalidTypeError
-        Naming the row or the passage: for an empty corpus, ids that repeat or are missing, passages without
-        text, triples that do not have three parts or belong to no passage, embeddings that do not fit.
+        If the corpus is empty, an id repeats or is missing, or a passage has no text; if a triple does not have three
+        parts or belongs to no passage; or if the embeddings have a wrong shape. The error names the row or the passage.
 
     Examples
     --------
@@ -99,7 +99,7 @@ def build_graph(
 
 
 def texts_of(rows: Iterable[tuple[str, str, str]]) -> list[str]:
-    """Combine title and text of each passage; a text that starts with its title is unchanged."""
+    """Return the title and text of each passage as a single text; a text that starts with its title is unchanged."""
     return [f"{title}\n{text}" if title and not text.startswith(f"{title}\n") else text for _, title, text in rows]
 
 
@@ -114,7 +114,7 @@ def read_passages(passages: Iterable[Any]) -> list[tuple[str, str, str]]:
             raise InvalidTypeError(f"passage {number} must have an id that is a non-empty string; got {identity!r}")
         if identity in seen:
             raise InvalidInputError(
-                f"passage ids must be unique; {identity!r} is that of rows {seen[identity]} and {number}"
+                f"passage ids must be unique; {identity!r} is the id of rows {seen[identity]} and {number}"
             )
         if not isinstance(title, str):
             raise InvalidTypeError(f"title of passage {number} ({identity!r}) must be a string; got {title!r}")
@@ -128,25 +128,25 @@ def read_passages(passages: Iterable[Any]) -> list[tuple[str, str, str]]:
 
 
 def passage_field(passage: Any, name: str) -> Any:
-    """Return a key or an attribute of a passage; None if it is missing."""
+    """Return the value of a key or an attribute of a passage; None if it is missing."""
     return passage.get(name) if isinstance(passage, Mapping) else getattr(passage, name, None)
 
 
 def as_extractions(triples: Triples) -> list[Extraction]:
-    """Convert the caller's triples to normalised extractions."""
+    """Convert the triples argument of :func:`build_graph` to extractions with normalized names."""
     if isinstance(triples, Mapping):
         return [Extraction(name, triples=each) for name, each in triples.items()]
     return [in_normal_form(record) for record in check_rows("triples", triples)]
 
 
 def by_passage(triples: Triples | None, known: Mapping[str, object]) -> dict[str, tuple[Extraction, ...]]:
-    """Group the caller's extractions by passage; `known` contains the existing ids."""
+    """Group the triples argument of :func:`build_graph` by passage; `known` contains the ids of the corpus."""
     given = () if triples is None else as_extractions(triples)
     return {name: tuple(each) for name, each in grouped(given, known).items()}
 
 
 def in_normal_form(record: Extraction) -> Extraction:
-    """Normalise the names of an extraction; names without a letter or digit are dropped.
+    """Normalize the names of an extraction; names without a letter or digit are dropped.
 
     >>> in_normal_form(Extraction("1", ["Ada Lovelace", "!"], lead="Ada L.")).entities
     ('ada lovelace',)
@@ -159,9 +159,10 @@ def in_normal_form(record: Extraction) -> Extraction:
 
 @dataclass(frozen=True, slots=True)
 class OpenieFile:
-    """The contents of a file of extractions: an extraction per passage and entry, and the numbers of dropped items.
+    """The contents of a file of extractions: an extraction for each passage of each entry, and counts of dropped items.
 
-    `malformed_triples` are not three strings, or have no name at one end; `malformed_entities` are no names.
+    `malformed_triples` is the number of triples that are not three strings, or whose subject or object is not a name.
+    `malformed_entities` is the number of entities that are not names.
     """
 
     extractions: tuple[Extraction, ...]
@@ -177,30 +178,31 @@ def read_openie(
     Parameters
     ----------
     path : path
-        Either lines ``{"id", "entities", "triples"}``, or one object ``{"docs": [{"idx", "passage",
-        "extracted_entities", "extracted_triples"}, …]}`` as HippoRAG writes. Either list may be left out.
+        A file of JSON lines ``{"id", "entities", "triples"}``, or of one JSON object as HippoRAG writes it:
+        ``{"docs": [{"idx", "passage", "extracted_entities", "extracted_triples"}, …]}``. The lists of entities and
+        triples are optional.
     passages : iterable of mapping or object
         The corpus, as for :func:`~phasegraph.graph.build_graph`.
     entities : bool, default True
-        Whether to use the entities, or only the names in triples.
+        If True, use the entities and the names in triples; if False, only the names in triples.
     strict : bool, default False
-        Whether a triple that is not three strings is an error, and not left out.
+        If True, raise an error for a triple that is not three strings; if False, leave it out.
 
     Returns
     -------
     OpenieFile
-        For ``build_graph(passages, triples=read_openie(path, passages).extractions)``.
+        Use it in ``build_graph(passages, triples=read_openie(path, passages).extractions)``.
 
     Raises
     ------
     InvalidInputError
-        Naming file and line or entry: for what is not JSON of that form, ids that repeat, and entries that belong to
-        no passage.
+        If the file is not JSON in one of these formats, an id repeats, or an entry belongs to no passage. The error
+        names the file, and the line or entry.
 
     Notes
     -----
-    An entry of HippoRAG's format belongs to the passage whose id is its ``idx``; if there is none, to every
-    passage whose text, or title and text, is its ``passage`` (white space apart).
+    An entry in HippoRAG's format belongs to the passage whose id is its ``idx``. If there is no such passage, the entry
+    belongs to every passage whose text, or title and text, equals its ``passage`` except for white space.
 
     References
     ----------
@@ -243,7 +245,9 @@ def read_openie(
 
 
 def sound_triples(given: Iterable[object]) -> tuple[list[Triple], int]:
-    """Return the triples that are three strings with a name at both ends, and the number of other items.
+    """Return the valid triples, and the number of other items.
+
+    A valid triple is a list of three strings whose subject and object contain a letter or digit.
 
     >>> sound_triples([["Ada", "met", "Bo"], ["Ada"], ["?", "met", "Bo"], "Ada met Bo"])
     ([('Ada', 'met', 'Bo')], 3)
@@ -260,7 +264,7 @@ def sound_triples(given: Iterable[object]) -> tuple[list[Triple], int]:
 
 
 def entity_names(given: Iterable[object]) -> tuple[list[str], int]:
-    """Return distinct normalised names in order, and the number of items that are not names.
+    """Return the distinct normalized names in order, and the number of items that are not names.
 
     >>> entity_names(["Ada Lovelace", "ada lovelace", "", None])
     (['ada lovelace'], 2)
@@ -270,13 +274,16 @@ def entity_names(given: Iterable[object]) -> tuple[list[str], int]:
 
 
 EXTRACTED = "extracted_"
-"""What stands before the names of lists in HippoRAG's format."""
+"""The prefix of the keys "entities" and "triples" in HippoRAG's format."""
 OpenieEntry: TypeAlias = tuple[tuple[str, ...], int, str, Mapping[str, object]]
-"""Ids of the passages it is of, its line or place, both as messages say them, and what stands there."""
+"""An entry of a file: the ids of its passages, its number, its file and number for messages, and its content."""
 
 
 def by_line(file: Path, lines: Iterable[bytes], known: Container[str], first: int = 1) -> Iterator[OpenieEntry]:
-    """Yield lines of phasegraph's own format; `first` is the first line number, `known` the existing passages."""
+    """Yield the entries of a file in phasegraph's line format.
+
+    `first` is the number of the first line. `known` contains the ids of the corpus.
+    """
     seen: dict[str, int] = {}
     for number, line in enumerate(lines, start=first):
         if not line.strip():
@@ -299,7 +306,11 @@ def by_line(file: Path, lines: Iterable[bytes], known: Container[str], first: in
 def by_entry(
     file: Path, docs: list[object], rows: Iterable[tuple[str, str, str]], known: Container[str], *, part: bool = False
 ) -> Iterator[OpenieEntry]:
-    """Yield entries of HippoRAG's format; for a `part` of the corpus, only entries of its rows."""
+    """Yield the entries of a file in HippoRAG's format.
+
+    `rows` are (id, title, text) of the passages, and `known` contains all ids of the corpus. If the rows are only a
+    `part` of the corpus, entries of other passages are left out; otherwise, they are an error.
+    """
     own: set[str] = set()
     by_text: dict[str, list[str]] = {}
     for name, title, text in rows:
@@ -331,12 +342,13 @@ def unplaced(where: str, entry: Mapping[str, object]) -> InvalidInputError:
     """Create the error for an entry that belongs to no passage."""
     idx, passage = entry.get("idx"), entry.get("passage")
     return InvalidInputError(
-        f"{where}: idx {idx!r:.80} is no id of the corpus, and passage {passage!r:.80} is no text of it"
+        f"{where}: the entry belongs to no passage of the corpus: no passage has the id {idx!r:.80} (idx) or the text "
+        f"{passage!r:.80} (passage)"
     )
 
 
 def openie_docs(file: Path, data: bytes) -> list[object] | None:
-    """Return the entries of a file in HippoRAG's format; None for a file of lines."""
+    """Return the entries of a file in HippoRAG's format; None for a file in the line format."""
     first = next((line for line in data.split(b"\n") if line.strip()), b"")
     if not first:
         raise InvalidInputError(f"{file}: the file is empty")
@@ -358,11 +370,11 @@ def _parsed(where: str, data: bytes) -> Any:
     try:
         return json.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
-        raise InvalidInputError(f"{where}: must be JSON in UTF-8; {error}") from error
+        raise InvalidInputError(f"{where}: the content must be JSON in UTF-8; {error}") from error
 
 
 def stated_in(where: str, entry: Mapping[str, object], name: str) -> list[object]:
-    """Return the list under a name; empty if it is missing."""
+    """Return the list under a key of an entry; an empty list if the key is missing."""
     value = entry.get(name)
     if value is None:
         return []
@@ -376,9 +388,9 @@ def _squeezed(text: str) -> str:
 
 
 def check_title_key(title_key: str, metadata: Collection[Mapping[str, Any]], /) -> None:
-    """Warn if no passage has a title under the chosen key, and suggest the nearest existing key.
+    """Warn if no passage has a title under the chosen metadata key, and suggest the nearest existing key.
 
-    The default ``"title"`` may be missing: passages need no title.
+    There is no warning for the default key ``"title"``, because passages need no title.
 
     >>> check_title_key("title", [{"source": "a.md"}])
     """
@@ -399,8 +411,8 @@ def graph_of_documents(
 ) -> EntityGraph:
     """Build the graph of (id, metadata, text) documents.
 
-    The title is ``metadata[title_key]``. Vectors are `vectors`, or the result of ``embed(texts)``. Other options as for
-    :func:`build_graph`.
+    The title of a document is ``metadata[title_key]``. The embeddings are `vectors`, or the result of ``embed(texts)``
+    without `vectors`. The other options are the options of :func:`build_graph`.
 
     >>> graph = graph_of_documents([("1", {"title": "Ada"}, "She met Bo.")], embed=lambda texts: [[0.6, 0.8]])
     >>> graph.entities, graph.embeddings.shape

@@ -1,7 +1,7 @@
 """The entity graph: passages, entities, mentions, and the edges for walks.
 
-The graph is built from :class:`Extraction` records of any origin. It stores integer counts and derives every weight
-from them, so two graphs with equal counts are equal.
+The graph is built from :class:`Extraction` records of any origin. It stores integer counts and computes every edge
+weight from these counts. Two graphs with equal counts are therefore equal.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Triple: TypeAlias = tuple[str, str, str]
 
 
 def check_kind(name: str, value: object, kind: type) -> None:
-    """Raise an error unless the value is an instance of `kind`."""
+    """Raise InvalidTypeError unless the value is an instance of `kind`; the error contains the argument's `name`."""
     if not isinstance(value, kind):
         article = "an" if kind.__name__[0] in "AEIOU" else "a"
         raise InvalidTypeError(f"{name} must be {article} {kind.__name__}; got {type(value).__name__}")
@@ -47,13 +47,14 @@ class Extraction:
     ----------
     passage_id : str
     entities : sequence of str
-        Names, repeated for every mention.
+        Names of the entities in the passage; a name is repeated for every mention.
     triples : sequence of (subject, predicate, object)
-        Facts the passage states; subject and object count as mentioned.
+        Facts that the passage states; subject and object count as mentioned.
     titles : sequence of str
-        Names of the subject of the passage: its title and other forms of the title.
+        Names of the entity that the passage is about: its title and other forms of the title.
     lead : str
-        The name at the start of the passage ("Ada Lovelace was …"), which is probably its subject.
+        The name at the start of the passage ("Ada Lovelace was …"), which is probably the entity that the passage is
+        about.
 
     Examples
     --------
@@ -90,13 +91,13 @@ def _triple(passage_id: str, given: object) -> Triple:
             f"triples of passage {passage_id!r} must have three parts; got {len(given)}: {given!r:.120}"
         )
     if not all(isinstance(part, str) for part in given):
-        raise InvalidTypeError(f"triples of passage {passage_id!r} must hold strings; got {given!r:.120}")
+        raise InvalidTypeError(f"triples of passage {passage_id!r} must contain only strings; got {given!r:.120}")
     subject, predicate, obj = given
     return subject, predicate, obj
 
 
 class Extractor(Protocol):
-    """A function that extracts an :class:`Extraction` from a passage; implement it to read text in your own way."""
+    """A function that returns the :class:`Extraction` of a passage; write such a function to replace the rules."""
 
     def __call__(self, passage_id: str, title: str, text: str, /) -> Extraction:
         """Return the extraction of one passage."""
@@ -105,33 +106,34 @@ class Extractor(Protocol):
 
 Csr: TypeAlias = Any
 HOME_TITLE, HOME_LEAD = 2, 1
-"""Values of the homes matrix: the passage's title is the entity's name; the passage starts with it."""
+"""Values of the homes matrix: the passage's title is the entity's name; the passage starts with the entity's name."""
 FEWEST_COMMON = 10
-"""An entity in no more passages than this is never too common."""
+"""Number of passages up to which an entity is never too common to have edges."""
 
 
 @dataclass(frozen=True, slots=True)
 class EdgeWeights:
-    """Rules that turn counts into edge weights.
+    """Parameters that convert counts to edge weights.
 
     Parameters
     ----------
     home : float, default 30
-        Weight of the edge from an entity to a passage with its name as title, where a single mention has 1.
+        Weight of the edge from an entity to a passage with the entity's name as title. An edge for a single mention has
+        weight 1.
     lead : float, default 15
-        The same for a passage that starts with the name.
+        Weight of the edge from an entity to a passage that starts with the entity's name.
     rarity_power : float, default 2
-        A passage leads to an entity it mentions with weight log(1 + N / df) to this power (N passages, df of
-        which mention the entity).
+        Exponent of log(1 + N / df) in the weight of the edge from a passage to an entity. N is the number of passages,
+        and df is the number of passages that mention the entity.
     count_power : float, default 0.5
-        An entity leads to a passage that mentions it c times with weight c to this power.
+        Exponent of the number of mentions in the weight of the edge from an entity to a passage.
     common_share : float, default 0.05
-        In [0, 1]. Entities in more than this share of the passages (and in more than ten), that no passage is
-        about, have no edges.
+        Share of the passages, in [0, 1]. An entity has no edges if more than this share mentions it (and more than ten
+        passages), unless it has a home passage.
     fact : float, default 0.2
-        Weight of an entity-to-entity edge per triple that joins the two.
+        Weight of an edge between two entities per triple that contains both.
     synonym : float, default 1
-        Weight of a synonym edge of similarity 1; others in proportion.
+        Weight of an edge between two synonyms with similarity 1; the weight is proportional to the similarity.
     """
 
     home: float = 30.0
@@ -149,10 +151,10 @@ class EdgeWeights:
 
 
 def adjacency(mentions: Csr, homes: Csr, facts: Csr, synonyms: Csr, weights: EdgeWeights) -> Csr:
-    """Compute the (P + E, P + E) matrix of edge weights, passages first; the row is the start of an edge.
+    """Compute the matrix of edge weights, of shape (P + E, P + E); an edge leads from its row to its column.
 
-    A passage has no edge to an entity that only this passage mentions, because the walk would only return. As a seed,
-    such an entity still leads to its passage.
+    Passages come before entities. A passage has no edge to an entity that no other passage mentions, because the walk
+    could only return from this entity. The edge from the entity to the passage exists, so the entity can be a seed.
     """
     passages = mentions.shape[0]
     frequency = _column_counts(mentions)
@@ -171,9 +173,10 @@ def adjacency(mentions: Csr, homes: Csr, facts: Csr, synonyms: Csr, weights: Edg
 
 
 def kept_entities(frequency: Any, homes: Any, passages: int, weights: EdgeWeights) -> tuple[Any, Float32Array]:
-    """Return which entities have edges, and the weights of edges to them, from their passage counts.
+    """Return a boolean array, True for entities with edges, and the weights of the edges from passages to entities.
 
-    An entity that is too common and has no home passage has no edges.
+    `frequency` and `homes` are the numbers of passages that mention an entity and of its home passages. An entity has
+    no edges if it is too common and has no home passage. All arrays have shape (E,).
     """
     kept = (frequency <= max(weights.common_share * passages, FEWEST_COMMON)) | (homes > 0)
     rare = np.where(kept & (frequency > 1), rarity_weights(frequency, passages, weights), 0.0)
@@ -185,24 +188,24 @@ def _column_counts(matrix: Csr) -> Int32Array:
 
 
 def rarity_weights(frequency: Any, passages: int, weights: EdgeWeights) -> Any:
-    """Return the weights of edges from passages to entities with these frequencies."""
+    """Compute the weights of the edges from passages to entities with these frequencies."""
     return np.log1p(passages / np.maximum(frequency, 1)) ** weights.rarity_power
 
 
 def count_weights(counts: Any, weights: EdgeWeights) -> Float32Array:
-    """Return the part of an edge weight from entity to passage that the number of mentions gives."""
+    """Compute the part of an entity-to-passage edge weight that depends on the number of mentions."""
     counted: Float32Array = counts.astype(np.float32) ** np.float32(weights.count_power)
     return counted
 
 
 def home_weights(homes: Any, weights: EdgeWeights) -> Float32Array:
-    """Return the part of an edge weight that a home passage gives; 0 if the passage is not a home."""
+    """Compute the part of an entity-to-passage edge weight for a home passage; 0 for another passage."""
     by_kind: Float32Array = np.array([0.0, weights.lead, weights.home], dtype=np.float32)[homes]
     return by_kind
 
 
 def across_weights(facts: Any, synonyms: Any, weights: EdgeWeights) -> Any:
-    """Return the weights of edges between entities from counts of facts and similarities."""
+    """Compute the weights of edges between entities from the counts of facts and the similarities of synonyms."""
     return facts.astype(np.float32) * np.float32(weights.fact) + synonyms * np.float32(weights.synonym)
 
 
@@ -216,22 +219,22 @@ class EntityGraph:
     Parameters
     ----------
     passages : tuple of str
-        The P passage ids, unique; of a graph that is mapped from a folder a sequence equal to it.
+        The P unique passage ids. A graph that is memory-mapped from a folder has another sequence type.
     entities : tuple of str
-        The E normalised names, unique and in ascending order; likewise.
+        The E normalized names, unique and in ascending order. A memory-mapped graph has another sequence type.
     mentions : (P, E) csr array of int32
-        How often a passage mentions an entity; also 1 if the passage is about the entity without mentioning it.
+        Number of times that a passage mentions an entity; 1 if the passage is about the entity but does not mention it.
     homes : (P, E) csr array of int8
-        2 if the entity is a name in the passage's title, 1 if the passage starts with the entity's name.
+        2 if the entity's name is the passage's title, 1 if the passage starts with the entity's name.
     facts : (E, E) csr array of int32, optional
-        How many triples join two entities; symmetric, no diagonal.
+        Number of triples that contain both entities; symmetric, with an empty diagonal.
     synonyms : (E, E) csr array of float32, optional
-        Similarity in (0, 1] of names for the same thing; symmetric, no diagonal.
+        Similarity in (0, 1] of two names for the same thing; symmetric, with an empty diagonal.
     weights : EdgeWeights
     embeddings : (P, d) array of float32, optional
-        L2-normalised, row i = passage i.
+        L2-normalized embeddings; row i belongs to passage i.
     lexical : LexicalIndex, optional
-        The words of the passages, so that the words of a query affect the walk.
+        The BM25 index of the passages, so that the words of a query affect the walk.
 
     Examples
     --------
@@ -267,7 +270,7 @@ class EntityGraph:
         if not self._unique():
             raise InvalidInputError("passages must be unique; an id repeats")
         if not ascend(self.entities):
-            raise InvalidInputError("entities must be unique and ascend")
+            raise InvalidInputError("entities must be unique and in ascending order")
         for name, (dtype, most) in _TYPES.items():
             size = shape if name in ("mentions", "homes") else square
             object.__setattr__(self, name, _checked(name, getattr(self, name), dtype, size, most))
@@ -278,7 +281,7 @@ class EntityGraph:
             check_kind("lexical", self.lexical, LexicalIndex)
             if len(self.lexical.lengths) != len(self.passages):
                 raise InvalidInputError(
-                    f"lexical must hold {len(self.passages)} passages; got {len(self.lexical.lengths)}"
+                    f"lexical must index {len(self.passages)} passages; got {len(self.lexical.lengths)}"
                 )
         matrices = (getattr(self, name) for name in _TYPES)
         arrays = [part for one in matrices for part in (one.data, one.indices, one.indptr)]
@@ -293,9 +296,9 @@ class EntityGraph:
         return whole and self.passages.ascend_by(rows)
 
     def check_files(self, *, settled: bool = False) -> None:
-        """Raise IntegrityError if a mapped file was truncated or is known to be damaged.
+        """Raise IntegrityError if a memory-mapped file was truncated or is known to be damaged.
 
-        Reading a truncated file would end the process. With `settled`, wait for running checks.
+        Without this check, reading a truncated file would crash the process. With `settled`, wait for running checks.
         """
         check_mapped(self.mapped, settled=settled)
 
@@ -310,32 +313,38 @@ class EntityGraph:
         return len(self.passages)
 
     def rows_at(self, places: IntArray) -> IntArray:
-        """Return the rows of the passages at these positions among the existing passages."""
+        """Return the rows of the passages at these positions in the list of existing passages."""
         return places
 
     def places_of(self, rows: IntArray) -> IntArray:
-        """Return the positions of these passages among the existing passages."""
+        """Return the positions of the passages in these rows in the list of existing passages."""
         return rows
 
     def titles_at(self, rows: IntArray) -> IntArray:
-        """Return (n, 2) the least and greatest column of the names in the passages' titles; -1 without a title."""
+        """Return the least and the greatest column of the title names of n passages, an array of shape (n, 2).
+
+        Equal pairs mean equal titles. A passage without a title has -1.
+        """
         owner, columns, kinds = entries_of(self.homes, rows)
         named = kinds == HOME_TITLE
         return least_and_greatest(owner[named], columns[named], len(rows))
 
     def cosines_to(self, unit: Float32Array) -> Float32Array:
-        """Compute (P,) products of the embeddings with a unit vector; the graph must have embeddings."""
+        """Compute the cosine of each passage's embedding to a unit vector, an array of shape (P,).
+
+        The graph must have embeddings.
+        """
         cosines: Float32Array = times_vector(self.embeddings, unit)
         return cosines
 
     @property
     def view(self) -> EntityGraph:
-        """The view that a search by lists walks: this graph, or base and log without merging."""
+        """The graph for a search that compares only listed passages; a graph with a change log is not merged for it."""
         return self
 
     @lazy_property
     def adjacency(self) -> Csr:
-        """(P + E, P + E) csr array of float32: the weight of the edge from row to column."""
+        """The weights of the edges from row to column, a csr array of float32 with shape (P + E, P + E)."""
         return read_only_matrix(adjacency(self.mentions, self.homes, self.facts, self.synonyms, self.weights))
 
     @lazy_property
@@ -345,14 +354,14 @@ class EntityGraph:
 
     @lazy_property
     def frequency(self) -> Int32Array:
-        """Number of passages that mention each entity, (E,) array of int32."""
+        """The number of passages that mention each entity, an int32 array of shape (E,)."""
         counts = _column_counts(self.mentions)
         counts.flags.writeable = False
         return counts
 
     @lazy_property
     def anchored(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Whether each entity has a home passage, (E,) array of bool."""
+        """A boolean array of shape (E,): True for an entity with a home passage."""
         has_home = _column_counts(self.homes) > 0
         has_home.flags.writeable = False
         return has_home
@@ -371,14 +380,16 @@ class EntityGraph:
 
 
 def entries_of(matrix: Csr, rows: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the entries of these rows: position of the row, column, and value."""
+    """Return the entries of some rows of a matrix as three arrays: position in `rows`, column, and value."""
     counts = (matrix.indptr[rows + 1] - matrix.indptr[rows]).astype(np.int64)
     at = ranges(matrix.indptr[rows].astype(np.int64), counts)
     return np.repeat(np.arange(len(rows)), counts), matrix.indices[at].astype(np.int64), matrix.data[at]
 
 
 def least_and_greatest(owners: IntArray, values: IntArray, count: int) -> IntArray:
-    """Return (count, 2) the least and greatest value of each owner; -1 for an owner without values.
+    """Return the least and the greatest value of each owner, an array of shape (count, 2); -1 without a value.
+
+    `owners` and `values` are parallel arrays; owners are numbers from 0 to count - 1.
 
     >>> least_and_greatest(np.array([0, 0, 2]), np.array([7, 5, 3]), 3).tolist()
     [[5, 7], [-1, -1], [3, 3]]
@@ -395,7 +406,7 @@ def _rows_of(names: Iterable[str]) -> Mapping[str, int]:
 
 
 def stored_graph(made: Mapping[str, Any], arrays: Iterable[Any]) -> EntityGraph:
-    """Create a graph from checked fields and arrays, without reading the arrays."""
+    """Create a graph from fields that were checked before, without reading its memory-mapped `arrays`."""
     graph = object.__new__(EntityGraph)
     for name, value in made.items():
         object.__setattr__(graph, name, value)
@@ -407,7 +418,7 @@ _TYPES: dict[str, tuple[Any, float]] = {
     "mentions": (np.int32, np.inf), "homes": (np.int8, HOME_TITLE), "facts": (np.int32, np.inf),
     "synonyms": (np.float32, 1.001),
 }  # fmt: skip
-"""Type and greatest value of each matrix; a cosine may come out a little above 1."""
+"""The data type and the maximum value of each matrix; rounding can make a cosine slightly greater than 1."""
 
 
 def _checked(name: str, given: Csr, dtype: Any, shape: tuple[int, int], most: float) -> Csr:
@@ -423,9 +434,9 @@ def _checked(name: str, given: Csr, dtype: Any, shape: tuple[int, int], most: fl
 
 
 def check_values(name: str, values: Any, most: float = np.inf) -> None:
-    """Raise an error unless the values of a matrix are finite and from 0 to `most`."""
+    """Raise InvalidInputError unless the values of a matrix are finite and in [0, `most`]."""
     if len(values) and not (float(values.min()) >= 0 and float(values.max()) <= min(most, 3e38)):
-        raise InvalidInputError(f"{name} must hold finite values from 0 to {most:g}; one does not")
+        raise InvalidInputError(f"{name} must contain finite values from 0 to {most:g}; a value is outside this range")
 
 
 def read_only_matrix(matrix: Csr) -> Csr:
@@ -444,21 +455,24 @@ def _read_only(array: Any) -> Any:
 
 
 UNIT_TOLERANCE = 1e-6
-"""Embeddings whose length is no farther from 1 are taken as they are."""
+"""Maximum difference to 1 of the length of an embedding that is used without normalization."""
 
 
 def checked_embeddings(name: str, given: Any, rows: int) -> Float32Array:
-    """Convert embeddings to read-only (rows, d) float32 of length 1 (zeros stay zero); errors use `name`."""
+    """Convert embeddings to a read-only float32 array of shape (rows, d) with rows of length 1.
+
+    A row of zeros stays zero. Error messages contain `name`.
+    """
     try:
         vectors = np.asarray(given, dtype=np.float32)
     except (TypeError, ValueError) as error:
-        raise InvalidTypeError(f"{name} must be numbers in rows of one length; got {given!r:.80}") from error
+        raise InvalidTypeError(f"{name} must be numbers in rows of equal length; got {given!r:.80}") from error
     if vectors.ndim != 2 or len(vectors) != rows or not vectors.shape[1]:
-        raise InvalidInputError(f"{name} must have {rows} rows, and columns; got shape {vectors.shape}")
+        raise InvalidInputError(f"{name} must have {rows} rows, and at least one column; got shape {vectors.shape}")
     lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
     bad = np.flatnonzero(~np.isfinite(lengths))
     if len(bad):
-        raise InvalidInputError(f"{name} must be finite; row {int(bad[0])} holds NaN or infinity")
+        raise InvalidInputError(f"{name} must be finite; row {int(bad[0])} contains NaN or infinity")
     loose = (lengths > 0) & (np.abs(lengths - 1) > UNIT_TOLERANCE)
     if loose.any():
         divisors = np.where(loose, lengths, 1).astype(np.float32)
@@ -480,24 +494,26 @@ def graph_from_extractions(
     texts: Sequence[str] | None = None,
     tokenizer: Tokenizer = "english",
 ) -> EntityGraph:
-    """Build the graph from extractions only.
+    """Build an entity graph from extractions, without extracting names from texts.
 
     Parameters
     ----------
     passage_ids : sequence of str
-        The P ids, unique; their order is that of the rows.
+        The P unique passage ids, in the order of the graph's rows.
     extractions : iterable of Extraction
-        Any number per passage, in any order: mentions and triples add up. A name that stands in triples alone, or
-        in titles, counts as mentioned once.
+        Any number of extractions per passage, in any order; their mentions and triples are added. A name that is only
+        in triples or titles of a passage counts as mentioned once.
     embeddings : (P, d) array_like of float, optional
+        The embeddings of the passages.
     synonyms : mapping of (name, name) to float, or callable, optional
-        Similarities in (0, 1]; of a pair given twice the greater counts, and names that are no entity are left out.
-        A callable (``NameSynonyms``, say) is given the E entities and returns the (E, E) matrix of similarities.
+        Similarities in (0, 1] of pairs of names. If a pair is given in both orders, the greater similarity counts.
+        Names that are not entities are left out. A callable, for example a ``NameSynonyms``, takes the E entities and
+        returns the matrix of similarities, of shape (E, E).
     weights : EdgeWeights, optional
     texts : sequence of str, optional
-        The P texts, so that the query's words count in the walk.
+        The texts of the P passages; the graph then has a BM25 index, so that the query's words affect the walk.
     tokenizer : str or callable, default "english"
-        Splits them, as for :class:`~phasegraph.lexical.LexicalIndex`.
+        Splits the texts into words; see :class:`~phasegraph.lexical.LexicalIndex`.
 
     Returns
     -------
@@ -506,7 +522,7 @@ def graph_from_extractions(
     Raises
     ------
     InvalidInputError
-        If an id repeats, a record belongs to no passage, or a similarity is out of range (naming the pair).
+        If an id repeats, an extraction belongs to no passage, or a similarity is out of range.
 
     Examples
     --------
@@ -517,7 +533,7 @@ def graph_from_extractions(
     rows = {name: row for row, name in enumerate(ids)}
     if len(rows) != len(ids):
         twice = next(name for row, name in enumerate(ids) if rows[name] != row)
-        raise InvalidInputError(f"passage ids must be unique; {twice!r} is given more than once")
+        raise InvalidInputError(f"passage ids must be unique; {twice!r} occurs more than once")
     mentioned, at_home, facts = count_records(ids, grouped(extractions, rows))
     entities = tuple(sorted(set(chain.from_iterable(mentioned))))
     place = {name: row for row, name in enumerate(entities)}
@@ -536,12 +552,12 @@ def graph_from_extractions(
 
 
 def grouped(extractions: Iterable[Extraction], known: Mapping[str, object]) -> dict[str, list[Extraction]]:
-    """Group extractions by passage; `known` contains the existing ids."""
+    """Group extractions by passage id; InvalidInputError if an id is not in `known`, the ids of the corpus."""
     found: dict[str, list[Extraction]] = {}
     for record in extractions:
         if record.passage_id not in known:
             raise InvalidInputError(
-                f"an extraction names the passage {record.passage_id!r}, which is not in the corpus"
+                f"an extraction belongs to the passage {record.passage_id!r}, which is not in the corpus"
             )
         found.setdefault(record.passage_id, []).append(record)
     return found
@@ -566,7 +582,10 @@ Records = Mapping[str, Sequence[Extraction]]
 def count_records(
     ids: Sequence[str], records: Records
 ) -> tuple[list[Mapping[str, int]], list[Mapping[str, int]], Counter[tuple[str, str]]]:
-    """Count mentions and homes of each passage, and facts; a passage without extractions has none."""
+    """Count the mentions and the homes of each passage, and the triples of each pair of entities.
+
+    A passage without extractions has no counts.
+    """
     none: dict[str, int] = {}
     mentioned: list[Mapping[str, int]] = [none] * len(ids)
     at_home: list[Mapping[str, int]] = [none] * len(ids)
@@ -587,7 +606,7 @@ def count_records(
             if record.lead:
                 homes.setdefault(record.lead, HOME_LEAD)
             homes.update(dict.fromkeys(record.titles, HOME_TITLE))
-        # What the passage only states a fact of, or only is about, it mentions once.
+        # An entity that is only in triples, or only in the title or lead, counts as mentioned once.
         for end in (*homes, *(end for end, count in counts.items() if count == 0)):
             counts[end] = max(counts[end], 1)
         mentioned[row], at_home[row] = counts, homes
@@ -595,7 +614,7 @@ def count_records(
 
 
 def count_rows(rows: Sequence[Mapping[str, int]], place: Mapping[str, int], shape: tuple[int, int], dtype: Any) -> Csr:
-    """Build a matrix with one row per mapping of names to counts, columns ascending."""
+    """Build a matrix with one row per mapping of names to counts; `place` contains the column of each name."""
     indptr = np.zeros(len(rows) + 1, dtype=np.int64)
     np.cumsum([len(row) for row in rows], out=indptr[1:])
     total = int(indptr[-1])
@@ -609,7 +628,10 @@ def count_rows(rows: Sequence[Mapping[str, int]], place: Mapping[str, int], shap
 def symmetric(
     pairs: Mapping[tuple[str, str], Any], place: Mapping[str, int], shape: tuple[int, int], dtype: Any
 ) -> Csr:
-    """Store every pair of two different entities in both directions."""
+    """Build a symmetric matrix from values of pairs of names; `place` contains the row of each name.
+
+    Pairs with an unknown name and pairs of equal names are left out. The greater value of the two orders counts.
+    """
     best: dict[tuple[int, int], Any] = {}
     for (one, other), value in pairs.items():
         if one != other and one in place and other in place:
@@ -633,24 +655,26 @@ def replace_passages(
     embeddings: Any = None,
     texts: Mapping[str, str] | None = None,
 ) -> EntityGraph:
-    """Return the graph after passages were added and deleted, equal to the bit to a graph from all extractions.
+    """Return the graph after passages were added, changed and deleted.
 
-    `before` contains the records of deleted and changed passages in `graph`, and `after` the records of new and changed
-    passages. `embeddings` has one row per new passage. `texts` are the texts of new and changed passages, required if
-    the graph has words. A graph with synonyms is refused, because the set of names may change; ``GraphIndex`` updates
-    graphs with embedded names.
+    The result is identical, to the bit, to a graph that is built from all extractions. `passages` are all ids of the
+    new graph. `before` contains the old extractions of deleted and changed passages, and `after` the extractions of new
+    and changed passages. `embeddings` has one row for each id in `passages`. `texts` are the texts of new and changed
+    passages; they are required if the graph has a BM25 index. Raises InvalidInputError for a graph with synonyms,
+    because the set of names may change. ``GraphIndex`` can update graphs with embedded names.
     """
     if graph.synonyms.nnz:
         raise InvalidInputError(
-            "a graph with synonym edges cannot be updated: update it without them and add them again"
+            "a graph with synonym edges cannot be updated: update the graph without synonyms, then add the synonyms "
+            "again"
         )
     ids = tuple(passages)
     if len(set(ids)) != len(ids):
-        raise InvalidInputError("passage ids must be unique; one is given more than once")
+        raise InvalidInputError("passage ids must be unique; an id occurs more than once")
     old_rows = graph.passage_rows if isinstance(graph.passages, tuple) else _rows_of(graph.passages)
     lacking = next((name for name in ids if name not in after and name not in old_rows), None)
     if lacking is not None:
-        raise InvalidInputError(f"passage {lacking!r} is new and has no record")
+        raise InvalidInputError(f"passage {lacking!r} is new and has no extraction in `after`")
     kept = np.array([-1 if name in after else old_rows[name] for name in ids], dtype=np.int64)
     mentioned, at_home, gained = count_records(ids, after)
     entities, moved = _entities(graph, kept, mentioned)
@@ -673,10 +697,12 @@ def replace_passages(
 def _words_of(
     lexical: LexicalIndex, ids: Sequence[str], rows: Mapping[str, int], texts: Mapping[str, str]
 ) -> LexicalIndex:
-    """Return the words of these passages: `texts` are counted again, other passages keep their counts."""
+    """Return the BM25 index of these passages: count the words of `texts`, and copy the counts of other passages."""
     lacking = next((name for name in ids if name not in texts and name not in rows), None)
     if lacking is not None:
-        raise InvalidInputError(f"passage {lacking!r} is new and the graph counts words: texts must have its text")
+        raise InvalidInputError(
+            f"passage {lacking!r} is new and the graph has a BM25 index: `texts` must contain the passage's text"
+        )
     kept = np.array([-1 if name in texts else rows[name] for name in ids], dtype=np.int64)
     return lexical.replaced(kept, {row: texts[name] for row, name in enumerate(ids) if name in texts})
 
@@ -684,7 +710,7 @@ def _words_of(
 def _entities(
     graph: EntityGraph, kept: np.ndarray[Any, Any], mentioned: Iterable[Mapping[str, int]]
 ) -> tuple[Sequence[str], Int32Array]:
-    """Return the ascending names of the new graph, and the new row of each old name (-1 if it is gone)."""
+    """Return the ascending names of the new graph, and the new row of each old name; -1 for a name that is gone."""
     held = np.zeros(len(graph.entities), dtype=np.bool_)
     held[graph.mentions[kept[kept >= 0]].indices] = True
     entities, moved = merged_names(graph.entities, held, {name for counts in mentioned for name in counts})
@@ -692,7 +718,10 @@ def _entities(
 
 
 def _merged(old: Csr, kept: np.ndarray[Any, Any], moved: Int32Array, changed: Csr) -> Csr:
-    """Take rows from `old` where `kept` gives one, with moved columns, and other rows from `changed`."""
+    """Merge two matrices by row: take row `kept[i]` of `old`, or row i of `changed` if `kept[i]` is -1.
+
+    `moved` contains the new column of each column of `old`.
+    """
     stay = kept >= 0
     taken = old[kept[stay]]
     lengths = np.diff(changed.indptr).astype(np.int64)
@@ -715,7 +744,10 @@ def _facts(
     gained: Counter[tuple[str, str]],
     lost: Counter[tuple[str, str]],
 ) -> Csr:
-    """Return fact counts in the new columns, after gains and losses of the changed extractions."""
+    """Return the matrix of facts of the new graph: old counts, plus `gained` triples, minus `lost` triples.
+
+    `moved` contains the new row of each old entity.
+    """
     place = NameRows(entities)
     square = (len(entities), len(entities))
     old = graph.facts.tocoo()

@@ -1,4 +1,4 @@
-"""Find names with rules, without a model or download."""
+"""Find the names in passages with rules, without a model or download."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _LEAD_CHARACTERS, _LEAD_WORDS = 160, 8
 
 
 def title_names(title: str) -> tuple[str, ...]:
-    """Return the normalised names that a title stands for.
+    """Return the normalized names that a title contains.
 
-    The names are the title, the title without brackets at its end, the part before its first comma, and each of these
-    without a leading "the". A blank title has no names.
+    The names are the title, the title without brackets at its end, and the part before its first comma. If a name
+    starts with "the", the name without "the" is added. A blank title has no names.
 
     >>> title_names("The Fall (band)")
     ('the fall band', 'the fall', 'fall band', 'fall')
@@ -41,7 +41,7 @@ def title_names(title: str) -> tuple[str, ...]:
 
 
 def _without_bracket(title: str) -> str:
-    """Return the title without brackets at its end."""
+    """Return the title without text in brackets at its end."""
     bare = title.rstrip()
     opened = bare.rfind("(")
     closed = bare.find(")", opened)
@@ -49,7 +49,7 @@ def _without_bracket(title: str) -> str:
 
 
 def lead_name(title: str, text: str) -> str:
-    """Return the normalised name at the start of a passage, if a description follows; otherwise "".
+    """Return the normalized name at the start of a passage if a verb or bracket follows it; otherwise "".
 
     If the title has a letter or digit, the name must share a word with the title.
 
@@ -77,18 +77,19 @@ def _lead(named: Sequence[str], text: str) -> str:
 
 
 class RuleExtractor:
-    """Finds names with a gazetteer and by capital letters.
+    """An extractor that finds names with a gazetteer and by capital letters.
 
-    A gazetteer's names are found by longest match. What is left of the text gives its runs of capitalised
-    words, joined by words such as "of". Numbers and dates are no names, nor are words such as "However" that
-    only start a sentence. What is found in a passage depends on the passage and on the gazetteer alone.
+    The names of the gazetteer are found by longest match. In the rest of the text, runs of capitalized words are names;
+    words such as "of" can join them. Numbers and dates are not names. Words such as "However", which are capitalized
+    only at the start of a sentence, are not names either. The result for a passage depends only on the passage and the
+    gazetteer.
 
     Parameters
     ----------
     names : iterable of str
-        The user's own gazetteer.
+        Names that the user adds to the gazetteer.
     titles : iterable of str
-        Titles of the corpus; their names (`title_names`) are in the gazetteer, too.
+        Titles of the corpus; their names (`title_names`) are also in the gazetteer.
     matcher : {"auto", "automaton", "python"}
         See :class:`Gazetteer`.
 
@@ -106,11 +107,11 @@ class RuleExtractor:
         self.gazetteer = Gazetteer(forms, matcher=matcher, normalised=True)
 
     def __call__(self, passage_id: str, title: str, text: str, /) -> Extraction:
-        """Return the names of one passage."""
+        """Return the extraction of a passage: its names, without triples."""
         return extracted(passage_id, title, text, split_words(text), self.gazetteer)
 
 
 def extracted(passage_id: str, title: str, text: str, words: Words, gazetteer: Gazetteer) -> Extraction:
-    """Return the names of a passage whose text was split into `words`."""
+    """Return the extraction of a passage; `words` are the words of its text."""
     titles = title_names(title)
     return Extraction(passage_id, names_among(words, gazetteer), titles=titles, lead=_lead(titles, text))

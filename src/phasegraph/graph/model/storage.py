@@ -1,4 +1,4 @@
-"""Store a graph in a directory of arrays with a checksummed manifest; loading maps the arrays into memory."""
+"""Store a graph in a directory of arrays and a manifest with checksums; loading maps the arrays into memory."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ _MATRICES: dict[str, type[np.generic]] = {
 }  # fmt: skip
 _PARTS = ("data", "indices", "indptr")
 PARTS = "identifiers_split"
-"""Stands beside the tokenizer's name where words were counted with the parts of identifiers."""
+"""The manifest's key that states that parts of identifiers were counted as words; older versions did not count them."""
 _LEXICAL = ("starts", "rows", "counts", "lengths")
 _WALK = {
     "data": "weights", "indices": "indices", "indptr": "indptr", "inverse_out": "inverse_out",
     "out_degrees": "out_degrees", "costs": "costs",
 }  # fmt: skip
 PACKED_BYTES = 1024**2
-"""Texts of more bytes than this stay packed when they are loaded; fewer become a tuple, which is as quick."""
+"""Number of bytes above which loaded texts stay encoded and are decoded on demand; shorter texts become a tuple."""
 
 
 def save_graph(graph: EntityGraph, directory: str | os.PathLike[str]) -> None:
-    """Save a graph to a directory, in one step.
+    """Save a graph to a directory; the write is atomic.
 
     Parameters
     ----------
@@ -76,9 +76,9 @@ def graph_parts(graph: EntityGraph) -> tuple[dict[str, object], dict[str, NDArra
     if graph.lexical is not None:
         if not isinstance(graph.lexical.tokenizer, str):
             raise InvalidInputError(
-                f"a graph is saved with a tokenizer that has a name ({', '.join(TOKENIZERS)}, snowball:LANGUAGE), not "
-                "a function: save it with dataclasses.replace(graph, lexical=None), and count the words again after "
-                "loading"
+                "a graph can be saved only with the name of a tokenizer "
+                f"({', '.join(TOKENIZERS)}, snowball:LANGUAGE), not with a function: save "
+                "dataclasses.replace(graph, lexical=None), and build the BM25 index again after loading"
             )
         arrays |= packed_words("vocabulary", "lexical", graph.lexical)
         body |= {"tokenizer": graph.lexical.tokenizer, PARTS: True}
@@ -92,25 +92,25 @@ def load_graph(directory: str | os.PathLike[str], *, mmap: bool = True, verify: 
     ----------
     directory : path
     mmap : bool, default True
-        Map the arrays read-only in place of reading them into memory.
+        If True, map the arrays into memory, read-only; if False, read them into memory.
     verify : bool or "again", default True
-        Check every array's checksum, and that the arrays fit together, once for each state of the files: what passed is
-        noted in the user's cache directory, and files whose inode, size and times are those noted are not read again.
-        Saving notes it of what it writes, so that a graph is read as a whole only where it was copied from elsewhere.
-        Of more than 64 MiB, the arrays are checked to fit together at once, and checksums on a thread while the graph
-        is in use: a damaged file is logged, and from then on searches and openings raise IntegrityError.
-        "again" checks all at once, whatever is noted, and so finds what a disk has lost silently; False compares no
-        checksums.
+        True checks the checksum of every array, and that the arrays fit together. A passed check is recorded in the
+        user's cache directory and is not repeated while inode, size and times of the file stay the same. Saving records
+        it, too, so only a graph that was copied from elsewhere is read completely. If the arrays have more than 64 MiB,
+        a thread compares checksums while the graph is in use. If it finds damage, it logs an error, and later searches
+        and loads raise IntegrityError. "again" repeats all checks before returning, so it finds silent disk errors.
+        False compares no checksums.
 
     Returns
     -------
     EntityGraph
-        The graph, equal to the bit to the saved graph.
+        The graph, identical to the saved graph to the bit.
 
     Raises
     ------
     IntegrityError
-        If a file is missing, truncated, damaged, foreign or newer; the message names it.
+        If a file is missing, truncated or damaged, is not part of a graph, or was written by a newer version. The
+        message names the file.
     """
     bundle = open_bundle(directory, KIND, VERSION, mmap=mmap, verify=verify, reader="graph")
     graph = graph_from_bundle(bundle)
@@ -119,24 +119,24 @@ def load_graph(directory: str | os.PathLike[str], *, mmap: bool = True, verify: 
 
 
 def graph_from_bundle(bundle: Bundle) -> EntityGraph:
-    """The graph of a bundle, as of :func:`graph_from_parts`."""
+    """Create the graph of an opened bundle; see :func:`graph_from_parts`."""
     late = bundle.late is not None
     return graph_from_parts(bundle.body, bundle.plain, bundle.directory.name, sound=bundle.sound, late=late)
 
 
 def end_opening(bundle: Bundle, graph: EntityGraph, *readers: str) -> None:
-    """Say that a bundle passed the checks of these readers, and begin with the checks that were left for later."""
+    """Record that a bundle passed the checks of these `readers`, and start the checks that run in the background."""
     checks = {} if graph.embeddings is None else {"embeddings": partial(unit_rows_fault, graph.embeddings.shape[1])}
     bundle.passed(*(readers if taken_as_is(bundle, graph) else ()), checks=checks)
 
 
 def unit_rows_fault(dimensions: int, rows: bytes) -> str:
-    """Describe what is wrong with float32 rows, which must have length 1 or 0; "" if nothing is wrong."""
+    """Return an error message if rows of float32 do not have length 1 or 0; otherwise, return an empty string."""
     vectors = np.frombuffer(rows, dtype=np.float32).reshape(-1, dimensions)
     lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
     if ((np.abs(lengths - 1) <= UNIT_TOLERANCE) | (lengths == 0)).all():
         return ""
-    return "embeddings must be finite and of length 1; load the folder with verify='again', which normalises them"
+    return "embeddings must be finite and of length 1; load the folder with verify='again', which normalizes them"
 
 
 def graph_from_parts(
@@ -147,10 +147,10 @@ def graph_from_parts(
     sound: bool = False,
     late: bool = False,
 ) -> EntityGraph:
-    """Create a graph from the parts of :func:`graph_parts`; IntegrityError if the parts do not fit.
+    """Create a graph from the parts of :func:`graph_parts`; IntegrityError if the parts do not fit together.
 
-    Parts that are `sound` have been checked before. The lengths of embeddings are checked `late`, when all of them are
-    read for their checksum.
+    `sound` states that the parts were checked before. `late` states that the background check of checksums also checks
+    the lengths of the embeddings.
     """
     try:
         passages, entities = unpacked_or_not("passages", arrays, sound), unpacked_or_not("entities", arrays, sound)
@@ -182,7 +182,7 @@ def graph_from_parts(
 
 
 def _shaped(embeddings: Any, rows: int) -> bool:
-    """Whether embeddings have the saved type and shape; their lengths are not checked."""
+    """Return True if embeddings are memory-mapped and have the right type and shape; lengths are not checked."""
     return (
         embeddings is not None
         and embeddings.dtype == np.float32
@@ -194,7 +194,7 @@ def _shaped(embeddings: Any, rows: int) -> bool:
 
 
 def taken_as_is(bundle: Bundle, graph: EntityGraph) -> bool:
-    """Whether the graph uses the bundle's arrays unchanged, so that they need no further check."""
+    """Return True if the graph uses all arrays of the bundle unchanged, so that later loads can skip these checks."""
     pairs = [(graph.embeddings, bundle.arrays.get("embeddings"))]
     pairs += [(getattr(graph, one).indices, bundle.arrays[f"{one}_indices"]) for one in _MATRICES]
     whole = {f"walk_{part}" for part in _WALK} | {"frequency", "anchored", "passages_order"} <= bundle.arrays.keys()
@@ -202,19 +202,19 @@ def taken_as_is(bundle: Bundle, graph: EntityGraph) -> bool:
 
 
 def _take_over(graph: EntityGraph, arrays: Mapping[str, NDArray[Any]], sound: bool) -> None:
-    """Attach saved derived data to the graph, but not from a bundle of an older version."""
+    """Attach the saved walk operator and entity counts to the graph; a bundle of an older version lacks them."""
     if "walk_indptr" in arrays:
         weights, indices, indptr, inverse, degrees, costs = (arrays[f"walk_{part}"] for part in _WALK)
         if not sound:
             unpacked_matrix("walk", arrays, (graph.size, graph.size), np.float32)
             types = [arrays[f"walk_{part}"].dtype for part in _WALK]
             if types != [np.float32, np.int32, np.int64, np.float64, np.int32, np.int32]:
-                raise InvalidInputError("the arrays of the walk must be those of a prepared graph")
+                raise InvalidInputError("the arrays of the walk have wrong data types")
         operator = WalkOperator(indptr, indices, weights, inverse)
         if not sound:
             same = np.array_equal(degrees, operator.out_degrees) and np.array_equal(costs, operator.costs)
             if not same or not operator.follows():
-                raise InvalidInputError("the arrays of the walk do not follow from its edges")
+                raise InvalidInputError("the arrays of the walk do not match its edges")
         vars(operator).update(out_degrees=degrees, costs=costs)
         vars(graph)["operator"] = operator
     for name, dtype in (("frequency", np.int32), ("anchored", np.bool_)):
@@ -222,16 +222,16 @@ def _take_over(graph: EntityGraph, arrays: Mapping[str, NDArray[Any]], sound: bo
             found = arrays[name]
             same = found.dtype.kind in "ib" and found.itemsize == dtype().itemsize
             if not sound and not (same and np.array_equal(found, getattr(graph, name))):
-                raise InvalidInputError(f"{name} does not follow from the mentions and homes")
+                raise InvalidInputError(f"{name} does not match the mentions and homes")
             vars(graph)[name] = found.view(dtype)
 
 
 _AT_ONCE = 4096
-"""Rows that are copied together."""
+"""Number of rows that are copied at a time."""
 
 
 def streamed_rows(array: Any, rows: IntArray, more: Any) -> StreamedArray:
-    """Yield some rows of an array, then the rows of another array, in parts."""
+    """Return a streamed array: the given rows of `array`, then the rows of `more`, produced in parts."""
 
     def parts() -> Iterator[NDArray[Any]]:
         for first in range(0, len(rows), _AT_ONCE):
@@ -243,7 +243,7 @@ def streamed_rows(array: Any, rows: IntArray, more: Any) -> StreamedArray:
 
 
 def packed(name: str, texts: Sequence[str]) -> dict[str, NDArray[Any]]:
-    """Convert texts to one run of bytes and the end of each text."""
+    """Convert texts to two arrays: their concatenated UTF-8 bytes, and the position after each text's last byte."""
     if isinstance(texts, PackedTexts):
         return {f"{name}_text": texts.text, f"{name}_ends": texts.ends}
     encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
@@ -252,23 +252,23 @@ def packed(name: str, texts: Sequence[str]) -> dict[str, NDArray[Any]]:
 
 
 def offsets(name: str, arrays: Mapping[str, NDArray[Any]], *, unique: bool = True) -> NDArray[Any]:
-    """Return the ends of packed texts; InvalidInputError if they are not ascending.
+    """Return the end positions of packed texts; InvalidInputError if they do not ascend to the number of bytes.
 
-    With `unique`, it is an error if many texts are empty.
+    With `unique`, more than one empty text is also an error.
     """
     text, ends = arrays[f"{name}_text"], arrays[f"{name}_ends"]
     if text.ndim != 1 or ends.ndim != 1 or text.dtype != np.uint8 or ends.dtype != np.int64:
-        raise InvalidInputError(f"{name} must be bytes and where each text ends")
+        raise InvalidInputError(f"{name} must be an array of bytes and an array of end positions")
     lengths = np.diff(ends, prepend=0)
     if (int(ends[-1]) if len(ends) else 0) != len(text) or (lengths < 0).any() or (ends < 0).any():
-        raise InvalidInputError(f"the ends of {name} must ascend to the length of their text")
+        raise InvalidInputError(f"the end positions of {name} must ascend to the number of bytes")
     if unique and np.count_nonzero(lengths == 0) > 1:
-        raise InvalidInputError(f"{name} must be unique; several are empty")
+        raise InvalidInputError(f"{name} must be unique; several texts are empty")
     return ends
 
 
 def unpacked(name: str, arrays: Mapping[str, NDArray[Any]], *, unique: bool = True) -> tuple[str, ...]:
-    """Decode texts that :func:`packed` encoded."""
+    """Decode texts that :func:`packed` encoded, and return them as a tuple."""
     text, ends = arrays[f"{name}_text"].tobytes(), offsets(name, arrays, unique=unique).tolist()
     return tuple(
         text[start:end].decode("utf-8", "surrogatepass") for start, end in zip([0, *ends[:-1]], ends, strict=False)
@@ -276,16 +276,16 @@ def unpacked(name: str, arrays: Mapping[str, NDArray[Any]], *, unique: bool = Tr
 
 
 def unpacked_or_not(name: str, arrays: Mapping[str, NDArray[Any]], sound: bool) -> Sequence[str]:
-    """Decode texts that :func:`packed` encoded; long texts stay packed and are decoded on demand.
+    """Decode texts that :func:`packed` encoded; if they have many bytes, decode each text on demand.
 
-    Arrays that are `sound` have been checked before.
+    `sound` states that the arrays were checked before.
     """
     if arrays[f"{name}_text"].nbytes <= PACKED_BYTES:
         return unpacked(name, arrays)
     ends = arrays[f"{name}_ends"] if sound else offsets(name, arrays)
     order: Any = arrays.get(f"{name}_order")
     texts = PackedTexts(arrays[f"{name}_text"], ends, order)
-    texts.ascends = order is None and (sound or ascend(texts))  # names and words are saved so, ids with their order
+    texts.ascends = order is None and (sound or ascend(texts))  # names and words are saved in order, ids with an order
     return texts
 
 
@@ -300,36 +300,36 @@ def _words_of(body: Mapping[str, object], arrays: Mapping[str, NDArray[Any]], so
 
 
 def packed_words(vocabulary: str, name: str, words: LexicalIndex) -> dict[str, NDArray[Any]]:
-    """Convert an index of words to plain arrays, with its vocabulary under a separate name."""
+    """Convert a BM25 index to plain arrays; `vocabulary` and `name` are the prefixes of the arrays' names."""
     return packed(vocabulary, words.vocabulary) | {f"{name}_{part}": getattr(words, part) for part in _LEXICAL}
 
 
 def unpacked_words(
     vocabulary: str, name: str, arrays: Mapping[str, NDArray[Any]], tokenizer: Tokenizer, *, sound: bool = False
 ) -> LexicalIndex:
-    """Read an index of words from arrays; InvalidInputError if the arrays do not fit together."""
+    """Create a BM25 index from arrays of :func:`packed_words`; InvalidInputError if they do not fit together."""
     parts: list[Any] = [arrays[f"{name}_{part}"] for part in _LEXICAL]
     if any(one.ndim != 1 or one.dtype.kind != "i" for one in parts):
-        raise InvalidInputError("the arrays of the words must be flat and of integers")
+        raise InvalidInputError("the arrays of the BM25 index must be one-dimensional and contain integers")
     starts, rows, counts, lengths = parts
     words = unpacked_or_not(vocabulary, arrays, sound)
     if sound:
         return LexicalIndex(words, starts, rows, counts, lengths, tokenizer)
     if len(starts) != len(words) + 1 or int(starts[-1]) != len(rows) or len(rows) != len(counts):
-        raise InvalidInputError("the arrays of the words must describe one run of passages for each")
+        raise InvalidInputError("the arrays of the BM25 index must contain one posting list for each word")
     if starts[0] != 0 or (np.diff(starts) < 1).any() or not ascend(words):
-        raise InvalidInputError("each word must stand once, in order, and have passages")
+        raise InvalidInputError("the words of the BM25 index must be unique, in order, and have at least one passage")
     if len(rows) and not (int(rows.min()) >= 0 and int(rows.max()) < len(lengths) and int(counts.min()) >= 1):
-        raise InvalidInputError(f"a word's passages must be rows below {len(lengths)}, with counts from 1")
+        raise InvalidInputError(f"a word's passages must be rows below {len(lengths)}, with counts of at least 1")
     falls = rows[1:] <= rows[:-1]
-    falls[starts[1:-1] - 1] = False  # from one word's passages to the next one's
+    falls[starts[1:-1] - 1] = False  # the first row of a word's posting list can be any row
     if falls.any() or (len(lengths) and int(lengths.min()) < 0):
-        raise InvalidInputError("a word's passages must ascend, and lengths be 0 or more")
+        raise InvalidInputError("the rows of a word's passages must ascend, and lengths must be at least 0")
     return LexicalIndex(words, starts, rows, counts, lengths, tokenizer)
 
 
 def packed_matrix(name: str, matrix: Any) -> dict[str, NDArray[Any]]:
-    """A CSR matrix as its three arrays."""
+    """Convert a CSR matrix to its three arrays, with names that start with `name`."""
     return {f"{name}_{part}": getattr(matrix, part) for part in _PARTS}
 
 
@@ -341,9 +341,10 @@ def unpacked_matrix(
     *,
     sound: bool = False,
 ) -> Any:
-    """Read a matrix that :func:`packed_matrix` wrote; InvalidInputError if its arrays do not fit the shape.
+    """Create a matrix from arrays of :func:`packed_matrix`; InvalidInputError if they do not fit the shape.
 
-    The checks protect compiled code from reading or writing outside its memory.
+    The checks prevent compiled code from reading or writing outside the arrays. `sound` states that the arrays were
+    checked before.
     """
     data, indices, indptr = (arrays[f"{name}_{part}"] for part in _PARTS)
     if not sound:
@@ -357,7 +358,7 @@ def _check_matrix(
     name: str, data: Any, indices: Any, indptr: Any, shape: tuple[int, int], dtype: type[np.generic]
 ) -> None:
     if any(one.ndim != 1 for one in (data, indices, indptr)) or data.dtype != dtype:
-        raise InvalidInputError(f"the arrays of {name} must be flat, the values {np.dtype(dtype)}")
+        raise InvalidInputError(f"the arrays of {name} must be one-dimensional, with values of {np.dtype(dtype)}")
     if any(one.dtype not in (np.int32, np.int64) for one in (indices, indptr)):
         raise InvalidInputError(f"the columns and row ends of {name} must be integers of 32 or 64 bits")
     if len(indptr) != shape[0] + 1 or int(indptr[-1]) != len(indices) or len(indices) != len(data):

@@ -1,4 +1,4 @@
-"""Synonym edges: entity pairs whose names have a high cosine, found exactly without comparing all pairs."""
+"""Synonym edges between entities whose names have a high cosine, found exactly without comparing all pairs."""
 
 from __future__ import annotations
 
@@ -23,17 +23,21 @@ _TILE = 512
 _CHUNK = 2048
 _SAMPLE = 768
 _SLACK = 5e-5
-"""More than float32 products and projections of unit vectors can be wrong by."""
+"""Upper bound of the rounding error of float32 products and projections of unit vectors."""
 _CLOSER_COST = 30.0
-"""A pair looked at again costs about as much as this many pairs in a product over all dimensions."""
+"""Cost of a closer bound for a single pair, relative to the cost per pair of a matrix product over all dimensions."""
 MAX_PAIRS = 20_000_000
-"""More pairs than this are an error."""
+"""Maximum number of synonym pairs; more pairs are an error."""
 _HEADS = (32, 48, 64, 80, 96, 128, 192)
+"""Numbers of leading coordinates that are tried for the coarse bounds."""
 
 
 @dataclass(frozen=True, eq=False)
 class SynonymPairs:
-    """Pairs of rows (left < right, unique, sorted) with a cosine of at least the threshold."""
+    """The pairs of rows with a cosine of at least the threshold, and their cosines.
+
+    The arrays are parallel. In each pair, `left` is less than `right`; pairs are unique and sorted.
+    """
 
     left: Int32Array
     right: Int32Array
@@ -46,11 +50,11 @@ class SynonymPairs:
 def synonym_pairs(
     embeddings: ArrayLike, *, threshold: float, start: int = 0, max_pairs: int = MAX_PAIRS
 ) -> SynonymPairs:
-    """Find all pairs of rows whose cosine, computed in float64, reaches a threshold in (0, 1]; the result is exact.
+    """Find all pairs of rows whose cosine, computed in float64, is at least a threshold in (0, 1].
 
-    `embeddings` (n, d) are finite and of any length; a row of zeros has no synonyms. With `start`, only pairs with a
-    row from `start` on are returned, for updates after new entities. More than `max_pairs` pairs are an error. Memory
-    beyond the input is one float32 copy of it, a smaller one, and tiles of a few MB.
+    `embeddings`, of shape (n, d), are finite and of any length; a row of zeros has no synonyms. Only pairs with at
+    least one row number >= `start` are returned, for updates after new entities. Raises InvalidInputError for more than
+    `max_pairs` pairs. The search needs memory for a float32 copy of the input, a smaller copy, and tiles of a few MB.
 
     >>> found = synonym_pairs([[1.0, 0.0], [0.0, 1.0], [2.0, 0.1]], threshold=0.9)
     >>> found.left.tolist(), found.right.tolist(), found.cosine.round(4).tolist()
@@ -60,14 +64,15 @@ def synonym_pairs(
     threshold = check_range("threshold", threshold, 0, 1, ends="(]")
     start, max_pairs = check_count("start", start), check_count("max_pairs", max_pairs)
     if start > len(rows):
-        raise InvalidInputError(f"start must lie in [0, {len(rows)}]; got {start}")
+        raise InvalidInputError(f"start must be in [0, {len(rows)}]; got {start}")
     return _pairs(rows, threshold, start, len(rows), max_pairs)
 
 
 def pairs_across(one: Float32Array, other: Float32Array, *, threshold: float) -> SynonymPairs:
-    """Find the pairs between rows of `one` and rows of `other`; rows of `other` are numbered after those of `one`.
+    """Find the pairs of a row of `one` and a row of `other` with a cosine of at least `threshold`.
 
-    The result equals, to the bit, that of :func:`synonym_pairs` over all rows.
+    The row numbers of `other` follow the row numbers of `one`. The pairs and cosines are identical, to the bit, to the
+    result of :func:`synonym_pairs` over all rows.
 
     >>> rows = np.eye(2, dtype=np.float32)
     >>> found = pairs_across(rows, rows, threshold=0.9)
@@ -78,7 +83,7 @@ def pairs_across(one: Float32Array, other: Float32Array, *, threshold: float) ->
 
 
 def _pairs(rows: Any, threshold: float, start: int, stop: int, max_pairs: int) -> SynonymPairs:
-    """Find pairs (left < right) with left below `stop` and right from `start` on."""
+    """Find the pairs of rows with left < right, left < `stop` and right >= `start`."""
     lengths = np.sqrt(np.concatenate([_dots(rows, rows, at, at) for at in _chunks(len(rows))] or [np.empty(0)]))
     bounds = _bounds(_unit(rows, lengths), threshold)
     found: list[tuple[IntArray, IntArray, FloatArray]] = []
@@ -93,23 +98,25 @@ def _pairs(rows: Any, threshold: float, start: int, stop: int, max_pairs: int) -
 
 
 def too_many(threshold: float, max_pairs: int) -> InvalidInputError:
-    """Create the error for a threshold that gives more pairs than memory should hold."""
-    return InvalidInputError(f"threshold={threshold} leaves more than max_pairs={max_pairs} pairs")
+    """Create the error for a threshold that gives more than the maximum number of pairs."""
+    return InvalidInputError(
+        f"threshold={threshold} leaves more than max_pairs={max_pairs} pairs: choose a higher threshold"
+    )
 
 
 def finite_rows(given: ArrayLike, name: str) -> Any:
-    """Check that `given` has rows of finite numbers; errors use `name`."""
+    """Convert `given` to a two-dimensional array of finite numbers; error messages contain `name`."""
     try:
         rows = np.asarray(given)
     except ValueError as error:
-        raise InvalidTypeError(f"{name} must be numbers in rows of one length; got {given!r:.80}") from error
+        raise InvalidTypeError(f"{name} must be numbers in rows of equal length; got {given!r:.80}") from error
     if rows.dtype.kind not in "fiu":
-        raise InvalidTypeError(f"{name} must be numbers in rows of one length; got {rows.dtype}")
+        raise InvalidTypeError(f"{name} must be numbers in rows of equal length; got {rows.dtype}")
     if rows.ndim != 2 or not rows.shape[1]:
-        raise InvalidInputError(f"{name} must be two-dimensional, with columns; got shape {rows.shape}")
+        raise InvalidInputError(f"{name} must be two-dimensional, with at least one column; got shape {rows.shape}")
     bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
     if len(bad):
-        raise InvalidInputError(f"{name} must be finite; row {bad[0]} holds NaN or infinity")
+        raise InvalidInputError(f"{name} must be finite; row {bad[0]} contains NaN or infinity")
     return rows
 
 
@@ -119,7 +126,7 @@ def _chunks(count: int) -> Iterator[IntArray]:
 
 
 def _dots(one: Any, two: Any, left: IntArray, right: IntArray) -> FloatArray:
-    """Compute row products in float64; each product is independent of the other rows."""
+    """Compute the dot product of each pair of rows in float64; a product does not depend on the other rows."""
     a, b = one[left].astype(np.float64), two[right].astype(np.float64)
     products: FloatArray = np.einsum("ij,ij->i", a, b)
     return products
@@ -133,17 +140,18 @@ def _unit(rows: Any, lengths: FloatArray) -> Float32Array:
 
 @dataclass(frozen=True, eq=False)
 class _Bounds:
-    """Upper bounds on cosines of two sets of vectors: `head` gives coarse bounds, `middle` gives closer bounds.
+    """Data for upper bounds on the cosines of unit vectors: `head` for coarse bounds, `middle` for closer bounds.
 
-    `head` (n, k + 1) contains the leading coordinates and the length of the remaining part. `middle` (n, m + 1)
-    contains the next coordinates and the length of the part after them. Without `middle`, `head` is the whole vector.
+    `head`, of shape (n, k + 1), contains the first k coordinates and the length of the remaining part. `middle`, of
+    shape (n, m + 1), contains the next m coordinates and the length of the part after them. If `middle` is None, `head`
+    is the whole vector.
     """
 
     head: Float32Array
     middle: Float32Array | None
 
     def closer(self, left: IntArray, right: IntArray, bound: Float32Array) -> Float32Array:
-        """Return closer bounds for some pairs."""
+        """Return closer bounds for pairs whose coarse bounds are `bound`."""
         if self.middle is None:
             return bound
         tails = self.head[left, -1] * self.head[right, -1]
@@ -153,7 +161,7 @@ class _Bounds:
 
 
 def _bounds(unit: Float32Array, threshold: float) -> _Bounds:
-    """Choose bounds of the cheapest size for these vectors, by a sample."""
+    """Compute bounds for unit vectors; a sample estimates the number of leading coordinates with the lowest cost."""
     n, d = unit.shape
     if n <= 2 * _SAMPLE:
         return _Bounds(unit, None)
@@ -176,14 +184,14 @@ def _bounds(unit: Float32Array, threshold: float) -> _Bounds:
 
 
 def _rest(head: Float32Array) -> Float32Array:
-    """Return an upper bound on the length of unit vectors outside these coordinates."""
+    """Return an upper bound on the length of each unit vector's remaining part, given its first coordinates."""
     rest = 1.0 - np.einsum("ij,ij->i", head, head, dtype=np.float64)
     lengths: Float32Array = np.sqrt(np.maximum(rest, 0.0) + 1e-5).astype(np.float32)
     return lengths
 
 
 def _candidates(bounds: _Bounds, least: float, start: int, stop: int) -> Iterator[tuple[IntArray, IntArray]]:
-    """Yield pairs (left < right, left < stop, right >= start) whose bound reaches `least`, tile by tile."""
+    """Yield, tile by tile, the pairs with a bound of at least `least`, left < right, left < stop and right >= start."""
     head, across = bounds.head, np.ascontiguousarray(bounds.head.T)
     tile = np.empty(_TILE * _TILE, dtype=np.float32)
     for top in range(start, len(head), _TILE):
@@ -201,7 +209,7 @@ def _candidates(bounds: _Bounds, least: float, start: int, stop: int) -> Iterato
 
 
 def _batched(parts: Iterator[tuple[IntArray, IntArray]]) -> Iterator[tuple[IntArray, IntArray]]:
-    """Merge small parts into larger parts of pairs."""
+    """Merge small batches of pairs into larger batches."""
     held: list[tuple[IntArray, IntArray]] = []
     count = 0
     for part in parts:
@@ -221,7 +229,7 @@ def _joined(parts: list[tuple[IntArray, IntArray]]) -> tuple[IntArray, IntArray]
 def _exactly(
     rows: Any, lengths: FloatArray, left: IntArray, right: IntArray, threshold: float
 ) -> Iterator[tuple[IntArray, IntArray, FloatArray]]:
-    """Return the pairs whose exact cosine reaches the threshold, with their cosines."""
+    """Yield the pairs whose exact cosine is at least the threshold, with their cosines."""
     for at in _chunks(len(left)):
         a, b = left[at], right[at]
         scale = lengths[a] * lengths[b]
@@ -248,26 +256,28 @@ NameVectors: TypeAlias = Mapping[str, Any] | Callable[[Sequence[str]], Any]
 
 @dataclass(frozen=True, eq=False)
 class NameSynonyms:
-    """Embedded names; names with a high enough cosine are synonyms. :meth:`of` creates it.
+    """A set of embedded names; two names are synonyms if their cosine is at least the threshold.
+
+    Create it with :meth:`of`.
 
     Parameters
     ----------
     threshold : float, default 0.8
-        Least cosine of synonyms, in (0, 1].
+        Minimum cosine of synonyms, in (0, 1].
     names : tuple of str
-        Normalised, unique and in ascending order.
+        Normalized, unique names in ascending order.
     vectors : (n, d) array of float32, optional
-        L2-normalised, row i = name i; None where there are no names.
+        L2-normalized embeddings; row i belongs to name i. None if there are no names.
     embed : callable, optional
-        ``embed(names) -> (n, d) vectors`` of names that have none yet. A name's vector must not depend on what else
-        is embedded with it, or updates differ from rebuilds.
+        A function ``embed(names) -> (n, d) vectors`` for names without a vector. The vector of a name must not depend
+        on the other names in the call; otherwise, an updated graph differs from a new graph.
     required : bool, default False
-        Whether every entity has to have a vector; otherwise one without has no synonyms.
+        If True, an entity without a vector is an error; if False, it has no synonyms.
 
     Notes
     -----
-    Pairs are found exactly (:func:`synonym_pairs`); the weight of an edge is the cosine, whose part in the walk
-    is ``EdgeWeights.synonym``. HippoRAG 2 takes cosines of 0.8 and above.
+    All pairs are found (:func:`synonym_pairs`). The weight of a synonym edge is the cosine times
+    ``EdgeWeights.synonym``. HippoRAG 2 uses a threshold of 0.8.
 
     References
     ----------
@@ -294,7 +304,10 @@ class NameSynonyms:
     def __post_init__(self) -> None:
         check_range("threshold", self.threshold, 0, 1, ends="(]")
         if (self.vectors is None) != (not self.names):
-            raise InvalidInputError(f"vectors must be given exactly where names are; got {len(self.names)} names")
+            raise InvalidInputError(
+                f"names and vectors must be given together; got {len(self.names)} names and "
+                f"{'no vectors' if self.vectors is None else 'vectors'}"
+            )
         if self.vectors is not None:
             vectors = checked_embeddings("name embeddings", self.vectors, len(self.names))
             object.__setattr__(self, "vectors", vectors)
@@ -303,14 +316,14 @@ class NameSynonyms:
     def of(cls, embeddings: NameVectors, *, threshold: float = 0.8) -> NameSynonyms:
         """Create synonyms from embeddings of names, or from a function that embeds names.
 
-        `embeddings` maps names to vectors, or is a function ``embeddings(names) -> (n, d) vectors`` that is called for
-        every entity. If several names have the same normal form, the first counts. Entities without a vector have no
-        synonyms.
+        `embeddings` is a mapping of names to vectors, or a function ``embeddings(names) -> (n, d) vectors`` that embeds
+        all entities. If several names have the same normal form, the first name counts. With a mapping, entities
+        without a vector have no synonyms.
         """
         return cls(threshold).knowing((), embeddings)
 
     def __call__(self, entities: Sequence[str]) -> Csr:
-        """Return the synonym edges among these entities; ``build_graph(..., synonyms=)`` calls this method."""
+        """Return the matrix of synonym edges between these entities, as ``build_graph(..., synonyms=)`` needs it."""
         return self.knowing(entities).edges(entities)
 
     @lazy_property
@@ -319,10 +332,11 @@ class NameSynonyms:
         return {name: row for row, name in enumerate(self.names)}
 
     def knowing(self, entities: Sequence[str], more: NameVectors | None = None) -> NameSynonyms:
-        """Return the synonyms with vectors for these normalised names.
+        """Return a copy with vectors for these normalized names.
 
-        `more` is as for :meth:`of`; a new callable replaces the old callable. If vectors can be computed again, vectors
-        of other names are dropped. It is an error if a name lacks a required vector or has two vectors.
+        `more` contains additional embeddings, in the forms that :meth:`of` accepts; a function replaces the old
+        function. If vectors are required, vectors of other names are dropped. Raises InvalidInputError if a required
+        vector is missing, or if a name gets a second, different vector.
         """
         if more is None:
             return self._embedded(entities)
@@ -343,11 +357,11 @@ class NameSynonyms:
     def edges(
         self, entities: Sequence[str], *, graph: EntityGraph | None = None, earlier: NameSynonyms | None = None
     ) -> Csr:
-        """Return the (E, E) synonym edges among entities with vectors: cosines, symmetric, no diagonal.
+        """Return the synonym edges between entities with vectors, a symmetric matrix of cosines with shape (E, E).
 
-        With a `graph` that shares most entities and got its edges from `earlier`, the result is the same but faster:
-        only pairs with a new entity are compared. `earlier` must have the same threshold and, for common names, the
-        same vectors.
+        For an update, `graph` is the old graph, and `earlier` are the synonyms from which its edges were made. The
+        result is the same, but only pairs with a new entity are compared. `earlier` must have the same threshold and,
+        for common names, the same vectors.
         """
         known = graph.entity_rows.keys() & earlier.rows.keys() if graph is not None and earlier is not None else set()
         held = [name for name in entities if name in self.rows]
@@ -381,7 +395,7 @@ class NameSynonyms:
         if lacking and self.embed is not None:
             found = dict(zip(lacking, self._checked(self.embed(lacking), len(lacking)), strict=True))
         elif lacking and self.required:
-            raise InvalidInputError(f"entity {lacking[0]!r} has no embedding of its name")
+            raise InvalidInputError(f"the name of entity {lacking[0]!r} has no embedding: give an embedding for it")
         wider = self._with(found)
         if not self.required:
             return wider
@@ -391,17 +405,19 @@ class NameSynonyms:
         return replace(wider, names=tuple(wanted), vectors=wider.vectors[[wider.rows[name] for name in wanted]])
 
     def _with(self, found: Mapping[str, Any]) -> NameSynonyms:
-        """Return the synonyms with additional vectors of normalised names."""
+        """Return a copy with additional vectors, given by normalized name."""
         if not found:
             return self
         try:
             given = np.array([np.asarray(each, dtype=np.float32) for each in found.values()])
         except (TypeError, ValueError) as error:
-            raise InvalidTypeError(f"name embeddings must be numbers in rows of one length; {error}") from error
+            raise InvalidTypeError(f"name embeddings must be numbers in rows of equal length; {error}") from error
         vectors = dict(zip(found, self._checked(given, len(found)), strict=True))
         for name in vectors.keys() & self.rows.keys():
             if self.vectors is not None and not np.array_equal(vectors[name], self.vectors[self.rows[name]]):
-                raise InvalidInputError(f"name {name!r} is given a second embedding")
+                raise InvalidInputError(
+                    f"name {name!r} already has a different embedding; give each name only one embedding"
+                )
         own = {} if self.vectors is None else dict(zip(self.names, self.vectors, strict=True))
         names = sorted({**own, **vectors})
         return replace(self, names=tuple(names), vectors=np.array([own.get(n, vectors.get(n)) for n in names]))
@@ -410,13 +426,14 @@ class NameSynonyms:
         vectors = checked_embeddings("name embeddings", given, count)
         if self.vectors is not None and vectors.shape[1] != self.vectors.shape[1]:
             raise InvalidInputError(
-                f"name embeddings must have {self.vectors.shape[1]} columns, as the others; got {vectors.shape[1]}"
+                f"name embeddings must have {self.vectors.shape[1]} columns, like the earlier name embeddings; got "
+                f"{vectors.shape[1]}"
             )
         return vectors
 
 
 def synonym_parts(synonyms: NameSynonyms) -> tuple[dict[str, object], dict[str, NDArray[Any]]]:
-    """Convert embedded names to a JSON-ready body and plain arrays, without the callable."""
+    """Convert embedded names to a JSON-ready body and plain arrays; the function `embed` is left out."""
     arrays: dict[str, NDArray[Any]] = dict(packed("names", synonyms.names))
     if synonyms.vectors is not None:
         arrays["names_vectors"] = synonyms.vectors
@@ -424,7 +441,7 @@ def synonym_parts(synonyms: NameSynonyms) -> tuple[dict[str, object], dict[str, 
 
 
 def synonyms_from_parts(body: Any, arrays: Mapping[str, NDArray[Any]]) -> NameSynonyms | None:
-    """Read synonyms that :func:`synonym_parts` wrote; None if there are none."""
+    """Create synonyms from the parts of :func:`synonym_parts`; None if `body` is None."""
     if body is None:
         return None
     vectors: Any = arrays.get("names_vectors")

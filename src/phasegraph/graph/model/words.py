@@ -19,7 +19,7 @@ from phasegraph.errors import InvalidInputError, MissingDependencyError
 _WORD = re.compile(r"((?:[^\W\d_]\.){2,}|[^\W_]+)")
 _UNDOTTED = re.compile(r"([^\W_]+)")
 _DOTTED = re.compile(r"\.[^\W\d_]\.")
-"""Where it is not, no word has dots, and a quicker search finds them all."""
+"""A text without a match has no words with dots, so the faster pattern `_UNDOTTED` finds all words."""
 _GAPS = (" ", "-", "–", "'", "’", " & ", "&", " '", " ’", " -", "- ", "\n", "  ")
 _DOT_ABOVE = "\u0307"
 _JOINING = frozenset(_GAPS)
@@ -29,7 +29,7 @@ _SHORTENED = "st jr sr dr mr mrs ms vs mt ft gen col sgt lt capt prof rev hon no
 _ABBREVIATIONS = frozenset(_SHORTENED.split())
 _CONNECTIVES = "of the de la le du des von van der den di da del della for y e al el bin ibn a d l do dos das und et"
 CONNECTIVES = frozenset(_CONNECTIVES.split())
-"""Lower-case words that may stand inside a name."""
+"""Lower-case words that can be inside a name, such as "of"."""
 _STOP_WORDS = """
 the a an in on at of and or but for from to with by as is was are were be been its he she his her they their
 them this that these those there then when where while who which what how why after before during since until
@@ -42,16 +42,16 @@ still just nor yet later another any every few here hers him me now less located
 having today s
 """
 STOP_WORDS = frozenset(_STOP_WORDS.split())
-"""Words that are no name by themselves and that a name does not start with, capitalised or not."""
+"""Words that alone are not a name, and with which no name starts, in upper or lower case."""
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
     """The words of a text, as three parallel lists.
 
-    `texts` are in lower case; abbreviations lose their dots ("U.S." is "us"), possessives their s. `capital` says
-    whether a word starts with an upper-case letter. `joined` says whether a word may continue the name that contains
-    the previous word.
+    `texts` are the words in lower case, without the dots of abbreviations ("U.S." is "us") and without a possessive s.
+    `capital` is True for a word that starts with an upper-case letter. `joined` is True for a word that can continue a
+    name after the previous word.
     """
 
     texts: list[str]
@@ -75,7 +75,7 @@ def split_words(text: str) -> Words:
     joined[:1] = [False] * bool(found)
     owned = []
     for place in [place for place, gap in enumerate(gaps) if gap in _UNSURE and place]:
-        if gaps[place] not in _POSSESSIVE:  # a full stop may only mark the word before it as shortened
+        if gaps[place] not in _POSSESSIVE:  # the full stop may mark an abbreviation instead of a sentence's end
             joined[place] = len(texts[place - 1]) == 1 or texts[place - 1] in _ABBREVIATIONS
         elif texts[place] == "s":
             owned.append(place)
@@ -97,12 +97,12 @@ def word_texts(text: str) -> list[str]:
 
 
 def _composed(text: str) -> str:
-    """Compose each letter into one character, because a combining mark would otherwise end a word."""
+    """Combine letters and their combining marks into single characters, because a separate mark would end a word."""
     return composed(text).replace("i" + _DOT_ABOVE, "i")
 
 
 def normalise_name(name: str) -> str:
-    """Normalise a name for comparison: lower-case words with single spaces; "" without a letter or digit.
+    """Normalize a name for comparison: lower-case words with single spaces; "" for a name without a letter or digit.
 
     >>> normalise_name("St. Mary's (U.S.)")
     'st mary us'
@@ -111,9 +111,10 @@ def normalise_name(name: str) -> str:
 
 
 def capitalised_spans(words: Words, taken: Sequence[bool] | bytearray) -> list[tuple[int, int]]:
-    """Find runs of capitalised words that are not `taken`, including connectives, as (first, one past the last).
+    """Find runs of capitalized words that are not `taken`, with connectives between them.
 
-    A span starts with no stop word and no number, and ends capitalised.
+    A run is returned as (position of the first word, position after the last word). It starts with a capitalized word
+    that is not a stop word, and ends with a capitalized word.
     """
     texts, capital, joined = words.texts, words.capital, words.joined
     spans: list[tuple[int, int]] = []
@@ -136,22 +137,22 @@ def capitalised_spans(words: Words, taken: Sequence[bool] | bytearray) -> list[t
 
 Matcher = Literal["auto", "automaton", "python"]
 MAX_WORDS = 8
-"""Longer names are not looked for."""
+"""Maximum number of words in a known name; longer names are not searched."""
 _FILLERS = CONNECTIVES | STOP_WORDS
 
 
 class Gazetteer:
-    """Known names, found in text by longest match.
+    """A set of known names that are found in texts by longest match.
 
     Parameters
     ----------
     names : iterable of str
-        The names, which are normalised; blank names and names of more than eight words are left out.
+        The names, which are normalized; blank names and names of more than eight words are left out.
     matcher : {"auto", "automaton", "python"}
-        ``automaton`` is the Aho–Corasick automaton of pyahocorasick (``phasegraph[graph]``), ``python`` a slower search
-        with the same result; ``auto`` uses the automaton if it is installed.
+        ``automaton`` uses the Aho–Corasick automaton of pyahocorasick (``phasegraph[graph]``). ``python`` is a slower
+        search with the same result. ``auto`` uses the automaton if it is installed.
     normalised : bool, default False
-        The names are in their normal form already.
+        If True, the names are already normalized.
 
     Examples
     --------
@@ -171,7 +172,7 @@ class Gazetteer:
 
     @classmethod
     def of_rows(cls, rows: NameRows) -> Gazetteer:
-        """Create a gazetteer over ascending normalised names without copying them."""
+        """Create a gazetteer that searches a table of ascending normalized names without copying the names."""
         made = object.__new__(cls)
         made.names, made.matcher = rows, "bisection"
         return made
@@ -189,10 +190,11 @@ class Gazetteer:
         return name in self.names
 
     def find(self, words: Words, *, lenient: bool = False) -> list[tuple[int, int]]:
-        """Find names in words, as (first word, one past the last): longest match first, from left to right, no overlap.
+        """Find known names in the words of a text, from left to right, by longest match and without overlap.
 
-        A name of one word must be capitalised and no stop word; of several words, two must be capitalised (or one,
-        beside a number). With `lenient`, for queries, names of several words count in lower case, too.
+        A name is returned as (position of the first word, position after the last word). A name of one word must be
+        capitalized and not a stop word. In a name of several words, two words must be capitalized, or a single word if
+        another word is a number. With `lenient`, for queries, names of several words are also found in lower case.
         """
         spans: list[tuple[int, int]] = []
         end = 0
@@ -207,16 +209,16 @@ class Gazetteer:
         return spans
 
     def stands_in(self, texts: Sequence[str]) -> bool:
-        """Whether any of the names occurs in a sequence of lower-case words; capitals are ignored."""
+        """Return True if a known name occurs in a sequence of lower-case words; capital letters do not matter."""
         return any(True for _ in self._candidates(texts))
 
     def standing_in(self, texts: Sequence[str]) -> Iterator[str]:
-        """Yield the names that occur in a sequence of lower-case words, ignoring capitals; a name may repeat."""
+        """Yield the known names in a sequence of lower-case words; a name can repeat, and capitals do not matter."""
         for start, lengths in self._candidates(texts):
             yield from (" ".join(texts[start : start + length]) for length in lengths)
 
     def _candidates(self, texts: Sequence[str]) -> Iterator[tuple[int, list[int]]]:
-        """Yield every position at which a name matches, with the lengths, longest first."""
+        """Yield each position at which a name starts, with the numbers of words of these names, longest name first."""
         if not self.names:
             return iter(())
         if isinstance(self.names, ChangedNames):
@@ -262,7 +264,7 @@ class Gazetteer:
     def _by_automaton(self, texts: Sequence[str]) -> Iterator[tuple[int, list[int]]]:
         line = " " + " ".join(texts) + " "
         found: dict[int, list[int]] = {}
-        counted, words = 1, 0  # words that end before a place in the line; places ascend
+        counted, words = 1, 0  # `words` is the number of words that end before `counted`; matches are in order
         for place, length in self._automaton.iter(line):
             words += line.count(" ", counted, place)
             counted = place
@@ -306,7 +308,7 @@ def _chosen(matcher: Matcher) -> Literal["automaton", "python"]:
 
 
 def _acceptable(words: Words, start: int, length: int, lenient: bool) -> bool:
-    """Whether a match looks like the name and not like common words with the same spelling."""
+    """Return True if the words of a match are written like a name, and not like common words with the same spelling."""
     first = words.texts[start]
     if length == 1:
         return words.capital[start] and first not in STOP_WORDS and len(first) > 1
@@ -321,17 +323,18 @@ def _acceptable(words: Words, start: int, length: int, lenient: bool) -> bool:
 
 
 _TITLE_CASE = 0.7
+"""Share of capitalized words after the first word above which a text counts as a title in title case."""
 _LONG, _FEW_CAPITALS = 20, 0.02
-"""Words of a text that must have a sentence's capital somewhere, and the share of capitals up to which it has none."""
+"""A text without capital letters has at least this number of words, and at most this share of capitalized words."""
 
 
 def find_names(text: str, gazetteer: Gazetteer, *, query: bool = False) -> list[str]:
-    """Find the normalised names in a text, once per occurrence, gazetteer names first.
+    """Find the names in a text and return them in normal form, once per occurrence, known names first.
 
-    A known name of several words splits a run of capitalised words. A known name of one word is found in addition to
-    the run that contains it ("London" and "University of London"). In a `query`, and in a text of twenty words or more
-    that is all in lower case, a gazetteer's names of several words count in lower case, too. In a query a name of a
-    single word does not count inside a longer run of capitalised words.
+    Known names are the names of the gazetteer. Other names are runs of capitalized words. A known name of several words
+    splits a run. A known name of one word is found in addition to the run that contains it ("London" and "University of
+    London"); in a `query`, it is not found inside a longer run. Known names of several words are also found in lower
+    case in two cases: in a query, and in a text of at least twenty words that is all in lower case.
 
     >>> find_names("At Queen Mary University of London.", Gazetteer(["London", "Queen Mary"]))
     ['queen mary', 'london', 'university of london']
@@ -340,7 +343,7 @@ def find_names(text: str, gazetteer: Gazetteer, *, query: bool = False) -> list[
 
 
 def names_among(words: Words, gazetteer: Gazetteer, *, query: bool = False) -> list[str]:
-    """Find names, as :func:`find_names` does, in a text that is already split."""
+    """Find the names in the words of a text that is already split; see :func:`find_names`."""
     known = gazetteer.find(words, lenient=query or _in_lower_case(words))
     taken = bytearray(len(words.texts))
     for start, end in known:
@@ -357,12 +360,12 @@ def names_among(words: Words, gazetteer: Gazetteer, *, query: bool = False) -> l
 
 
 def _in_lower_case(words: Words) -> bool:
-    """Whether a text has no capitals, so that capitals cannot identify names."""
+    """Return True if a text has practically no capital letters, so that capitals cannot identify names."""
     count = len(words.capital)
     return count >= _LONG and sum(words.capital) <= _FEW_CAPITALS * count
 
 
 def _title_case(words: Words) -> bool:
-    """Whether nearly every word after the first is capitalised, so that capitals cannot identify names."""
+    """Return True if most words after the first word are capitalized, so that capitals cannot identify names."""
     rest = words.capital[1:]
     return sum(rest) > _TITLE_CASE * len(rest)

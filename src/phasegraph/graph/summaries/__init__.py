@@ -1,1 +1,1 @@
-"""Summaries of related passages, stored as a tree (RAPTOR)."""
+"""Summaries of related passages, which are stored and searched as a tree (RAPTOR)."""

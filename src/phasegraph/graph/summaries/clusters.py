@@ -1,4 +1,4 @@
-"""Cluster embeddings by Gaussian mixtures, as RAPTOR does; stored clusters can classify later embeddings."""
+"""Cluster embeddings by Gaussian mixtures, as in RAPTOR; stored clusters can also classify later embeddings."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from phasegraph.errors import InvalidInputError, MissingDependencyError
 Reducer: TypeAlias = Literal["auto", "pca", "umap"]
 _COUNTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 _RISES = 2
-"""How often in a row BIC may rise, along these numbers of clusters, before the search goes back to between them."""
+"""Number of consecutive increases of BIC after which no greater number of clusters in `_COUNTS` is tried."""
 _SOFTENING = 0.05
-"""Added to every variance, as a share of the points' mean one: a cluster of one point would have none."""
+"""Amount added to every variance, as a share of the points' mean variance; a cluster of one point has no variance."""
 _PARTS = ("centre", "axes", "means", "variances", "weights", "cells")
 
 
@@ -31,20 +31,22 @@ class ClusterSettings:
     Parameters
     ----------
     threshold : float, default 0.1
-        Responsibility of a cluster for a node from which on the node belongs to it, in (0, 1]: a node may belong to
-        several, and to its likeliest in any case.
+        Minimum responsibility of a cluster for a node, in (0, 1], at which the node belongs to the cluster. A node may
+        belong to several clusters, and always belongs to the cluster with the greatest responsibility.
     largest : int, default 30
-        A cluster with more members is clustered again, by itself; >= 2.
+        Maximum number of members of a cluster; larger clusters are divided by a further mixture; >= 2.
     fewest : int, default 4
-        Fewer nodes than these are not clustered: they are one cluster, or the top of the tree; >= 2.
+        Minimum number of nodes that are clustered, >= 2; fewer nodes form a single cluster, or the top of the tree.
     most : int, default 50
-        Clusters that one mixture may have; >= 2.
+        Maximum number of clusters in a mixture; >= 2.
     dimensions : int, default 10
-        Dimensions to which embeddings are reduced; >= 1.
+        Number of dimensions to which embeddings are reduced; >= 1.
     reducer : {"auto", "pca", "umap"}, default "auto"
-        UMAP (``umap-learn``) where it is installed, as in RAPTOR, else the principal components. Name one where the
-        clusters must not depend on what is installed.
+        The method that reduces dimensions. ``umap`` uses UMAP (``umap-learn``), as in RAPTOR, and ``pca`` principal
+        components. ``auto`` uses UMAP if it is installed. Choose ``pca`` or ``umap`` if the clusters must not depend on
+        installed packages.
     seed : int, default 0
+        The seed of random numbers, >= 0.
     """
 
     threshold: float = 0.1
@@ -66,10 +68,11 @@ class ClusterSettings:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mixture:
-    """A Gaussian mixture with diagonal covariances on principal components, and the target of each component.
+    """A Gaussian mixture of c components, with diagonal covariances on r principal components of the embeddings.
 
-    `centre` (d,) and `axes` (r, d) project; `means`, `variances` (c, r) and `weights` (c,) are the components'; `cells`
-    (c,) holds the number of a cluster, or -1 - the place of the mixture that divides the component further.
+    `centre`, of shape (d,), and `axes`, of shape (r, d), define the projection. `means` and `variances`, of shape (c,
+    r), and `weights`, of shape (c,), describe the components. `cells`, of shape (c,), contains the number of each
+    component's cluster. If mixture number m divides the component further, the value is -1 - m.
     """
 
     centre: FloatArray
@@ -80,7 +83,7 @@ class Mixture:
     cells: IntArray
 
     def responsibilities(self, vectors: FloatArray) -> FloatArray:
-        """Return (n, c) shares of the components in each of the (n, d) vectors; rows sum to 1."""
+        """Return the responsibilities of the components for n vectors, an array of shape (n, c); rows sum to 1."""
         points = (vectors - self.centre) @ self.axes.T
         logs = np.log(self.weights) - 0.5 * np.log(self.variances).sum(axis=1)
         logs = logs - 0.5 * (((points[:, None, :] - self.means) ** 2) / self.variances).sum(axis=2)
@@ -91,10 +94,11 @@ class Mixture:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Clustering:
-    """Mixtures fitted once to embeddings; the first covers all embeddings. :func:`fit_clusters` creates it.
+    """A clustering of embeddings by Gaussian mixtures, which are fitted only once; :func:`fit_clusters` creates it.
 
-    The clusters of an embedding depend only on this embedding, so later additions do not change other clusters. `count`
-    is the number of clusters, `fitted` that of the embeddings.
+    The first mixture covers all embeddings. The clusters of an embedding depend only on this embedding, so later
+    embeddings do not change the clusters of others. `count` is the number of clusters, and `fitted` the number of
+    embeddings to which the mixtures were fitted. `threshold` is the minimum responsibility.
     """
 
     mixtures: tuple[Mixture, ...]
@@ -103,7 +107,7 @@ class Clustering:
     threshold: float
 
     def assign(self, vectors: Any) -> list[tuple[int, ...]]:
-        """Return the clusters of each of the (n, d) vectors, ascending; every vector has at least one cluster."""
+        """Return the ascending cluster numbers of each of n vectors; every vector has at least one cluster."""
         given = np.asarray(vectors, dtype=np.float64)
         found: list[set[int]] = [set() for _ in given]
         waiting = [(0, _Part.whole(len(given)))]
@@ -121,7 +125,10 @@ class Clustering:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Part:
-    """A subset of the embeddings: rows, degree of membership (n,), and whether this subset is the likeliest."""
+    """A subset of n embeddings: their rows, and their degrees of membership in [0, 1].
+
+    `likeliest` is True for an embedding whose most likely component on all levels leads to this subset.
+    """
 
     rows: IntArray
     shares: FloatArray
@@ -132,7 +139,7 @@ class _Part:
         return cls(np.arange(size), np.ones(size), np.ones(size, dtype=np.bool_))
 
     def divided(self, mixture: Mixture, vectors: FloatArray, threshold: float) -> list[_Part]:
-        """Split the members by component; the shares of an embedding in nested clusters sum to 1."""
+        """Return a subset for each component; the degrees of membership are multiplied by the responsibilities."""
         if not len(self.rows):
             return [self] * len(mixture.weights)
         shares = mixture.responsibilities(vectors[self.rows]) * self.shares[:, None]
@@ -146,21 +153,23 @@ class _Part:
 
 
 def fit_clusters(vectors: Any, settings: ClusterSettings) -> Clustering:
-    """Cluster (n, d) embeddings with a mixture over all, and a further mixture in each cluster that is too large.
+    """Cluster embeddings, an array of shape (n, d), with a mixture over all embeddings.
 
-    The number of clusters minimises the BIC. The search takes growing steps, then refines between the best steps.
+    A further mixture divides each cluster that is too large. The number of clusters of a mixture minimizes the BIC. The
+    search first tries growing numbers, then numbers between the best number and its neighbors.
 
     Notes
     -----
-    RAPTOR (Sarthi et al. 2024, arXiv:2401.18059) fits full covariances to ten dimensions made by UMAP, globally and
-    then once within each cluster. Here covariances are diagonal, as few passages cannot bear 55 numbers a cluster;
-    clusters are divided until none is larger than ``largest``; and the mixture that is kept lies on the principal
-    components, also where UMAP found the clusters: a vector that comes later can then be placed by it.
+    RAPTOR (Sarthi et al. 2024, arXiv:2401.18059) fits mixtures with full covariances to ten dimensions of UMAP: first
+    to all embeddings, then once within each cluster. There are three differences. Here, covariances are diagonal,
+    because a full covariance has 55 numbers, too many for few passages. Clusters are divided until no cluster has more
+    than ``largest`` members. The stored mixture uses principal components, even if UMAP found the clusters, so that it
+    can classify later vectors.
 
     Raises
     ------
     MissingDependencyError
-        Without scikit-learn.
+        If scikit-learn is not installed.
 
     Examples
     --------
@@ -192,13 +201,16 @@ def fit_clusters(vectors: Any, settings: ClusterSettings) -> Clustering:
                 count += 1
         mixture.cells.setflags(write=False)
 
-    with threadpool_limits(1):  # many small products: threads only wait for each other, and round each time anew
+    with threadpool_limits(1):  # for many small products, threads are slower, and make rounding errors vary
         divide(_Part.whole(len(given)), 2 if len(given) > settings.largest else 1)
     return Clustering(tuple(mixtures), count, len(given), settings.threshold)
 
 
 def _fitted(vectors: FloatArray, least: int, settings: ClusterSettings) -> Mixture:
-    """Fit the mixture with the least BIC; components are in the order of their first member."""
+    """Return the mixture with the lowest BIC; its components are in the order of their first members.
+
+    `least` is the minimum number of components.
+    """
     centre, axes = _principal(vectors, settings.dimensions)
     points = (vectors - centre) @ axes.T
     reduced = _by_umap(vectors, settings)
@@ -219,7 +231,7 @@ def _fitted(vectors: FloatArray, least: int, settings: ClusterSettings) -> Mixtu
 
 
 def _least_bic(points: FloatArray, least: int, softening: float, settings: ClusterSettings) -> Any:
-    """Return the fitted mixture with the least BIC; None if all points are equal."""
+    """Return scikit-learn's fitted mixture with the lowest BIC; None if all points are equal."""
     from sklearn.mixture import GaussianMixture
 
     tried: dict[int, tuple[float, Any]] = {}
@@ -237,7 +249,7 @@ def _least_bic(points: FloatArray, least: int, softening: float, settings: Clust
         rises, lowest = (0, bic(count)) if bic(count) < lowest else (rises + 1, lowest)
         if rises == _RISES:
             break
-    while tried:  # between the best and its neighbours
+    while tried:  # try numbers between the best number and its neighbors
         counts = sorted(tried)
         place = min(range(len(counts)), key=lambda at: (tried[counts[at]][0], at))
         gaps = [(low + high) // 2 for low, high in pairwise(counts[max(place - 1, 0) : place + 2]) if high - low > 1]
@@ -249,7 +261,7 @@ def _least_bic(points: FloatArray, least: int, softening: float, settings: Clust
 
 
 def _principal(vectors: FloatArray, dimensions: int) -> tuple[FloatArray, FloatArray]:
-    """Return the mean and the first principal axes; the largest coordinate of each axis is positive."""
+    """Return the mean and the first principal axes; the coordinate with the greatest absolute value is positive."""
     centre = vectors.mean(axis=0)
     _, _, axes = np.linalg.svd(vectors - centre, full_matrices=False)
     axes = axes[: max(1, min(dimensions, len(vectors) - 1))]
@@ -258,8 +270,8 @@ def _principal(vectors: FloatArray, dimensions: int) -> tuple[FloatArray, FloatA
 
 
 def _by_umap(vectors: FloatArray, settings: ClusterSettings) -> FloatArray | None:
-    """Reduce the embeddings with UMAP, with neighbours as in RAPTOR; None if UMAP is not used."""
-    if settings.reducer == "pca" or len(vectors) < settings.dimensions + 3:  # its spectral start needs more
+    """Reduce the embeddings with UMAP, with RAPTOR's number of neighbors; None if UMAP is not used."""
+    if settings.reducer == "pca" or len(vectors) < settings.dimensions + 3:  # UMAP's spectral start needs more vectors
         return None
     try:
         import umap
@@ -275,7 +287,7 @@ def _by_umap(vectors: FloatArray, settings: ClusterSettings) -> FloatArray | Non
 
 
 def packed_clusterings(found: Sequence[Clustering]) -> dict[str, NDArray[Any]]:
-    """Convert clusterings to plain arrays, with all mixtures in one run."""
+    """Convert clusterings to plain arrays, in which the parts of all mixtures are concatenated."""
     mixtures = [mixture for one in found for mixture in one.mixtures]
     arrays: dict[str, NDArray[Any]] = {
         f"clusters_{part}": np.concatenate([getattr(one, part).ravel() for one in mixtures] or [np.empty(0)])
@@ -290,7 +302,7 @@ def packed_clusterings(found: Sequence[Clustering]) -> dict[str, NDArray[Any]]:
 
 
 def unpacked_clusterings(arrays: Mapping[str, NDArray[Any]], threshold: float) -> list[Clustering]:
-    """Read clusterings that :func:`packed_clusterings` wrote; InvalidInputError if the arrays do not fit together."""
+    """Create clusterings from arrays of :func:`packed_clusterings`; InvalidInputError if they do not fit together."""
     starts = dict.fromkeys(_PARTS, 0)
     mixtures: list[Mixture] = []
     for d, r, c in arrays["clusters_shapes"].tolist():
@@ -308,16 +320,16 @@ def unpacked_clusterings(arrays: Mapping[str, NDArray[Any]], threshold: float) -
             not all(np.isfinite(one).all() for one in parts.values())
             or min(parts["variances"].min(), parts["weights"].min()) <= 0
         ):
-            raise InvalidInputError(f"mixture {len(mixtures)} must be finite, its variances and weights above 0")
+            raise InvalidInputError(f"mixture {len(mixtures)} must be finite, with variances and weights above 0")
         mixtures.append(Mixture(**parts))
     out: list[Clustering] = []
     for held, count, fitted in arrays["clusters_heads"].tolist():
         own, mixtures = tuple(mixtures[:held]), mixtures[held:]
         if len(own) != held or not held or any((one.cells >= count).any() for one in own):
-            raise InvalidInputError("the clusters' numbers must be those of its mixtures")
+            raise InvalidInputError("the mixtures of a clustering must have cluster numbers below its cluster count")
         within = [(place, -1 - cell) for place, one in enumerate(own) for cell in one.cells.tolist() if cell < 0]
         if any(inner <= outer for outer, inner in within) or sorted(one for _, one in within) != list(range(1, held)):
-            raise InvalidInputError("each mixture but the first must divide one component of one before it")
+            raise InvalidInputError("each mixture except the first must divide one component of an earlier mixture")
         out.append(Clustering(own, count, fitted, threshold))
     if mixtures:
         raise InvalidInputError(f"{len(mixtures)} mixtures belong to no clustering")

@@ -1,4 +1,4 @@
-"""Use a language model to write summaries and to filter facts: prompts, and how answers are read."""
+"""Use a language model to write summaries and to filter facts: prompts, and functions that read the answers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _FACT_KEYS = ("facts", "fact")
 
 @dataclass(frozen=True, slots=True)
 class _SummaryModel:
-    """A model that writes summaries; :func:`summarise_with` creates it."""
+    """A function that writes a summary with a text model; :func:`summarise_with` creates it."""
 
     model: Callable[[str], Any]
     prompt: str
@@ -53,17 +53,18 @@ def summarise_with(model: TextModel, *, prompt: str = SUMMARY_PROMPT, characters
     Parameters
     ----------
     model : callable
-        ``model(prompt) -> text``, or a coroutine function; ``text_model(llm)`` of either integration makes one of any
-        chat model.
+        A function or coroutine function ``model(prompt) -> text``. The function ``text_model(llm)`` of each framework
+        integration converts a chat model to such a function.
     prompt : str
         The prompt; ``{texts}`` is replaced by the texts as a JSON list.
     characters : int, default 14000
-        Maximum characters of all texts together; each text is cut to its share. About 3,500 tokens, as in RAPTOR.
+        Maximum number of characters of all texts together; each text is cut to an equal share. The default is about
+        3,500 tokens, as in RAPTOR.
 
     Returns
     -------
     callable
-        ``texts -> text``.
+        A function from a list of texts to their summary.
 
     Examples
     --------
@@ -77,7 +78,7 @@ def summarise_with(model: TextModel, *, prompt: str = SUMMARY_PROMPT, characters
 
 @dataclass(frozen=True, slots=True)
 class _FactModel:
-    """A model that filters facts; :func:`filter_facts_with` creates it."""
+    """A function that filters facts with a text model; :func:`filter_facts_with` creates it."""
 
     model: Callable[[str], Any]
     prompt: str
@@ -106,22 +107,23 @@ def filter_facts_with(
     Parameters
     ----------
     model : callable
-        As for :func:`summarise_with`.
+        A function or coroutine function ``model(prompt) -> text``, as for :func:`summarise_with`.
     prompt : str
-        The prompt contains ``{query}`` for the question, as a JSON string, and one of two forms of the facts, as JSON:
-        ``{facts}``, numbered texts, or ``{triples}``, the papers' ``{"fact": [[subject, predicate, object], ...]}``.
-        ``{most}`` is optional. All other braces stay as they are.
+        The prompt contains ``{query}``, which is replaced by the question as a JSON string. It also contains one of two
+        fields for the facts. ``{facts}`` is replaced by numbered texts, and ``{triples}`` by the papers' form
+        ``{"fact": [[subject, predicate, object], ...]}``. The field ``{most}`` is optional. All other braces stay
+        unchanged.
     most : int, default 4
-        Maximum number of facts, >= 1; the first facts of the answer are kept. HippoRAG 2 asks for up to 4, SemFlowRAG
-        for up to 12.
+        Maximum number of facts, >= 1; further facts of the answer are ignored. HippoRAG 2 asks for at most 4 facts, and
+        SemFlowRAG for at most 12.
 
     Returns
     -------
     callable
-        ``(query, facts) -> facts``. The answer is read in either form: ``{"facts": [numbers]}``, or the papers'
-        ``{"fact": [[subject, predicate, object], ...]}``, compared as normalised names. A number or triple that is not
-        a given fact is ignored; the published programs use the most similar given fact instead. An answer without a
-        list raises an error, which the source handles.
+        A function ``(query, facts) -> facts``. The model may answer with ``{"facts": [numbers]}``, or in the papers'
+        form ``{"fact": [[subject, predicate, object], ...]}``, which is compared after normalization of names. A number
+        or triple that is not a given fact is ignored; the published programs use the most similar given fact instead.
+        An answer without a list raises an error, which the source handles.
 
     References
     ----------
@@ -149,7 +151,10 @@ def _check_model(model: object) -> None:
 
 
 def _read_facts(answer: object, facts: Sequence[Fact], most: int) -> list[Fact]:
-    """Return the positions of the first `most` facts that an answer names, by number or as triples."""
+    """Return the facts that an answer names by number or as triples, at most `most` facts.
+
+    Raises InvalidInputError if the answer contains no list.
+    """
     places = {tuple(map(normalise_name, fact)): place for place, fact in reversed(list(enumerate(facts)))}
     for value in values_in(answer) if isinstance(answer, str) else ():
         listed = next((value[key] for key in _FACT_KEYS if key in value), None) if isinstance(value, dict) else value
@@ -157,11 +162,11 @@ def _read_facts(answer: object, facts: Sequence[Fact], most: int) -> list[Fact]:
             named = dict.fromkeys(_place(one, places) for one in listed)
             kept = sorted([place for place in named if place is not None and 0 <= place < len(facts)][:most])
             return [facts[place] for place in kept]
-    raise InvalidInputError("the model's answer holds no list of facts")
+    raise InvalidInputError("the model's answer contains no list of facts")
 
 
 def _place(named: object, places: Mapping[tuple[str, ...], int]) -> int | None:
-    """Return the position of the fact that a number or a triple names; None if it names no fact."""
+    """Return the position of the fact that a number or a triple names; None if it does not name a fact."""
     if isinstance(named, list):
         return places.get(tuple(normalise_name(str(part)) for part in named))
     number = str(named).strip().removesuffix(".0")

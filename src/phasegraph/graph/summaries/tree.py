@@ -1,4 +1,4 @@
-"""Summarise related passages, then related summaries (RAPTOR); store the summaries as a tree and search them.
+"""Summarize related passages, then related summaries (RAPTOR); store the summaries as a tree and search them.
 
 .. [1] Sarthi et al., "RAPTOR: Recursive Abstractive Processing for Tree-Organized Retrieval", arXiv:2401.18059
 """
@@ -53,17 +53,17 @@ Summarise: TypeAlias = Callable[[list[str]], Any]
 EmbedTexts: TypeAlias = Callable[[list[str]], Any]
 Resolve: TypeAlias = Literal["leaves", "summaries"]
 _Slot: TypeAlias = tuple[str, int, int]
-"""A document (or "" for the whole collection), a level, a cluster: the same as passages come and go."""
+"""The permanent position of a node: its document (or "" for the whole collection), its level, and its cluster."""
 _KIND, _VERSION = "summary-tree", 1
 _TEXT_KIND = "summary"
 _COLLECTION = ""
 _GROWN = 1.0
-"""Passages that came after the clusters were fitted, as a share of those they were fitted to: beyond, it is warned."""
+"""Number of passages added after the clusters were fitted, as a share of the fitted passages, above which we warn."""
 _SENTENCE = re.compile(r"(?<=[.!?。！？])\s+|\n+")
 
 
 def extractive(texts: Sequence[str], *, sentences: int = 5, characters: int = 700) -> str:
-    """Return the sentences nearest to the centre of some texts, in text order, without a model.
+    """Summarize texts without a model: return their most central sentences, in the order of the texts.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def extractive(texts: Sequence[str], *, sentences: int = 5, characters: int = 70
     sentences : int, default 5
         Maximum number of sentences.
     characters : int, default 700
-        Maximum length; a longer first sentence is cut.
+        Maximum number of characters; if the best sentence alone is longer, it is cut.
 
     Returns
     -------
@@ -79,8 +79,9 @@ def extractive(texts: Sequence[str], *, sentences: int = 5, characters: int = 70
 
     Notes
     -----
-    A sentence is a vector of its words' counts times log(1 + n / df) among the n sentences; the centre is the mean of
-    the vectors at length 1. A sentence that shares more than half of its weight with a chosen sentence is skipped.
+    The vector of a sentence contains the count of each word times log(1 + n / df). n is the number of sentences, and df
+    is the number of sentences with this word. The center is the mean of the vectors after scaling to length 1. The
+    sentences nearest to the center are chosen. A sentence with a cosine above .5 to a chosen sentence is skipped.
 
     References
     ----------
@@ -118,17 +119,18 @@ def extractive(texts: Sequence[str], *, sentences: int = 5, characters: int = 70
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A summary in a tree.
+    """A summary in a summary tree.
 
     Parameters
     ----------
     id : str
-        ``summary:`` and a hash of its members and its writer, so the same members always have the same id.
+        ``summary:`` and a hash of the summary's members and of its author, so the same members give the same id.
     text : str
     level : int
-        1 for summaries of passages, 2 for summaries of these, and so on; levels over documents continue the count.
+        1 for summaries of passages, 2 for summaries of level-1 summaries, and so on. Levels above the trees of
+        documents continue this count.
     passages : tuple of str
-        Ids of all passages under it, ascending.
+        Ids of all passages below the summary, in ascending order.
     """
 
     id: str
@@ -139,7 +141,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """An unfinished summary: its key, text, vector, level, and the keys and passages under it."""
+    """A passage or summary during the construction of a tree: its key, text, vector, level, and rows of passages."""
 
     key: str
     text: str
@@ -155,27 +157,28 @@ class SummaryTree:
     Parameters
     ----------
     passages : tuple of str
-        Ids of the P passages, ascending.
+        Ids of the P passages, in ascending order.
     texts : tuple of str
         Title and text of each passage.
     documents : tuple of str
-        The document of each passage; "" if the tree has no level of documents.
+        The document of each passage; "" if the tree does not distinguish documents.
     embeddings : (P, d) array of float32
-        L2-normalised.
+        The L2-normalized embeddings of the passages.
     summaries : tuple of Summary
-        The N summaries, by level, then id.
+        The N summaries, sorted by level, then id.
     vectors : (N, d) array of float32
-        The embeddings of the summaries, L2-normalised.
+        The L2-normalized vectors of the summaries.
     settings : ClusterSettings
     levels : int
+        Maximum number of levels of summaries, of each document and again above the documents.
     summariser : str
-        Who wrote the summaries.
+        The name of the function or model that wrote the summaries.
     embedded : bool
-        Whether a model embedded them; else they stand at the means of their passages.
+        If True, a model embedded the summaries; if False, their vectors are the means of their passages' embeddings.
     clusterings : mapping of (str, int) to Clustering
-        Of each document and level, as they were fitted.
+        The fitted clustering of each document and level.
     parents : mapping of (str, int) to mapping
-        The clusters that each summary was first put into.
+        The first clusters of each summary, by document and level; later changes of its text do not move a summary.
     """
 
     passages: tuple[str, ...]
@@ -215,34 +218,37 @@ class SummaryTree:
         workers: int = 4,
         progress: bool | None = None,
     ) -> SummaryTree:
-        """Cluster passages, summarise each cluster, and repeat this with the summaries, level by level.
+        """Cluster passages, summarize each cluster, and repeat this with the summaries, level by level.
 
         Parameters
         ----------
         passages : iterable of mapping or object
-            ``id``, ``title``, ``text`` as for :func:`~phasegraph.graph.build_graph`.
+            Passages with ``id``, ``text`` and optionally ``title``, as for :func:`~phasegraph.graph.build_graph`.
         embeddings : (P, d) array_like
-            The embeddings of the passages, in order.
+            The embeddings of the passages, in the order of the passages.
         summarise : callable
-            ``summarise(texts) -> text``, or a coroutine function; called from several threads at once. Default:
-            :func:`extractive`, which asks no model. See :func:`~phasegraph.graph.summarise_with`.
+            A function or coroutine function ``summarise(texts) -> text``, which several threads call at the same time.
+            The default :func:`extractive` needs no model. :func:`~phasegraph.graph.summarise_with` uses a language
+            model.
         embed : callable, optional
-            ``embed(texts) -> (n, d)``, the model of `embeddings`, for the summaries. Default: the vector of a summary
-            is the mean of its passages' embeddings.
+            A function ``embed(texts) -> (n, d)`` that embeds summaries with the model of `embeddings`. Default: the
+            vector of a summary is the mean of its passages' embeddings.
         document : str, optional
-            The field of a passage that names its document: each document gets its own tree, and a further tree over the
-            tops of these trees joins the documents (the cross-document tier). Default: one tree over all.
+            The field of a passage that names its document. Each document then gets its own tree, and a further tree
+            above these trees summarizes across documents. Default: a single tree of all passages.
         levels : int, default 3
-            Levels of summaries at most, >= 1; of each document and, again, above them.
+            Maximum number of levels of summaries, >= 1. It applies to the tree of each document, and again to the tree
+            above the documents.
         clusters : ClusterSettings, optional
         summariser : str, optional
-            Names `summarise` in the summaries' ids and in the cache. Default: the name of the callable.
+            The name of `summarise`, which is part of the summaries' ids and of the cache's keys. Default: the name of
+            the callable.
         cache : path, optional
-            A folder that keeps each summary as soon as it is written, by its id: an interrupted build can be resumed.
+            A folder that stores each summary as soon as it is written, so that an interrupted build can be resumed.
         workers : int, default 4
-            Calls of `summarise` at once, >= 1.
+            Maximum number of simultaneous calls of `summarise`, >= 1.
         progress : bool, optional
-            Show a progress bar on a terminal.
+            If True, show a progress bar. By default, a progress bar is shown on a terminal.
 
         Returns
         -------
@@ -252,10 +258,10 @@ class SummaryTree:
         Raises
         ------
         MissingDependencyError
-            Without scikit-learn (``phasegraph[summaries]``).
+            If scikit-learn is not installed (``phasegraph[summaries]``).
         InvalidInputError, InvalidTypeError
-            If passages and embeddings do not fit together, or `summarise` gives no text. Errors of `summarise` pass,
-            with a note of how many summaries the cache holds.
+            If the numbers of passages and embeddings differ, or if `summarise` does not return a text. Errors of
+            `summarise` are raised with a note that states the number of written summaries.
 
         Examples
         --------
@@ -288,22 +294,23 @@ class SummaryTree:
         workers: int = 4,
         progress: bool | None = None,
     ) -> SummaryTree:
-        """Return the tree with additional or replaced passages; parameters as of :meth:`build`.
+        """Return the tree with additional or replaced passages; :meth:`build` describes the parameters.
 
-        The fitted clusters stay. A passage joins the clusters that fit its embedding, and only the summaries above it
-        are written again. The order of additions does not matter.
+        The fitted clusters stay unchanged. Each new passage is assigned to clusters by its embedding, and only the
+        summaries above new passages are written again. The result does not depend on the order of additions.
 
         Warns
         -----
         PhasegraphWarning
-            If more passages were added than the clustering was fitted to. Then build the tree again.
+            If the number of added passages exceeds the number of passages to which the clusters were fitted. Then build
+            the tree again.
         """
         self._check_writer(embed)
         writer = _Writer.of(summarise, summariser, embed, cache, workers, progress)
         if writer.name != self.summariser:
             raise InvalidInputError(
-                f"the summaries of this tree are by {self.summariser!r}, and these would be by {writer.name!r}: add "
-                "with the same one (summariser= names it), or build the tree again"
+                f"the summaries of this tree are by {self.summariser!r}, but new summaries would be by "
+                f"{writer.name!r}: use the same summariser (summariser= sets its name), or build the tree again"
             )
         names, texts, documents, vectors = _leaves(list(check_rows("passages", passages)), embeddings, document)
         if len(self.passages) and vectors.shape[1] != self.embeddings.shape[1]:
@@ -333,7 +340,7 @@ class SummaryTree:
         workers: int = 4,
         progress: bool | None = None,
     ) -> SummaryTree:
-        """Return the tree without some passages; the summaries above them are rewritten or removed."""
+        """Return the tree without these passages; the summaries above them are written again or removed."""
         self._check_writer(embed)
         gone = allowed_ids(ids)
         unknown = sorted(gone.difference(self.passages))
@@ -341,7 +348,7 @@ class SummaryTree:
             raise InvalidInputError(f"passage {unknown[0]!r} is not in the tree")
         rows = [row for row, name in enumerate(self.passages) if name not in gone]
         if not rows:
-            raise InvalidInputError("a tree must keep at least one passage")
+            raise InvalidInputError("a tree must contain at least one passage: not all passages can be removed")
         writer = _Writer.of(summarise, summariser or self.summariser, embed, cache, workers, progress)
         names, texts, documents = (
             [values[row] for row in rows] for values in (self.passages, self.texts, self.documents)
@@ -351,16 +358,19 @@ class SummaryTree:
     def _check_writer(self, embed: EmbedTexts | None) -> None:
         if self.embedded != (embed is not None):
             raise InvalidInputError(
-                "embed= must be given exactly if the tree was built with embed=: summaries that stand at means "
-                "and summaries that a model embedded cannot be compared"
+                "embed= must be given exactly if the tree was built with embed=: mean vectors and vectors of a model "
+                "cannot be compared"
             )
 
     def source(self, embedder: Embedder, *, name: str = "summaries", resolve: Resolve = "leaves") -> SummarySource:
-        """Create the source that searches the tree; see :class:`SummarySource`."""
+        """Create a source that searches the tree; :class:`SummarySource` describes the parameters."""
         return SummarySource(self, embedder, name, resolve)
 
     def within(self, allowed: Collection[str]) -> SummaryTree | None:
-        """Restrict the tree to allowed passages, without summaries of other passages. None if nothing is left."""
+        """Return the tree of the allowed passages, or None if no passage is left.
+
+        A summary is removed if any passage below it is not allowed.
+        """
         seen = allowed_ids(allowed)
         rows = [row for row, name in enumerate(self.passages) if name in seen]
         if len(rows) == len(self.passages):
@@ -380,7 +390,7 @@ class SummaryTree:
 
     @lazy_property
     def above(self) -> Any:
-        """Which summaries are above each passage, (P, N) CSR of bool."""
+        """A boolean CSR matrix of shape (P, N): True if the summary is above the passage."""
         places = {name: row for row, name in enumerate(self.passages)}
         rows = [places[name] for one in self.summaries for name in one.passages]
         columns = np.repeat(np.arange(len(self.summaries)), [len(one.passages) for one in self.summaries])
@@ -388,7 +398,7 @@ class SummaryTree:
         return sparse.csr_array((np.ones(len(rows), dtype=np.bool_), (rows, columns)), shape=shape)
 
     def save(self, directory: str | os.PathLike[str]) -> None:
-        """Save the tree to its own directory in one step; an existing tree is replaced completely."""
+        """Save the tree to a directory of its own; an existing tree is replaced when the new tree is complete."""
         under = self.above.T.tocsr()
         arrays = (
             packed("passages", self.passages) | packed("texts", self.texts) | packed("documents", self.documents)
@@ -413,18 +423,19 @@ class SummaryTree:
 
     @classmethod
     def load(cls, directory: str | os.PathLike[str], *, mmap: bool = True, verify: bool = True) -> SummaryTree:
-        """Load a tree that :meth:`save` wrote; embeddings stay on disk.
+        """Load a tree that :meth:`save` wrote; the embeddings are memory-mapped.
 
         Parameters
         ----------
         directory : path
         mmap, verify : bool, default True
-            As for :func:`~phasegraph.graph.load_graph`.
+            Options that :func:`~phasegraph.graph.load_graph` describes.
 
         Raises
         ------
         IntegrityError
-            If a file is missing, truncated, damaged, foreign or newer; the message names it.
+            If a file is missing, truncated or damaged, is not part of a tree, or was written by a newer version. The
+            message names the file.
         """
         state, arrays = read_bundle(directory, _KIND, _VERSION, mmap=mmap, verify=verify)
         body: dict[str, Any] = dict(state)
@@ -443,14 +454,14 @@ class SummaryTree:
             vectors: Any = arrays["vectors"]
             columns = (len(names), *embeddings.shape[1:]), (len(ids), *embeddings.shape[1:])
             if embeddings.ndim != 2 or (embeddings.shape, vectors.shape) != columns or not embeddings.shape[1]:
-                raise InvalidInputError("there must be one vector for each passage and each summary, all of one length")
+                raise InvalidInputError("each passage and each summary must have a vector, and all of the same length")
             if {embeddings.dtype, vectors.dtype} != {np.dtype(np.float32)}:
                 raise InvalidInputError("vectors must be float32")
             if any(one.mixtures[0].centre.shape != embeddings.shape[1:] for one in fitted):
-                raise InvalidInputError("the clusters must be those of vectors of that length")
+                raise InvalidInputError("the clusters must have the same number of dimensions as the embeddings")
             texts, documents = (unpacked(name, arrays, unique=False) for name in ("texts", "documents"))
             if {len(texts), len(documents), len(set(names))} != {len(names)} or len(set(ids)) != len(ids):
-                raise InvalidInputError("each passage must have an id of its own, a text and a document")
+                raise InvalidInputError("each passage must have a unique id, a text and a document")
             return cls(
                 names, texts, documents, embeddings, tuple(summaries), vectors,
                 settings, check_count("levels", body["levels"], minimum=1), str(body["summariser"]),
@@ -472,7 +483,7 @@ def _slot(said: Any) -> _Slot:
 def _leaves(
     listed: Sequence[Any], embeddings: Any, document: str | None
 ) -> tuple[list[str], list[str], list[str], Float32Array]:
-    """Return ids, texts, documents and checked embeddings of passages, in order."""
+    """Return the ids, texts, documents and checked embeddings of passages, in the order of the passages."""
     rows = read_passages(listed)
     vectors = checked_embeddings("embeddings", embeddings, len(rows))
     documents = [_COLLECTION] * len(rows)
@@ -487,7 +498,7 @@ def _leaves(
 
 @dataclass(frozen=True, slots=True)
 class _Writer:
-    """Writes and embeds summaries, and caches them."""
+    """A writer of summaries: the function that writes, the function that embeds, and the cache."""
 
     summarise: Summarise
     name: str
@@ -511,7 +522,7 @@ class _Writer:
         return cls(summarise, called, embed, kept, check_count("workers", workers, minimum=1), progress)
 
     def written(self, wanted: Mapping[str, list[str]]) -> dict[str, str]:
-        """Return texts by key, from the cache or from new calls, with at most `workers` calls at once."""
+        """Return a summary for each key, from the cache or by calling `summarise` for the key's texts."""
         found = {key: text for key in wanted if isinstance(text := self.cache.get(key).get("text"), str)}
         asked = [key for key in wanted if key not in found]
         try:
@@ -521,7 +532,7 @@ class _Writer:
             folder = self.cache.folder
             error.add_note(
                 f"{len(found)} of {len(wanted)} summaries of this level are written"
-                + (f" and kept in {folder}: build again, and it goes on from there" if folder else "")
+                + (f" and stored in {folder}: a new build with this cache continues from there" if folder else "")
             )
             raise
         return found
@@ -530,7 +541,7 @@ class _Writer:
         answer = self.summarise(texts)
         text = asyncio.run(_awaited(answer)) if inspect.isawaitable(answer) else answer
         if not isinstance(text, str) or not text.strip():
-            raise InvalidInputError(f"summarise must give text that is not blank; got {text!r:.80}")
+            raise InvalidInputError(f"summarise must return text that is not blank; got {text!r:.80}")
         self.cache.put(key, {"text": text})
         return text
 
@@ -544,7 +555,7 @@ def _hash(*parts: str) -> str:
 
 
 class _Growing:
-    """A tree during construction: its previous contents, and new parts."""
+    """A tree during construction: the previous tree, and the new clusterings and nodes."""
 
     def __init__(self, before: SummaryTree, embeddings: Float32Array, writer: _Writer) -> None:
         self.before, self.embeddings, self.writer = before, embeddings, writer
@@ -554,7 +565,10 @@ class _Growing:
         self.nodes: dict[str, _Node] = {}
 
     def members(self, group: str, level: int, nodes: Mapping[_Slot, _Node]) -> dict[_Slot, list[_Slot]] | None:
-        """Group nodes that belong together, by the slot of their summary; None at the top."""
+        """Assign the nodes of a document and level to clusters, and return the members of each cluster.
+
+        Returns None if the nodes are the top of the tree.
+        """
         key = (group, level)
         found = self.before.clusterings.get(key)
         settings = self.before.settings
@@ -566,12 +580,13 @@ class _Growing:
             found = fit_clusters(vectors, settings)
         elif len(slots) - found.fitted > _GROWN * found.fitted and found.fitted:
             warn(
-                f"{len(slots)} nodes are in clusters that were fitted to {found.fitted}: build the summary tree again",
+                f"{len(slots)} nodes are in clusters that were fitted to only {found.fitted} nodes, so clusters may be "
+                "poor: build the summary tree again",
                 stacklevel=5,
             )
         self.clusterings[key] = found
         where = dict(zip(slots, found.assign(vectors), strict=True))
-        pinned = self.before.parents.get(key, {})  # a summary stays where it was first put, whatever it says now
+        pinned = self.before.parents.get(key, {})  # a summary stays in its first clusters, even if its text changes
         self.parents[key] = {slot: pinned.get(slot, cells) for slot, cells in where.items() if slot[1]}
         where |= self.parents[key]
         out: dict[_Slot, list[_Slot]] = {}
@@ -581,7 +596,7 @@ class _Growing:
         return out
 
     def summarised(self, level: int, clusters: Mapping[_Slot, Sequence[_Node]]) -> dict[_Slot, _Node]:
-        """Return a summary node for each cluster; a single member is returned unchanged."""
+        """Return a summary node for each cluster; the node of a cluster with one member is this member."""
         distinct = {slot: {one.key: one for one in nodes} for slot, nodes in clusters.items()}
         keys = {
             slot: next(iter(each)) if len(each) == 1 else _hash(self.writer.name, *sorted(each))
@@ -614,12 +629,16 @@ class _Growing:
         vectors = checked_embeddings("embed(summaries)", self.writer.embed(list(texts.values())), len(texts))
         if vectors.shape[1] != self.embeddings.shape[1]:
             raise InvalidInputError(
-                f"embed must give vectors as long as the passages' {self.embeddings.shape[1]}; got {vectors.shape[1]}"
+                f"embed must return vectors of {self.embeddings.shape[1]} numbers, like the passages' embeddings; got "
+                f"{vectors.shape[1]}"
             )
         return dict(zip(texts, vectors, strict=True))
 
     def climbed(self, groups: Mapping[str, Mapping[_Slot, _Node]], first: int) -> dict[str, dict[_Slot, _Node]]:
-        """Build all groups level by level and return the top nodes of each group; `first` is the lowest level."""
+        """Build the trees of all groups level by level, and return the top nodes of each group.
+
+        `groups` contains the lowest nodes of each document, or of the whole collection. `first` is added to the levels.
+        """
         tops = {group: dict(nodes) for group, nodes in groups.items()}
         climbing = list(tops)
         for level in range(1, self.before.levels + 1):
@@ -647,7 +666,7 @@ def _grown(
     embeddings: Float32Array,
     writer: _Writer,
 ) -> SummaryTree:
-    """Return the tree of these passages, which reuses all possible parts of the previous tree."""
+    """Return the tree of these passages; clusterings and unchanged summaries of the previous tree are reused."""
     order = sorted(range(len(names)), key=names.__getitem__)
     ids, words, groups = (tuple(each[row] for row in order) for each in (names, texts, documents))
     vectors = np.ascontiguousarray(embeddings[order])
@@ -686,13 +705,14 @@ class SummarySource:
         ``embedder(query) -> (d,) vector``.
     name : str, default "summaries"
     resolve : {"leaves", "summaries"}, default "leaves"
-        ``leaves`` ranks passages. If the best summary over a passage has a higher cosine, the passage gets the mean of
-        both cosines. ``summaries`` ranks passages and summaries by their own cosines.
+        ``leaves`` ranks only passages. If the best summary above a passage has a higher cosine than the passage, the
+        score is the mean of both cosines. ``summaries`` ranks passages and summaries by their own cosines.
 
     Notes
     -----
-    A passage's payload is the :class:`Summary` that lifted it, a summary's payload is itself. A source that is
-    :meth:`within` some passages has no summary that any other passage is part of: its words might be theirs.
+    The payload of a passage is the :class:`Summary` that raised its score, if there is such a summary. The payload of a
+    summary is the summary itself. A source that is restricted by :meth:`within` has no summary of any other passage,
+    because the summary's text could reveal this passage.
 
     References
     ----------
@@ -721,16 +741,16 @@ class SummarySource:
         check_embedder(self)
 
     def passage_ids(self) -> tuple[str, ...]:
-        """The ids of the passages that :meth:`within` accepts."""
+        """Return the ids of all passages; :meth:`within` accepts these ids."""
         return self.tree.passages
 
     def within(self, allowed: Collection[str]) -> Any:
-        """Restrict the source to the allowed passages."""
+        """Return a source over the allowed passages; see :meth:`SummaryTree.within`."""
         part = self.tree.within(allowed)
         return NoPassages(self.name) if part is None else replace(self, tree=part)
 
     def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
-        """Rank passages and summaries for `query`; as in :meth:`phasegraph.sources.Source.search`."""
+        """Rank passages, or also summaries; parameters and result as in :meth:`phasegraph.sources.Source.search`."""
         tree = self.tree
         limit = None if limit is None else check_count("limit", limit, minimum=1)
         vector = unit_vector(self.embedder(check_query(query)), tree.embeddings.shape[1])
@@ -753,16 +773,19 @@ class SummarySource:
 
 
 def summaries_in(ranking: Ranking) -> dict[str, Summary]:
-    """Return the summaries in a ranking that were ranked as such, by id."""
+    """Return the summaries that a ranking contains as hits, by id."""
     named = (one for one in ranking.ids if one.startswith(SUMMARY_PREFIX))
     return {one: found for one in named if isinstance(found := ranking.payloads.get(one), Summary)}
 
 
 def _best_above(above: Any, scores: FloatArray) -> tuple[FloatArray, Any]:
-    """Return the best score and position among the summaries over each passage; -inf if a passage has none."""
+    """Return the best score of the summaries above each passage, and the position of this summary.
+
+    A passage without a summary has the score -inf and the position -1.
+    """
     best, place = np.full(above.shape[0], -np.inf), np.full(above.shape[0], -1)
     rows = np.repeat(np.arange(above.shape[0]), np.diff(above.indptr))
     columns = above.indices
-    order = np.lexsort((-columns, scores[columns]))  # the last one written is the best
+    order = np.lexsort((-columns, scores[columns]))  # the best summary is written last
     best[rows[order]], place[rows[order]] = scores[columns[order]], columns[order]
     return best, place

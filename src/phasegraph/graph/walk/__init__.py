@@ -1,1 +1,1 @@
-"""A walk from a query: its seeds, its preferences, and the scores and paths of passages."""
+"""The walk from a query: its seeds, the relevance of passages, and the scores and paths of passages."""

@@ -1,4 +1,4 @@
-"""Compare all passages of a graph with the query."""
+"""Compare every passage of a graph with the query."""
 
 from __future__ import annotations
 
@@ -21,16 +21,19 @@ from phasegraph.ranking import Ranking
 
 
 class AllPassages:
-    """All passages of a graph, compared with a query by vectors, a dense ranking and words.
+    """A comparison of all passages of a graph with a query, by vectors or a dense ranking, and by BM25.
+
+    See :class:`~phasegraph.graph.walk.compared.Comparison` for the methods.
 
     Parameters
     ----------
     graph : EntityGraph
-        With words.
+        A graph with a BM25 index.
     query : str
     clauses : sequence of str
-        The clauses of the query.
+        The clauses of the query; empty if the query is not split.
     ranking : Ranking, optional
+        The dense ranking, which is used if there are no vectors to compare.
     vector : (d,) array_like of float, optional
         The query's embedding.
     settings : WordSettings
@@ -61,26 +64,26 @@ class AllPassages:
         self._features = PassageFeatures(graph, None, cosines, near, self.terms, known)
 
     def foremost(self) -> PassageFeatures:
-        """The features of all passages; for all methods see :class:`~phasegraph.graph.walk.compared.Comparison`."""
+        """Return the features of all passages."""
         return self._features
 
     def walk(
         self, seeding: Seeding, names: Collection[str], named: float, settings: PushSettings
     ) -> tuple[PageRankResult, NodeWeights]:
-        """Walk from the seeds."""
+        """Walk from the seeds with a weight for each passage."""
         weights, gains = np.ones(self.graph.size), np.maximum(self._features.near, FLOOR)
         others = self.terms.scores_without(names)
         weights[: len(gains)] = entered(gains, others, float(others.max()), named, self._settings)
         return walk_from(self.graph.operator, seeding, weights, settings), weights
 
     def reached(self, walked: PageRankResult, weights: NodeWeights) -> tuple[PassageFeatures, FloatArray]:
-        """Return all passages and their masses."""
+        """Return the features of all passages, and their masses."""
         return self._features, walked.mass[: len(self.graph.passages)]
 
     def words_for(self, clause: str, features: PassageFeatures) -> FloatArray:
-        """Compute (P,) BM25 scores for a clause."""
+        """Compute the BM25 scores of all passages for a clause, an array of shape (P,)."""
         return self._lexical.look_up(clause).scores
 
     def cosines_to(self, vector: Any, features: PassageFeatures) -> FloatArray:
-        """Compute (P,) cosines to a clause's embedding."""
+        """Compute the cosines of all passages to a clause's embedding, an array of shape (P,)."""
         return np.asarray(passage_relevance(self.graph, None, vector, floor=-1.0))

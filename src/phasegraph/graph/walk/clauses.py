@@ -10,8 +10,9 @@ from phasegraph._support.typing import FloatArray
 from phasegraph.graph.walk.scoring import deviations
 
 FEWEST_BY_WORDS, FEWEST_BY_VECTORS = 3, 2
-"""Clauses from which on a question is read by clauses: by their words alone, and where they are embedded, too."""
+"""Minimum number of clauses for which a question is split: with BM25 scores alone, and with embedded clauses."""
 _SHORTEST = 4
+"""Minimum number of words in a clause."""
 _CUT = re.compile(
     r"[,;:?]+|\b(?:and|while|whereas|but|or|which|who|whom|whose|that|when|where|as|compared to|with|after|before"
     r"|between)\b",
@@ -20,9 +21,10 @@ _CUT = re.compile(
 
 
 def clauses(question: str) -> tuple[str, ...]:
-    """Split a question at its punctuation, and at English words that start a clause or join two.
+    """Split a question at punctuation, and at English words that start or join clauses.
 
-    A part with fewer than four words is joined to the previous part. This method is our own and not published.
+    A part with fewer than four words, or after such a part, is joined to the previous part. This method is our own and
+    not published.
 
     >>> clauses("Which company built the old bridge, and who paid for all of it in the end?")
     ('company built the old bridge', 'paid for all of it in the end')
@@ -39,6 +41,10 @@ def clauses(question: str) -> tuple[str, ...]:
 
 
 def clause_relevance(words: list[FloatArray], cosines: list[FloatArray]) -> FloatArray:
-    """Compute (c, n) how far passages stand out for each of c clauses, by BM25 and, with embeddings, by cosine."""
+    """Compute the relevance of n passages to each of c clauses, an array of shape (c, n).
+
+    The relevance is the deviation of the BM25 score in `words` (:func:`~phasegraph.graph.walk.scoring.deviations`). If
+    `cosines` is not empty, the deviation of the cosine is added.
+    """
     found = np.array([deviations(one) for one in words])
     return found + np.array([deviations(one) for one in cosines]) if cosines else found

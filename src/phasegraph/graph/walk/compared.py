@@ -17,7 +17,7 @@ from phasegraph.pagerank import PageRankResult
 from phasegraph.pagerank.push import PushSettings
 
 NodeWeights: TypeAlias = FloatArray | ListedGains
-"""What a walk weighs its nodes with: an array, or the weights that a walk by lists worked out."""
+"""The node weights of a walk: an array of shape (P + E,), or the weights that a walk computed on demand."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,13 +32,13 @@ class PassageFeatures:
     cosines : (n,) array of float
         Similarities to the query.
     near : (n,) array of float
-        Cosines plus a share of BM25.
+        Relevance to the query: the similarity plus a weighted BM25 score.
     terms : Terms
         The query's words in these passages.
     known : (n,) array of bool
-        Whether vectors, the dense ranking or words give information about a passage.
+        True if vectors, the dense ranking or query words give information about the passage.
     standing : (n,) array of float, optional
-        How many passages of the graph each passage stands for; None for 1.
+        Number of passages of the graph that each passage represents in means and deviations; None means 1.
     """
 
     graph: EntityGraph
@@ -60,9 +60,10 @@ class PassageFeatures:
 
 
 class Comparison(Protocol):
-    """The passages that a search compares with its query: all passages, or listed passages.
+    """The interface to the passages that a search compares with its query: all passages, or listed passages.
 
-    A search takes the foremost passages, walks from them, and scores the passages that :meth:`reached` returns.
+    A search takes seeds from the :meth:`foremost` passages, walks from the seeds, and scores the passages that
+    :meth:`reached` returns.
     """
 
     @property
@@ -86,27 +87,27 @@ class Comparison(Protocol):
         ...
 
     def foremost(self) -> PassageFeatures:
-        """Return the passages from which the walk takes its seeds."""
+        """Return the features of the passages from which seeds are chosen."""
         ...
 
     def walk(
         self, seeding: Seeding, names: Collection[str], named: float, settings: PushSettings
     ) -> tuple[PageRankResult, NodeWeights]:
-        """Walk from the seeds with weights on the nodes.
+        """Walk from the seeds; return the walk's masses and the node weights that the walk used.
 
-        The walk prefers passages with query words other than the words of its `names`. `named` is the mass of the names
-        that have a home passage.
+        The walk prefers passages with query words that are not in `names`, the words of the entities that the query
+        names. `named` is the mass of the named entities with a home passage, in [0, 1].
         """
         ...
 
     def reached(self, walked: PageRankResult, weights: NodeWeights) -> tuple[PassageFeatures, FloatArray]:
-        """Return the passages to score after a walk, and their (n,) masses."""
+        """Return the features of the n passages to score after a walk, and their masses, an array of shape (n,)."""
         ...
 
     def words_for(self, clause: str, features: PassageFeatures) -> FloatArray:
-        """Compute (n,) BM25 scores of these passages for a clause of the query."""
+        """Compute the BM25 scores of these passages for a clause of the query, an array of shape (n,)."""
         ...
 
     def cosines_to(self, vector: Any, features: PassageFeatures) -> FloatArray:
-        """Compute (n,) cosines of these passages to a clause's embedding."""
+        """Compute the cosines of these passages to a clause's embedding, an array of shape (n,)."""
         ...

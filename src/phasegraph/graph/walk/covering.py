@@ -13,7 +13,7 @@ from phasegraph._support.typing import BoolArray, FloatArray, Int32Array, IntArr
 from phasegraph.graph.walk.settings import WordSettings
 
 _OF_CLAUSE = 3
-"""Passages that a clause brings in by itself."""
+"""Number of best passages per clause that are candidates for the first positions."""
 
 
 class Terms(Protocol):
@@ -21,37 +21,37 @@ class Terms(Protocol):
 
     @property
     def scores(self) -> FloatArray:
-        """The (n,) BM25 scores."""
+        """The BM25 scores of the n passages, an array of shape (n,)."""
         ...
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The query words that occur in the collection."""
+        """The t query words that occur in the collection."""
         ...
 
     @property
     def idf(self) -> FloatArray:
-        """The (t,) idf of these words."""
+        """The inverse document frequency (idf) of each of these words, an array of shape (t,)."""
         ...
 
     @property
     def all_idf(self) -> Mapping[str, float]:
-        """The idf of every query word."""
+        """The idf of each query word, including words that do not occur in the collection."""
         ...
 
     @property
     def shares(self) -> FloatArray:
-        """The (t,) shares of the words in the total idf."""
+        """The share of each word in the sum of idf, an array of shape (t,)."""
         ...
 
     def held_by(self, passages: IntArray, /) -> BoolArray:
-        """Return (n, t) which of the passages contain which words."""
+        """Return a boolean array of shape (n, t): True if the passage contains the word."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class LocalIds(Sequence[str]):
-    """The ids of some passages, looked up on demand."""
+    """A sequence of the ids of the passages in `rows`; each id is looked up when it is read."""
 
     passages: Sequence[str]
     rows: IntArray | Int32Array
@@ -64,11 +64,12 @@ class LocalIds(Sequence[str]):
 
 
 def cover(values: FloatArray, worths: FloatArray, count: int) -> tuple[IntArray, Any]:
-    """Pick `count` positions greedily by value, and by the worth that each pick adds to earlier picks.
+    """Pick `count` positions greedily, by their value plus the worth that each pick adds to earlier picks.
 
-    `worths` (n, j) are the worths of each position for j aspects, such as the words of a query. An aspect counts only
-    as far as its worth exceeds the best earlier pick. Returns positions in the order of picking, and the worth of each
-    pick. Worths fall along the picks, and no remaining position is worth more than the last pick.
+    `values` has shape (n,). `worths` has shape (n, j): the worth of each position for j aspects, such as the words of a
+    query. For each aspect, only the excess over the best earlier pick counts. Returns the positions in the order of
+    picking, and the value plus added worth of each pick. These sums descend, and no remaining position has a greater
+    sum than the last pick.
 
     >>> worths = 2 * np.array([[0.4, 0.0], [0.4, 0.0], [0.0, 0.6]])
     >>> cover(np.array([0.9, 0.8, 0.1]), worths, 3)[0].tolist()
@@ -79,20 +80,23 @@ def cover(values: FloatArray, worths: FloatArray, count: int) -> tuple[IntArray,
     worth: list[float] = []
     count = min(count, len(values))
     while len(picked) < count and gains.any():
-        total = left + gains.sum(axis=1)  # a product would not let equal rows tie
+        total = left + gains.sum(axis=1)  # not a matrix product, which can give equal rows different sums
         place = int(total.argmax())
         picked.append(place)
         worth.append(float(total[place]))
         left[place] = -np.inf
         gains = np.maximum(gains - gains[place], 0.0)
-    rest = (-left).argsort(kind="stable")[: count - len(picked)]  # nothing is left to add
+    rest = (-left).argsort(kind="stable")[: count - len(picked)]  # no position adds worth: sort by value
     return np.array([*picked, *rest.tolist()], dtype=np.intp), np.array([*worth, *left[rest].tolist()])
 
 
 def seeds_by_words(
     relevance: FloatArray, terms: Terms, ids: Sequence[str], count: int, sharpness: float, settings: WordSettings
 ) -> tuple[IntArray, FloatArray]:
-    """Choose at most `count` relevant passages with different query words; return rows, and masses that sum to 1."""
+    """Choose at most `count` relevant passages with different query words as seeds.
+
+    Returns the rows of the passages and their masses, which sum to 1.
+    """
     best = top_order(relevance, ids, settings.seed_pool)
     best = best[relevance[best] > 0]
     worths = np.where(terms.held_by(best), settings.seed_cover * terms.shares, 0.0)
@@ -110,10 +114,11 @@ def covering(
     settings: WordSettings,
     parts: FloatArray | None = None,
 ) -> tuple[IntArray, FloatArray]:
-    """Rearrange the first `limit` rows, so that early passages together answer the whole question; scores fall.
+    """Rearrange the best passages, so that the first passages together answer the whole question.
 
-    The best passages, and the three best for each clause, are candidates. A candidate moves up if it adds question
-    words or answers clauses that earlier passages do not. `parts` (c, n) are the worths of passages for clauses.
+    Candidates are the best passages, and the three best passages for each clause. A candidate moves up if it contains
+    question words, or answers clauses, that earlier passages do not. `parts`, of shape (c, n), is the worth of each
+    passage for each clause. Returns the first `limit` rows and their scores, in descending order of the new scores.
     """
     wanted = None if limit is None else max(limit, settings.cover_pool)
     order = rows[top_order(scores[rows], LocalIds(ids, rows), wanted)]

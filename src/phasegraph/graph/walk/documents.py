@@ -1,8 +1,8 @@
-"""Rules for chunks of a document: good chunks support their neighbours, and a document's fourth chunk counts less.
+"""Rules for chunks of a document: good chunks support their neighbors, and a document's fourth chunk counts less.
 
-Passages with the same title are chunks of a document; adjacent chunks are neighbours. If the walk alone decides, titles
-name subjects and neither rule applies. The rules are our own and not published; ``docs/research/ordinary-documents.md``
-has the measurements.
+Passages with the same title are chunks of a document; adjacent chunks are neighbors. Neither rule applies if the walk
+alone determines the scores, because titles then name subjects instead of documents. The rules are our own and not
+published; ``docs/research/ordinary-documents.md`` has the measurements.
 """
 
 from __future__ import annotations
@@ -14,15 +14,17 @@ from phasegraph.graph.model.entity_graph import EntityGraph
 from phasegraph.graph.walk.scoring import DEPTH, deviations, foremost
 
 _SUPPORT = 0.2
-"""Share of the neighbours' mean deviation that a chunk gains."""
+"""Share of its neighbors' mean deviation that is added to a chunk's score."""
 _FREE = 3
-"""Chunks of a document that count in full."""
+"""Number of chunks per document that keep their full score."""
 _STEP, _STEPS = 0.2, 3
-"""Deviations that each further chunk of a document loses more than the chunk before it, and how often."""
+"""Additional loss of each further chunk of a document, in standard deviations; maximum number of losses per chunk."""
 
 
 def neighbours(graph: EntityGraph, rows: IntArray) -> IntArray:
-    """Return (n, 2) rows of the chunks before and after each passage in its document; -1 if there is none.
+    """Return the rows of the chunks before and after each of n passages in its document, an array of shape (n, 2).
+
+    The row is -1 if there is no such chunk.
 
     >>> from phasegraph.graph import build_graph
     >>> texts = [("a", "Vertigo", "One."), ("b", "Vertigo", "Two."), ("c", "Psycho", "Three.")]
@@ -40,10 +42,11 @@ def neighbours(graph: EntityGraph, rows: IntArray) -> IntArray:
 
 
 def neighbour_support(scores: FloatArray, graph: EntityGraph, rows: IntArray | None = None) -> FloatArray:
-    """Compute (n,) gains of passages from their neighbours among the 50 best, in the unit of `scores`.
+    """Compute the gain of each passage from its neighbors among the 50 best, in the unit of `scores`.
 
-    The gain is a fifth of the mean of its neighbours' deviations (:func:`~phasegraph.graph.walk.scoring.deviations`).
-    `rows` are the passages of `scores` if `scores` does not hold all passages.
+    The gain is a fifth of the mean of its neighbors' deviations (:func:`~phasegraph.graph.walk.scoring.deviations`).
+    `rows` are the rows of the n passages of `scores`; None means all passages in the graph's order. Returns an array of
+    shape (n,).
     """
     above, gains = deviations(scores), np.zeros(len(scores))
     best = np.flatnonzero(above)
@@ -66,24 +69,25 @@ def spread_over_documents(
 ) -> tuple[IntArray, FloatArray]:
     """Lower the values of the fourth and later chunks of each document, and sort the ranking again.
 
-    The fourth chunk of a document among the first 50 loses .2 standard deviations of these 50 values, the fifth .4, all
-    others .6. None falls below the 50th value.
+    Only the first 50 passages change. The fourth chunk of a document loses .2 standard deviations of the 50 values, the
+    fifth chunk loses .4, and each later chunk loses .6. No value falls below the 50th value.
 
     Parameters
     ----------
     rows : (n,) array of int
-        Passages, best first.
+        Rows of the passages, best passage first.
     values : (n,) array of float
-        In descending order.
+        Log scores of the passages, in descending order.
     graph : EntityGraph
     share : float
-        In [0, 1]: how much of the loss counts.
+        Factor for all losses, in [0, 1].
 
     Returns
     -------
     rows : (n,) array of int
+        Rows of the passages in the new order.
     values : (n,) array of float
-        In descending order.
+        The new values, in descending order.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Let a model choose which of the facts nearest to a query seed its walk."""
+"""Let a model choose which of the facts nearest to a query supply seeds of the walk."""
 
 from __future__ import annotations
 
@@ -19,31 +19,32 @@ from phasegraph.sources.steps import Step
 
 Fact: TypeAlias = tuple[str, ...]
 KeepFacts: TypeAlias = Callable[[str, Sequence[Fact]], Any]
-"""``keep(query, facts) -> facts``: those of (subject, predicate, object) that bear on the query; may be a coroutine."""
+"""A function or coroutine function ``keep(query, facts) -> facts`` that returns the facts relevant to the query."""
 _HALF = 0.5
-"""Of what its source has left, so that the walk still has its time."""
+"""The filter's share of the source's remaining time; the rest is for the walk."""
 NOT_FILTERED = "the facts are not filtered"
 NONE_KEPT = "the fact filter kept none of {} facts: passages are ranked by their similarity to the query, as published"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FactFilter:
-    """Lets a model choose which of the facts nearest to a query seed its walk, as in HippoRAG 2 and SemFlowRAG.
+    """A filter of the facts nearest to a query; the accepted facts supply seeds, as in HippoRAG 2 and SemFlowRAG.
 
     Parameters
     ----------
     keep : callable
-        ``keep(query, facts)`` returns the facts that are relevant to the query. A fact is (subject, predicate, object),
-        without an unknown predicate. May be a coroutine function. For a language model:
-        :func:`~phasegraph.graph.filter_facts_with`.
+        ``keep(query, facts)`` returns the facts that are relevant to the query. A fact is the tuple (subject,
+        predicate, object), or (subject, object) if the predicate is unknown. `keep` may be a coroutine function. For a
+        language model, use :func:`~phasegraph.graph.filter_facts_with`.
     timeout : float, default 10
         Time limit in seconds; never more than half of the source's remaining time.
 
     Notes
     -----
-    It runs in a worker. Where it raises, is late, or gives something else than some of the facts, all of them seed the
-    walk, the ranking's reason says so, and a warning, once until it works again. (The published programs give up the
-    walk then.) After 10 failures in a row it is left out, one query in 30 s trying it again. Where it keeps none, the
+    The filter runs in a worker thread. It fails if it raises an error, exceeds its time, or returns something other
+    than a subset of the facts. After a failure, all facts supply seeds, and the ranking's reason names the failure.
+    There is one warning until the filter works again. (The published programs skip the walk in this case.) After 10
+    failures in a row, the filter is skipped, and one query in 30 s tries it again. If the filter returns no fact,
     passages are ranked by similarity, as published.
 
     References
@@ -72,11 +73,11 @@ class FactFilter:
 
     @classmethod
     def of(cls, given: object) -> FactFilter | None:
-        """Convert the argument to a filter, if it is not a filter or None."""
+        """Convert a function to a filter; return a filter or None unchanged."""
         return given if given is None or isinstance(given, FactFilter) else cls(given)  # type: ignore[arg-type]
 
     def rows(self, query: str, facts: Sequence[Fact]) -> tuple[list[int], str]:
-        """Return the ascending positions of the kept facts, and a description of any failure."""
+        """Return the ascending positions of the accepted facts, and a description of a failure or an empty string."""
         deadline = DEADLINE.get().part(_HALF).part(most=self.timeout)
         tried = self._step.run((query, list(facts)), deadline, partial(_places, facts))
         self._step.announce()
@@ -96,7 +97,7 @@ def _places(facts: Sequence[Fact], kept: Any) -> list[int]:
             f"fact_filter must return at most the {len(facts)} facts of its input; it returned more"
         )
     unknown = sum(fact not in facts for fact in given)
-    if unknown:  # a model's words are not repeated
+    if unknown:  # the message does not repeat texts of a model
         raise InvalidTypeError(
             f"fact_filter must return only facts from its input; {unknown} of its facts are not among them"
         )
@@ -105,7 +106,10 @@ def _places(facts: Sequence[Fact], kept: Any) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class KeptFacts:
-    """Rows of the facts and names that seed a walk, nearest first; `note` reports problems, `none` an empty choice."""
+    """The rows of the facts and names that seed a walk, nearest first.
+
+    `note` describes a problem, or is empty. `none` is True if the filter accepted no fact.
+    """
 
     rows: IntArray
     note: str = ""
@@ -120,7 +124,10 @@ def kept_facts(
     near: Float32Array | FloatArray,
     top: int,
 ) -> KeptFacts:
-    """Return the `top` facts with the highest `near` after the filter; ties go by row, and names always stay."""
+    """Select the `top` facts and names with the highest similarities `near`, and remove facts that the filter rejects.
+
+    Ties are broken by row. Names are never removed.
+    """
     best = nearest_facts(near, top)
     shown = [place for place, row in enumerate(best.tolist()) if facts.ends.shape[1] == 2 and facts.ends[row, 1] >= 0]
     if fact_filter is None or not shown:

@@ -1,4 +1,4 @@
-"""Embedded facts and names; the entities of the nearest facts and names seed the walk."""
+"""Embedded facts and names: the entities of the facts and names nearest to a query are seeds of the walk."""
 
 from __future__ import annotations
 
@@ -20,22 +20,23 @@ from phasegraph.graph.walk.relevance import unit_vector
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class FactIndex:
-    """Facts and names that can be found by embedding.
+    """An index of facts and entity names by their embeddings.
 
-    Created by :meth:`of`, :meth:`of_extractions`, :meth:`of_names` and :meth:`plus`. In ``GraphSource(facts=)``, the
-    entities of the nearest facts are additional seeds. They help if a question paraphrases a name, or states a relation
-    without its entities.
+    :meth:`of`, :meth:`of_extractions`, :meth:`of_names` and :meth:`plus` create an index. With ``GraphSource(facts=)``,
+    the entities of the nearest facts and names are additional seeds. These seeds help if a question paraphrases a name,
+    or states a relation without its entities.
 
     Parameters
     ----------
     ends : (F, 2) or (F, 1) array of int32
-        Rows of `EntityGraph.entities`: subject and object of a fact, or the one entity of a name (padded with -1).
+        Rows in `EntityGraph.entities`: the subject and object of a fact, or the entity of a name. If there are two
+        columns, a name has -1 in the second column.
     embeddings : (F, d) array of float32
-        L2-normalised, of the facts or names as text.
+        L2-normalized embeddings of the facts or names as text.
     stated : (F,) sequence of tuple of str
-        Ids of the passages that state each fact, where they are known; () if they are not known of any.
+        Ids of the passages that state each fact, empty for a fact whose passages are unknown; () if all are unknown.
     texts : (F,) sequence of tuple of str
-        Subject, predicate and object of each fact, or a name alone, as given; () if they are not known.
+        Subject, predicate and object of each fact, or a name alone, as supplied; () if the texts are unknown.
     """
 
     ends: Int32Array
@@ -48,13 +49,15 @@ class FactIndex:
     def __post_init__(self) -> None:
         if self.stated and len(self.stated) != len(self.ends):
             raise InvalidInputError(
-                f"stated must hold the passages of each of {len(self.ends)} facts; got {len(self.stated)}"
+                f"stated must contain the passages of each of {len(self.ends)} facts; got {len(self.stated)} entries"
             )
         if self.texts and len(self.texts) != len(self.ends):
-            raise InvalidInputError(f"texts must hold each of {len(self.ends)} facts; got {len(self.texts)}")
+            raise InvalidInputError(
+                f"texts must contain the text of each of {len(self.ends)} facts; got {len(self.texts)} entries"
+            )
 
     def text(self, graph: EntityGraph, row: int) -> tuple[str, ...]:
-        """Return a fact as texts: subject, predicate, object; only subject and object if the rest is unknown."""
+        """Return a fact as texts: subject, predicate and object, or subject and object if the texts are unknown."""
         if self.texts:
             return self.texts[row]
         return tuple(graph.entities[end] for end in self.ends[row].tolist() if end >= 0)
@@ -70,8 +73,9 @@ class FactIndex:
     ) -> FactIndex:
         """Match facts (subject, predicate, object) with the entities of a graph; each fact has a row in `embeddings`.
 
-        Facts with an end that is not an entity are left out. `passages` names for each fact the id or ids of the
-        passages that state it, so that it is not found for a caller who may not see them (:meth:`within`).
+        A fact is left out if its subject or object is not an entity of the graph. `passages` contains, for each fact,
+        the id or ids of the passages that state the fact. A caller who may not see any of these passages cannot find
+        the fact (:meth:`within`).
         """
         rows, listed = graph.entity_rows, [(str(s), str(p), str(o)) for s, p, o in facts]
         ends = [(rows.get(normalise_name(s), -1), rows.get(normalise_name(o), -1)) for s, _, o in listed]
@@ -87,9 +91,9 @@ class FactIndex:
     def of_extractions(
         cls, graph: EntityGraph, extractions: Iterable[Extraction], embed: Callable[[Sequence[str]], Any]
     ) -> FactIndex:
-        """Embed every fact of the graph's extractions once, as "subject predicate object".
+        """Embed every distinct fact of the graph's extractions, as the text "subject predicate object".
 
-        ``embed(texts) -> (n, d)`` computes the vectors. The passages that state a fact come from the extractions.
+        ``embed(texts) -> (n, d)`` computes the vectors. The extractions also supply the passages that state each fact.
 
         >>> from phasegraph.graph import graph_from_extractions
         >>> records = [Extraction(name, triples=[("ada", "met", "bo")]) for name in "01"]
@@ -106,7 +110,9 @@ class FactIndex:
 
     @classmethod
     def of_names(cls, graph: EntityGraph, names: Iterable[str], embeddings: Any) -> FactIndex:
-        """Match embedded names with the entities of a graph; otherwise as :meth:`of`.
+        """Match embedded names with the entities of a graph; each name has a row in `embeddings`.
+
+        Names that are not entities of the graph are left out.
 
         >>> from phasegraph.graph import Extraction, graph_from_extractions
         >>> graph = graph_from_extractions(["0"], [Extraction("0", ["ada", "bo"])])
@@ -121,7 +127,7 @@ class FactIndex:
         return cls(found[found >= 0][:, None], vectors[found >= 0], (), known)
 
     def plus(self, other: FactIndex) -> FactIndex:
-        """Combine two indexes of the same graph.
+        """Combine this index with another index of the same graph, for example facts with names.
 
         >>> from phasegraph.graph import Extraction, graph_from_extractions
         >>> graph = graph_from_extractions(["0"], [Extraction("0", ["ada", "bo"])])
@@ -131,7 +137,7 @@ class FactIndex:
         """
         widths = self.embeddings.shape[1], other.embeddings.shape[1]
         if widths[0] != widths[1]:
-            raise InvalidInputError(f"embeddings must have one length; got {widths[0]} and {widths[1]}")
+            raise InvalidInputError(f"embeddings must have the same length; got lengths {widths[0]} and {widths[1]}")
         ends = [np.pad(one.ends, ((0, 0), (0, 2 - one.ends.shape[1])), constant_values=-1) for one in (self, other)]
         stated: tuple[tuple[str, ...], ...] = ()
         if self.stated or other.stated:
@@ -142,10 +148,10 @@ class FactIndex:
     def within(self, graph: EntityGraph, part: EntityGraph) -> FactIndex:
         """Restrict the index to the entities and facts that a caller may see, given the restricted graph `part`.
 
-        The result contains the names of the part's entities, and facts that its passages state. If the passages of a
-        fact are unknown, the fact stays if its edge stays, that is, if no hidden passage mentions both ends.
+        The result contains the names of the part's entities, and the facts that the part's passages state. A fact whose
+        passages are unknown stays if its edge is in `part`, that is, if no hidden passage mentions both entities.
         """
-        at = np.array([graph.entity_rows[name] for name in part.entities], dtype=np.int64)  # ascends, as the names do
+        at = np.array([graph.entity_rows[name] for name in part.entities], dtype=np.int64)  # ascends with the names
         place = np.searchsorted(at, self.ends).astype(np.int32)
         ends = np.where(np.append(at, -1)[place] == self.ends, place, np.int32(-1))
         ends[self.ends < 0] = -1
@@ -168,7 +174,7 @@ class FactIndex:
         return FactIndex(ends[left], self.embeddings[left], stated, texts)
 
     def near(self, vector: Any) -> Float32Array:
-        """Compute (F,) cosines of the facts and names to a query's embedding."""
+        """Compute the cosine of each fact and name to a query's embedding, an array of shape (F,)."""
         cosines: Float32Array = times_vector(self.embeddings, unit_vector(vector, self.embeddings.shape[1]))
         return cosines
 
@@ -176,10 +182,12 @@ class FactIndex:
 def nearest_entities(
     graph: EntityGraph, index: FactIndex, vector: Any, top: int, rows: IntArray | None = None
 ) -> Seeding:
-    """Return the entities of the `top` facts or names nearest to a query's embedding, or of `rows`; ties go by row.
+    """Return the entities of the `top` facts or names nearest to a query's embedding as seeds.
 
-    Masses sum to 1: cosines (negative ones count as 0) divided by the number of passages that mention the entity.
-    Empty, with the reason, where no cosine is positive.
+    Ties are broken by row. If `rows` is given, the facts and names in these rows are used instead. A fact or name adds
+    its cosine, or 0 if the cosine is negative, to the mass of each of its entities. The mass is divided by the number
+    of passages that mention the entity, and all masses are scaled to the sum 1. If no cosine is positive, the result is
+    empty and contains the reason.
 
     >>> from phasegraph.graph import Extraction, graph_from_extractions
     >>> graph = graph_from_extractions(["0"], [Extraction("0", ["ada", "bo", "cy"])])
@@ -192,7 +200,7 @@ def nearest_entities(
     ends = index.ends[best]
     known = ends >= 0
     if ends.max(initial=-1) >= len(graph.entities):
-        raise InvalidInputError(f"facts must be those of the graph; it has no entity in row {ends.max()}")
+        raise InvalidInputError(f"facts must belong to this graph; the graph has no entity in row {ends.max()}")
     entities, place = np.unique(ends[known], return_inverse=True)
     shares = np.repeat(np.maximum(near[best], 0).astype(np.float64), known.sum(axis=1))
     masses = np.bincount(place, weights=shares, minlength=len(entities)) / np.maximum(graph.frequency[entities], 1)
@@ -207,15 +215,15 @@ def nearest_entities(
 def _stated(passages: Iterable[str | Collection[str]], count: int) -> list[tuple[str, ...]]:
     given = [(each,) if isinstance(each, str) else tuple(each) for each in passages]
     if len(given) != count:
-        raise InvalidInputError(f"passages must name those of each of {count} facts; got {len(given)}")
+        raise InvalidInputError(f"passages must contain the ids for each of {count} facts; got {len(given)} entries")
     wrong = next((one for each in given for one in each if not isinstance(one, str)), None)
     if wrong is not None:
-        raise InvalidTypeError(f"passages must be ids; got {wrong!r:.80}")
+        raise InvalidTypeError(f"passages must contain ids of type str; got {wrong!r:.80}")
     return given
 
 
 def nearest_facts(near: Float32Array | FloatArray, top: int) -> IntArray:
-    """Return the positions of the `top` highest values; ties go by position."""
+    """Return the positions of the `top` highest similarities, highest first; ties are broken by position."""
     places = np.arange(len(near))
     if 0 < top < len(near):
         places = np.flatnonzero(near >= np.partition(near, len(near) - top)[len(near) - top])

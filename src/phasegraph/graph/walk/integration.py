@@ -1,4 +1,4 @@
-"""Functions for the integrations: prepare a graph source, list its passages, and reject wrong arguments."""
+"""Functions for the framework integrations: prepare a graph source, list its passages, and reject wrong arguments."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from phasegraph.graph.walk.walker import GraphWalker
 
 
 def prepare(source: object, /) -> None:
-    """Weigh the edges and load the compiled walk of an in-memory source; do nothing for other sources.
+    """Prepare an in-memory graph source for its first search; do nothing for other sources.
 
     >>> from phasegraph.graph import build_graph
     >>> graph = build_graph([{"id": "a", "text": "Ada met Bo."}])
@@ -30,16 +30,16 @@ def not_a_graph(given: object, /) -> str:
     """
     kind = type(given).__name__
     if kind == "GraphIndex":
-        return "graph must be an EntityGraph or a source; got a GraphIndex: give its graph"
+        return "graph must be an EntityGraph or a source; got a GraphIndex: pass index.graph"
     if kind == "GraphRecords":
-        return "graph must be an EntityGraph or a source; got a GraphRecords: give its graph()"
+        return "graph must be an EntityGraph or a source; got a GraphRecords: pass records.graph()"
     if kind == "ChunkGraph":
-        return "graph must be an EntityGraph or a source; got a ChunkGraph: make a ChunkGraphSource of it"
+        return "graph must be an EntityGraph or a source; got a ChunkGraph: pass ChunkGraphSource(chunk_graph)"
     return f"graph must be an EntityGraph or a source (for Neo4j: EntityGraphRetriever.from_neo4j); got {kind}"
 
 
 def passage_ids(source: object, /) -> Sequence[str]:
-    """Return the ids that ``within`` of a `GraphSource`, or of a source with ``passage_ids()``, accepts.
+    """Return the passage ids of a `GraphSource`, or of a source with ``passage_ids()``; its ``within`` accepts them.
 
     >>> from phasegraph.graph import build_graph
     >>> passage_ids(GraphSource(build_graph([{"id": "a", "text": "Ada met Bo."}])))

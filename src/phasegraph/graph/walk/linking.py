@@ -1,4 +1,4 @@
-"""Find the seeds of a walk: the first passages of a dense ranking, and the entities that the query names."""
+"""Find the seeds of a walk: the first passages of a dense ranking, and the entities that the query mentions by name."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from phasegraph.ranking import Ranking
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Seeding:
-    """The seeds of a query, or no seeds and the reason.
+    """The seeds of a query; if there are no seeds, `reason` explains this.
 
-    `nodes` (s,) are unique nodes of the graph: passages by falling mass, then entities in the order of the query.
-    `masses` (s,) are positive and need not sum to 1.
+    `nodes`, of shape (s,), are distinct nodes of the graph: passages in descending order of mass, then entities in the
+    order of the query. `masses`, of shape (s,), are positive and need not sum to 1.
     """
 
     nodes: IntArray
@@ -32,7 +32,7 @@ class Seeding:
         return len(self.nodes)
 
     def plus(self, other: Seeding, mass: float) -> Seeding:
-        """Combine these seeds with others, whose masses are multiplied by `mass`; a common node gets both masses."""
+        """Add the seeds of `other` after multiplying their masses by `mass`; the masses of a common node are added."""
         nodes = np.concatenate([self.nodes, other.nodes])
         masses = np.concatenate([self.masses, mass * other.masses])
         distinct, first, place = np.unique(nodes, return_index=True, return_inverse=True)
@@ -43,11 +43,11 @@ class Seeding:
 
 
 def query_entities(graph: EntityGraph, query: str) -> IntArray:
-    """Return the rows of the entities named in a query, without duplicates, in query order.
+    """Return the rows of the entities that a query names, without duplicates, in the order of the query.
 
-    Names are found as in passages, with the graph's entities as gazetteer. Names of several words are also found in
-    lower case. Names of one word are not found inside a run of capitalised words. A query that consists only of a name
-    is always found.
+    Names are found by the same rules as in passages; the known names are the graph's entities. A name of several words
+    is also found in lower case. A name of one word is not found inside a run of capitalized words. If the whole query
+    is the name of an entity, the result is this entity.
 
     >>> from phasegraph.graph import build_graph
     >>> graph = build_graph([{"id": "1", "title": "Ada Lovelace", "text": "A mathematician."}])
@@ -57,7 +57,7 @@ def query_entities(graph: EntityGraph, query: str) -> IntArray:
     places = graph.entity_rows
     if isinstance(places, NameRows):
         gazetteer = Gazetteer.of_rows(places)
-    else:  # of a part of a stored graph
+    else:  # the graph is a part of a stored graph, which has no name table
         gazetteer = Gazetteer(graph.entities, matcher="python", normalised=True)
     names = dict.fromkeys(find_names(query, gazetteer, query=True))
     whole = normalise_name(query)
@@ -71,7 +71,7 @@ def link(
 ) -> Seeding:
     """Find the seeds of a query: the first passages of a dense ranking, and the entities that the query names.
 
-    Unknown ids are ignored. Without any seed, the result is empty and contains the reason.
+    Ids that are not in the graph are ignored. If there is no seed, the result is empty and contains the reason.
 
     >>> from phasegraph.graph import build_graph
     >>> graph = build_graph([{"id": "1", "title": "Ada Lovelace", "text": "A mathematician."}])
@@ -80,14 +80,14 @@ def link(
     """
     chosen = settings if settings is not None else LinkSettings()
     passages = Seeding(*_passage_seeds(graph, ranking, chosen))
-    handed = "no ranking was handed over" if ranking is None else "the ranking holds no passage of the graph"
+    handed = "no ranking was handed over" if ranking is None else "the ranking contains no passage of the graph"
     return both_seeds(
         passages, named_seeds(graph, query, chosen), f"the query names no entity of the graph and {handed}"
     )
 
 
 def both_seeds(passages: Seeding, named: Seeding, otherwise: str) -> Seeding:
-    """Combine the seeds with positive mass from passages and named entities; `otherwise` explains an empty result."""
+    """Combine passage seeds and entity seeds with positive masses; `otherwise` is the reason of an empty result."""
     nodes = np.concatenate([passages.nodes, named.nodes])
     masses = np.concatenate([passages.masses, named.masses])
     held = masses > 0
@@ -107,7 +107,11 @@ def _passage_seeds(graph: EntityGraph, ranking: Ranking | None, settings: LinkSe
 
 
 def rarity(frequency: Int32Array, passages: int) -> Float32Array:
-    """Compute (E,) float32 rarity in (0, 1]: log(1 + N / df), scaled to 1 for an entity of a single passage."""
+    """Compute the rarity of each entity in (0, 1], a float32 array of shape (E,).
+
+    The rarity is log(1 + N / df), divided by its value for df = 1. N is the number of passages, and df is the number of
+    passages that mention the entity.
+    """
     if not passages:
         return np.ones(len(frequency), dtype=np.float32)
     values: Float32Array = (np.log1p(passages / np.maximum(frequency, 1)) / np.log1p(passages)).astype(np.float32)
@@ -115,7 +119,10 @@ def rarity(frequency: Int32Array, passages: int) -> Float32Array:
 
 
 def named_seeds(graph: EntityGraph, query: str, settings: LinkSettings) -> Seeding:
-    """Return the entities that the query names, in order; rare entities with a home passage have the highest mass."""
+    """Return the entities that the query names as seeds, in the order of the query.
+
+    Rare entities with a home passage have the highest masses.
+    """
     entities = query_entities(graph, query)
     shares = rarity(graph.frequency[entities], graph.count).astype(np.float64) ** settings.specificity_power
     shares = np.where(graph.anchored[entities], shares, settings.unanchored * shares)
@@ -123,7 +130,7 @@ def named_seeds(graph: EntityGraph, query: str, settings: LinkSettings) -> Seedi
 
 
 def name_words(graph: EntityGraph, named: Seeding, tokenizer: Tokenizer) -> frozenset[str]:
-    """Return the words of the entities that a query names."""
+    """Return the words in the names of the seed entities `named`."""
     names = (graph.entities[node - len(graph.passages)] for node in named.nodes.tolist())
     tokenize = tokenizer_of(tokenizer)
     return frozenset(word for name in names for word in tokenize(name))

@@ -1,8 +1,8 @@
-"""Compare a large graph's listed passages with the query; lists supply the seeds, and a sample represents the rest.
+"""Compare only a few passages of a large graph with the query, so that the cost does not depend on the graph's size.
 
-Relevance is computed for passages in a dense ranking or BM25's list, for passages that receive much of the walk's mass,
-and for an even sample. The sample represents all other passages in means and deviations. This method is our own and not
-published.
+The compared passages are in the dense ranking, among the best by BM25, or in an even sample, or they receive much of
+the walk's mass. The sample represents all other passages in means and deviations. This method is
+our own and not published.
 """
 
 from __future__ import annotations
@@ -30,27 +30,31 @@ from phasegraph.pagerank.push import PushSettings, as_seeds, run_push
 from phasegraph.ranking import Ranking
 
 COMPARED = 50_000
-"""Passages up to which each is compared with the query."""
+"""Number of passages up to which every passage is compared with the query by default."""
 WORDS_LISTED = 200
-"""Passages taken from BM25's list."""
+"""Number of best passages by BM25 that are compared with the query."""
 
 
 class ListedPassages:
-    """Compares listed passages, passages that receive much of the walk's mass, and a sample that represents the rest.
+    """A comparison of listed passages, passages that receive much of the walk's mass, and a sample with a query.
+
+    Listed passages are in the dense ranking or among the best by BM25. The sample represents all other passages. See
+    :class:`~phasegraph.graph.walk.compared.Comparison` for the methods.
 
     Parameters
     ----------
     graph : EntityGraph
-        A graph with words, or the view of an index with a log.
+        A graph with a BM25 index, or the view of an index with a change log.
     query : str
     clauses : sequence of str
-        The clauses of the query; BM25 also lists passages for each clause.
+        The clauses of the query; the best passages by BM25 for each clause are also listed.
     ranking : Ranking, optional
+        The dense ranking.
     vector : (d,) array_like of float, optional
         The query's embedding.
     settings : WordSettings
     spaces : ListedSpaces
-        Of this graph.
+        The sample and the scratch arrays of this graph.
     """
 
     def __init__(
@@ -76,13 +80,13 @@ class ListedPassages:
         return self._near.of_sample(self._spaces)
 
     def foremost(self) -> PassageFeatures:
-        """Features of the listed passages; see :class:`~phasegraph.graph.walk.compared.Comparison` for all methods."""
+        """Return the features of the listed passages."""
         return self._features(self._foremost, np.ones(len(self._foremost.rows), dtype=np.bool_))
 
     def walk(
         self, seeding: Seeding, names: Collection[str], named: float, settings: PushSettings
     ) -> tuple[PageRankResult, NodeWeights]:
-        """Walk from the seeds; passages that the walk does not examine have the sample's mean gain."""
+        """Walk from the seeds; a passage that receives little mass has the mean gain of the sample."""
         operator = self.graph.operator
         rest = float(np.maximum(self._sampled.near, FLOOR).mean())
         entering = self._near.heed(names, named, self._foremost)
@@ -98,7 +102,7 @@ class ListedPassages:
         return walked, gains
 
     def reached(self, walked: PageRankResult, weights: Any) -> tuple[PassageFeatures, FloatArray]:
-        """Return listed passages, passages that received much mass, and the sample, together with their masses."""
+        """Return the features and masses of the listed passages, passages with much mass, and the sample."""
         much = walked.nodes[walked.values > MUCH]
         met = np.union1d(weights.rows, much[much < len(self.graph.passages)])
         own = self._foremost.and_of(self._near.of(met[~within(met, self._foremost.rows)]))
@@ -113,12 +117,12 @@ class ListedPassages:
         return self._features(looked, known, standing), self._spaces.masses(walked, rows)
 
     def words_for(self, clause: str, features: PassageFeatures) -> FloatArray:
-        """Compute (n,) BM25 scores for a clause."""
+        """Compute the BM25 scores of these passages for a clause, an array of shape (n,)."""
         rows: Any = features.rows
         return in_any_order(self._by_clause[clause].scores_of, rows)
 
     def cosines_to(self, vector: Any, features: PassageFeatures) -> FloatArray:
-        """Compute (n,) cosines to a clause's embedding."""
+        """Compute the cosines of these passages to a clause's embedding, an array of shape (n,)."""
         rows: Any = features.rows
         return self._near.cosines_to(vector, rows)
 

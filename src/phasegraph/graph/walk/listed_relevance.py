@@ -20,7 +20,11 @@ from phasegraph.ranking import Ranking
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ListedFeatures:
-    """The features of n passages for one query: similarities, BM25, (n, t) words, and relevance."""
+    """The features of n passages for one query.
+
+    `cosines` are similarities, `words` BM25 scores, and `near` the relevance; each array has shape (n,). `held`, of
+    shape (n, t), is True if a passage contains a query word.
+    """
 
     rows: IntArray
     cosines: FloatArray
@@ -29,11 +33,11 @@ class ListedFeatures:
     near: FloatArray
 
     def at(self, places: Any) -> ListedFeatures:
-        """Return the features of the passages at some positions."""
+        """Return the features of the passages at these positions."""
         return ListedFeatures(*(getattr(self, name)[places] for name in self.__slots__))
 
     def and_of(self, other: ListedFeatures) -> ListedFeatures:
-        """Return the features of these passages and of others."""
+        """Return the features of these passages, followed by the features of the passages in `other`."""
         pairs = ((getattr(self, name), getattr(other, name)) for name in self.__slots__)
         return ListedFeatures(*map(np.concatenate, pairs))
 
@@ -41,8 +45,9 @@ class ListedFeatures:
 class ListedRelevance:
     """The relevance of passages to a query, computed on demand.
 
-    With the query's `vector` and the graph's embeddings, relevance is the cosine. Otherwise it comes from a dense
-    `ranking`; a passage outside it gets half of its last similarity.
+    The relevance is a similarity plus a weighted BM25 score. The similarity is the cosine if there are the query's
+    `vector` and the graph's embeddings. Otherwise, the dense `ranking` supplies the similarity; a passage outside the
+    ranking gets half of the similarity of the ranking's last passage.
     """
 
     def __init__(
@@ -60,14 +65,17 @@ class ListedRelevance:
         self.unit = None if vector is None or vectors is None else unit_vector(vector, vectors.shape[1])
 
     def cosines(self, rows: IntArray, vectors: FloatArray | None = None) -> FloatArray:
-        """Compute (n,) similarities of these passages; `vectors` are their embeddings, if already available."""
+        """Compute the similarities of these passages to the query, an array of shape (n,).
+
+        `vectors` are the embeddings of the passages, if the caller already has them.
+        """
         if self.unit is not None and self.graph.embeddings is not None:
             held = self.graph.embeddings[rows] if vectors is None else vectors
-            return np.asarray(np.einsum("ij,j->i", held, self.unit), dtype=np.float64)  # the same in any order of rows
+            return np.asarray(np.einsum("ij,j->i", held, self.unit), dtype=np.float64)  # independent of row order
         return found_at(self.listed, self._handed, rows, self._unlisted)
 
     def cosines_to(self, vector: Any, rows: IntArray) -> FloatArray:
-        """Compute (n,) cosines of these passages to another vector; 0 if the graph has no embeddings."""
+        """Compute the cosines of these passages to a vector, an array of shape (n,); 0 if there are no embeddings."""
         held = self.graph.embeddings
         if held is None:
             return np.zeros(len(rows))
@@ -78,7 +86,7 @@ class ListedRelevance:
         return self._seen(rows, self.cosines(rows), *self.terms.read(rows))
 
     def of_sample(self, spaces: ListedSpaces) -> ListedFeatures:
-        """Return the features of the sample, whose embeddings and words are cached."""
+        """Return the features of the sampled passages; their embeddings and words are cached."""
         vectors = None if self.unit is None else spaces.vectors
         return self._seen(
             spaces.sample, self.cosines(spaces.sample, vectors), *self.terms.read(spaces.sample, spaces.words)
@@ -90,9 +98,10 @@ class ListedRelevance:
         return ListedFeatures(rows, cosines, words, held, near)
 
     def heed(self, names: Collection[str], named: float, foremost: ListedFeatures) -> FloatArray:
-        """Make the walk prefer passages with query words other than the words of its names.
+        """Prepare gains that prefer passages with query words outside `names`, the words of the named entities.
 
-        Returns the (n,) gains of the foremost passages. The gains of other passages are relative to the best of them.
+        `named` is the mass of the named entities that have a home passage. Returns the gains of the `foremost`
+        passages, an array of shape (n,). Their best BM25 score also scales the gains of other passages.
         """
         self._others, self._named = self.terms.without(names), named
         scores = self._others.scores_of(foremost.rows)
@@ -103,42 +112,42 @@ class ListedRelevance:
         return entered(gains, others, self._highest, self._named, self.settings)
 
     def gains(self, rows: IntArray) -> FloatArray:
-        """Compute (n,) gains of edges into passages that BM25 does not list; their relevance is the cosine."""
+        """Compute the gains of edges into passages outside the lists, from cosines and query words; shape (n,)."""
         return self._entered(np.maximum(self.cosines(rows), FLOOR), self._others.scores_of(rows))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LocalTerms:
-    """The words of a query in some passages; see :class:`~phasegraph.graph.walk.covering.Terms`."""
+    """The query's words in listed passages; see :class:`~phasegraph.graph.walk.covering.Terms`."""
 
     terms: ListedTerms
     looked: ListedFeatures
 
     @property
     def scores(self) -> FloatArray:
-        """The (n,) BM25 scores."""
+        """The BM25 scores of the n passages, an array of shape (n,)."""
         return self.looked.words
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The query words that occur in the collection."""
+        """The t query words that occur in the collection."""
         return self.terms.words
 
     @property
     def idf(self) -> FloatArray:
-        """The (t,) idf of these words."""
+        """The inverse document frequency (idf) of each of these words, an array of shape (t,)."""
         return self.terms.idf
 
     @property
     def all_idf(self) -> Any:
-        """The idf of every query word."""
+        """The idf of each query word, including words that do not occur in the collection."""
         return self.terms.all_idf
 
     @property
     def shares(self) -> FloatArray:
-        """The (t,) shares of the words in the total idf."""
+        """The share of each word in the sum of idf, an array of shape (t,)."""
         return self.idf / self.idf.sum() if len(self.idf) else self.idf
 
     def held_by(self, places: IntArray) -> BoolArray:
-        """Return (n, t) which of the passages at these positions contain which words."""
+        """Return a boolean array of shape (n, t): True if the passage at a position contains the word."""
         return self.looked.held[places]

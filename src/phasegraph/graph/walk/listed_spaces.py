@@ -1,4 +1,4 @@
-"""Shared data for searches of a graph by lists: a sample of its passages, and scratch arrays."""
+"""Shared data for searches that compare only listed passages: a sample of the graph's passages, and scratch arrays."""
 
 from __future__ import annotations
 
@@ -15,42 +15,42 @@ from phasegraph.lexical.index import WordIn
 from phasegraph.pagerank import PageRankResult
 
 SAMPLED = 1024
-"""Passages in the sample, all where there are fewer."""
+"""Number of passages in the sample; a graph with fewer passages is sampled completely."""
 
 
 @dataclass(eq=False)
 class ListedSpaces:
-    """A graph's sample of passages, and scratch arrays that its searches share."""
+    """A sample of a graph's passages, and scratch arrays; all searches of the graph share them."""
 
     graph: EntityGraph
     _idle: deque[FloatArray] = field(default_factory=deque)
 
     @lazy_property
     def sample(self) -> IntArray:
-        """Evenly spaced rows of passages; all rows of a small graph."""
+        """The rows of the sampled passages, which are evenly spaced; all rows of a small graph."""
         count = self.graph.count
         return self.graph.rows_at(np.arange(count) if count <= SAMPLED else np.arange(SAMPLED) * count // SAMPLED)
 
     @lazy_property
     def vectors(self) -> Any:
-        """The embeddings of the sample."""
+        """The embeddings of the sampled passages; None if the graph has no embeddings."""
         vectors = self.graph.embeddings
         return None if vectors is None else vectors[self.sample]
 
     @lazy_property
     def words(self) -> dict[str, WordIn]:
-        """A cache for the positions of words in the sample."""
+        """A cache of the occurrences of words in the sampled passages, by word."""
         return {}
 
     def borrow(self) -> FloatArray:
-        """Return an array of zeros, one for each passage."""
+        """Return a scratch array of zeros with shape (P,); the caller resets it and returns it by :meth:`give_back`."""
         try:
             return self._idle.pop()
         except IndexError:
             return np.zeros(len(self.graph.passages))
 
     def masses(self, walked: PageRankResult, rows: IntArray) -> FloatArray:
-        """Return the (n,) masses of these passages."""
+        """Return the masses of these passages after a walk, an array of shape (n,)."""
         space, inside = self.borrow(), walked.nodes < len(self.graph.passages)
         reached = walked.nodes[inside]
         space[reached] = walked.values[inside]
@@ -60,5 +60,5 @@ class ListedSpaces:
         return found
 
     def give_back(self, weights: FloatArray) -> None:
-        """Return an array of zeros for the next search."""
+        """Take back a scratch array, which must be all zeros, for the next search."""
         self._idle.append(weights)

@@ -14,12 +14,15 @@ from phasegraph.pagerank import WalkOperator
 from phasegraph.pagerank.push import RelevanceTransitions, ranges
 
 MUCH = 1e-3
-"""Mass, of 1, from which on a passage's relevance is worked out when it flows there."""
+"""Share of the walk's total mass above which a flow into a passage makes the walk compute the passage's relevance."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ListedGains:
-    """The weights of nodes that a walk used, as far as it computed them; supports look-ups like an array."""
+    """The node weights that a walk computed; supports look-ups like an array.
+
+    `values` are the weights of the ascending passage `rows`. Other passages have the weight `rest`, and entities 1.
+    """
 
     rows: IntArray
     values: FloatArray
@@ -37,7 +40,8 @@ class ListedGains:
 class ListedTransitions(RelevanceTransitions):
     """Transitions that compute a passage's gain when much mass is about to flow to it; before, the gain is `rest`.
 
-    `weights` (P,) are scratch: 0 for every passage, and again after :meth:`end`. ``gains(rows)`` looks at passages.
+    A gain is the factor of the weights of edges into a passage. ``gains(rows)`` computes the gains of passages.
+    `weights` is a scratch array of shape (P,); it must be all zeros, and :meth:`end` resets it to zeros.
     """
 
     def __init__(
@@ -47,7 +51,7 @@ class ListedTransitions(RelevanceTransitions):
         self.stepwise = True
         self._gains, self.rest, self._count = gains, rest, len(weights)
         self._known: list[IntArray] = []
-        self._found = np.zeros(int(1 / MUCH) + 2, dtype=np.int32)  # all mass together is 1
+        self._found = np.zeros(int(1 / MUCH) + 2, dtype=np.int32)  # at most 1 / MUCH nodes can get more than MUCH
 
     @property
     def size(self) -> int:
@@ -55,7 +59,7 @@ class ListedTransitions(RelevanceTransitions):
         return self.graph.size
 
     def know(self, rows: IntArray, gains: FloatArray) -> None:
-        """Set the gains of passages."""
+        """Set the gains of these passages."""
         self.node_weights[rows] = gains
         self._known.append(rows)
 
@@ -74,7 +78,7 @@ class ListedTransitions(RelevanceTransitions):
         self._look_at(targets[self.node_weights[targets] == 0])
 
     def resumes(self) -> bool:
-        """Process the passages that the compiled rounds found; return whether the rounds must continue."""
+        """Compute the gains of passages for which the compiled rounds paused; return True if there were any."""
         count = max(int(self._found[-1]), 0)
         self._look_at(self._found[:count])
         return count > 0
@@ -85,7 +89,7 @@ class ListedTransitions(RelevanceTransitions):
             self.know(rows, self._gains(rows))
 
     def spread(self, nodes: IntArray, amounts: FloatArray) -> tuple[IntArray, FloatArray]:
-        """Return the mass that arrives at each node; see :class:`Transitions`."""
+        """Return the target node and the mass of each flow from these nodes; see :class:`Transitions`."""
         graph = self.graph
         counts = graph.out_degrees.take(nodes).astype(np.int64)
         edges = ranges(graph.indptr.take(nodes), counts)
@@ -99,17 +103,17 @@ class ListedTransitions(RelevanceTransitions):
         return targets, values
 
     def sweep(self, amounts: FloatArray) -> FloatArray:
-        """Multiply with the transition matrix once, for a small graph in which a round reads most edges."""
+        """Multiply all masses with the transition matrix once; used if a round would read most edges."""
         whole = np.ones(self.graph.size)
         whole[: self._count] = np.where(self.node_weights > 0, self.node_weights, self.rest)
         return RelevanceTransitions(self.graph, whole).sweep(amounts)
 
     def compiled(self) -> Callable[..., tuple[int, int, int, int]]:
-        """Return the compiled rounds."""
+        """Return the compiled function that runs push rounds."""
         return self._rounds(self.rest, MUCH, self._found)
 
     def end(self) -> ListedGains:
-        """Reset the scratch array and return the known gains."""
+        """Reset the scratch array to zeros, and return the gains that were set or computed."""
         rows = np.unique(np.concatenate(self._known)) if self._known else np.empty(0, dtype=np.int64)
         found = ListedGains(rows, self.node_weights[rows], self.rest, self._count)
         self.node_weights[rows] = 0.0

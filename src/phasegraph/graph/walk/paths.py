@@ -20,11 +20,12 @@ from phasegraph.pagerank import PageRankResult
 from phasegraph.pagerank.push import out_edges
 
 MAX_STEPS = 6
+"""Maximum number of edges in a path."""
 
 
 @dataclass(frozen=True, slots=True)
 class PathNode:
-    """A node of a path: ``kind`` is "passage" or "entity", ``name`` is its id or normalised name."""
+    """A node of a path: `kind` is "passage" or "entity", and `name` is the passage id or the normalized entity name."""
 
     kind: str
     name: str
@@ -32,12 +33,13 @@ class PathNode:
 
 @dataclass(frozen=True, slots=True)
 class WalkPath:
-    """The path from a seed to a passage, with the walk's seeds and the query's words in the passage.
+    """The path from a seed to a passage, with the walk's seeds and the query words in the passage.
 
-    `seeds` are the seeds with their shares of the mass, greatest first. `path` leads from a seed to the passage and
-    follows, backwards from the passage, the edge that brought the most mass. It ends at a seed whose restart mass
-    exceeds the mass of every edge. If no seed is within six edges, the path starts elsewhere. `words` are the query
-    words in the passage. A passage that the walk did not reach, but that words or cosine found, has itself as path.
+    `seeds` are the seeds with their shares of the restart mass, greatest share first. `path` leads from a seed to the
+    passage. It is built backwards: each step follows the edge that brought the most mass to the current node. It stops
+    at a seed whose restart mass exceeds the mass of every incoming edge. If no seed is within six edges, the path
+    starts at another node. `words` are the query words in the passage. If the walk did not reach the passage, the path
+    contains only the passage itself.
     """
 
     seeds: tuple[tuple[PathNode, float], ...]
@@ -50,7 +52,7 @@ class WalkPath:
 
 @dataclass(frozen=True, eq=False)
 class WalkPaths(Mapping[str, WalkPath]):
-    """Paths by passage id, computed on demand; a copy contains all paths and not the graph."""
+    """A mapping of passage ids to paths, which are computed on demand; a pickle contains all paths and no graph."""
 
     graph: EntityGraph = field(repr=False)
     walked: PageRankResult = field(repr=False)
@@ -114,16 +116,16 @@ class WalkPaths(Mapping[str, WalkPath]):
 
     @lazy_property
     def _out_edges(self) -> tuple[Int32Array, Int32Array, IntArray]:
-        """Return source, target and position of the edges that the walk used."""
+        """Three arrays: source node, target node and position of each edge that leaves a node reached by the walk."""
         walk, nodes = self.graph.operator, np.sort(self.walked.nodes)
         owners, edges = out_edges(walk, nodes)
         return nodes[owners], walk.indices.take(edges), edges
 
     def _steered(self, sources: Int32Array, target: int) -> FloatArray | float:
-        """Return the factor by which the query's relevance changes the share of mass from each source to a target.
+        """Return, for each source node, the factor by which node weights change its share of mass for a target node.
 
-        An edge weighs ``weight * node_weights[target]``, and the edges of a source share its mass. A source sends less
-        to this target if its other targets are more relevant.
+        The weight of an edge is ``weight * node_weights[target]``, and a source divides its mass in proportion to these
+        weights. A source sends less mass to this target if its other targets are more relevant.
         """
         if self.node_weights is None:
             return 1.0

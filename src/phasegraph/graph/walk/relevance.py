@@ -1,4 +1,4 @@
-"""Compute the relevance of passages to a query, and the gain of the walk's edges into them."""
+"""Compute the relevance of passages to a query, and the factors for the weights of edges into these passages."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from phasegraph.graph.walk.settings import WordSettings
 from phasegraph.ranking import Ranking
 
 _UNKNOWN_SCALE = 0.7
-"""What the last seed's score is taken for, the first one's being 1, where scores are no cosines."""
+"""Similarity of a ranking's last passage if the scores are not cosines; the first passage has similarity 1."""
 FLOOR = 0.05
-"""Least similarity a passage counts with: no passage is closed to the walk."""
+"""Minimum similarity of a passage; it is positive, so that the walk can reach every passage."""
 UNLISTED = 0.5
-"""What a passage outside the ranking counts with, as a share of the ranking's last similarity."""
+"""Similarity of a passage outside the ranking, as a share of the similarity of the ranking's last passage."""
 
 
 def similarities(ranking: Ranking) -> FloatArray:
-    """Convert the scores of a ranking to (n,) similarities in [0, 1].
+    """Convert the scores of a ranking to similarities in [0, 1], an array of shape (n,).
 
     Scores that are all in [0, 1] are used unchanged. Other scores are scaled linearly to the range from 0.7 (last) to 1
     (first).
@@ -36,7 +36,7 @@ def similarities(ranking: Ranking) -> FloatArray:
 
 
 def unit_vector(vector: Any, dimensions: int) -> Float32Array:
-    """Validate a query's embedding and return it as a (dimensions,) float32 unit vector."""
+    """Validate a query's embedding and return it as a float32 unit vector of shape (dimensions,)."""
     try:
         values = np.asarray(vector, dtype=np.float32)
     except (TypeError, ValueError) as error:
@@ -45,14 +45,17 @@ def unit_vector(vector: Any, dimensions: int) -> Float32Array:
         raise InvalidInputError(f"the query's embedding must have shape ({dimensions},); got {values.shape}")
     length = float(np.sqrt(np.dot(values.astype(np.float64), values)))
     if not np.isfinite(length):
-        raise InvalidInputError("the query's embedding must be finite; it holds NaN or infinity")
+        raise InvalidInputError("the query's embedding must be finite; it contains NaN or infinity")
     return values / np.float32(length) if length > 0 else values
 
 
 def relevance(
     graph: EntityGraph, ranking: Ranking | None, vector: Any = None, *, floor: float = FLOOR
 ) -> FloatArray | None:
-    """Compute the (P + E,) weights with which the walk enters nodes: 1 for entities; None without information."""
+    """Compute the factor for the weights of edges into each node, an array of shape (P + E,).
+
+    The factor is 1 for entities and the relevance for passages. Returns None if no relevance is known.
+    """
     near = passage_relevance(graph, ranking, vector, floor=floor)
     if near is None:
         return None
@@ -64,10 +67,10 @@ def relevance(
 def passage_relevance(
     graph: EntityGraph, ranking: Ranking | None, vector: Any = None, *, floor: float
 ) -> FloatArray | None:
-    """Compute (P,) relevance of the passages, at least `floor`; None without information.
+    """Compute the relevance of all passages, at least `floor`; an array of shape (P,), or None without information.
 
-    The cosine of `vector`, the query's embedding, to `graph.embeddings`, or the similarity of a passage in a dense
-    ranking if there are no vectors to compare.
+    The relevance is the cosine of the passage's embedding to `vector`, the query's embedding. If there are no vectors
+    to compare, the relevance is the passage's similarity in the dense ranking.
     """
     if vector is not None and graph.embeddings is not None:
         cosines = graph.cosines_to(unit_vector(vector, graph.embeddings.shape[1]))
@@ -84,17 +87,17 @@ def passage_relevance(
 
 
 def relevance_by_words(cosines: FloatArray, terms: Terms, settings: WordSettings) -> FloatArray:
-    """Add BM25 to the cosines of the (P,) passages."""
+    """Add the weighted BM25 scores, scaled to a maximum of 1, to the cosines; all arrays have shape (P,)."""
     highest = float(terms.scores.max(initial=0.0))
     return cosines + settings.weight * terms.scores / highest if highest > 0 else cosines
 
 
 def entered(gains: FloatArray, others: FloatArray, highest: float, named: float, settings: WordSettings) -> FloatArray:
-    """Raise the (n,) gains of edges into passages that contain query words other than names.
+    """Raise the gains of edges into passages that contain query words other than names; arrays have shape (n,).
 
-    Words of a question that are not names ("born", "directed") occur in the passage that answers it. `others` (n,) are
-    BM25 scores of these words alone, and `highest` is the best of these scores. `named` is the mass of the names that
-    have a home passage.
+    A gain is the factor for the weights of edges into a passage. Words of a question that are not names ("born",
+    "directed") occur in the passage that answers the question. `others` are the BM25 scores of these words alone, and
+    `highest` is the best such score. `named` is the mass of the named entities that have a home passage.
 
     >>> entered(np.array([0.5, 0.5]), np.array([4.0, 0.0]), 4.0, 1.0, WordSettings()).tolist()
     [1.0, 0.5]

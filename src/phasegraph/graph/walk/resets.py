@@ -25,7 +25,7 @@ class ResetRecipe:
     """The parameters of a published reset distribution.
 
     `passage_weight` is the mass of the passage with the highest similarity; the passage with the lowest similarity gets
-    0. The `top_facts` supply seeds, and `top_entities` seeds are kept.
+    0. `top_facts` is the number of facts that supply seeds, and `top_entities` is the maximum number of entity seeds.
     """
 
     passage_weight: float
@@ -40,22 +40,24 @@ RESETS: Mapping[str, ResetRecipe] = MappingProxyType(
         "semflowrag-paper": ResetRecipe(0.08, 12, 20),
     }
 )
-"""HippoRAG 2 and SemFlowRAG as released, and SemFlowRAG with its paper's numbers."""
+"""The parameters of HippoRAG 2 and SemFlowRAG in their released code, and of SemFlowRAG in its paper."""
 NO_FACTS = "there is no fact to seed the walk: passages are ranked by their similarity to the query, as published"
 
 
 def fact_reset(
     graph: EntityGraph, ends: Int32Array, fact_scores: FloatArray, similarities: FloatArray, recipe: ResetRecipe
 ) -> Seeding:
-    """Compute the reset distribution of HippoRAG 2 (arXiv:2502.14802), also used by SemFlowRAG; entities come first.
+    """Compute the reset distribution of HippoRAG 2 (arXiv:2502.14802), which SemFlowRAG also uses.
 
-    A kept fact gives each end its score divided by the number of passages that mention the end; an entity's mass
-    is the mean over the facts it ends, and the entities with the greatest mass stay (ties by row). Every passage
-    adds its min-max scaled similarity times the passage weight. Facts are the `top_facts` with the highest score;
-    the papers have a language model filter them first.
+    The facts with the highest scores are used, at most `top_facts`. Each fact gives its score, divided by the number of
+    passages that mention the entity, to its subject and to its object. The mass of an entity is the mean of these
+    values over its facts. Only the `top_entities` entities with the greatest mass become seeds; ties are broken by row.
+    The mass of a passage is its min-max scaled similarity times the passage weight. In the result, entities come before
+    passages.
 
-    `ends` (F, 2) are entity rows of the facts, -1 for none; `fact_scores` (F,) their similarities to the query, min-max
-    scaled over all facts; `similarities` (P,) those of all passages.
+    `ends`, of shape (F, 2), contains the entity rows of the facts; -1 means no entity. `fact_scores`, of shape (F,),
+    are the similarities of the facts to the query, min-max scaled over all facts. `similarities`, of shape (P,), are
+    the similarities of all passages. In the papers, a language model first filters the facts.
 
     >>> from phasegraph.graph import Extraction, graph_from_extractions
     >>> graph = graph_from_extractions(["0", "1"], [Extraction("0", ["b", "c"]), Extraction("1", ["b"])])
@@ -87,9 +89,10 @@ def fact_reset(
 def reset_by_name(
     name: str, graph: EntityGraph, facts: FactIndex, vector: Any, similarities: FloatArray, rows: IntArray | None = None
 ) -> Seeding:
-    """Compute the reset distribution ``RESETS[name]`` from a query's embedding and (P,) similarities of the passages.
+    """Compute the reset distribution ``RESETS[name]`` for a query.
 
-    `rows` are the rows of the facts that a filter kept.
+    `vector` is the query's embedding. `similarities`, of shape (P,), are the similarities of all passages. `rows` are
+    the rows of the facts that a filter accepted; None means all facts.
     """
     if name not in RESETS:
         raise InvalidInputError(f"reset must be one of {', '.join(RESETS)}; got {name!r}")
@@ -98,7 +101,7 @@ def reset_by_name(
 
 
 def fact_scores(facts: FactIndex, vector: Any) -> FloatArray:
-    """(F,) array of float in [0, 1]: cosines of the facts to a query's embedding, min-max scaled over all facts."""
+    """Compute the cosines of all facts to a query's embedding, min-max scaled to [0, 1]; an array of shape (F,)."""
     return _min_max(facts.near(vector).astype(np.float64))
 
 

@@ -27,10 +27,10 @@ class RestrictedGraphSource(GraphWalker):
 
     Notes
     -----
-    The walk runs on :func:`~phasegraph.graph.walk.restricting.restrict_graph`. Rankings that seed the walk and embedded
-    facts are restricted, too (:meth:`FactIndex.within`). A passage that is not allowed is neither walked through nor
-    scored, counted, returned or named. If nothing is allowed, the answer is empty. A copy holds the ids of the allowed
-    passages.
+    The walk runs on the graph of the allowed passages (:func:`~phasegraph.graph.walk.restricting.restrict_graph`).
+    Rankings that seed the walk and embedded facts are restricted, too (:meth:`FactIndex.within`). The walk does not
+    pass through other passages, and other passages are not scored, counted, returned or named. If no passage is
+    allowed, the ranking is empty. A pickle contains the ids of the allowed passages.
 
     Examples
     --------
@@ -53,7 +53,7 @@ class RestrictedGraphSource(GraphWalker):
 
     @property
     def depends_on(self) -> tuple[str, ...]:
-        """Dense rankings that seed the walk."""
+        """The names of the sources whose dense rankings can seed the walk."""
         return tuple(self.source.depends_on)
 
     @property
@@ -62,13 +62,13 @@ class RestrictedGraphSource(GraphWalker):
         return None if self.inner is None else self.inner.graph
 
     def prepare(self) -> Self:
-        """Prepare the source, as :meth:`GraphSource.prepare` does."""
+        """Prepare the first search; see :meth:`GraphSource.prepare`."""
         if self.inner is not None:
             self.inner.prepare()
         return self
 
     def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
-        """Rank the allowed passages; as :meth:`GraphSource.search`."""
+        """Rank the allowed passages for `query`; parameters and result as in :meth:`GraphSource.search`."""
         if self.graph is None:
             return Ranking(self.name, (), np.empty(0), reason="no passage of the graph is allowed")
         rows = self.graph.passage_rows
@@ -78,6 +78,6 @@ class RestrictedGraphSource(GraphWalker):
 
 
 def _restricted(source: Any, allowed: Collection[str]) -> RestrictedGraphSource:
-    """Restrict the source again after copying."""
+    """Restrict a source to the allowed passages; unpickling calls this function."""
     made: RestrictedGraphSource = source.within(allowed)
     return made

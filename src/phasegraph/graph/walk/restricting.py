@@ -20,6 +20,8 @@ from phasegraph.ranking import Ranking
 
 Allowed: TypeAlias = Callable[[str], object] | Collection[str]
 MOST_PARTS, _FEW = 16, 8
+"""Maximum number of cached restricted graphs per graph; ratio of passages to allowed ids up to which all passages are
+checked instead of looking up each id."""
 _kept: WeakKeyDictionary[EntityGraph, Recent] = WeakKeyDictionary()
 _kept_facts: WeakKeyDictionary[EntityGraph, WeakKeyDictionary[FactIndex, FactIndex]] = WeakKeyDictionary()
 
@@ -27,12 +29,13 @@ _kept_facts: WeakKeyDictionary[EntityGraph, WeakKeyDictionary[FactIndex, FactInd
 def restrict_graph(graph: EntityGraph, allowed: Allowed) -> EntityGraph | None:
     """Return the graph of the `allowed` passages (see :class:`RestrictedGraphSource`); None if no passage is left.
 
-    Other passages are removed, together with entities that only they mention. All frequencies and weights are computed
-    again. The same object is returned for the same passages while it is in use.
+    Other passages are removed, together with entities that only other passages mention. All frequencies and weights are
+    computed again. The result is cached: the same passages give the same object while it is in use.
 
     A graph does not record which passage states a fact. The edge between two entities stays only if every passage that
-    mentions both is allowed, so that no hidden fact is used. A fact that an allowed passage also states may therefore
-    be lost. :meth:`phasegraph.graph.index.graph_index.GraphIndex.remove` keeps the records and loses none.
+    mentions both entities is allowed, so that no hidden fact is used. A fact that an allowed passage also states may
+    therefore be lost. :meth:`phasegraph.graph.index.graph_index.GraphIndex.remove` loses no fact, because an index
+    contains the facts of each passage.
 
     >>> from phasegraph.graph import build_graph
     >>> graph = build_graph([{"id": "a", "text": "Ada met Bo."}, {"id": "b", "text": "Cy met Bo."}])
@@ -50,7 +53,10 @@ def restrict_graph(graph: EntityGraph, allowed: Allowed) -> EntityGraph | None:
 
 
 def allowed_rows(graph: Any, allowed: Allowed) -> IntArray:
-    """Return the ascending rows of the allowed passages; a few ids are looked up without reading other passages."""
+    """Return the ascending rows of the allowed passages.
+
+    If there are few allowed ids, each id is looked up; otherwise, all passages are checked.
+    """
     if callable(allowed):
         return np.flatnonzero([bool(allowed(name)) for name in graph.passages])
     names = allowed_ids(allowed)
@@ -61,7 +67,7 @@ def allowed_rows(graph: Any, allowed: Allowed) -> IntArray:
 
 
 def _part(graph: EntityGraph, rows: IntArray) -> EntityGraph:
-    """Return the graph of these rows."""
+    """Return the graph of the passages in these rows, which must ascend."""
     mentions = graph.mentions[rows]
     columns = np.unique(mentions.indices)
     vectors = graph.embeddings
@@ -79,19 +85,19 @@ def _part(graph: EntityGraph, rows: IntArray) -> EntityGraph:
 
 
 def _among(matrix: Csr, columns: Any) -> Csr:
-    """Return these ascending columns of a matrix, by reading only its own entries."""
+    """Return the given ascending columns of a sparse matrix; the cost depends on the matrix's entries alone."""
     there, place = within(matrix.indices, columns), np.searchsorted(columns, matrix.indices).astype(np.int32)
     starts = np.concatenate([[0], np.cumsum(there)])[matrix.indptr]
     return sparse.csr_array((matrix.data[there], place[there], starts), shape=(matrix.shape[0], len(columns)))
 
 
 def _own_facts(graph: EntityGraph, rows: IntArray, columns: Any) -> Csr:
-    """Return facts among these entities whose two ends are mentioned together only in these passages."""
+    """Return the facts between these entities; leave out a fact if a passage outside `rows` mentions both entities."""
     facts = _among(graph.facts[columns], columns)
     pairs = facts.tocoo()
     if not pairs.nnz:
         return facts
-    ends = np.unique(pairs.row)  # facts are symmetric
+    ends = np.unique(pairs.row)  # the matrix of facts is symmetric, so its rows contain both entities of each fact
     hidden = _mentioning(graph, rows, columns[ends])
     shared = np.asarray(
         hidden[np.searchsorted(ends, pairs.row)].multiply(hidden[np.searchsorted(ends, pairs.col)]).sum(axis=1)
@@ -101,9 +107,10 @@ def _own_facts(graph: EntityGraph, rows: IntArray, columns: Any) -> Csr:
 
 
 def _mentioning(graph: EntityGraph, rows: IntArray, entities: Any) -> Csr:
-    """Return (n, P) 1 where a passage outside `rows` mentions one of n entities.
+    """Return a sparse matrix of shape (n, P): 1 if a passage outside `rows` mentions the entity, otherwise 0.
 
-    The mentions are read from the walk's edges, and from the matrix for entities that are too common for edges.
+    The mentions are read from the walk's edges. Entities that are too common to have edges are read from the matrix of
+    mentions.
     """
     walk, count = graph.operator, len(graph.passages)
     nodes = entities.astype(np.int64) + count
@@ -123,17 +130,17 @@ def _mentioning(graph: EntityGraph, rows: IntArray, entities: Any) -> Csr:
 
 
 def allowed_ids(allowed: Any) -> frozenset[str]:
-    """Return the ids of a collection as a set."""
+    """Return the allowed ids as a set; InvalidTypeError if they are not a collection of texts."""
     if isinstance(allowed, str) or not isinstance(allowed, Collection):
         raise InvalidTypeError(f"allowed must be a function of a passage id or a collection of ids; got {allowed!r}")
     other = next((type(one).__name__ for one in allowed if not isinstance(one, str)), None)
     if other is not None:
-        raise InvalidTypeError(f"allowed must hold ids of passages, which are str; it holds a value of type {other}")
+        raise InvalidTypeError(f"allowed must contain passage ids of type str; it contains a value of type {other}")
     return frozenset(allowed)
 
 
 def restrict_ranking(ranking: Ranking | None, rows: Mapping[str, int]) -> Ranking | None:
-    """Restrict a ranking to these passages; None if no passage is left."""
+    """Restrict a ranking to the passages with an id in `rows`; None if no passage is left."""
     if ranking is None or all(name in rows for name in ranking.ids):
         return ranking
     places = [place for place, name in enumerate(ranking.ids) if name in rows]
@@ -144,7 +151,7 @@ def restrict_ranking(ranking: Ranking | None, rows: Mapping[str, int]) -> Rankin
 
 
 def restricted_facts(facts: FactIndex | None, graph: EntityGraph, part: EntityGraph) -> FactIndex | None:
-    """Restrict the embedded facts of a graph to a part of it; the result is cached while the part is in use."""
+    """Restrict the embedded facts of a graph to its restricted graph `part`; cached while `part` is in use."""
     if facts is None or part is graph:
         return facts
     kept = _kept_facts.setdefault(part, WeakKeyDictionary())

@@ -10,7 +10,7 @@ from phasegraph._support.typing import BoolArray, FloatArray, IntArray
 
 
 def within(rows: IntArray, some: IntArray) -> BoolArray:
-    """Return (n,) which of the rows are in the ascending array `some`."""
+    """Return a boolean array of shape (n,): True for each of n rows that is in the ascending array `some`."""
     if not len(some):
         return np.zeros(len(rows), dtype=np.bool_)
     found: BoolArray = some[np.minimum(np.searchsorted(some, rows), len(some) - 1)] == rows
@@ -18,7 +18,7 @@ def within(rows: IntArray, some: IntArray) -> BoolArray:
 
 
 def in_any_order(ascending: Callable[[IntArray], FloatArray], rows: IntArray) -> FloatArray:
-    """Apply a function of ascending rows to distinct rows in any order."""
+    """Apply a function that needs ascending rows to distinct rows in any order; return its values in this order."""
     order = rows.argsort()
     out = np.empty(len(rows))
     out[order] = ascending(rows[order])
@@ -26,7 +26,9 @@ def in_any_order(ascending: Callable[[IntArray], FloatArray], rows: IntArray) ->
 
 
 def found_at(some: IntArray, values: FloatArray, rows: IntArray, otherwise: FloatArray | float = 0.0) -> FloatArray:
-    """Return (n,) values of the rows in the ascending array `some`, and `otherwise` for other rows.
+    """Return the value of each row, an array of shape (n,).
+
+    `values` are the values of the ascending rows `some`. A row that is not in `some` gets `otherwise`.
 
     >>> found_at(np.array([2, 5]), np.array([0.2, 0.5]), np.array([5, 6, 2])).tolist()
     [0.5, 0.0, 0.2]

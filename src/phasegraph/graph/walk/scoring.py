@@ -1,4 +1,4 @@
-"""Compute the scores of a walk: from its masses alone, or balanced with cosines and words."""
+"""Compute the scores of a walk: from its masses alone, or from masses, cosines and BM25 scores."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from phasegraph.pagerank import PageRankResult
 from phasegraph.ranking import Background
 
 DEPTH = 50
-"""Passages over which a kind of evidence is scaled to [0, 1]; every other passage has 0."""
+"""Number of best passages over which each kind of evidence is scaled; all other passages have the value 0."""
 _MANY = 200
-"""Values from which on the best of them are parted from the others before they are sorted."""
+"""Number of values above which the best values are selected before they are sorted."""
 _EVEN = 0.29
-"""Standard deviation of values spread evenly over [0, 1]: it turns deviations into shares of a reach."""
+"""Standard deviation of values that are evenly spread over [0, 1]; it converts deviations to shares of a range."""
 _LIFT = 0.25
-"""What the relevance to one clause adds to the mean of the evidence for the whole question."""
+"""Weight of a passage's best relevance to a clause, which is added to the mean evidence for the whole question."""
 _PART, _KEPT = 1.0, 0.75
-"""What all clauses together add, and how much less where the walk is trusted."""
+"""Weight of the answers to all clauses together; share of this weight that is lost with full trust in the walk."""
 _TAIL = 0.02
-"""Share of the walk that orders passages outside every kind's 50 best, where the walk is not trusted."""
+"""Minimum weight of the walk for passages outside the 50 best of every kind, so that they stay in the walk's order."""
 NO_SPREAD = 1e-9
-"""A deviation up to which scores are equal but for rounding."""
+"""Standard deviation up to which scores count as equal, because they differ only by rounding."""
 _STEEP = 50.0
-"""Logarithm of a score beyond which it grows more slowly: one passage among millions may stand 1,000 deviations out."""
+"""Log score above which published scores grow more slowly, because their exponential would become infinite."""
 
 
 def passage_scores(
     walked: PageRankResult, node_weights: FloatArray | None, passages: int, *, floor: float, closeness: float
 ) -> tuple[Int32Array, FloatArray, Background | None]:
-    """Return rows and scores of the passages that a walk reached, and the background over all passages.
+    """Return the rows and scores of the passages that a walk reached, and the background over all passages.
 
-    `node_weights` are positive similarities of the passages to the query. With them, a score is ``(mass + floor) *
-    node_weight ** closeness``; otherwise it is the mass. The background describes the logarithms of the scores over all
-    passages; None if all are equal.
+    `node_weights` are positive similarities of the passages to the query. With node weights, a score is ``(mass +
+    floor) * node_weight ** closeness``; without node weights, a score is the mass. The background is the mean and the
+    standard deviation of the log scores over all passages; None if all log scores are equal.
 
     >>> walk = PageRankResult(np.array([2, 0], np.int32), np.array([0.5, 0.3]), 4, 0.0, 1, 2, 2)
     >>> passage_scores(walk, np.array([0.25, 1.0, 1.0, 1.0]), 3, floor=0.1, closeness=0.5)[1].round(3).tolist()
@@ -53,7 +53,10 @@ def passage_scores(
 
 
 def background(walked: PageRankResult, passages: int, floor: float) -> Background | None:
-    """Compute mean and deviation of log(mass + floor) over all passages, in O(reached); None if masses are equal."""
+    """Compute mean and standard deviation of log(mass + floor) over all passages; None if all masses are equal.
+
+    The cost depends only on the number of passages that the walk reached.
+    """
     held = walked.values[walked.nodes < passages]
     base = float(np.log(floor))
     above = np.log(held + floor) - base
@@ -67,28 +70,29 @@ def background(walked: PageRankResult, passages: int, floor: float) -> Backgroun
 def balanced(
     logs: FloatArray, cosines: FloatArray, words: FloatArray, trust: float, parts: FloatArray | None = None
 ) -> FloatArray:
-    """Combine three kinds of evidence to logarithms of passage scores.
+    """Combine the walk's scores, cosines and BM25 scores into log scores of passages.
 
-    Each kind is measured over its own 50 best passages, from the least of them and in their standard deviation. With
-    no trust in the walk, a score is the mean of the three; with full trust, the walk alone counts. Evidence that is
-    equal for all passages is left out. Ours, no published method; it resembles distribution-based score fusion.
+    Each of the three kinds of evidence is converted to deviations: the difference to its own 50th best value, in
+    standard deviations of its 50 best values. With no trust in the walk, the log score is the scaled mean of the three
+    deviations. With full trust, it is the walk's log score. A kind of evidence that is equal for all passages is left
+    out. The method is our own and not published; it resembles distribution-based score fusion.
 
     Parameters
     ----------
     logs : (n,) array of float
-        Logarithms of the walk's scores, 0 for the 50th best (less :func:`fiftieth`).
+        Log scores of the walk, minus their 50th best value (:func:`fiftieth`).
     cosines, words : (n,) array of float
-        Similarities to the query, and BM25.
+        Similarities to the query, and BM25 scores.
     trust : float
-        In [0, 1]: how far the walk alone decides.
+        Weight of the walk's log scores, in [0, 1].
     parts : (c, n) array of float, optional
-        Relevance to each clause of the question, in standard deviations; the best clause of a passage adds to its
-        score.
+        Relevance to each clause of the question, in standard deviations. The greatest relevance of a passage to a
+        clause raises its log score.
 
     Returns
     -------
     (n,) array of float
-        In the unit of `logs`, and equal to them where the walk alone counts.
+        Log scores in the unit of `logs`; equal to `logs` if the trust is 1.
 
     Examples
     --------
@@ -108,7 +112,7 @@ def balanced(
 
 
 def fiftieth(logs: FloatArray) -> float:
-    """Return the 50th best of the walk's logarithms, or the smallest of fewer than 50.
+    """Return the 50th best of the walk's log scores, or the smallest log score if there are fewer than 50.
 
     >>> fiftieth(np.array([-1.0, -3.0]))
     -3.0
@@ -128,7 +132,7 @@ def foremost(values: FloatArray) -> FloatArray:
 
 
 def deviations(values: FloatArray) -> FloatArray:
-    """Return how far values exceed the 50th best, in standard deviations of the 50 best; 0 for other values.
+    """Return the excess of each value over the 50th best, in standard deviations of the 50 best; 0 for lower values.
 
     >>> deviations(np.array([3.0, 2.0, 1.0])).round(2).tolist(), deviations(np.ones(2)).tolist()
     ([2.45, 1.22, 0.0], [0.0, 0.0])
@@ -139,12 +143,12 @@ def deviations(values: FloatArray) -> FloatArray:
 
 
 def part_worths(parts: FloatArray, logs: FloatArray, trust: float) -> FloatArray:
-    """Compute (c, n) the gain in a passage's score for each answered clause, in the unit of `logs`."""
+    """Compute the gain in each passage's log score for each clause, in the unit of `logs`; an array of shape (c, n)."""
     return parts * (_PART * (1 - _KEPT * trust) * _EVEN * float(logs.max()) / len(parts))
 
 
 def moments(values: FloatArray, standing: FloatArray | None = None) -> tuple[float, float]:
-    """Compute mean and deviation; with `standing`, each value may represent many."""
+    """Compute mean and standard deviation; `standing` is the number of values that each value represents."""
     if standing is None:
         return float(values.mean()), float(values.std())
     total = standing.sum()
@@ -153,6 +157,6 @@ def moments(values: FloatArray, standing: FloatArray | None = None) -> tuple[flo
 
 
 def published(values: FloatArray) -> FloatArray:
-    """Convert logarithms to positive, finite scores in the same order."""
+    """Convert log scores to positive, finite scores in the same order."""
     beyond = np.maximum(values - _STEEP, 0.0)
     return np.asarray(np.exp(np.minimum(values, _STEEP) + np.log1p(beyond)))

@@ -1,4 +1,4 @@
-"""The settings of a walk: seeds, words, and the walk itself."""
+"""The settings of a graph source: for seeds, for the query's words, and for the walk."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ class LinkSettings:
     Parameters
     ----------
     seed_passages : int, default 10
-        Number of first passages in the dense ranking that become seeds.
+        Maximum number of passages that become seeds.
     sharpness : float, default 10
-        Seed masses are proportional to similarity to this power, and sum to 1.
+        The mass of a seed passage is proportional to its similarity to this power; these masses sum to 1.
     name_mass : float, default 2
-        Maximum total mass of the query's entities.
+        Maximum total mass of the entities that the query names.
     specificity_power : float, default 3
         An entity gets at most `name_mass` times its rarity, in (0, 1], to this power.
     unanchored : float, default 0.3
-        Factor in [0, 1] for an entity without a home passage.
+        Factor in [0, 1] for the mass of an entity without a home passage.
     fact_mass : float, default 0.5
-        Mass of the entities of the facts nearest to the query, where there are embedded facts.
+        Total mass of the entities of the facts nearest to the query, if there are embedded facts.
     top_facts : int, default 5
-        How many facts those are, at least 1.
+        Number of these facts, at least 1.
     """
 
     seed_passages: int = 10
@@ -60,14 +60,16 @@ class WordSettings:
     seed_pool : int, default 50
         Number of most relevant passages from which seeds are chosen.
     seed_cover : float, default 0.3
-        Gain in a seed's relevance if it has all query words (by idf) that earlier seeds lack.
+        Amount added to a passage's relevance if it contains all query words and earlier seeds contain none of them.
+        A part of the words adds a part of the amount, in proportion to their idf.
     cover : float, default 2.5
-        Gain in a score's logarithm if a passage has all query words (by idf) that earlier passages lack.
+        Amount added to a passage's log score if it contains all query words and earlier passages contain none of them.
+        A part of the words adds a part of the amount, in proportion to their idf.
     cover_pool, cover_picks : int, default 30, 10
-        Number of best passages that are rearranged, and number of positions to fill.
+        Number of best passages that can move up, and number of first positions that are filled in this way.
     relation : float, default 1
-        Gain of the walk's edges into the best passage by BM25 for query words outside names; other passages gain
-        proportionally less. The gain is smaller if the names have no home passage.
+        Relative increase of the weight of edges into the best passage by BM25 for query words outside names. The
+        increase is proportionally smaller for other passages, and if the named entities have no home passage.
     """
 
     weight: float = 0.2
@@ -99,19 +101,20 @@ class WalkSettings:
     tolerance : float, default 3e-6
         The walk stops at a node whose mass per out-edge is below this value.
     floor : float, default 2e-3
-        Value > 0 that is added to a mass before its logarithm.
+        Value > 0 that is added to a mass before the logarithm is computed.
     relevance : bool, default True
-        Whether the walk prefers passages near the query and scores them higher.
+        If True, the walk prefers passages that are relevant to the query, and their scores are higher.
     closeness : float, default 0.5
-        Power of a passage's similarity in its score; >= 0.
+        Exponent of a passage's relevance in its score; >= 0.
     kernel : {"auto", "numpy", "compiled"}, default "auto"
-        ``compiled`` uses numba (``phasegraph[graph]``), ``auto`` uses numba if it is installed. The answers are equal
-        to the bit. numba compiles at the first walk, see :meth:`GraphSource.prepare`.
+        ``compiled`` uses numba (``phasegraph[graph]``), and ``auto`` uses numba if it is installed. All kernels give
+        identical results. numba compiles at the first walk; see :meth:`GraphSource.prepare`.
     compare : {"auto", "all", "listed"}, default "auto"
-        The passages that a query is compared with. ``all`` compares all passages. ``listed`` compares passages in the
-        dense ranking or in BM25's list, passages that receive much of the walk's mass, and a sample. The cost of
-        ``listed`` does not depend on the size of the collection. ``auto`` compares all of up to 50,000 passages. In
-        larger collections it uses ``listed``, if there are a dense ranking and a limit.
+        The passages that are compared with the query. ``all`` compares all passages. ``listed`` compares passages in
+        the dense ranking or among the best by BM25, passages that receive much of the walk's mass, and a sample. The
+        cost of ``listed`` does not depend on the size of the collection. ``auto`` compares all passages in collections
+        of up to 50,000 passages. In larger collections, ``auto`` uses ``listed`` if there are a dense ranking and a
+        limit.
     """
 
     follow_probability: float = 0.85

@@ -1,4 +1,4 @@
-"""The entity graph as a source: find seeds, walk, rank, and explain the path to each passage."""
+"""The entity graph as a source: find the query's seeds, walk, rank passages, and explain the path to each passage."""
 
 from __future__ import annotations
 
@@ -58,53 +58,62 @@ from phasegraph.sources.protocol import Upstream
 
 @dataclass(frozen=True, eq=False)
 class GraphSource(GraphWalker):
-    """A source that ranks passages by personalised PageRank, starting from the query's seeds.
+    """A source that ranks passages by personalized PageRank, starting from the query's seeds.
 
     Parameters
     ----------
     graph : EntityGraph
     name : str, default "graph"
     depends_on : sequence of str, default ("vector",)
-        Dense rankings that can supply seeds; the first available ranking is used. Without a ranking, the seeds are the
-        entities that the query names, and passages with query words.
+        Names of sources whose dense rankings can supply seeds; the first available ranking is used. Without a ranking,
+        the seeds are the entities that the query names, and passages with query words.
     embedder : callable, optional
         ``embedder(query) -> (d,) vector``. With `graph.embeddings`, the walk prefers passages near the query. Without
         an embedder, it uses the similarities of the upstream ranking.
     linking : LinkSettings
     walk : WalkSettings
     words : WordSettings, optional
-        Settings for the query's words, if the graph has words. With None, a `reset` or
-        ``WalkSettings(relevance=False)``, words have no effect.
+        Settings for the query's words, if the graph has a BM25 index. The query's words have no effect with None, with
+        a `reset`, or with ``WalkSettings(relevance=False)``.
     facts : FactIndex, optional
-        Embedded facts of the graph, names or both (``FactIndex.of``, ``of_names``, ``plus``); with an embedder, the
-        entities of the facts and names nearest to the query are additional seeds.
+        Embedded facts of the graph, embedded names, or both (``FactIndex.of``, ``of_names``, ``plus``). With an
+        embedder, the entities of the facts and names nearest to the query are additional seeds.
     reset : {"hipporag2", "semflowrag", "semflowrag-paper"}, optional
         A published reset distribution instead of phasegraph's; needs `facts` and `embedder`. HippoRAG 2's walk does not
-        prefer passages near the query (``WalkSettings(follow_probability=0.5, relevance=False)``); SemFlowRAG's
-        directed walk is :class:`~phasegraph.graph.experimental.semflow.SemFlowSource`. Without any fact, passages are
-        ranked by similarity, as published, and the ranking's reason says so.
+        prefer passages near the query (``WalkSettings(follow_probability=0.5, relevance=False)``). SemFlowRAG's
+        directed walk is :class:`~phasegraph.graph.experimental.semflow.SemFlowSource`. If there are no facts, passages
+        are ranked by similarity, as published; `Ranking.reason` then states this.
     fact_filter : FactFilter or callable, optional
-        Chooses which of the nearest `facts` seed the walk, for example with a model: ``keep(query, facts) -> facts``;
-        see :class:`FactFilter`. If it keeps no fact, passages are ranked by similarity, as published.
+        A function ``keep(query, facts) -> facts`` that chooses which of the nearest `facts` seed the walk, for example
+        with a language model; see :class:`FactFilter`. If the filter returns no fact, passages are ranked by
+        similarity, as published.
     embed_clauses : bool, default False
-        Whether each clause of a question is also embedded and compared with passages, which costs an embedding per
-        clause. The words of clauses in a long question count in any case.
+        If True, each clause of a question is also embedded and compared with passages; this costs one embedding per
+        clause. BM25 scores for the clauses of a long question count in any case.
 
     Notes
     -----
-    With words, a passage's relevance is its cosine plus .2 of its share of the best BM25 score. Seeds are relevant
-    passages that have different words of the query, edges are weighed by the relevance of the passage they lead to and
-    by what it has of the query's words besides its names, and a score is the logarithm of
-    ``(mass + floor) * relevance ** closeness``, balanced with cosines and BM25 as far as the walk followed no links
-    (:mod:`~phasegraph.graph.walk.scoring`), with the support of its neighbours in a document
-    (:mod:`~phasegraph.graph.walk.documents`), plus what the passage adds to the query's words and clauses that the
-    passages before it answer; its exponential is published. The method is ours
+    If the query's words have an effect, the relevance of a passage is its cosine plus its BM25 score. The BM25 score is
+    divided by the best BM25 score and multiplied by .2. The steps of a search are:
+
+    1. The seeds are the entities that the query names, and relevant passages with different query words.
+    2. The weight of an edge is multiplied by the relevance of its target passage. The weight is greater if the passage
+       contains query words that are not part of a name in the query.
+    3. The log score of a passage is ``log((mass + floor) * relevance ** closeness)``.
+    4. The less the walk's mass followed links between passages, the more cosine and BM25 score count beside the walk
+       (:mod:`~phasegraph.graph.walk.scoring`).
+    5. Good neighbors in the same document raise the log score (:mod:`~phasegraph.graph.walk.documents`).
+    6. The log score rises if the passage contains query words, or answers clauses, that better passages do not.
+
+    The score in the ranking is the exponential of the log score. This method is our own
     (``docs/research/lexical-walk.md``, ``docs/research/ordinary-documents.md``).
 
-    Without, a score is ``(mass + floor) * similarity ** closeness``, or the mass alone where no similarity is known
-    (see `relevance`). Ranked are the passages that the walk reached, that have a word of the query, or whose cosine is
-    known. The background is the mean and the standard deviation of the walk's logarithm over all passages. A
-    passage's payload is its :class:`WalkPath`.
+    If the query's words have no effect, a score is ``(mass + floor) * similarity ** closeness``. If no similarity is
+    known, the score is the mass (see `relevance`).
+
+    The ranking contains the passages that the walk reached, passages with a query word, and passages with a known
+    cosine. The background is the mean and the standard deviation of step 3's logarithms over all passages. The payload
+    of a passage is its :class:`WalkPath`.
 
     Examples
     --------
@@ -155,9 +164,10 @@ class GraphSource(GraphWalker):
         object.__setattr__(self, "depends_on", check_names("depends_on", self.depends_on))
 
     def prepare(self) -> Self:
-        """Prepare the first search: weigh the edges, read the names, and load the compiled walk.
+        """Prepare the first search: compute the edge weights, read the names, and compile the walk.
 
-        Without this call, the first search is slower, with numba by some seconds; the answers are the same.
+        Without this call, the first search is slower, by some seconds if numba compiles the walk. The results are the
+        same.
         """
         graph = self._walked
         graph.check_files()
@@ -173,21 +183,19 @@ class GraphSource(GraphWalker):
         first = Seeding(np.zeros(1, dtype=np.intp), np.ones(1))
         if not self._has_words:
             self._walk(first, None)
-        if (
-            self.walk.relevance
-        ):  # without words, where a query has neither vector nor ranking, the walk is the other one
+        if self.walk.relevance:  # compile the walk with node weights, too; not every query uses node weights
             self._walk(first, np.ones(graph.size))
         return self
 
     @lazy_property
     def _has_words(self) -> bool:
-        """Whether the query's words affect the walk."""
+        """True if the query's words affect the walk."""
         known = self.words is not None and self._walked.lexical is not None
         return known and self.reset is None and self.walk.relevance
 
     @lazy_property
     def _walked(self) -> EntityGraph:
-        """The graph that a search by lists walks; embedded facts require the merged graph."""
+        """The graph for a search that compares only listed passages; with embedded facts, it is the merged graph."""
         return self.graph.view if self.facts is None else self.graph
 
     def within(self, allowed: Allowed) -> RestrictedGraphSource:
@@ -228,7 +236,7 @@ class GraphSource(GraphWalker):
         return replace(found, reason="; ".join(filter(None, (kept.note, found.reason))))
 
     def _kept_facts(self, query: str, vector: Any) -> KeptFacts | None:
-        """Return the nearest facts that a filter keeps; None without facts or filter."""
+        """Return the facts nearest to the query that the fact filter accepts; None without facts, vector or filter."""
         if self.facts is None or vector is None or not isinstance(self.fact_filter, FactFilter):
             return None
         top = self.linking.top_facts if self.reset is None else RESETS[self.reset].top_facts
@@ -237,7 +245,7 @@ class GraphSource(GraphWalker):
     def _walked_ranking(
         self, query: str, ranking: Ranking | None, vector: Any, limit: int | None, kept: KeptFacts | None
     ) -> Ranking:
-        """Rank passages by a walk from the query's seeds and the seeds of the kept facts."""
+        """Rank passages by a walk from the query's seeds and the entities of the accepted facts."""
         if self._has_words and self.words is not None:
             return self._compared_ranking(query, ranking, vector, limit, self.words, kept)
         seeding = self._seeding(query, ranking, vector, kept)
@@ -264,7 +272,7 @@ class GraphSource(GraphWalker):
         settings: WordSettings,
         kept: KeptFacts | None,
     ) -> Ranking:
-        """Rank passages by a walk that uses the query's words, over the compared passages."""
+        """Rank passages by a walk that uses the query's words; score all passages or only listed passages."""
         compared = self._comparison(query, ranking, vector, limit, settings)
         graph = compared.graph
         named = named_seeds(graph, query, self.linking)
@@ -304,31 +312,31 @@ class GraphSource(GraphWalker):
     def _seeds_by_words(
         self, compared: Comparison, named: Seeding, ranking: Ranking | None, settings: WordSettings
     ) -> Seeding:
-        """Return the entities that the query names, and relevant passages with different query words."""
+        """Return the seeds: entities that the query names, and relevant passages with different query words."""
         foremost, link_by = compared.foremost(), self.linking
         near = np.where(foremost.known, foremost.near, 0.0)
         places, masses = seeds_by_words(
             near, foremost.terms, foremost.ids, link_by.seed_passages, link_by.sharpness, settings
         )
-        handed = "no ranking was handed over" if ranking is None else "the ranking holds no passage of the graph"
+        handed = "no ranking was handed over" if ranking is None else "the ranking contains no passage of the graph"
         lost = f"the query names no entity of the graph, has no word of a passage, and {handed}"
         return both_seeds(Seeding(foremost.rows_at(places).astype(np.intp), masses), named, lost)
 
     def _comparison(
         self, query: str, ranking: Ranking | None, vector: Any, limit: int | None, settings: WordSettings
     ) -> Comparison:
-        """Return the comparison: all passages, or listed passages."""
+        """Return an object that compares the query with all passages, or only with listed passages."""
         if not self._listed(ranking, vector, limit):
             return AllPassages(self.graph, query, self._clauses(query), ranking, vector, settings)
         return ListedPassages(self._walked, query, self._clauses(query), ranking, vector, settings, self._spaces)
 
     def _clauses(self, query: str) -> tuple[str, ...]:
-        """Return the clauses of a question if there are enough of them; otherwise none."""
+        """Return the clauses of a question; an empty tuple if the question has too few clauses."""
         found = clauses(query)
         return found if len(found) >= (FEWEST_BY_VECTORS if self.embed_clauses else FEWEST_BY_WORDS) else ()
 
     def _parts(self, compared: Comparison, features: PassageFeatures) -> FloatArray | None:
-        """Compute (c, n) relevance of passages to each clause; None without clauses."""
+        """Compute the relevance of n passages to each of c clauses, an array of shape (c, n); None without clauses."""
         asked = compared.clauses
         if not asked:
             return None
@@ -344,13 +352,13 @@ class GraphSource(GraphWalker):
         seeding: Seeding,
         logs: FloatArray,
     ) -> float:
-        """Compute the trust in the walk, in [0, 1]; at 1 the walk alone decides."""
+        """Compute the trust in the walk, in [0, 1]; at 1, scores depend only on the walk."""
         best = features.rows_at(best_rows(logs, FIRST))
         share = linked_share(walked, features.graph, weights, seeding, best, self.walk.follow_probability)
         return min(share / LINKED, 1.0)
 
     def _listed(self, ranking: Ranking | None, vector: Any, limit: int | None) -> bool:
-        """Whether only listed passages are compared with the query."""
+        """Return True if the query is compared only with listed passages."""
         if self.walk.compare != "auto":
             return self.walk.compare == "listed"
         graph = self._walked
@@ -362,14 +370,14 @@ class GraphSource(GraphWalker):
         return ListedSpaces(self._walked)
 
     def _by_similarity(self, ranking: Ranking | None, vector: Any, limit: int | None, reason: str) -> Ranking:
-        """Rank passages by similarity, as the published recipes do without facts."""
+        """Rank passages by similarity, as the published methods do if there are no facts."""
         similarity = self._similarity(ranking, vector)
         held = np.flatnonzero(similarity > 0)
         ids, best = best_passages(self.graph, held, similarity[held], limit)
         return Ranking(self.name, ids, best, size=len(self.graph.passages), reason=reason)
 
     def _similarity(self, ranking: Ranking | None, vector: Any) -> FloatArray:
-        """Compute (P,) similarities of the passages to the query; 0 without information."""
+        """Compute the similarity of each passage to the query, an array of shape (P,); 0 if it is unknown."""
         found, count = relevance(self.graph, ranking, vector, floor=0.0), len(self.graph.passages)
         return np.zeros(count) if found is None else found[:count]
 

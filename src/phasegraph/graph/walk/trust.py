@@ -12,25 +12,27 @@ from phasegraph.pagerank import PageRankResult
 from phasegraph.pagerank.push import out_edges
 
 LINKED = 0.05
-"""Share of linked mass (see :func:`linked_share`) from which the walk alone decides."""
+"""Share of linked mass (see :func:`linked_share`) above which scores depend only on the walk."""
 FIRST = 20
-"""Best passages of a walk by which it is judged."""
+"""Number of a walk's best passages from which the trust is computed."""
 _FEW_HOMES = 2
-"""An entity with more home passages is the title of a document in many chunks, and links nothing."""
+"""Maximum number of home passages of an entity that links passages; more home passages are chunks of one document."""
 _HUB = 1000
-"""Edges from which on an entity is too common to link two passages."""
+"""Number of edges above which an entity is too common to link two passages."""
 
 
 def linked_share(
     walked: PageRankResult, graph: Any, node_weights: Any, seeding: Seeding, best: IntArray, follow_probability: float
 ) -> float:
-    """Compute the share of mass of the best passages that arrived along home edges from elsewhere, in [0, 1].
+    """Compute the share of the best passages' mass that arrived along home edges from other nodes, in [0, 1].
 
-    A home edge leads from an entity to the passage about it. Mass along a home edge from another passage, or from a
-    name in the query, finds a passage that the query does not describe; cosines and words cannot find it. In manuals,
-    code or news hardly any mass comes this way. An edge counts by the square of its weight in that of a title, so that
-    a passage which merely starts with a name counts a quarter. An entity with more than two home passages does not
-    count: it is the title of a document in many chunks.
+    A home edge leads from an entity to the passage about the entity. Along home edges, the walk can reach a passage
+    that the query does not describe, which cosines and BM25 cannot find. The mass comes from another passage, or from a
+    name in the query. In manuals, code or news, hardly any mass flows along home edges.
+
+    An edge counts by the square of its weight, relative to the weight of an edge for a title. A passage that merely
+    starts with the entity's name therefore counts a quarter. An entity with more than two home passages does not count,
+    because its name is the title of a document with many chunks.
 
     Parameters
     ----------
@@ -40,13 +42,13 @@ def linked_share(
         The weights of the nodes in this walk.
     seeding : Seeding
     best : (n,) array of int
-        Rows of the best passages, of which the first 20 count.
+        Rows of the best passages, best passage first; only the first 20 count.
     follow_probability : float
 
     Returns
     -------
     float
-        The mean over these passages, weighted by mass.
+        The mean of the passages' shares, weighted by their masses.
     """
     walk, size = graph.operator, len(graph.passages)
     best = np.sort(best[:FIRST])

@@ -25,18 +25,18 @@ class GraphWalker:
     __reduce__ = by_fields
 
     def prepare(self) -> Self:
-        """Do the work that the first search would wait for, and return the source."""
+        """Prepare the first search, so that it does not have to wait, and return the source."""
         raise NotImplementedError
 
 
 def check_source_name(name: object) -> None:
-    """Raise an error if a source's name is blank or not a text."""
+    """Raise InvalidTypeError if a source's name is blank or not a text."""
     if not isinstance(name, str) or not name.strip():
         raise InvalidTypeError(f"name must be text that is not blank; got {name!r}")
 
 
 def check_embedder(source: Any) -> None:
-    """Raise an error if `embedder` cannot be called; unwrap a framework's method so that it can be pickled."""
+    """Raise InvalidTypeError if the source's `embedder` is not callable; make a framework's method picklable."""
     if not callable(source.embedder):
         raise InvalidTypeError(f"embedder must be callable; got {source.embedder!r:.80}")
     object.__setattr__(source, "embedder", portable(source.embedder))
@@ -45,13 +45,16 @@ def check_embedder(source: Any) -> None:
 def best_passages(
     graph: EntityGraph, rows: Int32Array | IntArray, scores: FloatArray, limit: int | None
 ) -> tuple[tuple[str, ...], FloatArray]:
-    """Return ids and scores of the best scored passages; ties go by id."""
+    """Return the ids and scores of the `limit` best passages, best first; ties are broken by id."""
     best = top_order(scores, LocalIds(graph.passages, rows), limit)
     return tuple(graph.passages[row] for row in rows[best].tolist()), scores[best]
 
 
 def walk_from(operator: Any, seeding: Seeding, weights: FloatArray | None, settings: PushSettings) -> PageRankResult:
-    """Walk the edges of a graph from seeds; `weights` (P + E,) multiply edges by the weight of their target."""
+    """Walk the edges of a graph from seeds, and return the masses of the nodes.
+
+    `weights`, of shape (P + E,), multiplies the weight of each edge by the weight of its target node.
+    """
     transitions = StaticTransitions(operator) if weights is None else RelevanceTransitions(operator, weights)
     seeds = as_seeds((seeding.nodes, seeding.masses), operator.size)
     return run_push(transitions, operator.pool, seeds, settings, None)

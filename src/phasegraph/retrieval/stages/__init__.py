@@ -1,1 +1,1 @@
-"""The stages around deciding that do I/O: rewriting, routing, reranking and correction."""
+"""The stages of a call beside asking sources and fusing: rewriting, routing, reranking and correction."""

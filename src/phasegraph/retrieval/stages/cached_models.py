@@ -1,4 +1,4 @@
-"""Store model answers in a file, so that each input is asked once and can be replayed offline."""
+"""Store model answers in a file, so that a model is asked only once for each input, and can be replayed offline."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from phasegraph.retrieval.stages.models import OverModel, Passage
 
 
 class ModelAnswers:
-    """A JSONL file with the answers of models: language models, rerankers, graders, embedders.
+    """A JSONL file with the answers of models: language models, rerankers, graders and embedding models.
 
     Each line is ``{"model": name, "input": digest, "answer": answer}``. The digest is the SHA-256 of the model's name
-    and its input: the whole prompt, or the query and the texts. The file holds no text of a passage.
+    and its input: the whole prompt, or the query and the texts. The file contains no input texts.
 
     Parameters
     ----------
     path : path
-        The file; it is created with the first answer.
+        The file. It is created when the first answer is stored.
     offline : bool, default False
-        Call no model. An input without a stored answer is an error, and is counted in `missing`.
+        If True, no model is called. An input without a stored answer is an error, and is counted in `missing`.
 
     Attributes
     ----------
     asked, replayed, missing : int
-        Numbers of inputs that a model answered, that the file answered, and that had no answer.
+        The number of inputs that a model answered, the number that the file answered, and the number without an answer.
 
     Notes
     -----
-    A later run asks only for the inputs that are new. Errors of a model are not kept. Give a model another name when
-    its settings change. Answers may be text, numbers, and lists and mappings of these, or a ranking of the passages.
-    Safe for any number of threads; several processes may append to one file on a local disk.
+    A later run calls the models only for new inputs. Errors of a model are not stored. Give a model another name if its
+    settings change. An answer may be a text, a number, a list or mapping of such values, or a ranking of the passages.
+    The object is thread-safe. Several processes may append to the same file if it is on a local disk.
 
     Examples
     --------
@@ -69,29 +69,35 @@ class ModelAnswers:
         return self
 
     def around(self, model: Any, name: str) -> CachedModel:
-        """Wrap a model so that its answers are stored; use the wrapped model wherever the model is accepted.
+        """Wrap a model so that its answers are stored; the wrapped model is accepted wherever the model is accepted.
 
         Parameters
         ----------
         model : object
             A function, a coroutine function, or a language model or reranker of the framework. Wrap the model that you
-            pass to ``hyde``, ``chat_router`` and similar functions. In an offline replay, None stands for a reranker in
-            ``rerank=`` and for a language model elsewhere; a function must be given again.
+            pass to ``hyde``, ``chat_router`` and similar functions. In an offline replay, you may give None in place of
+            a reranker or a language model of the framework, but not in place of a function.
         name : str
-            Names the model in the file; not blank.
+            The name of the model in the file; it must not be blank.
         """
         if not isinstance(name, str) or not name.strip():
             raise InvalidInputError(f"name must be text that is not blank; got {name!r}")
         if model is None and not self.offline:
-            raise InvalidTypeError("model must be a model or a function; None is for ModelAnswers(..., offline=True)")
+            raise InvalidTypeError(
+                "model must be a model or a function; None is valid only with ModelAnswers(..., offline=True)"
+            )
         if isinstance(model, OverModel):
             raise InvalidTypeError(
-                f"model must be the model inside of {type(model).__name__}: write hyde(answers.around(llm, name))"
+                f"model must be a language model; got a {type(model).__name__}, which already contains a model: write "
+                "hyde(answers.around(llm, name))"
             )
         return CachedModel(model, name, self)
 
     def get(self, model: str, digest: str) -> tuple[Any, bool]:
-        """Return the stored answer and whether it exists; offline, a missing answer is an InsufficientDataError."""
+        """Return the stored answer and True, or None and False if there is no stored answer.
+
+        With `offline`, raise InsufficientDataError if there is no stored answer.
+        """
         with self._lock:
             if (model, digest) in self._answers:
                 self.replayed += 1
@@ -99,7 +105,7 @@ class ModelAnswers:
             self.missing += self.offline
         if self.offline:
             raise InsufficientDataError(
-                f"{self.path.name} holds no answer of {model!r} to this input; run once without offline=True"
+                f"{self.path.name} contains no answer of {model!r} to this input; run once without offline=True"
             )
         return None, False
 
@@ -112,18 +118,20 @@ class ModelAnswers:
             try:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 with self.path.open("ab+") as file:
-                    if file.tell() and not _ends_whole(file):  # a writer was cut off
+                    if file.tell() and not _ends_whole(file):  # a process was interrupted while it wrote a line
                         line = "\n" + line
                     file.write(line.encode("ascii"))
             except OSError as error:
                 if not self._told:
                     self._told = True
-                    warn(f"{self.path}: answers cannot be kept there: {error}", cause=error, stacklevel=3)
+                    warn(f"{self.path}: answers cannot be stored in this file: {error}", cause=error, stacklevel=3)
 
     def _read(self) -> dict[tuple[str, str], Any]:
         if not self.path.exists():
             if self.offline:
-                raise InsufficientDataError(f"{self.path}: there is no such file, and offline=True asks no model")
+                raise InsufficientDataError(
+                    f"{self.path}: there is no such file, and offline=True calls no model; run once without it"
+                )
             return {}
         found: dict[tuple[str, str], Any] = {}
         damaged = 0
@@ -134,7 +142,10 @@ class ModelAnswers:
             except (ValueError, KeyError, TypeError, RecursionError):
                 damaged += bool(line.strip())
         if damaged:
-            warn(f"{self.path.name}: {damaged} damaged lines are left out; their inputs are new", stacklevel=4)
+            warn(
+                f"{self.path.name}: {damaged} damaged lines are ignored; their inputs count as not answered",
+                stacklevel=4,
+            )
         return found
 
 
@@ -148,7 +159,7 @@ def _ends_whole(file: Any) -> bool:
 
 
 class CachedModel(OverModel):
-    """A model whose answers :class:`ModelAnswers` stores; :meth:`ModelAnswers.around` creates it."""
+    """A model whose answers are stored in a :class:`ModelAnswers`; :meth:`ModelAnswers.around` creates it."""
 
     reads_hits = True
 
@@ -157,7 +168,7 @@ class CachedModel(OverModel):
         self.name, self.answers = name, answers
 
     def __call__(self, *given: Any) -> Any:
-        """Return the answer to an input, from the file or from the model."""
+        """Return the answer to an input, from the file if it contains the answer, otherwise from the model."""
         digest = _digest(self.name, given)
         kept, known = self.answers.get(self.name, digest)
         if not known:
@@ -184,7 +195,7 @@ class CachedModel(OverModel):
 
 
 def _digest(name: str, given: Sequence[Any]) -> str:
-    """Return the digest of an input; a passage counts as its text."""
+    """Return the digest of an input; only the text of a passage is included."""
     try:
         return hashlib.sha256(json.dumps([name, *_without_hits(given)]).encode("ascii")).hexdigest()
     except (TypeError, ValueError) as error:
@@ -203,7 +214,7 @@ _PLAIN = (str, int, float, bool, type(None))
 
 
 def _kept(answer: Any, given: Sequence[Any]) -> Any:
-    """Convert an answer to JSON; a ranking is stored as positions of its passages in the input."""
+    """Convert an answer to JSON types; a ranking becomes the positions of its passages in the input, with scores."""
     if isinstance(answer, Ranking):
         places = {passage.id: place for place, passage in enumerate(given[-1])}
         scores = None if answer.rank_only else answer.scores.tolist()
@@ -217,13 +228,13 @@ def _kept(answer: Any, given: Sequence[Any]) -> Any:
     if type(answer) is dict and all(type(key) is str for key in answer):
         return {key: _kept(one, given) for key, one in answer.items()}
     raise InvalidTypeError(
-        f"an answer must be text, numbers, lists and mappings of these, or a ranking, to be kept; "
-        f"got {type(answer).__name__}"
+        "a model's answer can be stored only if it is a text, a number, a list or mapping of such values, or a "
+        f"ranking; got {type(answer).__name__}"
     )
 
 
 def _answered(kept: Any, given: Sequence[Any]) -> Any:
-    """Convert a stored answer back to the model's answer."""
+    """Convert an answer from its stored form back to the form that the model returned."""
     if not isinstance(kept, Mapping) or set(kept) != {"places", "scores", "dropped"}:
         return kept
     passages = given[-1]

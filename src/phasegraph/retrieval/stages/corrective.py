@@ -1,4 +1,4 @@
-"""Grade an answer, and rewrite the query if the grade is poor."""
+"""Grade an answer, and search again with a rewritten query if the grade is poor."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ REWRITE_PROMPT = (
 
 
 def read_grade(answer: Any) -> float:
-    """Read a grade in [1, 100] from a number or from the first number of a text; a text without a number gives 100.
+    """Read a grade from a number, or from the first number in a text; a text without a number gives 100.
+
+    Values outside [1, 100] become 1 or 100.
 
     >>> read_grade("Score: 37 of 100"), read_grade(-3), read_grade("excellent")
     (37.0, 1.0, 100.0)
@@ -42,7 +44,7 @@ def read_grade(answer: Any) -> float:
     elif is_number(answer):
         value = float(answer)
     else:
-        raise InvalidTypeError(f"a grade must be a number, or text with one; got {type(answer).__name__}")
+        raise InvalidTypeError(f"a grade must be a number, or a text with a number; got {type(answer).__name__}")
     if math.isnan(value):
         raise InvalidInputError("a grade must be a number; got NaN")
     return min(max(value, 1.0), 100.0)
@@ -55,27 +57,29 @@ class Corrective(KnownFields):
     Parameters
     ----------
     grade : callable or None
-        ``grade(query, texts)`` of the three best passages, 500 characters each, gives a number in [1, 100] or a text
-        with one; plain or a coroutine function, or a language model of the framework. The first number counts, a text
-        without one is 100. None: only where nothing was accepted is the query rewritten (SSCC's correction).
+        ``grade(query, texts)`` returns a grade in [1, 100], as a number or as a text that contains a number. It is a
+        function, a coroutine function, or a language model of the framework. It reads the first 500 characters of the
+        three best passages. The first number in a text counts; a text without a number counts as 100. With None, the
+        query is rewritten only if no passage was accepted (the correction of SSCC).
     rewrite : callable
-        ``rewrite(query)`` gives the text to ask; or a language model.
+        ``rewrite(query)`` returns the text of the second search; or a language model of the framework.
     bands : (float, float), default (60, 25)
-        From the first on the answer is kept. Below the second, and where nothing was accepted, the query is rewritten
-        and its answer replaces the first one.
+        The thresholds for the grade. If the grade is at least the first number, the answer is returned. If the grade is
+        below the second number, or no passage was accepted, the answer to the rewritten query replaces the first
+        answer.
     between : {"keep", "merge"}, default "keep"
-        Between the two: keep the answer, as the code that the numbers come from does; or rewrite, and decide over the
-        hits of both, as CRAG does.
+        The action for a grade between the thresholds. ``keep``: return the first answer, as in the code from which the
+        thresholds come. ``merge``: rewrite the query, and decide over the hits of both searches, as in CRAG.
 
     Raises
     ------
     InvalidInputError, InvalidTypeError
-        If a field is outside what is said above.
+        If a field has an invalid value or type.
 
     Notes
     -----
-    The second answer is not reranked, as in the public code. Where a step fails, is late, or the second answer is
-    empty, the first answer stays, and the stage's report says why.
+    The second answer is not reranked, as in the public code. If a step fails or is late, or the second answer is empty,
+    the first answer is returned, and the stage's report says why.
 
     References
     ----------
@@ -97,30 +101,30 @@ class Corrective(KnownFields):
         if not isinstance(pair, tuple | list) or len(pair) != 2 or not all(map(is_number, pair)):
             raise InvalidTypeError(f"bands must be two numbers; got {pair!r:.80}")
         if not 100 >= pair[0] >= pair[1] >= 1:
-            raise InvalidInputError(f"bands must fall, within [1, 100]; got {pair!r}")
+            raise InvalidInputError(f"bands must be in [1, 100], the higher number first; got {pair!r}")
         check_choice("between", self.between, ("keep", "merge"))
 
     def action(self, grade: float) -> Literal["kept", "merged", "replaced"]:
-        """Return the action for an answer with this grade: keep, merge or replace."""
+        """Return the action for an answer with this grade: ``kept``, ``merged`` or ``replaced``."""
         if grade < self.bands[1]:
             return "replaced"
         return "merged" if grade < self.bands[0] and self.between == "merge" else "kept"
 
     @staticmethod
     def graded(texts: Sequence[str]) -> list[str]:
-        """Return the texts that the grading model reads."""
+        """Return the texts that the grading model reads: the first 500 characters of the three best passages."""
         return [text[:_CHARACTERS] for text in texts[:_GRADED]]
 
 
 class ChatGrade(OverModel):
-    """Asks a language model to grade passages; the prompt contains ``{query}`` and ``{passages}``."""
+    """A function that asks a language model to grade passages; `prompt` contains ``{query}`` and ``{passages}``."""
 
     def __init__(self, model: Any, prompt: str = GRADE_PROMPT) -> None:
         super().__init__(model)
         self.prompt = prompt
 
     def __call__(self, query: str, texts: Sequence[str]) -> str:
-        """Return the model's answer."""
+        """Return the model's answer, a text with a grade."""
         return self.complete(self._asked(query, texts))
 
     async def _acall(self, query: str, texts: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Base classes of stages that ask a model, and the passages that a model reads."""
+"""Base classes for the functions of stages that call a model, and the passages that a model reads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from phasegraph.sources.steps import Step
 
 
 class Passage(NamedTuple):
-    """A candidate in the form that a model reads."""
+    """A candidate in the form that a model reads: its id, its text, and the framework's document or node."""
 
     id: str
     text: str
@@ -19,7 +19,7 @@ class Passage(NamedTuple):
 
 
 class ModelFunction:
-    """A framework's model as a function; it has a coroutine method ``acall`` if the model `awaits`."""
+    """Base class of a framework's model as a function; with `awaits`, it has a coroutine method ``acall``."""
 
     acall: Callable[..., Any]
 
@@ -36,10 +36,10 @@ class ModelFunction:
 
 
 class OverModel:
-    """Base class of objects that ask a text model, a function from prompt to text.
+    """Base class of functions that call a text model, which is a function from prompt to text.
 
-    It has a coroutine method ``acall`` if the model has one. When a retriever receives the object, :meth:`over`
-    replaces a framework's model by a function.
+    The object has a coroutine method ``acall`` if the model can be awaited. When a retriever receives the object, it
+    replaces a framework's model by a function; see :meth:`over`.
     """
 
     acall: Callable[..., Any]
@@ -72,7 +72,7 @@ class OverModel:
         return _text(self._complete(prompt))
 
     async def acomplete(self, prompt: str) -> str:
-        """Return the model's answer to a prompt, asynchronously."""
+        """Return the model's answer to a prompt, without blocking the event loop."""
         return _text(await self._acomplete(prompt))
 
     async def _acall(self, *arguments: Any) -> Any:

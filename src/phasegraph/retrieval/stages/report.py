@@ -1,4 +1,4 @@
-"""The report of a stage for a query."""
+"""The report of a stage (rewriting, routing, reranking or correction) for one query."""
 
 from __future__ import annotations
 
@@ -10,22 +10,25 @@ from phasegraph.sources.steps import StageStatus
 
 @dataclass(frozen=True, slots=True)
 class StageReport:
-    """The report of a stage for a query; ``Result.extras["stages"]`` lists the reports in execution order.
+    """The report of a stage for one query; ``Result.extras["stages"]`` lists the reports in order of execution.
 
     Parameters
     ----------
     stage : {"rewrite", "route", "rerank", "correct"}
+        The stage.
     status : {"ok", "failed", "late", "skipped", "unused"}
-        ``late``: no answer in time; ``skipped``: not asked; ``unused``: the rewritten query differs only in texts to
-        embed, and no source embedded them. In all but ``ok`` the answer is as without the stage.
+        ``late``: the stage missed the deadline. ``skipped``: the stage was not run. ``unused``: the rewritten query
+        differs only in texts to embed, and no source embedded them. With every status except ``ok``, the stage had no
+        effect on the answer.
     reason : str
-        One line; never holds query text or secrets.
+        The reason for the status, in one line. It never contains query text or secrets.
     milliseconds : float
+        The duration of the stage.
     source : str
-        Of rewriting, the source whose query it is.
+        For ``rewrite``, the source whose query was rewritten.
     detail : mapping of str to object
-        What came of it: ``texts`` asked in place of the query or beside it, ``weights`` of a route, ``judged`` and
-        ``blend`` of a reranking, ``grade`` and ``action`` of a correction. Holds text of the user's and the model's.
+        The outcome of the stage: ``texts`` that were searched, ``weights`` of a route, ``judged`` and ``blend`` of
+        reranking, or ``grade`` and ``action`` of a correction. It may contain text of the user and of the model.
     """
 
     stage: str

@@ -23,26 +23,28 @@ class Rerank(KnownFields):
     Parameters
     ----------
     model : object
-        ``model(query, texts)`` gives a score per text, higher is better, plain or a coroutine function; or a
-        ``BaseCrossEncoder`` or ``BaseDocumentCompressor`` of LangChain, a ``BaseNodePostprocessor`` of LlamaIndex.
+        ``model(query, texts)`` returns one score per text, higher is better. It is a function, a coroutine function, a
+        ``BaseCrossEncoder`` or ``BaseDocumentCompressor`` of LangChain, or a ``BaseNodePostprocessor`` of LlamaIndex.
     depth : int, default 30
         Number of best fused candidates that the model reads, >= 1. The other candidates follow in fused order.
     blend : float, default 1
-        In [0, 1]: 1 is the model's order, 0 the fused one, as if there were no model; between them the calibrated
-        values mix.
+        The weight of the model, in [0, 1]. With 1, the model decides the order; with 0, the fused order is used.
+        Between these values, the calibrated values of both are mixed.
     of : {"passage", "path"}, default "passage"
-        Read the passage, or, where a walk reached it over another passage, that one's text before its own: the last hop
-        of a question reads as irrelevant without the bridge to it.
+        The text that the model reads. ``passage``: the passage. ``path``: if a graph walk reached the passage through
+        another passage, the text of that passage, and then the passage. In a multi-hop question, the last passage often
+        looks irrelevant without the passage before it.
 
     Raises
     ------
     InvalidInputError, InvalidTypeError
-        If a field is outside what is said above.
+        If a field has an invalid value or type.
 
     Notes
     -----
-    Its answer is a ranking named ``rerank`` in the result, its scores as `raw`; thresholds may name it. It has what
-    is left of the call's time. Where it fails or is late, the order is the fused one, and its report says why.
+    The result contains the model's answer as a ranking named ``rerank``, with the model's scores as `raw`. Thresholds
+    of `accept` may use this name. The model may use the remaining time of the call. If it fails or is late, the fused
+    order is used, and the report says why.
 
     Examples
     --------
@@ -62,11 +64,11 @@ class Rerank(KnownFields):
 
     @classmethod
     def given(cls, value: Any) -> Rerank:
-        """Return a :class:`Rerank` for the argument, which is a :class:`Rerank` or a model."""
+        """Return the argument if it is a :class:`Rerank`; otherwise wrap the model in a :class:`Rerank`."""
         return value if isinstance(value, Rerank) else Rerank(value)
 
     def texts(self, ids: Sequence[str], rankings: Sequence[Ranking], access: HitAccess) -> list[Passage]:
-        """Return the texts of the candidates for the model."""
+        """Return the candidates as passages with the texts that the model reads."""
         known = access.texts(ids, rankings)
         if self.of == "path":
             before = access.texts(bridges_to(ids, rankings, access.text), rankings)
@@ -78,10 +80,10 @@ class Rerank(KnownFields):
 
 
 def bridges_to(ids: Sequence[str], rankings: Sequence[Ranking], text: Callable[[Any], str]) -> list[str]:
-    """Return, for each id, the last passage on the walk's path before it; empty if the path has no other passage.
+    """Return the last passage before each given passage on the walk's path to it; "" if there is no such passage.
 
-    A path uses the graph's ids. Hits without an own id may have the id of another source, so they are found by the
-    `text` of a payload.
+    A path contains the ids of the graph. If such an id was made from a text, another source may use another id for the
+    passage; the function then finds this id by the `text` of the payloads.
     """
     found = [_bridge_to(one, rankings) for one in ids]
     if not any(map(is_text_id, found)):
@@ -104,28 +106,30 @@ def _bridge_to(identifier: str, rankings: Sequence[Ranking]) -> str:
 def read_kept(
     kept: Any, read: Callable[[Any], tuple[str | None, Any]], *, model: str, hits: str, told_by: str
 ) -> Ranking:
-    """Convert the hits that a framework's model kept to a ranking, by falling scores, else in their order.
+    """Convert the hits that a framework's reranker returned to a ranking.
 
+    If the scores of the hits fall along the list, the ranking has these scores; otherwise it has only their order.
     ``read(hit)`` returns the id and the score of a hit; the id is None if the hit was not in the model's input.
-    `told_by` names the identifying field in an error message.
+    `model`, `hits` and `told_by` are words for the error messages; `told_by` names the field that identifies a hit.
     """
     if isinstance(kept, str | bytes | Mapping) or not isinstance(kept, Sequence):
-        raise InvalidTypeError(f"a {model} must give {hits}; got {type(kept).__name__}")
+        raise InvalidTypeError(f"a {model} must return {hits}; got {type(kept).__name__}")
     scores: dict[str, Any] = {}
     for identifier, score in map(read, kept):
         if identifier is not None:
             scores.setdefault(identifier, score)
     if kept and not scores:
-        raise InvalidInputError(f"a {model} must return {hits} of its input, {told_by}; it returned others")
+        raise InvalidInputError(f"a {model} must return {hits} of its input, {told_by}; it returned other {hits}")
     given = list(scores.values())
     falling = all(map(is_number, given)) and given == sorted(given, reverse=True)
     return Ranking.from_hits(RERANK, list(scores), given if falling else None)
 
 
 def read_ranking(passages: Sequence[Passage], answer: Any) -> Ranking:
-    """Convert a reranker's answer, a list with one number per passage, to a ranking of the passages.
+    """Convert a reranker's answer to a ranking of the passages.
 
-    An empty ranking is valid, because a model may reject all passages.
+    The answer is a list with one number per passage, or a ranking. An empty ranking is valid, because a model may
+    reject all passages.
     """
     if isinstance(answer, Ranking):
         found = answer
@@ -134,14 +138,16 @@ def read_ranking(passages: Sequence[Passage], answer: Any) -> Ranking:
     else:
         values = answer.tolist() if hasattr(answer, "tolist") else answer
         if isinstance(values, str | bytes | Mapping) or not hasattr(values, "__iter__"):
-            raise InvalidTypeError(f"a reranker must give one score per text; got {type(answer).__name__}")
+            raise InvalidTypeError(f"a reranker must return one score per text; got {type(answer).__name__}")
         scores = list(islice(values, len(passages) + 1))
         if len(scores) != len(passages):
-            raise InvalidInputError(f"a reranker must give one score per text; got more or less than {len(passages)}")
+            raise InvalidInputError(
+                f"a reranker must return one score per text; got more or fewer than {len(passages)} scores"
+            )
         scores = [one[0] if isinstance(one, list | tuple) and len(one) == 1 else one for one in scores]
         if all(one is None for one in scores):
-            raise InvalidInputError("a reranker must give scores; got None for every text")
+            raise InvalidInputError("a reranker must return scores; got None for every text")
         found = Ranking.from_hits(RERANK, [one.id for one in passages], scores)
     if not len(found):
-        raise InvalidInputError("a reranker must give a usable score of at least one text; got none")
+        raise InvalidInputError("a reranker must return a finite score for at least one text; got no finite score")
     return found

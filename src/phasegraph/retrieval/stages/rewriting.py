@@ -29,10 +29,10 @@ from phasegraph.sources.steps import Outcome, Step, Tried, await_all, run_all, v
 Combine: TypeAlias = Literal["single", "union", "rrf"]
 COMBINATIONS = ("single", "union", "rrf")
 MOST_TEXTS = 16
-_AS_IT_IS = "its query was not rewritten ({}) and asked as it is"
+_AS_IT_IS = "the original query was searched, because rewriting had no effect ({})"
 _EMBEDS_NOTHING = "the source embeds no text"
 _SHARE = 0.5
-"""Part of a source's time that rewriting may take, so that the query itself can still be asked."""
+"""Maximum share of a source's time for rewriting, so that the search can still finish in time."""
 
 HYDE_PROMPT = "Write two or three paragraphs that answer the question as a reference text would.\n\nQuestion: {query}"
 STEP_BACK_PROMPT = (
@@ -55,10 +55,10 @@ _NUMBERING = re.compile(r"^\s*(?:[-*•]|\(?\d{1,2}[.):])\s+")
 class Rewriter(OverModel):
     """A function that rewrites a query with a language model; :func:`hyde` and similar functions create it.
 
-    Each of the `prompts` contains ``{query}`` and is one model call; all calls run in parallel. `combine` is the
-    default of :class:`SourceSpec`. `share`, in (0, 1], is the share of the source's limit for rewritten texts if the
-    query itself is also searched. With `lines`, the first lines of an answer are separate texts; otherwise the whole
-    answer is one text.
+    Each of the `prompts` contains ``{query}`` and is one model call; all calls run in parallel. `combine` is used if
+    :class:`SourceSpec` does not set it. If the original query is also searched, each rewritten text requests `share`
+    of the source's number of hits; `share` is in (0, 1]. If `lines` is a number, each of the first `lines` lines of
+    the answers is a separate text. If `lines` is None, each whole answer is a text.
     """
 
     def __init__(
@@ -72,14 +72,14 @@ class Rewriter(OverModel):
         self.prompts, self.combine, self.share, self.lines = prompts, combine, share, lines
 
     def __call__(self, query: str) -> list[str]:
-        """Return the rewritten texts."""
+        """Return the texts into which the model rewrites the query."""
         return self._texts(run_all([partial(self.complete, filled(one, query=query)) for one in self.prompts]))
 
     async def _acall(self, query: str) -> list[str]:
         return self._texts(await await_all([self.acomplete(filled(one, query=query)) for one in self.prompts]))
 
     def _texts(self, answers: Sequence[Outcome]) -> list[str]:
-        """Extract the rewritten texts from the model's answers; some of several answers may be failures."""
+        """Extract the rewritten texts from the outcomes of the model calls; some of the calls may have failed."""
         texts: list[str] = values_of(answers)
         if self.lines is None:
             return [text for text in texts if text.strip()]
@@ -88,7 +88,7 @@ class Rewriter(OverModel):
 
 
 def hyde(model: Any, *, combine: Combine = "single", prompt: str = HYDE_PROMPT) -> Rewriter:
-    """Rewrite a query to a text that would answer it (HyDE); one model call.
+    """Create a rewriter of a query to a text that would answer it (HyDE); it makes one model call.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def hyde(model: Any, *, combine: Combine = "single", prompt: str = HYDE_PROMPT) 
         ``single`` searches only the text. ``union`` also searches the query and orders all hits by score. ``rrf`` also
         searches the query and fuses by reciprocal rank.
     prompt : str
-        The prompt; must contain ``{query}``.
+        The prompt; it must contain ``{query}``.
 
     References
     ----------
@@ -113,14 +113,16 @@ def hyde(model: Any, *, combine: Combine = "single", prompt: str = HYDE_PROMPT) 
 
 
 def step_back(model: Any, *, prompt: str = STEP_BACK_PROMPT) -> Rewriter:
-    """Also search a more general question, for half as many hits, and take the union; one model call.
+    """Create a rewriter of a query to a more general question (step-back); it makes one model call.
+
+    The source searches both, with half as many hits for the general question. The answer is the union of the hits.
 
     Parameters
     ----------
     model : callable, or a language model of the framework
         A function from prompt to text.
     prompt : str
-        The prompt; must contain ``{query}``.
+        The prompt; it must contain ``{query}``.
 
     References
     ----------
@@ -130,29 +132,33 @@ def step_back(model: Any, *, prompt: str = STEP_BACK_PROMPT) -> Rewriter:
 
 
 def modality_hyde(model: Any, *, prompts: tuple[str, ...] = MODALITY_PROMPTS) -> Rewriter:
-    """Also search three HyDE texts (prose, code and table) and take the union; three parallel model calls.
+    """Create a rewriter of a query to three HyDE texts (prose, code and table); it makes three parallel model calls.
+
+    The source searches the query and the three texts. The answer is the union of the hits.
 
     Parameters
     ----------
     model : callable, or a language model of the framework
         A function from prompt to text.
     prompts : tuple of str
-        One prompt for each kind of text; each must contain ``{query}``.
+        The prompts, one for each kind of text; each prompt must contain ``{query}``.
     """
     return Rewriter(model, tuple(prompts), "union")
 
 
 def multi_query(model: Any, n: int = 3, *, prompt: str = MULTI_QUERY_PROMPT) -> Rewriter:
-    r"""Also search `n` other versions of the query, and take the union; one model call.
+    r"""Create a rewriter of a query to `n` other versions of the query; it makes one model call.
+
+    The source searches the query and its versions. The answer is the union of the hits.
 
     Parameters
     ----------
     model : callable, or a language model of the framework
         A function from prompt to text.
     n : int, default 3
-        In [1, 15].
+        Number of versions, in [1, 15].
     prompt : str
-        The prompt; must contain ``{query}``, and may contain ``{n}`` for the number.
+        The prompt; it must contain ``{query}``, and may contain ``{n}`` for the number of versions.
 
     Examples
     --------
@@ -161,7 +167,7 @@ def multi_query(model: Any, n: int = 3, *, prompt: str = MULTI_QUERY_PROMPT) -> 
     """
     check_count("n", n, minimum=1)
     if n >= MOST_TEXTS:
-        raise InvalidInputError(f"n must be less than {MOST_TEXTS}; got {n}")
+        raise InvalidInputError(f"n must be at most {MOST_TEXTS - 1}; got {n}")
     return Rewriter(model, (filled(prompt, n=str(n)),), "union", lines=n)
 
 
@@ -180,46 +186,49 @@ class Rewriting:
     def of(
         cls, name: str, given: Any, combine: str | None, limit: int | None, timeout: float | None, longest: int | None
     ) -> Rewriting:
-        """Resolve a source's ``rewrite`` and ``combine`` arguments."""
+        """Create the settings from the ``rewrite`` and ``combine`` arguments of a source."""
         chosen: Any = getattr(given, "combine", "single") if combine is None else combine
-        step = Step(f"rewriting for source {name!r}", given, "its query is asked as it is")
+        step = Step(f"rewriting for source {name!r}", given, "the original query is searched")
         return cls(step, chosen, getattr(given, "share", 1.0), limit, timeout, longest)
 
     def read(self, answer: object) -> list[AskedQuery]:
-        """Convert the rewriter's answer to queries; none may exceed the maximum length."""
+        """Convert the rewriter's answer to queries; raise an error if a query exceeds the maximum length."""
         return read_queries(answer, self.longest)
 
     def argument(self, query: AskedQuery) -> AskedQuery:
-        """Return the rewriter's argument: the query object if it ``reads_queries``, else the text."""
+        """Return the rewriter's argument: the query object if the rewriter ``reads_queries``, else the query's text."""
         return query if getattr(self.step.given, "reads_queries", False) is True else text_of(query)
 
 
 def read_queries(answer: object, longest: int | None = None) -> list[AskedQuery]:
-    """Validate a rewriter's answer: at most 16 queries, none blank or too long."""
+    """Check a rewriter's answer, and return it as a list of queries.
+
+    There must be 1 to 16 queries, which are not blank and have at most `longest` characters.
+    """
     queries = [answer] if isinstance(answer, str | RewrittenQuery) else answer
     if not isinstance(queries, list | tuple):
-        raise InvalidTypeError(f"rewriting must give a text or a list of texts; got {type(answer).__name__}")
+        raise InvalidTypeError(f"a rewriter must return a text or a list of texts; got {type(answer).__name__}")
     for query in queries:
         if not isinstance(query, str | RewrittenQuery):
-            raise InvalidTypeError(f"rewriting must give texts; got {type(query).__name__}")
+            raise InvalidTypeError(f"a rewriter must return texts; got a list with {type(query).__name__}")
     texts = list(map(text_of, queries))
     if not texts or not all(text.strip() for text in texts):
         raise InvalidInputError(
-            "rewriting must return texts that are not blank; the answer is empty or contains a blank text"
+            "a rewriter must return texts that are not blank; the answer is empty or contains a blank text"
         )
     if len(texts) > MOST_TEXTS:
-        raise InvalidInputError(f"rewriting must give at most {MOST_TEXTS} texts; got {len(texts)}")
+        raise InvalidInputError(f"a rewriter must return at most {MOST_TEXTS} texts; got {len(texts)}")
     most = max(map(len, texts))
     if longest is not None and most > longest:
-        raise InvalidInputError(f"rewriting must give texts of at most {longest:,} characters; got {most:,}")
+        raise InvalidInputError(f"a rewriter must return texts of at most {longest:,} characters; got {most:,}")
     return list(queries)
 
 
 def combined(name: str, rankings: Sequence[Ranking], combine: Combine) -> Ranking:
     """Combine several rankings of a source for the same query.
 
-    ``rrf`` fuses by reciprocal rank with rank constant 60. The union orders hits by score; a hit in several rankings
-    has its score from the first of these rankings. The background of the first ranking applies to the whole.
+    ``rrf`` fuses by reciprocal rank with rank constant 60. ``union`` orders hits by score; a hit in several rankings
+    has its score in the first of these rankings. The combined ranking has the background of the first ranking.
 
     >>> lists = [Ranking("v", ["a", "b"], [0.9, 0.5]), Ranking("v", ["b", "c"], [0.8, 0.7])]
     >>> combined("v", lists, "union").ids, combined("v", lists, "rrf").ids
@@ -246,7 +255,7 @@ def combined(name: str, rankings: Sequence[Ranking], combine: Combine) -> Rankin
 
 
 def _joined(payloads: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Return payloads by id, the first payload of each id; they are read on demand."""
+    """Merge mappings of ids to payloads; if an id is repeated, its first payload is used."""
     if not all(isinstance(one, Payloads) for one in payloads):
         return ChainMap(*cast("Any", payloads))
     held = ChainMap(*(cast("Payloads", one).by_id for one in payloads))
@@ -255,7 +264,7 @@ def _joined(payloads: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
 
 
 class _Rewritten:
-    """A source of one call that is searched with the rewritten queries."""
+    """A wrapper of a source for one call, which rewrites the query and searches with the rewritten queries."""
 
     def __init__(self, name: str, source: Any, rewriting: Rewriting, deadline: Deadline) -> None:
         self.name, self.source, self.rewriting, self.deadline = name, source, rewriting, deadline
@@ -264,27 +273,27 @@ class _Rewritten:
         self._given: RewrittenQuery | None = None
 
     def for_query(self, query: RewrittenQuery) -> Self:
-        """Return the same source for a rewritten query; both share reports and notes."""
+        """Return the same source for a rewritten query; both objects share reports and notes."""
         made = copy.copy(self)
         made.source, made._given = bound_to(self.source, query), query
         return made
 
     def _argument(self, query: str) -> AskedQuery:
-        """Return the rewriter's argument in this call."""
+        """Return the rewriter's argument for the query of this call."""
         return self.rewriting.argument(self._given or query)
 
     @property
     def notes(self) -> list[str]:
-        """Notes on problems that were repaired."""
+        """The notes on problems that the source or the rewriting repaired."""
         return [*getattr(self.source, "notes", ()), *self._own]
 
     @property
     def _own_deadline(self) -> Deadline:
-        """The deadline of the rewriter, which leaves time for the source's search."""
+        """The deadline of the rewriter; it leaves time for the source's search."""
         return self.deadline.part(_SHARE, most=self.rewriting.timeout)
 
     def _queries(self, query: str, tried: Tried) -> list[tuple[AskedQuery, int | None]]:
-        """Return the queries to search with their numbers of hits; only the original query if rewriting failed."""
+        """Return each query to search with its number of hits; if rewriting failed, return only the original query."""
         how = self.rewriting
         texts: list[AskedQuery] = [query] if tried.error is not None else tried.value
         detail = {"texts": tuple(map(text_of, texts))} if tried.error is None else {}
@@ -307,11 +316,11 @@ class _Rewritten:
         failed = [error for _, error in outcomes if error is not None]
         rankings = values_of(outcomes)
         if failed:
-            self._own.append(f"{len(failed)} of {len(asked)} texts in place of its query failed")
+            self._own.append(f"{len(failed)} of {len(asked)} searches with rewritten texts failed")
         return combined(self.name, rankings, self.rewriting.combine)
 
     def _note_use(self, query: str, asked: Sequence[tuple[AskedQuery, int | None]]) -> None:
-        """Report the rewriting as unused if the source embedded none of the rewritten texts."""
+        """Change the report of the rewriting to ``unused`` if the source did not embed any rewritten text."""
         others = [text for text, _ in asked if text != query]
         if others and all(is_unused(text, query) for text in others):
             self.reports[-1] = replace(self.reports[-1], status="unused", reason=_EMBEDS_NOTHING)
@@ -319,17 +328,17 @@ class _Rewritten:
             self.rewriting.step.note_unused(_EMBEDS_NOTHING)
 
     def _contain(self, query: str, asked: Sequence[tuple[AskedQuery, int | None]], error: Exception) -> None:
-        """Note a failure on rewritten texts; raise the error if the search of the original query failed."""
+        """Report a failed search of the rewritten texts; raise the error if the original query was searched, too."""
         if is_fatal(error) or any(text == query for text, _ in asked):
             raise error
-        reason = f"the source failed on what it gave ({reason_of(error)})"
+        reason = f"the source failed on the rewritten texts ({reason_of(error)})"
         self.reports[-1] = replace(self.reports[-1], status="failed", reason=reason)
         self._own.append(_AS_IT_IS.format(reason))
 
 
 class _BlockingRewritten(_Rewritten):
     def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
-        """Search with the rewritten queries and return the combined answer."""
+        """Rewrite the query, search with the rewritten queries, and return the combined answer."""
         given = (self._argument(query),)
         asked = self._queries(query, self.rewriting.step.run(given, self._own_deadline, self.rewriting.read))
 
@@ -342,7 +351,7 @@ class _BlockingRewritten(_Rewritten):
                 found = one(*asked[0])
             else:
                 found = self._combined(asked, run_all([partial(one, *given) for given in asked]))
-        except Exception as error:  # noqa: BLE001 - raised again where it is not for the texts
+        except Exception as error:  # noqa: BLE001 - _contain raises every other error again
             self._contain(query, asked, error)
             return one(query, self.rewriting.limit)
         self._note_use(query, asked)
@@ -351,7 +360,7 @@ class _BlockingRewritten(_Rewritten):
 
 class _AwaitingRewritten(_Rewritten):
     async def asearch(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
-        """Search with the rewritten queries asynchronously and return the combined answer."""
+        """Return the same answer as ``search``, without blocking the event loop."""
         given = (self._argument(query),)
         asked = self._queries(query, await self.rewriting.step.arun(given, self._own_deadline, self.rewriting.read))
 
@@ -364,7 +373,7 @@ class _AwaitingRewritten(_Rewritten):
                 found = await one(*asked[0])
             else:
                 found = self._combined(asked, await await_all([one(*given) for given in asked]))
-        except Exception as error:  # noqa: BLE001 - raised again where it is not for the texts
+        except Exception as error:  # noqa: BLE001 - _contain raises every other error again
             self._contain(query, asked, error)
             return await one(query, self.rewriting.limit)
         self._note_use(query, asked)
@@ -376,7 +385,10 @@ class _EitherRewritten(_BlockingRewritten, _AwaitingRewritten):
 
 
 def rewritten(name: str, source: AnySource, rewriting: Rewriting, deadline: Deadline) -> Any:
-    """Wrap a source of one call so that its query is rewritten first; the wrapper supports the same kinds of calls."""
+    """Wrap a source so that the query is rewritten before the search.
+
+    The wrapper can be called and awaited as the source can.
+    """
     kinds: Mapping[tuple[bool, bool], Callable[..., _Rewritten]] = {
         (True, False): _BlockingRewritten, (False, True): _AwaitingRewritten,
     }  # fmt: skip

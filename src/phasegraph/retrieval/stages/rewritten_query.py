@@ -1,4 +1,4 @@
-"""A rewritten query of a framework with separate texts to embed."""
+"""A rewritten query of a framework, with texts that are embedded instead of the query."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Any, TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class RewrittenQuery:
-    """A query of the framework with texts that a source embeds in place of the query, as HyDE gives them.
+    """A query of the framework with texts `embeds`, which a source embeds instead of the query (HyDE texts, say).
 
-    A source of the framework receives the framework's own query `native`. Any other source receives the `text`.
-    ``is_read()`` says whether a source has read the texts to embed. Two queries are equal if `text` and `embeds` are.
+    A source of the framework receives the framework's own query object `native`. Any other source receives `text`.
+    ``is_read()`` returns True after a source has read the texts to embed. Two queries are equal if their `text` and
+    `embeds` are equal.
 
     >>> query = RewrittenQuery("Who?", ("Ada did.",), native=None, is_read=lambda: False)
     >>> text_of(query), is_unused(query, "Who?"), is_unused("Who?", "Who?")
@@ -29,19 +30,19 @@ AskedQuery: TypeAlias = str | RewrittenQuery
 
 
 def text_of(query: AskedQuery) -> str:
-    """The text of a query."""
+    """Return the text of a query."""
     return query.text if isinstance(query, RewrittenQuery) else query
 
 
 def is_unused(query: AskedQuery, original: str) -> bool:
-    """Whether a rewritten query differs from the original only in texts to embed that no source has read.
+    """Return True if a rewritten query has the original text, and no source has read its texts to embed.
 
-    Call it after the search.
+    Call this function after the search.
     """
     return isinstance(query, RewrittenQuery) and query.text == original and not query.is_read()
 
 
 def bound_to(source: Any, query: AskedQuery) -> Any:
-    """The source of one call, bound to a rewritten query if it can be; else the source itself."""
+    """Bind the source of one call to a rewritten query; return the source unchanged if this is not possible."""
     rebind = getattr(source, "for_query", None)
     return source if rebind is None or not isinstance(query, RewrittenQuery) else rebind(query)

@@ -1,4 +1,4 @@
-"""Choose the sources of a query: the protocol of a router, and the routers that need no framework."""
+"""Routers, which choose the sources of a query: their protocol, and the routers that need no framework."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from phasegraph.sources.steps import Step
 Route: TypeAlias = str | Sequence[str] | Mapping[str, float]
 Routed: TypeAlias = Mapping[str, float | None]
 _EPSILON = 1e-12
-"""In the logarithm of the published entropies, which are 2e-11 lower for it."""
+"""Constant added inside the logarithm of the entropy, as in the paper's code; it lowers the entropy by 2e-11."""
 
 
 @dataclass(frozen=True, slots=True)
 class Routing:
-    """The resolved router: its step, and whether it reads the first source's ranking."""
+    """The resolved router: the step that runs it; `reads_ranking` is True if it reads the first source's ranking."""
 
     step: Step
     reads_ranking: bool
 
     @classmethod
     def of(cls, given: Any) -> Routing:
-        """Resolve the argument ``route=``."""
+        """Create the object from the retriever's argument ``route=``."""
         return cls(Step("the router", given, "all sources are asked"), _takes_two(given))
 
 
@@ -49,7 +49,10 @@ def _takes_two(given: Any) -> bool:
 
 
 def read_route(sources: Collection[str], answer: object) -> Routed:
-    """Validate a router's answer: a weight >= 0, or None for the usual weight, for each chosen source."""
+    """Check a router's answer, and return the chosen sources with their weights; None means the usual weight.
+
+    Sources with weight 0 are left out.
+    """
     if isinstance(answer, Mapping):
         weights = {name: check_number(f"a route's weight of {name!r}", weight) for name, weight in answer.items()}
         found: dict[Any, float | None] = {name: weight for name, weight in weights.items() if weight > 0}
@@ -58,19 +61,21 @@ def read_route(sources: Collection[str], answer: object) -> Routed:
     elif isinstance(answer, list | tuple | set | frozenset):
         found = dict.fromkeys(answer)
     else:
-        raise InvalidTypeError(f"a router must give names, or weights by name; got {type(answer).__name__}")
+        raise InvalidTypeError(
+            f"a router must return names of sources, or weights by source name; got {type(answer).__name__}"
+        )
     unknown = sum(not isinstance(name, str) or name not in sources for name in found)
-    if unknown:  # a model's words are not repeated
+    if unknown:  # the message does not repeat text of a model
         raise InvalidInputError(
             f"a router must name sources among {sorted(sources)}; {unknown} of its names are unknown"
         )
     if not found:
-        raise InvalidInputError("a router must name at least one source; got none")
+        raise InvalidInputError("a router must name at least one source with a weight above 0; got no source")
     return dict(sorted(found.items()))
 
 
 class KeywordRouter:
-    """The router that :func:`keyword_router` creates."""
+    """A router that chooses sources by words of the query; :func:`keyword_router` creates it."""
 
     def __init__(self, rules: Mapping[str, Route], default: Route) -> None:
         if not isinstance(rules, Mapping) or not rules:
@@ -85,21 +90,21 @@ class KeywordRouter:
         ]
 
     def __call__(self, query: str) -> Route:
-        """Return the sources of the first phrase that occurs in the query."""
+        """Return the route of the first phrase that occurs in the query, or the default route."""
         text = query.casefold()
         return next((route for pattern, route in self._patterns if pattern.search(text)), self.default)
 
 
 def keyword_router(rules: Mapping[str, Route], default: Route) -> KeywordRouter:
-    """Create a router that chooses sources by words of the query; no model call.
+    """Create a router that chooses sources by words of the query, without a model call.
 
     Parameters
     ----------
     rules : mapping of str to route
-        Routes by word or phrase. Case is ignored, and only whole words match. The first phrase that occurs in the query
-        decides. A route is a source, a list of sources, or weights by source.
+        Routes by word or phrase. Case is ignored, and only whole words match. The first phrase in the mapping that
+        occurs in the query decides. A route is the name of a source, a list of names, or weights by name.
     default : route
-        The route if no phrase occurs.
+        The route if no phrase occurs in the query.
 
     Examples
     --------
@@ -111,25 +116,27 @@ def keyword_router(rules: Mapping[str, Route], default: Route) -> KeywordRouter:
 
 
 def neighbour_entropy(distances: ArrayLike, temperature: float = 1.0, *, normalise: bool = True) -> float:
-    """Entropy in nats, in [0, ln n], of softmax(-d / T) over the distances of a query's nearest neighbours.
+    """Compute the entropy of softmax(-d / T) over the distances d of a query's nearest neighbours, in nats.
 
-    If `normalise`, (d - min) / std is taken for d first; False is the published formula. The paper ("Beyond the
-    Reranker") takes T = 1 on raw distances, which differ in the second decimal: of 200 queries every entropy lies
-    between 2.990759 and 2.995707, ln 20 being 2.995732, and every query is routed alike. On distances in units of
-    their own deviation the same T gives .99 to 2.78, and the published gates tell queries apart.
+    With `normalise`, d is replaced by (d - min) / std. Without it, the formula is that of the paper "Beyond the
+    Reranker", with T = 1 and raw distances. Raw distances differ little, so all entropies are nearly equal: for 200
+    queries with 20 neighbours, they lie between 2.990759 and 2.995707, and the maximum is ln 20 = 2.995732. All queries
+    then get the same route. With normalized distances and T = 1, entropies lie between .99 and 2.78, and the published
+    gates separate the queries.
 
     Parameters
     ----------
     distances : (n,) array_like of float
         Distances of the query's n nearest neighbours, n >= 1.
     temperature : float, default 1
-        T; > 0.
+        The temperature T, > 0.
     normalise : bool, default True
-        Whether distances are divided by their own standard deviation.
+        If True, subtract the minimum from the distances, and divide them by their standard deviation.
 
     Returns
     -------
     float
+        The entropy, in [0, ln n].
 
     Examples
     --------
@@ -154,10 +161,10 @@ _SEVERAL = (" and ", " vs ", " versus ", "compare", "difference between", "both"
 
 
 def is_multi_hop(query: str) -> bool:
-    """Whether a query looks like a multi-hop question: the flag of EGR, as in the paper's code.
+    """Return True if a query looks like a multi-hop question, by the rule of the EGR paper's code.
 
-    True if the query has two different capitalised words of three letters or more, including the first word. Also true
-    for the cues "and", "vs", "versus", "compare", "difference between" and "both".
+    The query must contain two different capitalized words of at least three letters, where the first word counts, too.
+    Alternatively, it contains "and", "vs", "versus", "compare", "difference between" or "both".
 
     >>> is_multi_hop("Where was the director of Vertigo born?"), is_multi_hop("who wrote it, and when?")
     (True, True)
@@ -169,7 +176,7 @@ def is_multi_hop(query: str) -> bool:
 
 
 class EntropyGates(NamedTuple):
-    """Gates in nats, and the share of calibration queries that they send to the best route."""
+    """The gates `low` and `high`, in nats; `agreement` is the share of fitting queries that get their best route."""
 
     low: float
     high: float
@@ -182,16 +189,16 @@ def fit_entropy_gates(entropies: ArrayLike, best: ArrayLike, *, grid: int = 40) 
     Parameters
     ----------
     entropies : (n,) array of float
-        :func:`neighbour_entropy` of each query, as the router will work it out.
+        The :func:`neighbour_entropy` of each query, with the settings that the router will use.
     best : (n,) array of int
         The best route of each query: 0 for `single`, 1 for `fusion`, 2 for `step_back`.
     grid : int, default 40
-        Equally spaced values between the lowest and the highest entropy; every pair low < high is tried.
+        Number of equally spaced values from the lowest to the highest entropy. Every pair of values is tried as gates.
 
     Returns
     -------
     EntropyGates
-        The first pair with the highest agreement, as in the paper's code.
+        The pair with the highest agreement; among equal pairs, the first, as in the paper's code.
 
     Raises
     ------
@@ -207,11 +214,11 @@ def fit_entropy_gates(entropies: ArrayLike, best: ArrayLike, *, grid: int = 40) 
     values, wanted = check_flat("entropies", entropies), np.asarray(best)
     check_count("grid", grid, minimum=2)
     if wanted.shape != values.shape or not np.isin(wanted, (0, 1, 2)).all():
-        raise InvalidInputError(f"best must hold 0, 1 or 2 for each of {len(values)} entropies; got {best!r:.80}")
+        raise InvalidInputError(f"best must contain 0, 1 or 2 for each of {len(values)} entropies; got {best!r:.80}")
     if len(values) < 20 or values.min() == values.max():
         raise InsufficientDataError(
-            f"gates need at least 20 queries with different entropies; got {len(values)} of "
-            f"{len(np.unique(values))} different ones"
+            f"gates need at least 20 queries and two different entropies; got {len(values)} queries with "
+            f"{len(np.unique(values))} different entropies"
         )
     gates = np.linspace(values.min(), values.max(), grid)
     passed = values[:, None] >= gates
@@ -223,7 +230,7 @@ def fit_entropy_gates(entropies: ArrayLike, best: ArrayLike, *, grid: int = 40) 
 
 
 class NeighbourEntropyRouter:
-    """The router that :func:`neighbour_entropy_router` creates."""
+    """A router that chooses by the entropy of the best hits; :func:`neighbour_entropy_router` creates it."""
 
     def __init__(
         self,
@@ -272,29 +279,33 @@ def neighbour_entropy_router(
     temperature: float = 1.0,
     normalise: bool = True,
 ) -> NeighbourEntropyRouter:
-    """Create a router that reads how clearly the first source's nearest neighbours stand out (EGR); no model call.
+    """Create a router that chooses by the :func:`neighbour_entropy` of the first source's best hits (EGR).
+
+    A low entropy means that a few hits are much nearer to the query than the other hits. No model is called.
 
     Parameters
     ----------
     single, fusion, step_back : route
-        Routes for an entropy below `low`, below `high`, and from `high` on.
+        The route for an entropy below `low`, the route for an entropy in [`low`, `high`), and the route for higher
+        entropies. A route is the name of a source, a list of names, or weights by name.
     multi_hop : route, optional
-        In place of `step_back` for a query that :func:`is_multi_hop`. Default: `step_back`. In the paper's code the
-        flag adds passages along edges of entailment, which its benchmark graphs do not have.
+        The route instead of `step_back` if :func:`is_multi_hop` is True for the query. Default: `step_back`. In the
+        paper's code, this case adds passages along entailment edges, which its benchmark graphs do not have.
     low, high : float, default 1.8 and 2.6
-        In nats; :func:`fit_entropy_gates` fits them.
+        The gates, in nats. :func:`fit_entropy_gates` fits them to queries.
     neighbours : int, default 20
         Number of the first source's hits that are read.
     temperature : float, default 1
-        > 0.
+        The temperature of the softmax, > 0.
     normalise : bool, default True
-        See :func:`neighbour_entropy`: False is the paper's, under which every query takes `step_back`. Then a score s
-        stands for the distance 1/s - 1, as in its code.
+        If True, normalize the distances; see :func:`neighbour_entropy`. False is the paper's formula, with which every
+        query gets `step_back`. A positive score s is then converted to the distance 1/s - 1, as in the paper's code.
 
     Notes
     -----
-    The default gates are the paper's, fitted to nothing. On its 200 published MuSiQue queries no router beats the best
-    fixed strategy (nDCG .6886; the oracle .7080), fitted gates included: docs/reproduction/routing.md.
+    The default gates are those of the paper, which were not fitted to data. On the paper's 200 published MuSiQue
+    queries, no router beats the best fixed strategy (nDCG .6886; oracle: .7080), not even with fitted gates. See
+    docs/reproduction/routing.md.
 
     Examples
     --------
@@ -309,12 +320,12 @@ def neighbour_entropy_router(
 
 
 def oracle_router(rewards: Mapping[str, Mapping[str, float]]) -> Callable[[str], str]:
-    """Create a router that sends every query to its best source by known measures; an upper bound for evaluation.
+    """Create a router that sends every query to the source with the best measured result, as an upper bound.
 
     Parameters
     ----------
     rewards : mapping of str to mapping of str to float
-        The measure of each query, by source and query.
+        The value of a quality measure, such as nDCG, by source name and query.
 
     Examples
     --------
@@ -329,7 +340,7 @@ def oracle_router(rewards: Mapping[str, Mapping[str, float]]) -> Callable[[str],
 def _best(rewards: Mapping[str, Mapping[str, float]], query: str) -> str:
     known = {name: by_query[query] for name, by_query in rewards.items() if query in by_query}
     if not known:
-        raise InvalidInputError("the oracle router has no measures of this query")
+        raise InvalidInputError("the oracle router has no measure for this query: add the query to rewards")
     return max(known, key=known.__getitem__)
 
 
@@ -340,10 +351,11 @@ _CUES = (
 
 
 def query_features(query: str, ranking: Ranking | None = None) -> FloatArray:
-    """Compute (26,) features of a query: 20 cue words, and 6 numbers from the neighbours' distances.
+    """Compute the features of a query, as an array of shape (26,).
 
-    The six numbers are the minimum, the mean, the deviation, the gap between the first two distances, the gap between
-    first and last, and the normalised entropy. They are 0 without a ranking.
+    The first 20 features are 1 if a cue word such as "who" occurs in the query, else 0. The last six describe the
+    distances of the 20 best hits in `ranking`: minimum, mean, standard deviation, the gap between the first two, the
+    gap between first and last, and the normalized entropy. They are 0 without a ranking.
     """
     words = set(re.findall(r"\w+", query.casefold()))
     near = np.zeros(6)
@@ -354,7 +366,7 @@ def query_features(query: str, ranking: Ranking | None = None) -> FloatArray:
 
 
 class CompositionalRouter:
-    """The router that :func:`compositional_router` creates."""
+    """A router that chooses the source with the best predicted measure; :func:`compositional_router` creates it."""
 
     def __init__(
         self, names: Sequence[str], coefficients: FloatArray, features: Callable[[str, Ranking | None], ArrayLike]
@@ -362,7 +374,7 @@ class CompositionalRouter:
         self.names, self.coefficients, self.features = tuple(names), coefficients, features
 
     def __call__(self, query: str, ranking: Ranking | None = None) -> str:
-        """Return the source with the highest expected measure."""
+        """Return the source with the highest predicted measure."""
         seen = np.append(np.asarray(self.features(query, ranking), dtype=np.float64), 1.0)
         return self.names[int(np.argmax(self.coefficients @ seen))]
 
@@ -376,26 +388,29 @@ def compositional_router(
 ) -> CompositionalRouter:
     """Fit a router that predicts each source's measure by ridge regression on features of the query.
 
+    The router chooses the source with the highest prediction.
+
     Parameters
     ----------
     rewards : mapping of str to mapping of str to float
-        The measure of each query, by source and query. Only queries with a measure for every source are used.
+        The value of a quality measure, such as nDCG, by source name and query. Only queries with a value for every
+        source are used.
     rankings : mapping of str to Ranking, optional
-        The first source's ranking by query, for features that read it.
+        The first source's ranking by query, for features that read the ranking.
     features : callable, default :func:`query_features`
-        ``features(query, ranking)`` gives (d,) numbers.
+        ``features(query, ranking)`` returns the features as an array of shape (d,).
     alpha : float, default 1
-        Ridge penalty, > 0; the intercept has none.
+        Ridge penalty, > 0; the intercept is not penalized.
 
     Raises
     ------
     InsufficientDataError
-        If fewer than 20 queries have a measure of every source.
+        If fewer than 20 queries have a value for every source.
 
     Notes
     -----
-    Fit it on other queries than it is judged by: the paper cross-fits in five folds, and finds it no better than the
-    best fixed strategy.
+    Evaluate the router on queries that were not used for fitting. The paper uses five-fold cross-fitting, and finds the
+    router no better than the best fixed strategy.
 
     Examples
     --------
@@ -430,7 +445,7 @@ CHAT_ROUTE_PROMPT = (
 
 
 class ChatRouter(OverModel):
-    """The router that :func:`chat_router` creates."""
+    """A router that asks a language model to choose the sources; :func:`chat_router` creates it."""
 
     def __init__(self, model: Any, descriptions: Mapping[str, str], prompt: str = CHAT_ROUTE_PROMPT) -> None:
         super().__init__(model)
@@ -439,7 +454,7 @@ class ChatRouter(OverModel):
         self.descriptions, self.prompt = dict(descriptions), prompt
 
     def __call__(self, query: str) -> list[str]:
-        """Return the sources that the model names."""
+        """Return the names of the sources that occur in the model's answer."""
         return self._named(self.complete(self._asked(query)))
 
     async def _acall(self, query: str) -> list[str]:
@@ -455,7 +470,7 @@ class ChatRouter(OverModel):
 
 
 def chat_router(model: Any, descriptions: Mapping[str, str], *, prompt: str = CHAT_ROUTE_PROMPT) -> ChatRouter:
-    """Create a router that asks a language model for the sources; one model call per query.
+    """Create a router that asks a language model to choose the sources; it makes one model call per query.
 
     Parameters
     ----------
@@ -464,7 +479,7 @@ def chat_router(model: Any, descriptions: Mapping[str, str], *, prompt: str = CH
     descriptions : mapping of str to str
         A description of the contents of each source, by source name.
     prompt : str
-        The prompt; must contain ``{sources}`` and ``{query}``.
+        The prompt; it must contain ``{sources}`` and ``{query}``.
 
     Examples
     --------

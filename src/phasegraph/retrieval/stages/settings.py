@@ -21,7 +21,11 @@ from phasegraph.sources.steps import Step
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """The resolved stages of a retriever: their functions and settings."""
+    """The resolved stages of a retriever: their functions and settings; None means that a stage is not used.
+
+    `reads_hits` is True if the reranker receives passages instead of texts. `rewritings` has the rewriting settings of
+    each source that has a rewriter.
+    """
 
     route: Routing | None = None
     rerank: Rerank | None = None
@@ -36,14 +40,14 @@ class Stages:
     def of(
         cls, route: Any, rerank: Any, corrective: Any, rewritings: Mapping[str, Rewriting], adapt: StageAdapter
     ) -> Stages:
-        """Resolve the stages from the arguments of a constructor and its sources; errors name the argument."""
+        """Create the stages from the constructor's arguments and the sources' rewritings; errors name the argument."""
         ranks = None if rerank is None else Rerank.given(rerank)
         if not isinstance(corrective, Corrective | None):
             raise InvalidTypeError(f"corrective must be Corrective(...) or None; got {type(corrective).__name__}")
         model = None if ranks is None else _over_cached(ranks.model, adapt.reranker)
         grader = rewriter = None
         if corrective is not None:
-            kept = "the answer is kept as it is"
+            kept = "the first answer is returned"
             rewriter = Step("the rewriting of corrective", adapt.rewriter(corrective.rewrite), kept)
             if corrective.grade is not None:
                 grader = Step("the grade of corrective", adapt.grader(corrective.grade), kept)
@@ -51,7 +55,7 @@ class Stages:
             None if route is None else Routing.of(adapt.router(route)),
             ranks,
             corrective,
-            None if ranks is None else Step("rerank", model, "the order is the fused one"),
+            None if ranks is None else Step("rerank", model, "the fused order is used"),
             grader,
             rewriter,
             getattr(model, "reads_hits", False) is True,
@@ -60,11 +64,14 @@ class Stages:
 
     @property
     def are_set(self) -> bool:
-        """Whether a call has any stage."""
+        """True if the retriever has any stage."""
         return bool(self.rewritings or self.route or self.rerank or self.corrective)
 
     def rewriting(self, sources: Mapping[str, AnySource], deadline: Deadline) -> Mapping[str, AnySource]:
-        """Wrap each source that has a rewriter, so that its query is rewritten first, within the deadline."""
+        """Wrap each source that has a rewriter, so that its query is rewritten before the search.
+
+        Rewriting may take half of the time until `deadline`.
+        """
         if not self.rewritings:
             return sources
         how = self.rewritings
@@ -75,7 +82,7 @@ class Stages:
 
     @property
     def steps(self) -> list[Step]:
-        """Return all steps, which may give warnings."""
+        """The steps of all stages; each step remembers the warnings that it has to give."""
         named = (
             None if self.route is None else self.route.step, self.reranker, self.grader, self.rewriter,
             *(rewriting.step for rewriting in self.rewritings.values()),
@@ -84,50 +91,62 @@ class Stages:
 
 
 def _over_cached(given: Any, adapt: Callable[[Any], Any]) -> Any:
-    """Adapt a model; if the model is cached, adapt the inner model and keep the cache around it."""
+    """Convert a model by ``adapt(model)``; for a cached model, convert the inner model and return it with its cache."""
     if not isinstance(given, CachedModel):
         return adapt(given)
     return given.over(None if given.model is None else adapt(given.model))
 
 
 class StageAdapter:
-    """Converts a framework's objects to functions; this base class accepts only functions. `names` are the sources."""
+    """A converter of a framework's objects to functions; this base class accepts only functions.
+
+    `names` are the names of the retriever's sources.
+    """
 
     def __init__(self, names: Collection[str] = ()) -> None:
         self.names = names
 
     def is_model(self, given: Any) -> bool:
-        """Whether the argument is a language model of the framework; None stands for a model in an offline cache."""
+        """Return True if the argument is a language model of the framework.
+
+        An integration also returns True for None, which replaces the model in an offline replay.
+        """
         return False
 
     def text_model(self, given: Any) -> Any:
-        """Turn a language model into a function from prompt to text."""
+        """Convert a language model to a function from prompt to text."""
         return given
 
     def other(self, given: Any, names: tuple[str, ...]) -> Any:
-        """Turn any other object of the framework into a function of arguments with these names."""
+        """Convert any other object of the framework to a function whose parameters have the given names."""
         return given
 
     def reranker(self, given: Any) -> Any:
-        """Return the function ``rerank(query, texts)``, or ``rerank(query, passages)`` if it ``reads_hits``."""
+        """Convert a reranker to a function ``rerank(query, texts)``.
+
+        If the function has the attribute ``reads_hits`` with the value True, it is ``rerank(query, passages)``.
+        """
         return self.other(given, ("query", "texts"))
 
     def router(self, given: Any) -> Any:
-        """Return the function ``route(query)`` or ``route(query, ranking)``; a language model chooses source names."""
+        """Convert a router to a function ``route(query)`` or ``route(query, ranking)``.
+
+        A language model becomes a :class:`ChatRouter`.
+        """
         if self._speaks(given):
             given = ChatRouter(given, {name: name for name in self.names})
         return self._over(given, ("query",))
 
     def grader(self, given: Any) -> Any:
-        """Return the function ``grade(query, texts)``."""
+        """Convert a grader to a function ``grade(query, texts)``; a language model becomes a :class:`ChatGrade`."""
         return self._over(ChatGrade(given) if self._speaks(given) else given, ("query", "texts"))
 
     def rewriter(self, given: Any) -> Any:
-        """Return the function ``rewrite(query)``; a language model is asked for a better query."""
+        """Convert a rewriter to a function ``rewrite(query)``; a language model becomes a :class:`Rewriter`."""
         return self._over(Rewriter(given, (REWRITE_PROMPT,), "single") if self._speaks(given) else given, ("query",))
 
     def _speaks(self, given: Any) -> bool:
-        """Whether the argument is a language model, cached or not."""
+        """Return True if the argument is a language model, or a cached language model."""
         return self.is_model(given.model if isinstance(given, CachedModel) else given)
 
     def _over(self, given: Any, names: tuple[str, ...]) -> Any:
@@ -136,7 +155,7 @@ class StageAdapter:
         return _over_cached(given, partial(self.other, names=names))
 
     def _spoken(self, model: Any) -> Any:
-        """Turn a language model into a function from prompt to text; an error for other types."""
+        """Convert a language model to a function from prompt to text; raise InvalidTypeError for other types."""
         if self.is_model(model):
             return self.text_model(model)
         if not callable(model):

@@ -99,8 +99,8 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
     weights : mapping of str to float, or list of float, optional
         Weight of each source, >= 0, not all 0; a list has the order of the list `retrievers`. `weights` replaces
         ``SourceSpec.weight``. By default, each query gets its own weights, based on how well the sources agree and how
-        clearly the graph separates its hits. If no source named ``graph`` states score statistics, the default weights
-        are equal.
+        clearly the graph separates its hits. This needs an :class:`EntityGraphRetriever` as ``graph``, or a ``graph``
+        with score statistics and a ``vector``; otherwise, the default weights are equal.
     accept : mapping of str to threshold, AcceptancePolicy or Confidence, optional
         Thresholds by source name, in the unit of the source's scores; the answer leaves out nodes below them.
         ``Confidence(min=.2)`` returns no node if the confidence that the corpus has an answer is below 0.2. Default: no

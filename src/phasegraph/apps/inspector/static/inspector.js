@@ -1,4 +1,4 @@
-// The inspector's page. Text of others is only ever set as text: no markup is made of it.
+// The inspector's page. Foreign text is only ever set as text, never as markup.
 "use strict";
 (() => {
   const held = document.getElementById("data");
@@ -10,7 +10,7 @@
   };
   const narrow = () => matchMedia("(max-width:900px)").matches;
 
-  // Characters that are not seen, or turn the direction of others, are named.
+  // Show invisible characters, and characters that change the text direction, by their code points.
   const HIDDEN = /[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Zl}\p{Zp}]/gu;
   const visible = (text) => String(text).replace(HIDDEN, (one) =>
     "\n\t\u200c\u200d".includes(one) ? one : `⟨U+${one.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`);
@@ -34,7 +34,7 @@
     value === null || value === undefined ? "–" : Number(value.toPrecision(digits + 1)).toString();
   const signed = (value) => (value === null || value === undefined ? "–" : (value < 0 ? "−" : "+") + Math.abs(value).toFixed(3));
   const percent = (share) => `${Math.round(100 * share)} %`;
-  function shares(values) { // whole per cents that add to 100: the largest remainders are rounded up
+  function shares(values) { // integer percentages with the sum 100: round up the largest remainders
     const total = values.reduce((sum, one) => sum + one, 0);
     const exact = values.map((one) => (total ? (100 * one) / total : 0)), whole = exact.map(Math.floor);
     const order = exact.map((one, place) => [whole[place] - one, place]).sort((one, two) => one[0] - two[0]);
@@ -45,18 +45,18 @@
   const colour = (name) => (state.about.sources.find((one) => one.name === name) || { colour: "#6f6f6f" }).colour;
   const dot = (name) => h("span", { class: "dot", style: { background: colour(name) } });
 
-  // Asking the server: its own, and no other.
+  // Requests to the page's own server.
 
   let token = null;
   try { token = sessionStorage.getItem("phasegraph-token"); } catch { token = null; }
   function keepToken(value) {
     token = value;
-    try { sessionStorage.setItem("phasegraph-token", value); } catch { /* kept for this page alone */ }
+    try { sessionStorage.setItem("phasegraph-token", value); } catch { /* without storage, only this page has the token */ }
   }
-  function addressed() { // what the part after # says: it stays in the browser
+  function addressed() { // the parameters after #, which browsers do not send to servers
     return new Map([...location.hash.matchAll(/[#&](token|question|settings|other)=([^&]*)/g)].map(([, name, text]) => {
       let said = text;
-      try { said = decodeURIComponent(said); } catch { /* it stands there as it is */ }
+      try { said = decodeURIComponent(said); } catch { /* use the undecoded text */ }
       return [name, said];
     }));
   }
@@ -68,13 +68,13 @@
     return `#${parts.map(([name, value]) => `${name}=${encodeURIComponent(value)}`).join("&")}`;
   }
   const edited = () => Object.keys(state.settings).length > 1;
-  function note(fresh) { // a step that the back button takes back; quick moves of one slider are one step
+  function note(fresh) { // add a step to the browser's history; quick moves of a slider count as one step
     if (offline || !state.question || location.hash === address()) return;
     const soon = !fresh && performance.now() - state.pushed < 1500;
     history[soon ? "replaceState" : "pushState"](null, "", address());
     state.pushed = fresh ? -9999 : performance.now();
   }
-  async function restore() { // what the address says is shown
+  async function restore() { // show the question and settings of the address
     const given = addressed(), question = given.get("question");
     let settings = { pipeline: "own" };
     try { if (given.has("settings")) settings = { ...settings, ...JSON.parse(given.get("settings")) }; } catch { say("The settings in the address cannot be read.", true); }
@@ -99,7 +99,7 @@
     try { return JSON.parse(localStorage.getItem(recentKey()) || "[]").filter((one) => typeof one === "string"); } catch { return []; }
   }
   function remember(question) {
-    try { localStorage.setItem(recentKey(), JSON.stringify([question, ...recent().filter((one) => one !== question)].slice(0, 8))); } catch { /* it is not kept */ }
+    try { localStorage.setItem(recentKey(), JSON.stringify([question, ...recent().filter((one) => one !== question)].slice(0, 8))); } catch { /* without storage, the question is not remembered */ }
     fill("recent-list", recent().map((one) => h("option", { value: one })));
   }
   async function call(path, body) {
@@ -114,7 +114,7 @@
     if (response.status === 401) { at("token-form").hidden = false; at("token").focus(); }
     throw new Error(said.error);
   }
-  function lost() { // what to run again, on the port of this page
+  function lost() { // show the command that restarts the server on the port of this page
     const command = (state.about && state.about.command) || "phasegraph inspect FOLDER";
     at("command").textContent = visible(/ --port[ =]/.test(command) || !location.port ? command : `${command} --port ${location.port}`);
     at("lost").hidden = false;
@@ -122,7 +122,7 @@
   const json = async (path, body) => (await call(path, body)).json();
   const told = (task) => task.catch((error) => say(error.message, true));
 
-  function compared() { // another pipeline, and as many passages of it
+  function compared() { // the settings of the compared pipeline, with the same number of passages
     if (!state.otherName) return null;
     return { pipeline: state.otherName, ...(state.settings.k === undefined ? {} : { k: state.settings.k }) };
   }
@@ -134,7 +134,7 @@
     const [view, beside, base] = await Promise.all([json("ask", { question, settings: state.settings }),
       other ? json("ask", { question, settings: other }) : null,
       edited() ? known || json("ask", { question, settings: plain }) : null]);
-    if (round !== state.round) return; // a later one is under way
+    if (round !== state.round) return; // a later request is running
     Object.assign(state, { question, view, other: beside, base: edited() ? base : view });
     if (fresh) {
       state.selected = null;
@@ -149,7 +149,7 @@
     if (!fresh && state.why) await told(whyNot(state.why));
   }
   let waiting = 0;
-  function decideAgain(push = true) { // while a slider moves, once in a while
+  function decideAgain(push = true) { // decide again 60 ms after the last move of a slider
     clearTimeout(waiting);
     waiting = setTimeout(() => {
       told(ask(state.question, push));
@@ -157,7 +157,7 @@
     }, 60);
   }
 
-  // What is seen.
+  // Display.
 
   function show(fresh) {
     const key = document.activeElement && document.activeElement.dataset.key;
@@ -177,8 +177,8 @@
     const about = state.about, listed = (title, questions, more) => (questions.length ? [h("h3", null, title),
       h("ul", null, questions.map((question) => h("li", null, h("button", { type: "button", class: "passage", on: { click: () => told(ask(question)) } }, h("bdi", null, question))))), more] : []);
     const offered = (judged) => about.questions.filter((one) => one.judged === judged).map((one) => one.text);
-    const forget = h("button", { type: "button", class: "small", on: { click: () => { try { localStorage.removeItem(recentKey()); } catch { /* nothing was kept */ } showStart(); } } }, "Forget them");
-    fill("starters", listed("Judged questions", offered(true)), listed("Made from the passages", offered(false)), listed("Asked before in this browser", recent(), forget));
+    const forget = h("button", { type: "button", class: "small", on: { click: () => { try { localStorage.removeItem(recentKey()); } catch { /* without storage, there is nothing to remove */ } showStart(); } } }, "Remove these questions");
+    fill("starters", listed("Judged questions", offered(true)), listed("Generated from the passages", offered(false)), listed("Previous questions in this browser", recent(), forget));
     fill("recent-list", recent().map((one) => h("option", { value: one })));
     at("start-card").hidden = Boolean(state.view);
   }
@@ -188,7 +188,7 @@
   const labelOf = (id) => { const row = rowOf(id); return row ? row.label : texts(id).title || id; };
   const textOf = (id) => texts(id).text;
   const isGold = (id) => state.view.gold.some((hop) => hop.passages.includes(id));
-  const star = (id) => (isGold(id) ? h("span", { class: "star", title: state.view.made ? "the question was made from this passage" : "judged to answer the question" }, "★ ", h("span", { class: "unseen" }, "gold: ")) : null);
+  const star = (id) => (isGold(id) ? h("span", { class: "star", title: state.view.made ? "the question was made from this passage" : "judged as an answer to the question" }, "★ ", h("span", { class: "unseen" }, "gold: ")) : null);
 
   function passage(id, where) {
     const label = labelOf(id);
@@ -209,7 +209,7 @@
     at("banner").hidden = !view.unlikely;
     if (view.unlikely) {
       fill("banner", h("b", null, "Probably not in this collection"),
-        `The confidence that these passages hold an answer is ${view.confidence.toFixed(2)}. They are only the nearest passages.`);
+        `The confidence that these passages contain an answer is ${view.confidence.toFixed(2)}. They are only the nearest passages.`);
     }
     const facts = [h("span", null, h("b", null, count), ` of ${view.rows.length} candidates`)];
     if (view.confidence !== null) {
@@ -220,7 +220,7 @@
     const fused = view.sources.filter((one) => one.weight !== null), parts = shares(fused.map((one) => one.weight));
     fill("summary", h("div", { class: "facts" }, facts, fused.map((one, place) => h("span", null, dot(one.name), `${one.name} ${parts[place]} %`))),
       view.warnings.map((line) => h("p", { class: "warn" }, `Warning: ${line}`)),
-      count ? null : h("p", { class: "warn" }, `No passage: ${view.why_empty}.`));
+      count ? null : h("p", { class: "warn" }, `No passages: ${view.why_empty}.`));
   }
 
   function bars(rows, names) {
@@ -290,13 +290,13 @@
 
   function showAnswers() {
     if (!state.other) {
-      fill("answers", edited() && state.base ? h("p", { class: "hint" }, `▲ ▼ against ${nameOf(state.settings.pipeline)}`) : null,
+      fill("answers", edited() && state.base ? h("p", { class: "hint" }, `▲ ▼: rank change from ${nameOf(state.settings.pipeline)}`) : null,
         answers(state.view, edited() ? state.base : null, "answer"));
       return;
     }
     const gone = (one, two) => one.rows.filter((row) => row.position && !two.rows.some((other) => other.id === row.id && other.position)).length;
     const named = (view) => `${nameOf(view.pipeline)}, rule ${view.settings.rule}`;
-    fill("answers", h("p", { class: "hint" }, `Only in the one shown: ${gone(state.view, state.other)}; only in the other: ${gone(state.other, state.view)}. ▲ ▼ against the other.`),
+    fill("answers", h("p", { class: "hint" }, `Passages only in the shown answer: ${gone(state.view, state.other)}; only in the compared answer: ${gone(state.other, state.view)}. ▲ ▼: rank change from the other answer.`),
       h("div", { class: "columns" },
         h("div", null, h("h3", null, `Shown: ${named(state.view)}${edited() ? ", edited" : ""}`), answers(state.view, state.other, "answer")),
         h("div", null, h("h3", null, `Compared: ${named(state.other)}`), answers({ ...state.other, missed: [] }, state.view, "other"))));
@@ -308,7 +308,7 @@
     const agreed = view.agreement.filter(([one, two]) => one < two)
       .map(([one, two, part]) => `${one} and ${two} ${percent(part)} / ${percent(share.get(`${two}\u0000${one}`))}`);
     at("weights-why").textContent = visible(`Weights: ${view.why_weights}.${agreed.length
-      ? ` Agreement (share of the one's first 10 in the other's first 50, and the other way): ${agreed.join("; ")}.` : ""}`);
+      ? ` Agreement (share of a source's first 10 in the first 50 of another source, in both directions): ${agreed.join("; ")}.` : ""}`);
     at("lists-said").textContent = visible(view.sources.map((one) => `${one.name} ${one.hits}`).join(" · "));
     fill("lists", view.sources.map((source) => {
       const all = state.open.has(source.name), shown = all ? source.ids : source.ids.slice(0, 10);
@@ -342,7 +342,7 @@
     if (!rows.length) { at("walk-hint").textContent = "The walk reached no passage of this answer."; fill("paths"); return; }
     const picked = rows.find((row) => row.id === state.selected);
     const chosen = picked || rows.find((row) => row.walk.path.length > 2) || rows[0], whole = at("whole").checked;
-    at("walk-hint").textContent = "From where the walk starts (ringed) to the passage, by the edges that brought the most. Boxes are passages, round shapes are names. Choose a passage to see its path.";
+    at("walk-hint").textContent = "From a start of the walk (thick border) to the passage, along the edges with the largest contribution. Rectangles are passages, rounded shapes are names. Choose a passage to see its path.";
     fill("paths", rows.map((row) => h("li", { class: row === chosen && "on" }, row.position ? `${row.position}. ` : "", passage(row.id, "path"),
       h("div", { class: "steps" }, row.walk.path.flatMap(([kind], place) => {
         const label = h("bdi", null, row.walk.labels[place]);
@@ -370,7 +370,7 @@
     draw([...nodes.values()], [...edges.values()]);
   }
 
-  function layers(nodes, edges) { // each node as far from the start of a path as it ever is; those of a layer side by side
+  function layers(nodes, edges) { // the layer of a node is its largest distance from the start of a path; nodes of a layer are side by side
     const depth = new Map(nodes.map((one) => [one.id, 0]));
     for (let round = 0; round < 12; round += 1) {
       for (const edge of edges) {
@@ -418,12 +418,12 @@
     const graph = state.graph, held = graph.elements().boundingBox();
     graph.zoom(Math.min(1.1, Math.max(0.6, Math.min((box.clientWidth - 24) / held.w, (box.clientHeight - 24) / held.h))));
     graph.center();
-    const seen = graph.elements().renderedBoundingBox(); // what does not fit begins at its start, and is moved by hand
+    const seen = graph.elements().renderedBoundingBox(); // show the start of a graph that does not fit; the user can move it
     graph.panBy({ x: seen.w > box.clientWidth ? 12 - seen.x1 : 0, y: seen.h > box.clientHeight ? 12 - seen.y1 : 0 });
     graph.on("tap", "node.passage", (event) => { if (state.view.passages[event.target.data("name")]) select(event.target.data("name")); });
   }
 
-  // Tabs: on a narrow screen the open tab is a sheet above the answers, and its button closes it again.
+  // Tabs: on a narrow screen, the open tab covers the answers, and its button closes it.
 
   const TABS = { walk: "walk-card", settings: "settings-card", why: "why-card", flips: "flips-card" };
   function openTab(name) {
@@ -463,7 +463,7 @@
     const view = state.view, base = view.settings;
     options("other", ["", ...Object.keys(state.about.pipelines)], state.otherName);
     const names = state.about.sources.map((one) => one.name);
-    fill("weights", h("legend", null, "Weights, per cent"), names.map((name, place) => slider(`weight-${place}`, name, 0, 100, 0, (value) => {
+    fill("weights", h("legend", null, "Weights in percent"), names.map((name, place) => slider(`weight-${place}`, name, 0, 100, 0, (value) => {
       const now = names.map((_, row) => (row === place ? 0 : Number(at(`weight-${row}`).value))), rest = now.reduce((sum, one) => sum + one, 0);
       const next = shares(now.map((one, row) => (row === place ? value : rest ? (one * (100 - value)) / rest : (100 - value) / (names.length - 1 || 1))));
       next.forEach((one, row) => { at(`weight-${row}`).value = one; });
@@ -488,7 +488,7 @@
       slider("common", "calibrated", -4, 8, base.common === null ? -4 : base.common, (value) => put("common", value <= -4 ? null : value)),
       slider("confidence", "confidence", 0, 1, base.confidence || 0, (value) => put("confidence", value || null)));
   }
-  function followSettings() { // what the server made of it, beside the sliders
+  function followSettings() { // show the values that the server used beside the sliders
     const view = state.view, now = view.settings;
     options("pipeline", Object.keys(state.about.pipelines), state.settings.pipeline);
     const weightOf = (name) => (now.weights ? now.weights[name] : (view.sources.find((one) => one.name === name) || {}).weight) || 0;
@@ -510,9 +510,9 @@
     const found = offline ? within(needle) : await json("find", { needle });
     fill("why");
     state.why = null;
-    if (!found.length) { fill("found", h("p", { class: "hint" }, "There is no such passage.")); return; }
+    if (!found.length) { fill("found", h("p", { class: "hint" }, "No passage matches.")); return; }
     if (found.length === 1) { fill("found"); await whyNot(found[0].id); return; }
-    fill("found", h("p", { class: "hint" }, `${found.length} passages hold it:`), h("ul", null, found.map((one) => h("li", null,
+    fill("found", h("p", { class: "hint" }, `${found.length} passages contain this text:`), h("ul", null, found.map((one) => h("li", null,
       h("button", { type: "button", class: "passage", on: { click: () => told(whyNot(one.id)) } }, h("bdi", null, one.label)), " ",
       h("span", { class: "id" }, h("bdi", null, one.id))))));
   }
@@ -530,15 +530,15 @@
     fill("why", h("h3", null, h("bdi", null, one.label)), h("p", { class: "text" }, h("bdi", null, one.text)),
       one.said.map((line) => h("p", null, line)),
       h("div", { class: "scroll" }, h("table", null, h("thead", null, h("tr", null, ["source", "rank", "score", ""].map((name, place) => h("th", { class: place % 3 ? null : "l" }, name)))), h("tbody", null, lines))),
-      one.words.length + one.lacking.length === 0 ? null : h("p", null, "Words of the question it has: ", one.words.length ? one.words.map((word) => h("span", { class: "tag word" }, word)) : "none",
-        one.lacking.length ? [h("br"), "It lacks: ", one.lacking.map((word) => h("span", { class: "tag no word" }, word))] : null),
-      one.walk.length ? h("p", { class: "steps" }, "The walk comes there by ", one.walk.join(" → ")) : null);
+      one.words.length + one.lacking.length === 0 ? null : h("p", null, "Words of the question in the passage: ", one.words.length ? one.words.map((word) => h("span", { class: "tag word" }, word)) : "none",
+        one.lacking.length ? [h("br"), "Missing words: ", one.lacking.map((word) => h("span", { class: "tag no word" }, word))] : null),
+      one.walk.length ? h("p", { class: "steps" }, "Path of the walk: ", one.walk.join(" → ")) : null);
   }
   function whyOffline(id) {
     const row = state.view.rows.find((one) => one.id === id);
     const names = state.view.sources.filter((one) => one.weight !== null).map((one) => one.name);
     fill("why", h("h3", null, h("bdi", null, labelOf(id))), h("p", { class: "text" }, h("bdi", null, textOf(id))),
-      h("p", null, row.position ? `It is in the answer, at place ${row.position}.` : `It is not in the answer: ${row.verdict === "accepted" ? "others come before it" : row.verdict}.`),
+      h("p", null, row.position ? `The passage is in the answer, at rank ${row.position}.` : `The passage is not in the answer: ${row.verdict === "accepted" ? "k other passages rank higher" : row.verdict}.`),
       h("p", null, row.why), row.fused === null ? null : detail(state.view, row, names));
   }
 
@@ -553,7 +553,7 @@
     fill("flips", h("p", null, `Of ${found.gold} gold passages of ${found.questions} questions, ${found.found} are among the first ${found.k} now, `,
       `${found.found_before} among the first ${found.k_before} as opened.`),
       listed(found.gained, "gain", "Gain in"), listed(found.lost, "loss", "Loss in"),
-      found.gained.length + found.lost.length ? null : h("p", { class: "hint" }, "No question gains or loses one."));
+      found.gained.length + found.lost.length ? null : h("p", { class: "hint" }, "No question gains or loses a gold passage."));
   }
 
   async function save(path, body, name) {
@@ -564,7 +564,7 @@
     say(`Saved ${name}.`);
   }
 
-  // What the page's parts do.
+  // Event handlers.
 
   at("ask").addEventListener("submit", (event) => { event.preventDefault(); state.why = null; told(ask(at("question").value.trim())); });
   at("find").addEventListener("submit", (event) => { event.preventDefault(); told(look(at("needle").value)); });
@@ -579,7 +579,7 @@
   at("save-pipeline").addEventListener("click", () => told(save("pipeline", { settings: state.settings }, "pipeline.json")));
   at("save-page").addEventListener("click", () => told(save("export",
     { question: state.question, settings: state.settings, other: compared() }, "answer.html")));
-  at("skip").addEventListener("click", (event) => { // the part after # is the question
+  at("skip").addEventListener("click", (event) => { // the link must not replace the question after #
     event.preventDefault();
     const to = state.view ? at("answer-card") : at("question");
     to.focus();
@@ -610,8 +610,8 @@
     at("token-form").hidden = true;
     const about = state.about;
     at("about").textContent = visible(`${about.name} · ${about.size}`);
-    say(about.no_vectors ? "Answered by names and words: --embedder MODULE:OBJECT takes the index's embeddings in." : "");
-    at("flips-hint").textContent = about.judged ? `${about.judged} judged questions, each with the settings as moved and with the pipeline as opened.` : "";
+    say(about.no_vectors ? "Passages are found by names and words only: --embedder MODULE:OBJECT also uses the embeddings of the index." : "");
+    at("flips-hint").textContent = about.judged ? `${about.judged} judged questions, each answered with the current settings and with the pipeline as opened.` : "";
     at("tab-flips").hidden = !about.judged || Boolean(offline);
     if (offline) return;
     if (addressed().get("question") && !addressed().has("token")) await restore();
@@ -626,7 +626,7 @@
     at("ask").hidden = true;
     show(true);
     for (const one of at("settings-card").querySelectorAll("input,select,button")) one.disabled = true;
-    at("settings-card").querySelector(".hint").textContent = "A saved page: its settings are shown, and cannot be moved.";
+    at("settings-card").querySelector(".hint").textContent = "This page is saved: its settings are shown and cannot be changed.";
     at("about").before(h("h2", { id: "asked" }, state.question));
   } else told(start());
 })();
