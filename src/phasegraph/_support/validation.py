@@ -203,7 +203,7 @@ def unexpected_argument(name: str, known: Collection[str]) -> InvalidTypeError:
 
 
 def nearest_key(wanted: str, metadata: Iterable[Mapping[str, Any]], /) -> str:
-    """Describe a missing key: suggest the nearest existing key, or list the existing keys.
+    """Return a hint for a missing metadata key: the nearest existing key, or a list of the existing keys.
 
     >>> nearest_key("sectoin", [{"section": 1}])
     "did you mean 'section'?"
