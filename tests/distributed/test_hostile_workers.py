@@ -90,7 +90,7 @@ def test_work_that_is_missing_damaged_or_of_another_shard_is_not_merged(
         "known_names": GAZETTEER, "shards": 3,
     }  # fmt: skip
     corpus = written(rows, tmp_path / "corpus.jsonl")
-    with pytest.raises(StoreError, match=f"missing, damaged, or of another shard .*'{label}'.*build again"):
+    with pytest.raises(StoreError, match=f"'{label}'.* is missing, damaged, or belongs to another shard;.*build again"):
         build_index(corpus, tmp_path / "out", engine=hostile(label, damage), **options)
     assert not (tmp_path / "out").exists()
     build_index(corpus, tmp_path / "out", workers=1, **options)

@@ -7,6 +7,9 @@ from pathlib import Path
 _MACHINE = Path("/proc/meminfo")
 _GROUPS = Path("/sys/fs/cgroup")
 _LIMITS = (("memory.max", "memory.current"), ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"))
+BYTES_OF_TEXT, SHARE = 13, 0.8
+"""Bytes of memory that building needs per byte of text (measured: docs/research/scale.md), and the maximum share of
+free memory for building."""
 
 
 def free_memory() -> int | None:
@@ -24,13 +27,8 @@ def free_memory() -> int | None:
     return min(found, default=None)
 
 
-BYTES_OF_TEXT, SHARE = 13, 0.8
-"""Memory that building an index takes for each byte of text (measured: docs/research/scale.md), and the share of the
-free memory that it may take."""
-
-
 def too_large(text: int, more: int = 0) -> str:
-    """Say how far an index of `text` bytes, with `more` bytes beside it, exceeds the free memory; "" if it fits."""
+    """Return both sizes if an index of `text` bytes, plus `more` bytes, is too large to build in memory, else ""."""
     free = free_memory()
     needed = BYTES_OF_TEXT * text + more
     if free is None or needed <= SHARE * free:

@@ -148,7 +148,7 @@ class Work:
         """
         started = time.process_time()
         self.folder.parent.mkdir(parents=True, exist_ok=True)
-        with one_writer(self.folder.parent, name=f".{self.folder.name}.lock"):  # not in a folder that is removed
+        with one_writer(self.folder.parent, name=f".{self.folder.name}.lock"):  # the work folder is removed
             self.folder.mkdir(exist_ok=True)
             folders, took = stage_all(self.folder)
             self._check(folders, STAGED, "stage")
@@ -193,9 +193,9 @@ class Work:
         wrong = next((number for number, one in enumerate(folders) if not is_whole(one, kind)), None)
         if wrong is not None:
             raise StoreError(
-                f"{self.folder}: what a worker wrote is missing, damaged, or of another shard (task {wrong + 1} of "
-                f"{len(folders)}, {label!r}); make sure that all nodes see that folder, and build again: what is "
-                "whole is kept"
+                f"{self.folder}: the output of task {wrong + 1} of {len(folders)} ({label!r}) is missing, damaged, or "
+                "belongs to another shard; make sure that all nodes can write to this folder, and build again: "
+                "complete output is reused"
             )
 
 
