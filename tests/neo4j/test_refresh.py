@@ -202,7 +202,7 @@ def test_what_others_wrote_into_our_schema_is_refused_by_name_or_read_as_it_is(c
         ("MATCH (:PhasegraphPassage {id: 'cy'})-[m:PHASEGRAPH_MENTIONS]->() REMOVE m.count", "count of mentions"),
         ("MATCH ()-[f:PHASEGRAPH_FACT {passage: 'bo'}]->() REMOVE f.predicate", "facts must have 3 nonblank"),
         ("MATCH ()-[f:PHASEGRAPH_FACT {passage: 'bo'}]->() SET f.count = 3000000000", "count of facts"),
-        ("MATCH (e:PhasegraphEntity {name: 'cy'}) REMOVE e.name", "mentions must hold 1 words"),
+        ("MATCH (e:PhasegraphEntity {name: 'cy'}) REMOVE e.name", "mentions must have 1 nonblank"),
     ):
         driver.execute_query(change)
         with pytest.raises(InvalidInputError, match=said):

@@ -106,7 +106,7 @@ def test_a_version_that_cannot_be_read_leaves_the_old_one_served(tmp_path: Path)
     file = next((tmp_path / "folder" / "changes" / "00000001").glob("embeddings*"))
     whole = file.read_bytes()
     file.write_bytes(whole[:-1])
-    with pytest.warns(PhasegraphWarning, match="the old version stays: embeddings.*truncated"):
+    with pytest.warns(PhasegraphWarning, match="the old version stays: embeddings.*damaged"):
         assert not served.refresh()
     assert not served.refresh()  # said once
     assert "red-2" in found(served.views[""])

@@ -239,7 +239,7 @@ def test_a_key_that_stands_twice_in_the_tenants_file_is_refused(folder, tmp_path
     file = tmp_path / "tenants.json"
     file.write_text(text % TOKENS["red"])
     assert main(["serve", str(folder), "--transport", "http", "--tenants", str(file)]) in (1, 2)
-    assert "stands twice" in " ".join(capsys.readouterr().err.split())
+    assert "occurs twice" in " ".join(capsys.readouterr().err.split())
 
 
 # Fair shares
