@@ -1,4 +1,4 @@
-"""Merge the counts of all shards to an index, with streams; memory depends on the names and words, not on the passages.
+"""Merge the counts of all shards into an index; the memory depends on the numbers of names and words, not of passages.
 
 Each array of the index consists of the same array of each shard, in the order of the shards. Names and words are merged
 range by range. For each shard, a table maps its column numbers to those of the index; the order of columns is the same.
@@ -141,8 +141,8 @@ def merged(
 ) -> Iterator[tuple[Names, list[IntArray], list[tuple[int, int]]]]:
     """Merge the sorted names of all parts, and yield the distinct names in ranges of about `most` names.
 
-    With each range, yield two lists with an entry per part: the positions of the part's names among all names, and the
-    start and end of these names in the part.
+    With each range, yield two lists with an entry per part. The first contains the positions, among all names, of the
+    part's names in this range. The second contains the start and the end of these names in the part.
     """
     pa = arrow()
     base = 0
@@ -476,7 +476,7 @@ def merge(
     scratch: Path,
     link: Callable[[Mapping[str, Any]], tuple[dict[str, Any], dict[str, object], int]] | None = None,
 ) -> dict[str, int]:
-    """Merge the output of :func:`~phasegraph.distributed.shards.extract` for all shards, and write the index.
+    """Merge the output of :func:`~phasegraph.distributed.shards.extract` for all shards, and write the index `out`.
 
     `parts` are the folders of the shards in the order of the passages. The output `out` equals, byte by byte, the
     output of ``GraphIndex.build(all passages).save(out)``. The folder `scratch` needs about as much space as the index
@@ -518,7 +518,8 @@ def merge(
 def write_gazetteer(shards: Sequence[Staged], settings: BuildSettings, to: Path) -> str:
     """Merge the entity names of all shards and the known names, and write them sorted to a folder; return a digest.
 
-    Workers map the files in this folder to memory. The merge needs 12 bytes of memory per name, plus a range of names.
+    Workers map the files in this folder to memory. The merge needs 12 bytes of memory per name, and memory for one
+    range of names of :func:`merged`.
     """
     own = [name for name in settings.known_names if name.count(" ") < MAX_WORDS]
     write_bundle(to / "own", STAGED, VERSION, {}, packed("names", own) | {

@@ -285,7 +285,7 @@ def _check_corpus(schema: GraphSchema, corpus: str | None) -> None:
 
 
 def _revision(connection: Neo4jConnection, corpus: str, timeout: float) -> tuple[int, int]:
-    """Return the first and the current revision of a corpus."""
+    """Return the revision at which the corpus was created, and its current revision."""
     rows = connection.read(_REVISION, {"corpus": corpus}, timeout=timeout)
     return (int(rows[0][0] or 0), int(rows[0][1])) if rows else (0, 0)
 

@@ -84,7 +84,7 @@ class PushWorkspace:
 
     @lazy_property
     def records(self) -> FloatArray:
-        """The state of the compiled kernel, an array of shape (n, 3), so that a node's values share a cache line."""
+        """The state of the compiled kernel, an array of shape (n, 3), in which a node's values share a cache line."""
         return np.zeros((self.size, 3))
 
     def state(self, compiled: bool) -> State:

@@ -356,7 +356,7 @@ class Folder:
 
     @contextmanager
     def held(self, *, patience: float = 0.0, name: str = LOCK) -> Iterator[None]:
-        """Lock the folder, so that no other process changes it; wait for the lock for at most `patience` seconds.
+        """Lock the folder against changes by other processes; wait for the lock for at most `patience` seconds.
 
         `name` is the name of the lock file. Raises StoreError, which states the time, if the wait is too long.
         """
@@ -384,7 +384,7 @@ class Folder:
                 )
 
     def _base(self) -> int:
-        """Return the number of the last change that is merged into the stored index."""
+        """Return the number of the last change that was merged into the stored index."""
         manifest = self.path / INSIDE / MANIFEST
         if not manifest.is_file():
             raise IntegrityError(f"{self.path.name}: {INSIDE}/{MANIFEST} is missing; restore the folder from a backup")

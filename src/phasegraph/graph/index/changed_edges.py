@@ -1,4 +1,4 @@
-"""The edges and entity counts of a base graph that a change log changes."""
+"""The edges and entity counts that a change log changes in its base graph, the graph of the stored arrays."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Mentions:
     homes: IntArray
 
     def weights(self, given: Any, kept: BoolArray) -> Float32Array:
-        """Return the weights of the edges from entities to passages; `kept` is False for too common entities."""
+        """Return the weights of the edges from entities to passages; `kept` is False for entities without edges."""
         out: Float32Array = count_weights(self.counts, given) * kept + home_weights(self.homes, given)
         return out
 
@@ -58,7 +58,7 @@ class ChangedEdges:
         self._make_rows(before, after, facts)
 
     def titles(self) -> IntArray:
-        """Return the title columns of the new passages; see :meth:`EntityGraph.titles_at`."""
+        """Return the entity rows of the title names of new passages; see :meth:`EntityGraph.titles_at`."""
         named = [
             (place, self.column(entity))
             for place, name in enumerate(self._log.came)

@@ -121,7 +121,7 @@ class GraphIndex:
         """Read a corpus and build its graph; parameters and errors as in :func:`phasegraph.graph.build_graph`.
 
         `progress`, such as ``tqdm``, wraps the iteration over passages. The index stores `synonyms` with the embeddings
-        of all names, so that updates embed and compare only new names.
+        of all names; updates therefore embed and compare only new names.
         """
         listed = list(check_rows("passages", passages))
         rows = read_passages(listed)
@@ -283,7 +283,8 @@ class GraphIndex:
     def _known(self) -> ChangeLog | _Titles:
         """Return an object that looks up titles and words of existing passages.
 
-        It is the change log, a new change log for a large index, or a lookup in the arrays of a small index.
+        The object is the index's change log, if there is one. Otherwise, it is a new change log for a large index, or a
+        lookup in the arrays. Small indexes, and indexes with synonyms or without a BM25 index, use the lookup.
         """
         if self.log is not None:
             return self.log

@@ -63,7 +63,7 @@ class LoggedView(EntityGraph):
         return cosines
 
     def titles_at(self, rows: IntArray) -> IntArray:
-        """Return the title columns of base passages and new passages; see :meth:`EntityGraph.titles_at`."""
+        """Return the entity rows of title names of base and new passages; see :meth:`EntityGraph.titles_at`."""
         first = len(self._base.passages)
         found = np.empty((len(rows), 2), dtype=np.int64)
         old = rows < first
