@@ -201,7 +201,7 @@ class Work:
 
 
 def cuts(rows: int, shards: int | None, workers: int, each: int) -> list[int]:
-    """Return the start of each shard and the end of the last shard.
+    """Return the first row of each shard, then the end of the last shard.
 
     By default, a shard has at most `each` rows, and there are at least `workers` shards.
     """

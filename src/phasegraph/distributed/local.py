@@ -197,7 +197,7 @@ class Piece:
     line: int = 0
 
     def read(self, *columns: Sequence[str]) -> tuple[list[Any], Any]:
-        """Return the rows and, if present, their embeddings; `columns` are the column arguments of :func:`rows_of`."""
+        """Return the rows and, if present, their embeddings; `columns` are arguments for :func:`rows_of`."""
         if not self.line:
             return rows_of(_parquet_rows(self.file, self.start, self.stop), *columns)
         return [row for _, row in objects_in(self.file, texts_in(self.file, self.lines(), self.line))], None
@@ -293,7 +293,7 @@ class Processes:
     workers: int
 
     def __call__(self, task: Callable[..., None], arguments: Sequence[tuple[Any, ...]], label: str, /) -> list[Spent]:
-        """Run all calls, and return the resources of each; see :class:`~phasegraph.distributed.building.Run`."""
+        """Run all calls, and return time and memory of each; see :class:`~phasegraph.distributed.building.Run`."""
         return list(shown(self._finished(task, arguments), label, len(arguments)))
 
     def _finished(self, task: Callable[..., None], arguments: Sequence[tuple[Any, ...]]) -> Iterator[Spent]:

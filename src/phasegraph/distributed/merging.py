@@ -108,7 +108,7 @@ class Spool:
         self._rows += len(rows)
 
     def array(self, start: int = 0, stop: int | None = None) -> NDArray[Any]:
-        """Return the rows of the array, or the rows from `start` to `stop`."""
+        """Return all rows of the array, or the rows from `start` up to, but not including, `stop`."""
         count = (self._rows if stop is None else stop) - start
         return np.fromfile(self.path, self.dtype, count, offset=start * self.dtype.itemsize)
 
@@ -317,7 +317,7 @@ class _Merge:
     def walk(
         self, tables: Sequence[Spool], facts: Mapping[str, Any], synonyms: Mapping[str, Any], weights: EdgeWeights
     ) -> dict[str, Any]:
-        """Return the arrays of the prepared walk, and entity frequencies, computed row by row from the counts.
+        """Return the arrays of the edges, prepared for walks, and the entity frequencies, computed row by row.
 
         The result equals that of :func:`adjacency` for the whole graph.
         """
@@ -420,7 +420,7 @@ _INWARD = (("rows", np.int32), ("values", np.float32), ("starts", np.int64))
 
 
 class _Rows:
-    """The matrix of a walk, to which rows are added in order."""
+    """The matrix of edge weights for walks, to which rows are appended in order."""
 
     def __init__(self, scratch: Path) -> None:
         self._data, self._indices = Spool(scratch / "walk_data", np.float32), Spool(scratch / "walk_indices", np.int32)
@@ -435,7 +435,7 @@ class _Rows:
         self._data.add(weights)
 
     def arrays(self, nodes: int) -> dict[str, Any]:
-        """Return the arrays of the matrix for a bundle."""
+        """Return the arrays that store the matrix in a bundle."""
         degrees = self._degrees.streamed()
 
         def ends() -> Iterator[NDArray[Any]]:

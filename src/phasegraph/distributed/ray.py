@@ -159,7 +159,7 @@ class Actors:
         return actor.ready.remote(), actor
 
     def __call__(self, task: Callable[..., None], arguments: Sequence[tuple[Any, ...]], label: str, /) -> list[Spent]:
-        """Run all calls, and return the resources of each; see :class:`~phasegraph.distributed.building.Run`."""
+        """Run all calls, and return time and memory of each; see :class:`~phasegraph.distributed.building.Run`."""
         return list(shown(self._finished(task, arguments), label, len(arguments)))
 
     def _finished(self, task: Callable[..., None], arguments: Sequence[tuple[Any, ...]]) -> Iterator[Spent]:

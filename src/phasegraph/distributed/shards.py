@@ -45,7 +45,7 @@ ROWS = "rows.arrow"
 EMBEDDING = "embedding"
 """The name of the column with the embeddings of passages."""
 _BATCH = 1024
-"""Number of passages in a batch; the names that can occur are selected once per batch."""
+"""Number of passages in a batch; the names that can occur in these passages are selected once per batch."""
 _FIELDS = ("id", "title", "text", "metadata", "triples")
 _TEXTS = ("id", "title", "text")
 

@@ -178,7 +178,7 @@ class Tasks:
         self._session = session
 
     def __call__(self, task: Callable[..., None], arguments: Sequence[tuple[Any, ...]], label: str, /) -> list[Spent]:
-        """Run all calls, and return the resources of each; see :class:`~phasegraph.distributed.building.Run`."""
+        """Run all calls, and return time and memory of each; see :class:`~phasegraph.distributed.building.Run`."""
         if not arguments:
             return []
         count = len(arguments)

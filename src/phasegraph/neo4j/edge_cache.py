@@ -63,16 +63,14 @@ class _Relevant(RelevanceTransitions):
 
 @dataclass(frozen=True, eq=False)
 class PartialGraph:
-    """A part of a stored graph, with the attributes of `EntityGraph` that linking, walks and evidence use."""
+    """A part of a stored graph, with the attributes of `EntityGraph` that the choice of seeds, walks and paths use."""
 
     passages: Sequence[Any]  # ids of nodes 0 to P - 1; a range if only their number is used
     entities: tuple[str, ...]  # names of nodes P to P + E - 1
     passage_rows: Mapping[str, int]
     entity_rows: Mapping[str, int]
     frequency: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.intp))  # in the whole corpus
-    anchored: Any = field(
-        default_factory=lambda: np.empty(0, dtype=bool)
-    )  # (E,) bool: True if a passage is about the entity
+    anchored: Any = field(default_factory=lambda: np.empty(0, dtype=bool))  # True: it has a home passage
     adjacency: Any = None  # the edges that were fetched so far
     here: Any = None  # (P + E,) bool: True if the edges of a node were fetched
     embeddings: None = None

@@ -65,7 +65,7 @@ RETURN {joined(f"held[start..start + {LINES_TOGETHER}]")}"""
 def read_together(
     connection: Neo4jConnection, statements: Iterable[str], values: Mapping[str, Any], timeout: float
 ) -> list[list[Row]]:
-    """Run several statements in parallel, and return the rows of each."""
+    """Run several statements in parallel, and return a list of rows for each statement."""
     asked = list(statements)
     with ThreadPoolExecutor(len(asked), "phasegraph-neo4j") as pool:
         answers = [pool.submit(connection.read, each, {**values, **FORMAT}, timeout=timeout) for each in asked]

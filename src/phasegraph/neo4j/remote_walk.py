@@ -214,7 +214,7 @@ def _across(
 
 
 def _edges(lists: Sequence[Sequence[int]]) -> tuple[IntArray, IntArray, list[int]]:
-    """Return the start positions of all edges, the counts in their low bits, and the number of edges per end node."""
+    """Unpack edges from integers: start positions (high bits), counts (low bits), and number of edges per end node."""
     packed = np.fromiter(chain.from_iterable(lists), dtype=np.int64)
     return packed >> LOW_BITS, packed & ((1 << LOW_BITS) - 1), [len(each) for each in lists]
 

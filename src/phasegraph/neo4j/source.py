@@ -153,9 +153,9 @@ class Neo4jGraphSource:
 
     Notes
     -----
-    Scores, background and evidence equal those of ``GraphSource(words=None)`` over the same corpus. If a walk needs
-    more nodes than `FetchSettings.nodes` or more time than the timeout, it stops early. `Ranking.reason` then states
-    the share of the mass at nodes that were not fetched. Edges are cached until the corpus changes; the cache does not
+    Scores, background and paths equal those of ``GraphSource(words=None)`` over the same corpus. If a walk needs more
+    nodes than `FetchSettings.nodes` or more time than the timeout, it stops early. `Ranking.reason` then states the
+    share of the mass at nodes that were not fetched. Edges are cached until the corpus changes; the cache does not
     affect answers. The source can be pickled if its connection, and `allowed` if it is a function, can be pickled. The
     cache is not pickled.
     """
@@ -353,7 +353,7 @@ def _all_passages(graph: PartialGraph, listed: Collection[str], count: int) -> P
 
 
 def _named_seeds(view: PartialGraph, seeding: Seeding) -> tuple[dict[str, float], dict[str, float]]:
-    """Return the masses of the seed passages by id and of the seed entities by name, in the order of the seeding."""
+    """Return the masses of the seed passages by id and of the seed entities by name, in the order of `seeding`."""
     ids = {row: name for name, row in view.passage_rows.items()}
     passages: dict[str, float] = {}
     entities: dict[str, float] = {}

@@ -219,7 +219,7 @@ def flow_links(
 
 @_compiled
 def plain_edges(flow: Any, size: int, now: int, state: Any, queues: Any, held: int, arrived: int) -> tuple[int, int]:
-    """Send mass along passage edges and self loops, whose weights do not depend on the query."""
+    """Send mass along the edges of a semantic flow whose weights do not depend on the query: passages, self loops."""
     indptr, indices, _, _, semantics, chances = flow
     touched, frontier, received, amounts = queues
     _, _, other_chance, stay_chance = chances

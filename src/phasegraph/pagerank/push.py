@@ -74,7 +74,7 @@ class Transitions(ABC):
         raise NotImplementedError
 
     def resumes(self) -> bool:
-        """Do the work of :meth:`before` if compiled rounds have paused; return True if the rounds must continue."""
+        """Do the work of :meth:`before` if the compiled rounds have paused; return True if they must continue."""
         return False
 
     @abstractmethod

@@ -98,7 +98,7 @@ class PushWorkspace:
 
     @lazy_property
     def queues(self) -> tuple[Int32Array, Int32Array, Int32Array, FloatArray]:
-        """The scratch arrays of the compiled kernel: touched nodes, frontier, receiving nodes, amounts.
+        """The scratch arrays of the compiled kernel: touched nodes, nodes to push, receiving nodes, amounts of mass.
 
         Each list of nodes has space for an additional entry.
         """

@@ -21,7 +21,7 @@ SOURCE_KEYS = ("source", "doc_id", "ref_doc_id", "file_path")
 _NO_NAME = (None, "", "None")
 """Metadata values that name no document; LlamaIndex writes "None"."""
 KIND, VERSION, BESIDE = "document-table", 1, "documents"
-"""Kind and version of the bundle that stores a table, and its subfolder in the index's folder.
+"""Kind and version of the bundle that stores a :class:`DocumentTable`; its subfolder in the index's folder.
 
 The version must change if the digest of a passage is computed in another way.
 """

@@ -86,7 +86,7 @@ class Folder:
         settings: Mapping[str, object],
         table: DocumentTable | None = None,
     ) -> Folder:
-        """Write the index to a new or empty folder; with a `table`, the documents of the passages too."""
+        """Write the index to a new or empty folder; with a `table`, also the document names of the passages."""
         folder = cls(path)
         check_new(folder.path)
         try:
@@ -337,7 +337,7 @@ class Folder:
                     _forget(directory)
 
     def _keep_table(self, table: DocumentTable | None, index: GraphIndex) -> None:
-        """Store the documents of the passages next to the index that was just written, if the index is large."""
+        """Store the document names of the passages next to the newly written index, if the index is large."""
         file = None if table is None else GraphIndex.load(self.path / INSIDE).records.file
         if table is not None and file is not None:
             table.keep(file, table.of(index).values())

@@ -72,7 +72,8 @@ def abstractness(
     mentions : (P, E) sparse matrix
         An entry is not zero if the passage mentions the entity; the number of mentions has no effect.
     passages : (P, d) array of float
-        Finite embeddings of the passages. Sums are in float64 for float64, and in float32 for shorter types.
+        Finite embeddings of the passages. Sums have the type float64 for float64 embeddings, and float32 for shorter
+        types.
     ddof : {0, 1}
         0 for the population covariance, as in SemFlowRAG; 1 for the unbiased covariance.
     shrinkage, prior : float
@@ -138,7 +139,7 @@ def graph_abstractness(graph: EntityGraph, *, normalised: bool = True, **options
 def best_of(members: Any, scores: FloatArray, rows: IntArray | None = None) -> FloatArray:
     """Return, for each row of a CSR matrix, the highest score of the row's columns; 0 for an empty row.
 
-    `rows` contains the row of each entry; a caller that already has it saves a third of the time.
+    `rows` contains the row of each entry; if a caller passes this array, the function needs a third less time.
     """
     entries = np.repeat(np.arange(members.shape[0]), np.diff(members.indptr)) if rows is None else rows
     best = np.full(members.shape[0], -np.inf)

@@ -293,7 +293,7 @@ class GraphIndex:
         return ChangeLog.of(self.graph, self.records, self.name_words)
 
     def _logged(self, log: ChangeLog) -> GraphIndex:
-        """Return an index over the same arrays with this change log."""
+        """Return an index with the arrays of this index and the changes in `log`."""
         base = vars(self).get("_base", self)
         records = base.records.replaced(log.rows, {**log.came, **log.again})
         made = GraphIndex(records, self.known_names, LoggedGraph.of(log, lambda: made._merged.graph), log=log)

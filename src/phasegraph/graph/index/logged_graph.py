@@ -1,6 +1,7 @@
 """The graph of an index with a change log: searches of listed passages read base graph and log without merging.
 
-All other uses merge the base graph and the log first.
+The base graph is the graph before the changes in the log. All uses but such searches merge the base graph and the log
+first.
 """
 
 from __future__ import annotations

@@ -158,7 +158,7 @@ class PassageRecords(Mapping[str, PassageRecord]):
         return () if self._packed is None else self._packed[2]
 
     def content(self, name: str) -> tuple[str, dict[str, Any]]:
-        """Return text and metadata of a packed passage, without creating its extractions and without caching."""
+        """Return text and metadata of a passage with a packed record; create no extractions, and cache nothing."""
         return self._content(name, self._packed_line(name))
 
     def contents(self) -> Iterator[tuple[str, str, dict[str, Any]]]:

@@ -582,7 +582,10 @@ Records = Mapping[str, Sequence[Extraction]]
 def count_records(
     ids: Sequence[str], records: Records
 ) -> tuple[list[Mapping[str, int]], list[Mapping[str, int]], Counter[tuple[str, str]]]:
-    """Count the mentions and the homes of each passage, and the triples of each pair of entities.
+    """Count mentions and triples, and find the entities that each passage is about (its homes).
+
+    Returns a list with the counts of mentions by entity for each passage, a list with the homes of each passage, and
+    the number of triples of each pair of entities.
 
     A passage without extractions has no counts.
     """

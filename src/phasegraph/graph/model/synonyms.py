@@ -29,7 +29,7 @@ _CLOSER_COST = 30.0
 MAX_PAIRS = 20_000_000
 """Maximum number of synonym pairs; more pairs are an error."""
 _HEADS = (32, 48, 64, 80, 96, 128, 192)
-"""Numbers of leading coordinates that are tried for the coarse bounds."""
+"""Numbers of leading coordinates that are tried for coarse upper bounds on cosines."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +83,7 @@ def pairs_across(one: Float32Array, other: Float32Array, *, threshold: float) ->
 
 
 def _pairs(rows: Any, threshold: float, start: int, stop: int, max_pairs: int) -> SynonymPairs:
-    """Find the pairs of rows with left < right, left < `stop` and right >= `start`."""
+    """Find the synonyms among pairs of rows (left, right) with left < right, left < `stop` and right >= `start`."""
     lengths = np.sqrt(np.concatenate([_dots(rows, rows, at, at) for at in _chunks(len(rows))] or [np.empty(0)]))
     bounds = _bounds(_unit(rows, lengths), threshold)
     found: list[tuple[IntArray, IntArray, FloatArray]] = []

@@ -102,7 +102,7 @@ class Comparison(Protocol):
         ...
 
     def reached(self, walked: PageRankResult, weights: NodeWeights) -> tuple[PassageFeatures, FloatArray]:
-        """Return the features of the n passages to score after a walk, and the walk's mass at each, of shape (n,)."""
+        """Return similarity, relevance and query words of the n passages to score, and the walk's mass at each."""
         ...
 
     def words_for(self, clause: str, features: PassageFeatures) -> FloatArray:

@@ -18,7 +18,7 @@ _SUPPORT = 0.2
 _FREE = 3
 """Number of chunks per document that keep their full score."""
 _STEP, _STEPS = 0.2, 3
-"""Score that each chunk after the third loses more than the chunk before, in standard deviations; most such steps."""
+"""Additional loss of each chunk after a document's third, in standard deviations; maximum number of added losses."""
 
 
 def neighbours(graph: EntityGraph, rows: IntArray) -> IntArray:

@@ -32,7 +32,7 @@ class Seeding:
         return len(self.nodes)
 
     def plus(self, other: Seeding, mass: float) -> Seeding:
-        """Add the seeds of `other`, with their masses times `mass`; the two masses of a node in both are added."""
+        """Add the seeds of `other`, with their masses times `mass`; if both contain a node, its masses are added."""
         nodes = np.concatenate([self.nodes, other.nodes])
         masses = np.concatenate([self.masses, mass * other.masses])
         distinct, first, place = np.unique(nodes, return_index=True, return_inverse=True)

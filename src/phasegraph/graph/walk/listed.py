@@ -102,7 +102,10 @@ class ListedPassages:
         return walked, gains
 
     def reached(self, walked: PageRankResult, weights: Any) -> tuple[PassageFeatures, FloatArray]:
-        """Return features and masses of three kinds of passages: listed, with much mass, and sampled."""
+        """Return the similarity, relevance and query words of the passages to score, and the walk's mass at each.
+
+        These are the listed passages, the passages with much of the walk's mass, and the sample.
+        """
         much = walked.nodes[walked.values > MUCH]
         met = np.union1d(weights.rows, much[much < len(self.graph.passages)])
         own = self._foremost.and_of(self._near.of(met[~within(met, self._foremost.rows)]))

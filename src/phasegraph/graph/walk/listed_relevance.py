@@ -33,11 +33,11 @@ class ListedFeatures:
     near: FloatArray
 
     def at(self, places: Any) -> ListedFeatures:
-        """Return the features of the passages at these positions."""
+        """Return the similarities, BM25 scores, relevance and query words of the passages at these positions."""
         return ListedFeatures(*(getattr(self, name)[places] for name in self.__slots__))
 
     def and_of(self, other: ListedFeatures) -> ListedFeatures:
-        """Return the features of these passages, followed by the features of the passages in `other`."""
+        """Return the values of these passages, followed by the values of the passages in `other`."""
         pairs = ((getattr(self, name), getattr(other, name)) for name in self.__slots__)
         return ListedFeatures(*map(np.concatenate, pairs))
 
@@ -82,11 +82,11 @@ class ListedRelevance:
         return np.asarray(np.einsum("ij,j->i", held[rows], unit_vector(vector, held.shape[1])), dtype=np.float64)
 
     def of(self, rows: IntArray) -> ListedFeatures:
-        """Return the features of these passages."""
+        """Return the similarities, BM25 scores, relevance and query words of these passages."""
         return self._seen(rows, self.cosines(rows), *self.terms.read(rows))
 
     def of_sample(self, spaces: ListedSpaces) -> ListedFeatures:
-        """Return the features of the sampled passages; their embeddings and words are cached."""
+        """Return the similarities, scores and words of the sampled passages, whose embeddings and words are cached."""
         vectors = None if self.unit is None else spaces.vectors
         return self._seen(
             spaces.sample, self.cosines(spaces.sample, vectors), *self.terms.read(spaces.sample, spaces.words)

@@ -1,4 +1,4 @@
-"""A walk that computes the weight of a passage only when much of the walk's mass is about to flow to it."""
+"""A walk that computes a passage's relevance only when much of the walk's mass is about to flow to the passage."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ class ListedTransitions(RelevanceTransitions):
         return self.graph.size
 
     def know(self, rows: IntArray, gains: FloatArray) -> None:
-        """Set the gains of these passages."""
+        """Set the gains (factors for the weights of edges into a passage) of these passages."""
         self.node_weights[rows] = gains
         self._known.append(rows)
 
     def before(self, nodes: IntArray, amounts: FloatArray) -> None:
-        """Compute the gains of the passages to which much mass is about to flow."""
+        """Compute the gains (factors for edge weights) of the passages to which much mass is about to flow."""
         heavy = amounts > MUCH
         if not heavy.any():
             self.stepwise = False

@@ -14,7 +14,7 @@ DEPTH = 50
 _MANY = 200
 """Number of values above which the best values are selected before they are sorted."""
 _EVEN = 0.29
-"""Standard deviation of values that are evenly spread over [0, 1]; it converts deviations to shares of a range."""
+"""Standard deviation of values that are evenly spread over [0, 1]; factor that scales deviations to log scores."""
 _LIFT = 0.25
 """Weight of a passage's best relevance to a clause, relative to the mean of walk score, cosine and BM25 score."""
 _PART, _KEPT = 1.0, 0.75
@@ -72,10 +72,10 @@ def balanced(
 ) -> FloatArray:
     """Combine the walk's scores, cosines and BM25 scores into log scores of passages.
 
-    Each of the three kinds of evidence is converted to deviations: the difference to its own 50th best value, in
-    standard deviations of its 50 best values. If `trust` is 0, the log score is the scaled mean of the three
-    deviations. If `trust` is 1, the log score is the walk's log score. A kind of evidence with equal values for all
-    passages is left out. The method is our own and not published; it resembles distribution-based score fusion.
+    Each of the three kinds of values is converted to deviations: the difference to its own 50th best value, in standard
+    deviations of its 50 best values. If `trust` is 0, the log score is the scaled mean of the three deviations. If
+    `trust` is 1, the log score is the walk's log score. A kind of values that is equal for all passages is left out.
+    The method is our own and not published; it resembles distribution-based score fusion.
 
     Parameters
     ----------
@@ -157,6 +157,6 @@ def moments(values: FloatArray, standing: FloatArray | None = None) -> tuple[flo
 
 
 def published(values: FloatArray) -> FloatArray:
-    """Convert log scores to positive, finite scores in the same order."""
+    """Convert log scores to positive, finite scores of a ranking, in the same order."""
     beyond = np.maximum(values - _STEEP, 0.0)
     return np.asarray(np.exp(np.minimum(values, _STEEP) + np.log1p(beyond)))
