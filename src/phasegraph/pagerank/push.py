@@ -102,7 +102,7 @@ class StaticTransitions(Transitions):
 
     @property
     def stationary(self) -> FloatArray | None:
-        """The share of each node's out-edges in the sum of all weights; None for a directed graph."""
+        """The weight of each node's out-edges, as a share of the sum of all weights; None for a directed graph."""
         return self.graph.stationary if self.graph.symmetric else None
 
     def spread(self, nodes: IntArray, amounts: FloatArray) -> tuple[IntArray, FloatArray]:

@@ -325,7 +325,7 @@ def _acceptable(words: Words, start: int, length: int, lenient: bool) -> bool:
 _TITLE_CASE = 0.7
 """Share of capitalized words after the first word above which a text counts as a title in title case."""
 _LONG, _FEW_CAPITALS = 20, 0.02
-"""A text without capital letters has at least this number of words, and at most this share of capitalized words."""
+"""Minimum number of words, and maximum share of capitalized words, of a text that counts as all lower case."""
 
 
 def find_names(text: str, gazetteer: Gazetteer, *, query: bool = False) -> list[str]:
