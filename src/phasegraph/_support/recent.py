@@ -10,7 +10,8 @@ from typing import Any
 class Recent:
     """A cache of the `most` most recently computed values, by key.
 
-    A value is valid for `seconds` seconds; None means without a limit. A copy of the cache is empty. Thread-safe.
+    A value is valid for `seconds` seconds; None means that it is always valid. A copy of the cache is empty.
+    Thread-safe.
 
     >>> recent = Recent()
     >>> recent.get("a", lambda: 1), recent.get("a", lambda: 2)
