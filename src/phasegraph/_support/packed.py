@@ -244,7 +244,7 @@ def _with_tail(text: Any) -> Any:
 
 
 def _spans_ascend(words: Any, starts: IntArray, ends: IntArray) -> bool:
-    """Return True if the texts are unique and ascending; text i is the span of bytes from ``starts[i]`` to ``ends[i]``."""
+    """Return True if the texts are unique and ascending; text i has the bytes from ``starts[i]`` to ``ends[i]``."""
     found, counts = _next_word(words, starts, ends)
     low, high, left, right = found[:-1], found[1:], counts[:-1], counts[1:]
     before, after = (starts[:-1], ends[:-1]), (starts[1:], ends[1:])

@@ -43,5 +43,5 @@ class Recent:
         return value
 
     def forget(self, key: Hashable) -> None:
-        """Remove the value of `key`, so that it is computed again the next time."""
+        """Remove the value of `key`; the next :meth:`get` computes it again."""
         self._held.pop(key, None)

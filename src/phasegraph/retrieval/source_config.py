@@ -85,7 +85,7 @@ _PRESETS = {
 
 
 def check_no_exact_match(sources: Collection[str]) -> None:
-    """Raise InvalidInputError if a source has a reserved name: that of the exact-match bonus or of the reranker."""
+    """Raise InvalidInputError if a source has a name that is reserved for the exact-match bonus or the reranker."""
     if EXACT_MATCH in sources:
         raise InvalidInputError(
             f"a source must not be named {EXACT_MATCH!r}, which ExactMatchBonus uses: rename the source"
@@ -95,7 +95,7 @@ def check_no_exact_match(sources: Collection[str]) -> None:
 
 
 def check_names(pipeline: FusionPipeline, sources: Collection[str], *, reranks: bool = False) -> None:
-    """Raise InvalidInputError if a setting of the pipeline names an unknown source, and so would have no effect.
+    """Raise InvalidInputError if a setting of the pipeline names an unknown source; it would have no effect.
 
     With `reranks`, the reranker's ranking counts as a source.
     """
@@ -114,7 +114,7 @@ def check_names(pipeline: FusionPipeline, sources: Collection[str], *, reranks: 
 
 
 def dphf(retriever: Any, rewriter: Any) -> dict[str, Any]:
-    """Return the arguments for dual-path hypothesis fusion: search with the query and with a HyDE text, and fuse.
+    """Return a retriever's arguments for dual-path hypothesis fusion: fuse a search with the query and one with HyDE.
 
     Parameters
     ----------

@@ -23,33 +23,33 @@ from phasegraph.sources.steps import Step
 Route: TypeAlias = str | Sequence[str] | Mapping[str, float]
 Routed: TypeAlias = Mapping[str, float | None]
 _EPSILON = 1e-12
-"""Constant added inside the logarithm of the entropy, as in the paper's code; it lowers the entropy by 2e-11."""
+"""Constant added inside the logarithm of the entropy, as in the EGR paper's code; it lowers the entropy by 2e-11."""
 
 
 @dataclass(frozen=True, slots=True)
 class Routing:
-    """The resolved router: the step that runs it; `reads_ranking` is True if it reads the first source's ranking."""
+    """The router as a step of a call; `reads_ranking` is True if the router reads the first source's ranking."""
 
     step: Step
     reads_ranking: bool
 
     @classmethod
     def of(cls, given: Any) -> Routing:
-        """Create the object from the retriever's argument ``route=``."""
+        """Create the object from the retriever's argument ``route``."""
         return cls(Step("the router", given, "all sources are asked"), _takes_two(given))
 
 
 def _takes_two(given: Any) -> bool:
     try:
         found = inspect.signature(given).parameters.values()
-    except (TypeError, ValueError):  # a built-in
+    except (TypeError, ValueError):  # a built-in function
         return False
     plain = [one for one in found if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
     return len([one for one in plain if one.default is one.empty]) >= 2 or any(one.name == "ranking" for one in plain)
 
 
 def read_route(sources: Collection[str], answer: object) -> Routed:
-    """Check a router's answer, and return the chosen sources with their weights; None means the usual weight.
+    """Check a router's answer, and return the weight of each chosen source by name; None is the pipeline's weight.
 
     Sources with weight 0 are left out.
     """
@@ -65,7 +65,7 @@ def read_route(sources: Collection[str], answer: object) -> Routed:
             f"a router must return names of sources, or weights by source name; got {type(answer).__name__}"
         )
     unknown = sum(not isinstance(name, str) or name not in sources for name in found)
-    if unknown:  # the message does not repeat text of a model
+    if unknown:  # the message does not contain text of a model
         raise InvalidInputError(
             f"a router must name sources among {sorted(sources)}; {unknown} of its names are unknown"
         )
@@ -176,7 +176,7 @@ def is_multi_hop(query: str) -> bool:
 
 
 class EntropyGates(NamedTuple):
-    """The gates `low` and `high`, in nats; `agreement` is the share of fitting queries that get their best route."""
+    """The entropy thresholds `low` and `high`, in nats; `agreement` is the share of queries with their best route."""
 
     low: float
     high: float
@@ -184,7 +184,7 @@ class EntropyGates(NamedTuple):
 
 
 def fit_entropy_gates(entropies: ArrayLike, best: ArrayLike, *, grid: int = 40) -> EntropyGates:
-    """Fit the two gates of :func:`neighbour_entropy_router` to the best routes of calibration queries.
+    """Fit the two thresholds (gates) of :func:`neighbour_entropy_router` to the best routes of calibration queries.
 
     Parameters
     ----------
