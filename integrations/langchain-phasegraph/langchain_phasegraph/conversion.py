@@ -155,7 +155,8 @@ def documents_of(
     result : Result
     hits : sequence of SelectedHit
     score_key : str or None
-        Metadata key for the published score; None: add no score. A value that a document already has stays.
+        Metadata key for the published score; None: add no score. If a document already has a value under this key, the
+        value stays.
     evidence_key : str or None
         Metadata key for the evidence; None: add no evidence.
     """

@@ -238,7 +238,7 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
 
     @property
     def depends_on(self) -> tuple[str, ...]:
-        """The names of the sources at whose hits the walk starts."""
+        """The names of the sources that supply the passages at which the walk starts."""
         return tuple(getattr(self._source, "depends_on", ()))
 
     def _get_relevant_documents(

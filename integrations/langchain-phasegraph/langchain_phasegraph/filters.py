@@ -138,7 +138,7 @@ def filter_of(config: RunnableConfig) -> Wanted | None:
 
 
 def with_filter(config: RunnableConfig, *filters: Any) -> RunnableConfig:
-    """Return a copy of the configuration whose filter is combined with further filters."""
+    """Return a copy of the configuration, in which its filter is combined with further filters."""
     wanted = joined(filter_of(config), *map(check_filter, filters))
     if wanted is None:
         return config
@@ -253,7 +253,7 @@ def _is_plain(own: Mapping[str, Any]) -> bool:
 def _mapping(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any]:
     """Convert the filter to search arguments of a store that accepts only a mapping of metadata keys to values.
 
-    A filter with operators is not passed to the store. More hits are requested, and the caller drops those that do not
+    A filter with operators is not passed to the store. More hits are requested, and the caller drops hits that do not
     match.
     """
     if own is not None and not isinstance(own, Mapping):
@@ -273,7 +273,7 @@ def _operators(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any
 
 
 def _parts(wanted: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Split the filter into mappings that each have one key and one operator."""
+    """Split the filter into mappings; each has a single metadata key with a single operator."""
     found: list[dict[str, Any]] = []
     for key, value in wanted.items():
         if key in ("$and", "$or"):
@@ -381,7 +381,7 @@ def check_depth(found: ScoredDocuments, kept: ScoredDocuments, depth: int, limit
 
 
 def selects_rows(store: Any) -> bool:
-    """Return True if the store is a FAISS store whose index can search a subset of its rows."""
+    """Return True if the store is a FAISS store, and its index can search a subset of its rows."""
     return _kind(store) == "FAISS" and type(store.index).__name__.startswith(("IndexFlat", "IndexHNSW", "IndexIVF"))
 
 
@@ -520,7 +520,7 @@ class _Nothing:
 
 
 def is_bm25(runnable: object) -> bool:
-    """Return True if the runnable is LangChain's BM25 retriever and not a subclass, whose index may differ."""
+    """Return True if the runnable is LangChain's BM25 retriever itself; the index of a subclass may differ."""
     kind = type(runnable)
     index = type(getattr(runnable, "vectorizer", None))
     return (kind.__module__.partition(".")[0], kind.__name__, index.__module__, index.__name__) == (

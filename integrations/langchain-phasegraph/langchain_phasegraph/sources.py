@@ -384,9 +384,9 @@ class RetrieverSource(WrappedSource):
             self.embeddings = model
 
     def own_filter(self) -> Wanted | None:
-        """Return the filter that the source always applies; None if there is none.
+        """Return the filter that the source applies in every call; None if the source has no filter.
 
-        It is in the search arguments, the bound arguments or the field `filter`.
+        The filter is in the search arguments, the bound arguments or the field `filter`.
         """
         if not self._may_filter:
             return None

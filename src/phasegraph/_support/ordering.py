@@ -142,7 +142,9 @@ def possibly_best(cosines: FloatArray | Float32Array, wanted: int, width: int) -
 
 
 def best_rows(values: FloatArray, wanted: int) -> IntArray:
-    """Return the positions of the `wanted` highest values, in no particular order; among equal values, the first ones.
+    """Return the positions of the `wanted` highest values, in no particular order.
+
+    Among equal values, the first values count as higher.
 
     Parameters
     ----------

@@ -101,7 +101,7 @@ class PackedTexts(Sequence[str]):
         return tuple, (tuple(self),)
 
     def edited(self, stays: BoolArray, new: Sequence[tuple[int, str]]) -> PackedTexts:
-        """Return a sequence of the texts whose entry in `stays` is True, together with the new texts.
+        """Return a sequence of the texts with the entry True in `stays`, together with the new texts.
 
         `new` contains pairs of a row and a text, in ascending order of rows. Each text is inserted before the old text
         in this row.
@@ -378,7 +378,7 @@ class ChangedNames(NameRows):
 
 
 def merged_names(old: Sequence[str], alive: BoolArray, new: Iterable[str]) -> tuple[Sequence[str], IntArray]:
-    """Merge old and new names in ascending order; old names whose entry in `alive` is False are removed.
+    """Merge old and new names in ascending order; old names with the entry False in `alive` are removed.
 
     Return the merged names, and an array with the new row of each old name, which is -1 for a removed name.
 

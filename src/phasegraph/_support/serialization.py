@@ -137,7 +137,7 @@ MAPPED_BYTES = 1024**2
 Reading a small array is as quick as mapping it, and a later truncation of the file does no harm.
 """
 LATE_BYTES = 64 * 1024**2
-"""Maximum total size in bytes of files whose checksums are compared before use.
+"""Maximum total size in bytes up to which the checksums of files are compared before the files are used.
 
 If the mapped files are larger in total, their checksums are compared in a thread while the files are in use.
 """
@@ -308,7 +308,7 @@ class Bundle:
         The sizes, times and checksums that identify this state of the files; None if the result of the checks must not
         be recorded.
     late : LateCheck, optional
-        The check of the files whose checksums were not compared yet; :meth:`passed` starts it.
+        The check of the files with checksums that were not compared yet; :meth:`passed` starts this check.
     """
 
     body: dict[str, object]

@@ -104,7 +104,7 @@ class HitAccess:
         return read_hits(query, rankings, text, self._counted(read))
 
     def _counted(self, read: Callable[[str], tuple[str, object]]) -> CountedTexts | None:
-        """Return the counted words of hits whose text and title are equal to a passage of the corpus.
+        """Return the counted words of each hit that has the same text and title as a passage of the corpus.
 
         These texts need not be split into words. Return None if there is no corpus, its files are damaged, or its words
         are not counted.

@@ -65,7 +65,7 @@ def select_hits(result: Result, text: Callable[[Any], str]) -> list[SelectedHit]
 
 
 def without_text(result: Result, hits: Sequence[SelectedHit]) -> str:
-    """Return the warning that some of the result's passages have no document or node; "" if all have one."""
+    """Return the warning that some of the result's passages have no document or node; "" if none is missing."""
     missing = {name for name, hit in zip(result.ids, hits, strict=True) if hit.payload is None}
     if not missing:
         return ""

@@ -186,7 +186,7 @@ class FusionEngine:
         )  # fmt: skip
 
     def inspect(self, query: str, result: Result) -> Inspection:
-        """Rank all candidates of a result of :meth:`retrieve`, also the rejected ones; no source is asked again."""
+        """Rank all candidates of a result of :meth:`retrieve`, accepted and rejected; no source is asked again."""
         rankings = result.candidates.rankings
         context = replace(self.access.context(query), words=self.access.words(query, rankings))
         if self.stages.rerank is not None:

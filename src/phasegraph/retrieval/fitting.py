@@ -38,8 +38,8 @@ def fit_calibrators(
     different scores. Such a source is left out with a warning; with `strict`, raise DegradedError. If no source can be
     fitted, raise InsufficientDataError.
 
-    A list of n hits is the top of its source's distribution. Its share of the collection, which is the mean list length
-    divided by the size, puts the scores on the scale of the background calibration (see
+    The hits of a ranking are the best of all passages of the source. The mean number of hits divided by the size is
+    their share of these passages. With this share, calibrated scores have the scale of the background calibration (see
     :class:`~phasegraph.calibration.ReferenceECDF`).
 
     >>> lists = [Ranking("v", [f"p{i}" for i in range(10)], [q - i / 10 for i in range(10)]) for q in range(3)]

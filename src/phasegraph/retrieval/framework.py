@@ -61,7 +61,7 @@ class Framework:
     def passages_of(
         self, held: Mapping[str, Any], title_key: str, given: Mapping[str, Sequence[Any]] | None = None
     ) -> list[dict[str, Any]]:
-        """Convert hits to passages of a corpus; `given` maps the ids of hits to their extractions."""
+        """Convert hits to passages of a corpus; `given` maps ids of hits to their extractions (triples and names)."""
         raise NotImplementedError
 
     def filter_of(self, where: Any) -> HitFilter:

@@ -151,8 +151,8 @@ def corpus_ids(corpus: Iterable[Held], what: str) -> list[str]:
     """Return the id of each passage; a passage that carries no id gets its id from its metadata or text.
 
     A passage is a tuple (id or None, metadata, text). Passages without an id that have the same text get the same id,
-    with a warning. Raise InvalidInputError if two passages have the same own id. If a metadata key gives the same id
-    to different texts, such as the id of their document, the key is ignored, with a warning. `what` names the argument
+    with a warning. Raise InvalidInputError if two passages have the same own id. If a metadata key gives the same id to
+    different texts, the key is ignored, with a warning; it may contain the id of a document. `what` names the argument
     in messages.
 
     >>> corpus_ids([("a", {}, "one"), (None, {"pk": 2}, "two")], "documents")

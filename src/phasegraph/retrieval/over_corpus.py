@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import phasegraph.neo4j
 
 OVERRIDING = frozenset({"pipeline", "weights", "accept", "selection", "group_by"})
-"""Constructor arguments that replace the pipeline in a folder: if one is given, the stored pipeline is not loaded."""
+"""Constructor arguments that replace a folder's pipeline: if any is given, the stored pipeline is not loaded."""
 _MANY = 256
 """Maximum number of passages that are indexed without a progress bar."""
 

@@ -177,8 +177,8 @@ def evidence_blocks(result: Result, hits: Sequence[SelectedHit]) -> list[Evidenc
 def plain_evidence(evidence: Any) -> object:
     """Convert the evidence of a source to plain JSON types.
 
-    Evidence of a graph walk becomes a dictionary with the path as kinds and names of nodes, the seeds, the query's
-    words, and the path as text.
+    Evidence of a graph walk becomes a dictionary. It contains the path as kinds and names of nodes, the seeds (the
+    nodes at which the walk starts), the query's words, and the path as text.
     """
     steps = getattr(evidence, "path", None)
     if not isinstance(steps, tuple) or not all(hasattr(node, "kind") and hasattr(node, "name") for node in steps):

@@ -76,7 +76,7 @@ class HitReader:
     def stated_scores(
         self, hits: Sequence[Any], notes: list[str]
     ) -> tuple[list[object] | None, tuple[bool, str] | None]:
-        """Return scores from a metadata key that usually contains scores, and their direction with a note.
+        """Return scores from a metadata key that usually contains scores, and a pair of their direction and a note.
 
         Every hit must have a number under the key. The plain key ``score`` may have another meaning, such as the
         rating of a film. It is used only if its values fall along the source's lists. Without scores, both values are

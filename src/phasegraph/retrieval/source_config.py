@@ -20,7 +20,7 @@ Weights: TypeAlias = Mapping[str, float] | Sequence[float]
 def check_weights(given: object, specs: Mapping[str, SourceSpec]) -> Mapping[str, float] | None:
     """Return the weights of all sources by name; None if no weight was given.
 
-    A sequence of weights is only valid if the sources are also a sequence; both have the same order.
+    A sequence of weights is valid only if the sources are also a sequence, in the same order.
     """
     own = {name: spec.weight for name, spec in specs.items() if spec.weight is not None}
     if given is None:
@@ -114,7 +114,7 @@ def check_names(pipeline: FusionPipeline, sources: Collection[str], *, reranks: 
 
 
 def dphf(retriever: Any, rewriter: Any) -> dict[str, Any]:
-    """Return a retriever's arguments for dual-path hypothesis fusion: fuse a search with the query and one with HyDE.
+    """Return a retriever's arguments for dual-path hypothesis fusion: it searches the query and a HyDE text, and fuses.
 
     Parameters
     ----------

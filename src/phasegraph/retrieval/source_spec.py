@@ -203,7 +203,7 @@ class SourceSpec(KnownFields):
         )
 
     def fetch_k_or(self, default: int | None) -> int | None:
-        """Return the number of hits to request: the source's `fetch_k`, or `default` if the source has none."""
+        """Return the number of hits to request: the source's `fetch_k`, or `default` if `fetch_k` is not set."""
         return default if isinstance(self.fetch_k, str) else self.fetch_k
 
     def rewriting(

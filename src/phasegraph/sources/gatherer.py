@@ -98,8 +98,8 @@ class Gatherer:
     from any number of threads and event loops, and after a fork.
 
     A change in the state of a source causes one :class:`~phasegraph.errors.PhasegraphWarning` and one message on the
-    logger ``phasegraph``. The changes are: the source begins to fail, its circuit breaker opens, none of its hits is
-    usable, it is busy, or it answers again. The source's error is the ``__cause__`` of the warning. The warning is
+    logger ``phasegraph``. The changes are: the source begins to fail, its circuit breaker opens, all its hits are
+    unusable, it is busy, or it answers again. The source's error is the ``__cause__`` of the warning. The warning is
     given at the end of a call. If a warning filter turns it into an error, this call raises the error, and the next
     call answers. If a call ends in another error, the warning becomes a note of that error.
 

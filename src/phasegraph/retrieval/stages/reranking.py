@@ -106,7 +106,7 @@ def _bridge_to(identifier: str, rankings: Sequence[Ranking]) -> str:
 def read_kept(
     kept: Any, read: Callable[[Any], tuple[str | None, Any]], *, model: str, hits: str, told_by: str
 ) -> Ranking:
-    """Convert the hits that a framework's reranker returned to a ranking.
+    """Convert the answer of a framework's reranker, which consists of hits, to a ranking.
 
     If the scores of the hits fall along the list, the ranking has these scores; otherwise it has only their order.
     ``read(hit)`` returns the id and the score of a hit; the id is None if the hit was not in the model's input.

@@ -121,8 +121,8 @@ def neighbour_entropy(distances: ArrayLike, temperature: float = 1.0, *, normali
     With `normalise`, d is replaced by (d - min) / std. Without it, the formula is that of the paper "Beyond the
     Reranker", with T = 1 and raw distances. Raw distances differ little, so all entropies are nearly equal: for 200
     queries with 20 neighbours, they lie between 2.990759 and 2.995707, and the maximum is ln 20 = 2.995732. All queries
-    then get the same route. With normalized distances and T = 1, entropies lie between .99 and 2.78, and the published
-    gates separate the queries.
+    then get the same route. With normalized distances and T = 1, entropies lie between .99 and 2.78, and the paper's
+    thresholds (gates) separate the queries.
 
     Parameters
     ----------
@@ -292,7 +292,7 @@ def neighbour_entropy_router(
         The route instead of `step_back` if :func:`is_multi_hop` is True for the query. Default: `step_back`. In the
         paper's code, this case adds passages along entailment edges, which its benchmark graphs do not have.
     low, high : float, default 1.8 and 2.6
-        The gates, in nats. :func:`fit_entropy_gates` fits them to queries.
+        The gates, which are thresholds for the entropy, in nats. :func:`fit_entropy_gates` fits the gates to queries.
     neighbours : int, default 20
         Number of the first source's hits that are read.
     temperature : float, default 1
@@ -366,7 +366,7 @@ def query_features(query: str, ranking: Ranking | None = None) -> FloatArray:
 
 
 class CompositionalRouter:
-    """A router that chooses the source with the best predicted measure; :func:`compositional_router` creates it."""
+    """A router that chooses the source with the best predicted quality; :func:`compositional_router` creates it."""
 
     def __init__(
         self, names: Sequence[str], coefficients: FloatArray, features: Callable[[str, Ranking | None], ArrayLike]
@@ -374,7 +374,7 @@ class CompositionalRouter:
         self.names, self.coefficients, self.features = tuple(names), coefficients, features
 
     def __call__(self, query: str, ranking: Ranking | None = None) -> str:
-        """Return the source with the highest predicted measure."""
+        """Return the name of the source with the highest predicted quality measure."""
         seen = np.append(np.asarray(self.features(query, ranking), dtype=np.float64), 1.0)
         return self.names[int(np.argmax(self.coefficients @ seen))]
 

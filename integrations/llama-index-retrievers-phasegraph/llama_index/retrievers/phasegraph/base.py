@@ -67,7 +67,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def in_the_bases_span(method: Method) -> Method:
-    """Mark a method that calls the base class's method; tracing then records one span for the two methods."""
+    """Mark a method that calls the same method of the base class; tracing then records one span for both methods."""
     setattr(method, DISPATCHER_SPAN_DECORATED_ATTR, True)
     return method
 
@@ -571,7 +571,7 @@ def _count(name: str, value: int | None) -> int | None:
 
 
 def _unlimited(spec: SourceSpec) -> SourceSpec:
-    """Remove the limit on the hits of an unordered source, unless the caller set it: no hits are better than others."""
+    """Remove the limit on the hits of a source without order, unless the caller set it: a limit would drop any hits."""
     return replace(spec, fetch_k=None) if spec.fetch_k == "default" else spec
 
 

@@ -652,5 +652,5 @@ def _as_triple(hit: NodeWithScore) -> NodeWithScore:
 
 
 def node_of(record: phasegraph.graph.PassageRecord) -> BaseNode:
-    """Convert a stored passage to the complete original node."""
+    """Convert a stored passage to the original node, with all its metadata and relationships."""
     return metadata_dict_to_node(dict(record.metadata), text=record.text)

@@ -68,8 +68,8 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
     Parameters
     ----------
     graph : EntityGraph or core source
-        The graph, whose passage ids are node ids; or a source of the core, such as a ``GraphSource`` with your own
-        settings.
+        The graph, or a source of the core, such as a ``GraphSource`` with your own settings. The passage ids of the
+        graph must be node ids.
     nodes : mapping, sequence of nodes, docstore, index or callable, optional
         The nodes of the passages. A callable receives a list of ids and returns a mapping, or nodes in the same order.
         Without `nodes`, the returned nodes have no text, and a warning says so. Within a

@@ -539,7 +539,7 @@ class RetrieverSource(WrappedSource):
         return held if isinstance(held, MetadataFilters) and held.filters else None
 
     def look_up(self) -> Lookup | None:
-        """Return a lookup of nodes by id in the source's store; None without a store, or if a part of it is searched."""
+        """Return a lookup of nodes by id in the source's store; None without a store or if only a part is searched."""
         whole = self.whole
         if not self.has_own_ids:
             return None
