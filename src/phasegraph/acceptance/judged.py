@@ -329,7 +329,7 @@ def check_relevant(relevant: Mapping[str, Collection[str]], /) -> dict[str, froz
 
 
 def _spearman(scores: FloatArray, labels: BoolArray, groups: IntArray) -> FloatArray:
-    """Compute Spearman's correlation in each group that has both labels and at least two different scores."""
+    """Compute Spearman's correlation per query with relevant and irrelevant hits and at least two different scores."""
     order = np.lexsort((scores, groups))
     ordered, group = scores[order], groups[order]
     begins = np.flatnonzero(np.append(True, (ordered[1:] != ordered[:-1]) | (group[1:] != group[:-1])))

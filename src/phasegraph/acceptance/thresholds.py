@@ -195,5 +195,5 @@ def _to_json(value: float | None) -> float | str | None:
 
 
 def _from_json(value: Any) -> Any:
-    """Convert ``"-inf"`` to a number; return other values unchanged, because :class:`Threshold` checks them."""
+    """Convert ``"-inf"`` to minus infinity; return other values unchanged, because :class:`Threshold` checks them."""
     return -math.inf if value == "-inf" else value

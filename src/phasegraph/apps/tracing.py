@@ -108,7 +108,7 @@ def _api() -> Any:
 
 
 def _parent(trace: Any) -> Any:
-    """Return the context of the LangChain run's span if only OpenInference's instrumentor knows it; otherwise None."""
+    """Return the context of the LangChain run's span if only OpenInference's instrumentor knows the span; else None."""
     langchain = sys.modules.get("openinference.instrumentation.langchain")
     if langchain is None or trace.get_current_span().get_span_context().is_valid:
         return None

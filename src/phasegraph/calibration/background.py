@@ -166,7 +166,7 @@ class BackgroundCalibrator:
         """Calibrate a ranking by its ranks alone; ties share their mean rank.
 
         The value of a hit is the expected order statistic of its rank. The pipeline uses this method if all sources of
-        a query are uninformative, so that a single short list keeps its order.
+        a query are uninformative; a single short list then keeps its order.
         """
         count = len(ranking)
         size = max(self.assumed_size if ranking.size is None else ranking.size, count + 1)

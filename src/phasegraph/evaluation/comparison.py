@@ -127,7 +127,7 @@ class Comparison:
     notes: tuple[str, ...]
 
     def pairs(self) -> dict[str, dict[str, tuple[int, int]]]:
-        """Count the questions won and lost, by method and by the method it is compared with."""
+        """Return the numbers of won and lost questions, by method and by the other method of the comparison."""
         column = self.table.measures.index(self.measure)
         values = {name: of[:, column] for name, of in self.table.values.items()}
         return {
@@ -136,7 +136,7 @@ class Comparison:
         }
 
     def flips(self, ours: str, count: int = 3) -> list[Flip]:
-        """Return the questions with the largest rank changes, won and lost questions in turn, the largest first.
+        """Return the questions with the largest differences in rank, largest first, won and lost questions in turn.
 
         If `count` is at least 2 and a question is lost, the result contains a lost question.
 
@@ -177,7 +177,7 @@ def _change(flip: Flip) -> int:
 
 
 def _flips_of(query: Query, found: Sequence[str], own: Sequence[str], k: int) -> list[Flip]:
-    """Return a flip for each hop that only one of the two answers contains in its first k hits."""
+    """Return a :class:`Flip` for each hop that only one of the two answers contains in its first k hits."""
     flips = []
     for hop in query.judgement.hops:
         rank, own_rank = (next((at for at, one in enumerate(ids, 1) if one in hop), None) for ids in (found, own))

@@ -75,7 +75,8 @@ def pipeline_system(
 ) -> System:
     """Return a system that fuses some sources with a pipeline.
 
-    If `ours` is true, the confidence is that of the pipeline's results; otherwise it is their best score.
+    If `ours` is true, the system's confidence in a query is the field `confidence` of the pipeline's result. Otherwise,
+    it is the best score of the result.
 
     Examples
     --------
@@ -157,7 +158,7 @@ OWN_SYSTEMS: Mapping[str, System] = MappingProxyType(_own())
 
 
 def _named() -> dict[str, System]:
-    """Return a system for each preset and rule that ``OWN_SYSTEMS`` lacks.
+    """Return a system for each preset and each fusion rule that is not in ``OWN_SYSTEMS``.
 
     Each system fuses vector and graph; ``adr`` also fuses BM25.
     """

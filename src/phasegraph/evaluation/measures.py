@@ -181,7 +181,7 @@ MEASURES: Mapping[str, Score] = MappingProxyType(
 )
 """The measures of hops and pages, which qrels cannot express because a hop may have alternative passages.
 
-MRR is included so that it needs no other library.
+MRR is included because it then needs no other library.
 """
 ANSWER_MEASURES: Mapping[str, Score] = MappingProxyType({"EM": exact_match, "F1": token_f1})
 """The measures of answers: their functions receive answer texts instead of passage ids."""

@@ -187,7 +187,7 @@ def _accept(
     judge: Callable[[], ConfidenceEvidence],
     adjustments: Sequence[Adjustment],
 ) -> tuple[IntArray, AcceptanceOutcome | None, Candidates]:
-    """Return the rows of the accepted candidates, the outcome, and the judged candidates.
+    """Return the rows of the accepted candidates, the outcome, and the candidates to which the policy was applied.
 
     The rows are ordered best first. The outcome is None without an acceptance policy.
     """
@@ -232,7 +232,7 @@ def _group(
 def publish(values: FloatArray) -> FloatArray:
     """Map each value f into [0, 1] by ``(1 + f / (1 + |f|)) / 2``.
 
-    The formula is computed such that rounding never reverses an order.
+    The computation ensures that rounding never reverses the order of two values.
     """
     rest = 0.5 / (1.0 + np.abs(values))
     return np.where(values >= 0.0, 1.0 - rest, rest)
@@ -427,7 +427,7 @@ class Shortlist:
             return plain.select(relevance, None, self.pipeline.k, costs=costs), (failed,)
 
     def _relevance(self, policy: SelectionPolicy) -> tuple[FloatArray, str]:
-        """Return the relevances for the selection and a name for their origin; see ``SelectionResult.relevance``."""
+        """Return the relevances for the selection and the name of their origin; see ``SelectionResult.relevance``."""
         fused = self.final[self.rows]
         if policy.method != "legacy_entropy":
             return scaled_relevance(fused), "fused, scaled"
@@ -521,7 +521,7 @@ def _settle_reports(
 
 
 def _noted(reports: Sequence[SourceReport], notes: Mapping[str, str]) -> tuple[SourceReport, ...]:
-    """Return the reports with the notes of `notes`, by source name, that they do not contain yet."""
+    """Return the reports; add to each report the notes in `notes`, by source name, that it does not contain yet."""
     said = ((report, notes.get(report.source, "")) for report in reports)
     return tuple(
         replace(report, notes=(*report.notes, note)) if note and note not in report.notes else report

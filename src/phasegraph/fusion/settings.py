@@ -212,7 +212,7 @@ class FusionSettings(KnownFields):
 
     @property
     def exact_match(self) -> ExactMatchBonus | None:
-        """The :class:`ExactMatchBonus` among the priors; None if there is none with a positive weight."""
+        """The :class:`ExactMatchBonus` among the priors, if its weight is positive; otherwise None."""
         if not self.priors:
             return None
         return next((one for one in self.priors if isinstance(one, ExactMatchBonus) and one.weight > 0), None)

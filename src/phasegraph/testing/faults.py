@@ -145,7 +145,7 @@ FAULTS: Mapping[str, Fault] = MappingProxyType(
 
 In addition to :data:`FAILING` and :data:`HARMLESS`: ``empty`` returns no hits. ``hang`` answers after the delay.
 ``unusable`` returns only NaN scores, so the source counts as partial and degraded. ``huge`` adds 10,000 worse hits,
-which have no effect if the ranking alone has as many hits as the limit.
+which have no effect if the correct ranking already has as many hits as the limit.
 """
 FATAL: Mapping[str, Fault] = MappingProxyType({"exits": _exits})
 """Faults by name that raise ``SystemExit`` and similar exceptions; a plan has them only if its `kinds` name them."""

@@ -284,8 +284,8 @@ def percent(value: float | None) -> str:
 def load_object(text: str, option: str) -> object:
     """Import the object named ``module:object`` from the current folder or an installed package.
 
-    A function without parameters is called as a factory. BadParameter, which names the `option`, if the module or
-    object does not exist; errors inside the module are raised unchanged.
+    A function without parameters is called as a factory. Raise BadParameter, which names the `option`, if the module or
+    object does not exist. Errors inside the module are raised unchanged.
     """
     module, colon, names = text.partition(":")
     if not (module and colon and names) or module.endswith(".py"):

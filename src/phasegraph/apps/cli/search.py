@@ -55,7 +55,7 @@ def answered(
     records: Mapping[str, PassageRecord],
     group_by: str | None = None,
 ) -> Result:
-    """Answer a question by the walk, fused with the nearest passages if there is an embedding model."""
+    """Answer a question by the graph walk, fused with the nearest passages if there is an embedding model."""
     graph = graph_in(index)
     rankings: list[Ranking] = []
     if embed is not None:

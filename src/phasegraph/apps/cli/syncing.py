@@ -22,7 +22,7 @@ from phasegraph.reading.ignoring import IGNORE
 from phasegraph.retrieval.passage_folder import PassageFolder
 
 DEBOUNCE, LOOK, RETRY = 1600, 1000, 10
-"""Milliseconds in which file changes are collected, milliseconds between two checks, and checks until a retry."""
+"""Milliseconds in which file changes are collected, milliseconds between checks, number of checks before a retry."""
 
 
 def model_named(embedder: str | None) -> EmbeddingModel | None:
@@ -110,7 +110,8 @@ class FileSync:
     def watch(self, told: Callable[[str], None], failed: Callable[[str], None]) -> None:
         """Update the folder now and whenever files change, until Ctrl-C.
 
-        `told` receives a sentence about each sync, and `failed` the reason of a failed sync, which is retried later.
+        The function `told` receives a sentence about each sync. The function `failed` receives the reason of a failed
+        sync, which is retried later.
         """
         due, waited = True, RETRY
         for changed in self._changes():

@@ -185,7 +185,8 @@ def _name_of(host: str) -> str:
 def make_app(inspector: Inspector, host: str = "127.0.0.1", token: str | None = None) -> Guard:
     """Create the ASGI application: the page at ``/``, its files under ``/static``, and its data under ``/api``.
 
-    InvalidInputError if `host` is not a loopback address and there is no token, or if the token is short or not ASCII.
+    Raise InvalidInputError if `host` is not a loopback address and there is no token, or if the token is short or not
+    ASCII.
     """
     if host not in LOOPBACK and not token:
         raise InvalidInputError(

@@ -40,8 +40,8 @@ Send = Callable[[Any], Awaitable[None]]
 def read_tenants(path: Path) -> dict[str, tuple[str, Filter]]:
     """Read the token and the filter of each tenant from a JSON file.
 
-    Its form is ``{"red": {"token": "…", "filter": {"team": "red"}}, …}``. InvalidInputError if the file has another
-    form, a token is short or repeated, or a filter is empty.
+    Its form is ``{"red": {"token": "…", "filter": {"team": "red"}}, …}``. Raise InvalidInputError if the file has
+    another form, a token is short or repeated, or a filter is empty.
     """
     try:
         state = json.loads(path.read_text(encoding="utf-8-sig"), object_pairs_hook=partial(_once, path))
@@ -86,7 +86,7 @@ def check_token(name: str, token: object) -> str:
 
 
 class Gate:
-    """ASGI middleware that passes a request on to the application of its token.
+    """ASGI middleware that passes a request on to the application that belongs to the request's token.
 
     Parameters
     ----------
@@ -244,8 +244,8 @@ def web_app(
 ) -> Any:
     """Create the ASGI application of a server: `views` by token ("" without tokens); the rest as in :class:`Gate`.
 
-    It answers ``POST /search``, ``/explain`` (``{"query": …, "k": 5}``), ``/passages`` (``{"ids": […]}``), ``GET
-    /health``, and MCP at ``/mcp``.
+    The application answers ``POST /search``, ``/explain`` (``{"query": …, "k": 5}``), ``/passages`` (``{"ids": […]}``),
+    ``GET /health``, and MCP at ``/mcp``.
     """
     with needed(NEEDED):
         from starlette.applications import Starlette
