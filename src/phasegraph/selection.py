@@ -457,7 +457,7 @@ class SelectionPolicy:
     budget : float, optional
         Highest sum of costs of the chosen passages, for example in tokens, > 0. :meth:`select` then needs `costs`.
     distinct : bool, optional
-        For ``log_det``: whether exact copies (cosine 1) count once, so that a copy of a chosen passage comes after all
+        For ``log_det``: whether exact copies (cosine 1) count once. If True, a copy of a chosen passage comes after all
         other passages. The function stays monotone and submodular. With `mu` 0, the value has no effect. Default: True
         in a pipeline, False in a direct call of :meth:`select`.
     max_entropy : float, optional

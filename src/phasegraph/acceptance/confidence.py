@@ -254,7 +254,7 @@ _NO_COSINES = "without the scores of 'vector', which are no cosines: calibrate f
 
 
 def fit_bar(model: ConfidenceModel, tops: Sequence[float]) -> ConfidenceModel:
-    """Return the model with `bar` and `width` fitted to the best scores of questions without judgements.
+    """Return a copy of the model with `bar` and `width` fitted to the best scores of questions without judgements.
 
     Parameters
     ----------
@@ -280,7 +280,7 @@ def fit_bar(model: ConfidenceModel, tops: Sequence[float]) -> ConfidenceModel:
 def fit_probability(
     model: ConfidenceModel, answerable: Sequence[ConfidenceEvidence], others: Sequence[ConfidenceEvidence]
 ) -> ConfidenceModel:
-    """Return the model with `slope` and `intercept` fitted, so that it gives probabilities.
+    """Return a copy of the model with fitted `slope` and `intercept`; the confidences of the copy are probabilities.
 
     Parameters
     ----------

@@ -66,7 +66,7 @@ class Threshold:
         The lowest accepted score, in the unit of the scores; minus infinity accepts every hit. NaN and plus infinity
         are not allowed.
     lower : float, optional
-        The lowest ambiguous score, at most `value`; default `value`, so that no hit is ambiguous.
+        The lowest ambiguous score, at most `value`. With the default, `value`, no hit is ambiguous.
     method : str, default "given"
         Name of the fitting method; ``given`` if the caller gave the value.
     level : float, optional

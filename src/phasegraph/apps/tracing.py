@@ -42,7 +42,8 @@ class SpansOfResults:
     reason, calibration, weight, hits and dropped hits. The span of the call has the confidence and the degradation.
     Source spans have the raw scores of the source, and the span of the call has the published scores. Spans contain
     neither the question nor passage texts. The parent is the current span, or the span that OpenInference's
-    instrumentor made for the LangChain run. A source's span starts with the call and ends after the time in its report.
+    instrumentor made for the LangChain run. The span of a source starts with the call, and lasts as long as the time in
+    the source's report.
 
     Examples
     --------

@@ -227,7 +227,7 @@ def _standardised_by_order(scores: FloatArray, size: int) -> FloatArray | None:
 
 @kept_while_short
 def _expected(count: int, size: int) -> tuple[FloatArray, float, float]:
-    """Return the expected order statistics minus their mean, the sum of squares of these differences, and the mean."""
+    """Return the expected order statistics minus their mean, the sum of these differences' squares, and the mean."""
     expected = order_statistics(count, size)
     centred = expected - expected.mean()
     centred.setflags(write=False)

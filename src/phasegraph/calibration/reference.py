@@ -109,7 +109,7 @@ class ReferenceECDF:
         return out
 
     def _moderate(self, values: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return scores and knots divided by the same power of two, so that no computation overflows.
+        """Return scores and knots divided by the same power of two; later computations then do not overflow.
 
         Scores beyond -1e150 or 1e150 on this scale are set to these limits.
         """

@@ -17,7 +17,7 @@ from phasegraph.lexical.tokenizers import split
 DEPTH = 10
 """Number of hits requested from a retriever that accepts a number of hits."""
 BEST = 5
-"""Number of passages per answer that are compared."""
+"""Number of passages, from the top of each answer, that are compared."""
 _SHINGLE, _SHARE = 4, 0.5
 
 
@@ -60,7 +60,7 @@ class PassageMatcher:
         return ids
 
     def of_these_files(self) -> bool:
-        """Return True if at least one hit so far matches a passage."""
+        """Return True if at least one hit of the previous calls matches a passage of the files."""
         return any(
             hit.id in self._texts if hit.text in ("", hit.id) else any(self._agrees(hit, name) for name in self._texts)
             for hit in self.hits
@@ -101,7 +101,7 @@ class Flip:
 
     @property
     def won(self) -> bool:
-        """True if phasegraph's answer ranks the passage better than the user's retriever."""
+        """True if the passage has a better rank in phasegraph's answer than in the answer of the user's retriever."""
         return _place(self.rank) < _place(self.own_rank)
 
 

@@ -588,7 +588,7 @@ def _read_answers(file: Path, line: int, row: Mapping[str, object]) -> tuple[str
 
 
 def _sources(passages: Sequence[Passage]) -> dict[str, str]:
-    """Return the page of each passage that names a page."""
+    """Return the page (field ``source``) of each passage that has one, by passage id."""
     named = {passage.id: passage.extra.get("source") for passage in passages}
     return {name: page for name, page in named.items() if isinstance(page, str) and page}
 
@@ -656,7 +656,7 @@ def _read_spans(file: Path, line: int, listed: object, key: str) -> list[Span]:
 
 
 def _places(file: Path, passages: Sequence[Passage]) -> dict[str, Span]:
-    """Return the span of each passage, by passage id."""
+    """Return the :class:`Span` of each passage, by passage id."""
     places = {}
     for passage in passages:
         try:
@@ -773,7 +773,7 @@ def _counted(entries: list[tuple[int, int]], shape: tuple[int, int]) -> Any:
 
 
 def split_by_id(ids: Sequence[str], part: Literal["tune", "confirm"], *, share: float = 0.5) -> IntArray:
-    """Return the rows of the queries of one part; the MD5 of the id decides the part of a query.
+    """Return the row numbers of the queries of one part, ``tune`` or ``confirm``; the MD5 of the id decides the part.
 
     The two parts are disjoint and cover all queries. The part of a query does not depend on other queries. `share`, in
     (0, 1), is the expected fraction of the tuning part.

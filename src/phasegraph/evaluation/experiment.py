@@ -352,7 +352,7 @@ class Row:
 
 
 def _shown(measure: Measure, value: float) -> float | None:
-    """Return a value as a percentage, or a count unchanged; None for NaN."""
+    """Return the value of a measure as a percentage, or a count unchanged; None for NaN."""
     return None if np.isnan(value) else measure.unit * value
 
 

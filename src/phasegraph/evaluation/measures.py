@@ -362,5 +362,5 @@ def _whole(judgement: Judgement) -> dict[str, int]:
 
 
 def surrogate_scores(count: int) -> FloatArray:
-    """Return the strictly decreasing scores count, …, 1, so that no tool's tie rule can reorder a ranking."""
+    """Return the scores `count`, `count` - 1, …, 1; with them, no tool's rule for ties can reorder a ranking."""
     return np.arange(count, 0, -1, dtype=np.float64)

@@ -167,7 +167,7 @@ def recommend(
 
 RECOMMENDED_BY = Measure("Recall", 5)
 WEIGHED = (*WITHOUT_WALK, *FUSED_WALK, "default")
-"""The systems that a recommendation compares; all must be in the table."""
+"""The names of the systems that a recommendation compares; the table must contain all of them."""
 
 
 def recommendation_of(table: Table, measure: Measure = RECOMMENDED_BY) -> Recommendation | None:

@@ -425,7 +425,7 @@ def _section(picture: Picture) -> str:
 
 
 def _drawn(value: str) -> str:
-    """Escape a text for matplotlib, so that a dollar sign does not start a formula."""
+    """Escape dollar signs in a text, because a dollar sign would start a formula in matplotlib."""
     return legible(value).replace("$", r"\$")
 
 

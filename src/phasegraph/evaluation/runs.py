@@ -163,7 +163,7 @@ def _number(file: Path, line: int, value: object) -> float:
 def write_run(run: Run, path: str | Path) -> None:
     """Write a run in TREC's six columns.
 
-    Scores are written with full precision (17 digits), so that reading the file returns the same numbers. Raise
+    Scores are written with full precision (17 digits); reading the file therefore returns the same numbers. Raise
     InvalidInputError if a name or an id contains white space, which separates the columns.
     """
     lines = []

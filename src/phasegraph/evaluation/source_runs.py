@@ -105,7 +105,7 @@ class FlowWalk:
         return _seeds(self.dataset, self.facts, row, self.parameters.facts, self.parameters.entity_seeds)[0]
 
     def nodes(self, row: int) -> FloatArray:
-        """Return the mass of each entity, then of each passage, for the query at `row`; the shape is (E + P,)."""
+        """Return the walk's mass of each entity, then of each passage, for the query at `row`; shape (E + P,)."""
         chosen, walker = self.parameters, self.walker
         seeds, passages = _seeds(self.dataset, self.facts, row, chosen.facts, chosen.entity_seeds)
         reset = np.concatenate([seeds, chosen.passage_weight * min_max(passages)])
@@ -114,7 +114,7 @@ class FlowWalk:
         return personalized_pagerank(walker, reset, follow_probability=chosen.follow_probability, tolerance=1e-8).mass
 
     def masses(self, row: int) -> FloatArray:
-        """Return the mass of each passage for the query at `row`, as an array of shape (P,)."""
+        """Return the walk's mass of each passage for the query at `row`, as an array of shape (P,)."""
         return self.nodes(row)[len(self.heights) :]
 
 
@@ -127,7 +127,7 @@ def _seeds(dataset: Dataset, facts: Facts, row: int, kept: int, entities: int) -
 
 
 def ranking_of_masses(name: str, dataset: Dataset, masses: FloatArray, limit: int) -> Ranking:
-    """Return the ranking of the `limit` best passages with a positive mass; ties are ordered by id."""
+    """Return the ranking of the `limit` passages with the highest positive walk mass; ties are ordered by id."""
     ids = [passage.id for passage in dataset.passages]
     best = top_order(masses, ids, limit)
     best = best[masses[best] > 0]

@@ -237,7 +237,7 @@ def _fixed(name: str, pipeline: FusionPipeline) -> Candidate:
 
 
 def _weightings(names: Sequence[str]) -> Iterator[tuple[str, dict[str, float]]]:
-    """Yield weights that give one source a share of the weight and divide the rest equally among the other sources."""
+    """Yield weights in which one source has a share of the weight and all other sources have equal weights."""
     if len(names) < 2:
         return
     for name in names[:1] if len(names) == 2 else names:
@@ -622,7 +622,7 @@ def tune_confidence(
 
 
 def _out_of_fold(candidate: Candidate, part: _Part, folds: Sequence[IntArray], measure: Measure) -> float:
-    """Return the mean of a configuration on queries to which it was not fitted; NaN if it could not be fitted."""
+    """Return a configuration's mean in the measure over queries to which it was not fitted; NaN if the fit failed."""
     if not candidate.fitted:
         return float(part.scores(candidate.fit(part.rankings, part.judgements), measure).mean())
     out = np.zeros(len(part.judgements))

@@ -40,7 +40,7 @@ _SHORTEST = 3
 
 @dataclass(frozen=True, slots=True)
 class ExactMatchBonus(StoredPrior):
-    """A prior that fuses exact matches as one more source.
+    """A prior that adds exact matches to the fusion as one more source.
 
     The source ranks the candidates that contain quoted or rare terms of the query exactly.
 

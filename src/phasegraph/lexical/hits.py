@@ -35,7 +35,7 @@ class HitWords:
 
 @dataclass(frozen=True, slots=True)
 class CountedTexts:
-    """An index with the word counts of hits' texts, so that these texts need not be read.
+    """An index that already contains the word counts of hits' texts; these texts are therefore not read again.
 
     Parameters
     ----------

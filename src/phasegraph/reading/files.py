@@ -101,7 +101,7 @@ def _some(names: list[str]) -> str:
 
 @dataclass(frozen=True)
 class _Part:
-    """The passages of a file or an archive, the file of each passage, and the reasons for skipped files."""
+    """The passages of a file or an archive, the path of each passage's file, and the reason for each skipped file."""
 
     passages: tuple[Passage, ...]
     sources: tuple[str, ...]

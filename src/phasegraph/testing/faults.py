@@ -1,7 +1,7 @@
 """Injection of reproducible faults into sources, to test how an application handles them.
 
 :class:`FaultySource` wraps a source and breaks its answers according to a :class:`FaultPlan`. A plan is a pure function
-of the source's name and the query, so that you can repeat a run.
+of the source's name and the query; a run is therefore repeatable.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ def _means(found: Comparison) -> tuple[list[str], list[list[str]]]:
 
 
 def _won_lost(found: Comparison) -> tuple[list[str], list[list[str]]]:
-    """Format the second table: the questions won and lost by each pair of methods."""
+    """Format the second table: for each pair of methods, the numbers of questions that the first won and lost."""
     pairs = found.pairs()
     names = list(pairs)
     rows = [[one, *("–" if one == other else "{}/{}".format(*pairs[one][other]) for other in names)] for one in names]

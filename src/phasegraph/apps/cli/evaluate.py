@@ -765,7 +765,7 @@ def predicted(files: Sequence[Path], *datasets: Dataset) -> dict[str, dict[str, 
 
 
 def answer_table(said: Mapping[str, Mapping[str, tuple[str, ...]]], dataset: Dataset, baseline: str) -> Table:
-    """Score predicted answers by EM and F1; without answers of `baseline`, the first system is the baseline."""
+    """Score predicted answers by EM and F1; if `baseline` has no answers, the first system is the baseline."""
     wanted = {query.id for query in dataset.queries}
     answers = [
         Answers(name, {query: given for query, given in of.items() if query in wanted}) for name, of in said.items()

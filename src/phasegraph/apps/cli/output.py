@@ -137,7 +137,7 @@ def say_old_name(text: str) -> None:
 
 
 def names_in(text: str) -> list[str]:
-    """The distinct names of a comma-separated list, in order."""
+    """Return the distinct names of a comma-separated list, in order."""
     return list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
 
 

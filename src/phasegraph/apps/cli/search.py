@@ -87,7 +87,7 @@ def answered(
 def snippet_of(
     text: str, words: Collection[str], tokenizer: Tokenizer = "english"
 ) -> tuple[str, list[tuple[int, int]]]:
-    """Return the part of a text with the most distinct words of the question, and the positions of these words in it.
+    """Return the part of a text with the most distinct question words, and the positions (start, end) of these words.
 
     >>> snippet_of("Ada met  Bo.", {"bo"})
     ('Ada met Bo.', [(8, 10)])

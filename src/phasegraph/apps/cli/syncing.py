@@ -126,7 +126,7 @@ class FileSync:
                 failed(str(error))
 
     def _changes(self) -> Iterator[bool]:
-        """Yield True as soon as files changed, and False after each second without a change."""
+        """Yield True as soon as files have changed, and False after each second without a change."""
         with needed("--watch needs watchfiles; pip install 'phasegraph[watch]'"):
             from watchfiles import watch
         root, out = self._reader.root.resolve(), self.out.resolve()

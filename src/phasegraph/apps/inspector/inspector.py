@@ -382,7 +382,7 @@ class Inspector:
     # Judged questions.
 
     def prepare(self, progress: Callable[[Iterable[Any], str], Iterable[Any]] = lambda items, _: items) -> None:
-        """Search the sources for each judged question once, and store the rankings without paths."""
+        """Search all sources once for each judged question, and store the rankings without the walks' paths."""
         with self._judging:
             if self._judged is None:
                 self._judged = [

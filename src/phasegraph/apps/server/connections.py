@@ -73,7 +73,7 @@ def protocol(door: Door) -> type[asyncio.Protocol]:
 
         @property
         def waits(self) -> bool:
-            """True unless a complete request is being answered; also true if the request will be refused."""
+            """True unless a complete request is being answered. Also True if the request is waiting to be refused."""
             cycle = self.cycle
             return cycle is None or cycle.response_complete or cycle.more_body or IDLE in cycle.scope
 

@@ -69,7 +69,7 @@ class Turns:
             self._give_back(tenant)
 
     def _recently(self, tenant: Hashable, now: float) -> float:
-        """Return the seconds for which a tenant recently used slots; older seconds count less."""
+        """Return the seconds for which a tenant recently used slots; each second counts less the longer ago it was."""
         seconds, then = self._used.get(tenant, (0.0, now))
         left = float(seconds * 0.5 ** ((now - then) / _HALF))
         return left if left > _NOTHING else 0.0

@@ -101,7 +101,7 @@ class Gate:
         otherwise `most`.
     queue : int, optional
         Maximum number of waiting requests per token; further requests are refused with status 429. Default: 64, or 16
-        with several tokens, so that the waiting requests of a few tenants do not use all connections.
+        with several tokens, because the waiting requests of a few tenants must not use all connections.
     slowest : float
         Maximum seconds to receive a request. A request uses a slot only after it has arrived, so slow senders block no
         slot.
