@@ -38,7 +38,7 @@ class SourceReport:
     calibration : str
         ``exact``, ``fitted``, ``estimated`` or the name of a per-list calibrator; ``""`` if the ranking was not fused.
     missing : tuple of str
-        Names of sources whose rankings this source needs, but which did not arrive in time.
+        Names of the sources whose rankings this source needs and did not receive in time.
     notes : tuple of str
         Decisions of the library that the caller should know, such as an inferred score direction or hashed ids.
     out_of_range_share : float

@@ -70,7 +70,7 @@ class SourceEvidence:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The evidence for the position of a result; contributions and bonus add up to `fused`.
+    """The evidence for the position of a result; the contributions of the sources and the bonus add up to `fused`.
 
     Parameters
     ----------

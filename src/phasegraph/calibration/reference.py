@@ -164,7 +164,7 @@ class ReferenceECDF:
 
 
 def _between(values: FloatArray, knots: FloatArray, grid: FloatArray) -> FloatArray:
-    """Interpolate linearly between knots; between knots too close for a slope, use the value of the lower knot."""
+    """Interpolate linearly between knots; if two knots are too close for a slope, use the value of the lower knot."""
     with np.errstate(all="ignore"):
         out = np.interp(values, knots, grid)
     lost = ~np.isfinite(out)

@@ -106,7 +106,7 @@ def id_list(path: Path, line: int, value: object, name: str, *, repeats: bool = 
 def check_ids(owner: str, ids: object, what: str = "an id") -> None:
     """Raise InvalidTypeError if an id is not text, such as an (id, score) pair.
 
-    The message names `owner`, the owner of the ids, and says what to pass instead.
+    The message starts with `owner`, for example the name of a system, and says what to pass instead.
     """
     if isinstance(ids, str | bytes) or not isinstance(ids, Collection):
         raise InvalidTypeError(f"{owner}: ids must be a sequence of text, best first; got {ids!r:.80}")
@@ -791,9 +791,9 @@ def split_by_id(ids: Sequence[str], part: Literal["tune", "confirm"], *, share: 
 def parts_by(dataset: Dataset, name: str) -> dict[str, Dataset]:
     """Split the data set into parts without shared passages, by a field of the queries and passages.
 
-    The parts are in the order of the queries, and a value without a query has no part. A query may be judged by
-    passages of another part, which cannot be found in its own part. Raise InvalidInputError if a query or a passage
-    lacks the field, or if no passage has the value of a query.
+    The parts are in the order of the queries. No part is made for a value of the field that no query has. A query may
+    be judged by passages of another part; a search in the query's own part cannot find these passages. Raise
+    InvalidInputError if a query or a passage lacks the field, or if no passage has the value of a query.
     """
     of_passage = {passage.id: passage.extra.get(name) for passage in dataset.passages}
     rows: dict[str, list[int]] = {}

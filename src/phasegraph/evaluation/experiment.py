@@ -476,7 +476,7 @@ class Table:
         }
 
     def write_rows(self, path: str | Path) -> None:
-        """Write one JSON line per system and query with the ids and every measure, so that others can recompute it."""
+        """Write a JSON line per system and query with ids and all measures, from which to recompute the table."""
         lines = []
         for name, found in self.found.items():
             for query, values in zip(self.queries, self.values[name].tolist(), strict=True):

@@ -211,8 +211,8 @@ def _fit(text: str, kind: str, passage: Passage, about: str = "") -> Iterator[_M
 def _two_step(passages: Sequence[Passage], known: Sequence[_Made]) -> Iterator[_Made]:
     """Yield "where" and "when" questions that need two passages.
 
-    One passage names a person as the maker of its subject, for example a director; `known` contains questions about
-    this person, made from the other passage.
+    One passage is about a work and names the person who made it, for example a director. `known` contains questions
+    about this person, made from a second passage.
     """
     facts: dict[str, list[_Made]] = {}
     for made in known:

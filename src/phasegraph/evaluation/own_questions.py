@@ -193,7 +193,7 @@ def holders(graph: EntityGraph, column: int) -> list[int]:
 
 
 def _words(text: str, hidden: set[str], rng: np.random.Generator) -> list[str]:
-    """Draw three words of a text in their order, without the `hidden` words; empty if the text has too few words."""
+    """Draw three words of a text in their order, except words in `hidden`; empty if the text has too few words."""
     words = [word for word in dict.fromkeys(TOKENIZERS["english"](text)) if word not in hidden]
     if len(words) < WORDS:
         return []

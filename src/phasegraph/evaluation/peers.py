@@ -55,7 +55,7 @@ def ensemble(dataset: Dataset, batch: Batch, k: int) -> list[Scored]:
 
 
 def query_fusion(mode: str) -> Fuse:
-    """Return a fusion with LlamaIndex's QueryFusionRetriever in one of its modes, without additional queries."""
+    """Return a fusion with LlamaIndex's QueryFusionRetriever in one of its modes, without generated queries."""
 
     def answer(dataset: Dataset, batch: Batch, k: int) -> list[Scored]:
         _needs("llama_index.core" if find_spec("llama_index") else "llama_index", "llama-index-core")

@@ -115,7 +115,7 @@ def _check(rankings: object, context: object) -> None:
 
 
 def _to_fuse(pipeline: FusionSettings, rankings: Sequence[Ranking]) -> tuple[list[Ranking], tuple[Adjustment, ...]]:
-    """Return the rankings with hits and a positive weight, which are fused, and the pipeline's adjustments."""
+    """Return the rankings to fuse (with hits and a positive weight), and the pipeline's adjustments."""
     weights, chosen, reserved = pipeline.weights, [], []
     for ranking in rankings:
         if ranking.source in RESERVED:
@@ -239,7 +239,7 @@ def publish(values: FloatArray) -> FloatArray:
 
 
 def with_prior(values: FloatArray, factors: FloatArray) -> FloatArray:
-    """Multiply each fused value by its prior; divide negative values, so that a low prior never raises a value."""
+    """Multiply each fused value by its prior, but divide negative values: a low prior then never raises a value."""
     floor = np.maximum(factors, 1e-9)
     return np.where(values >= 0, values * floor, values / floor)
 
@@ -521,7 +521,7 @@ def _settle_reports(
 
 
 def _noted(reports: Sequence[SourceReport], notes: Mapping[str, str]) -> tuple[SourceReport, ...]:
-    """Return the reports; add to each report the notes in `notes`, by source name, that it does not contain yet."""
+    """Return the reports; add the note in `notes` for a source to its report, unless the report contains the note."""
     said = ((report, notes.get(report.source, "")) for report in reports)
     return tuple(
         replace(report, notes=(*report.notes, note)) if note and note not in report.notes else report

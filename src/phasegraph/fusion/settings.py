@@ -134,7 +134,10 @@ def check_calibrator(name: str, value: object) -> None:
 
 
 def check_priors(value: object) -> tuple[Any, ...]:
-    """Return the priors as a tuple; raise an error if an entry is not a prior, or a kind is present twice."""
+    """Return the priors as a tuple; raise an error if an entry is not a prior.
+
+    At most one prior may be an :class:`ExactMatchBonus`, and at most one a :class:`SuperpositionPrior`.
+    """
     if not isinstance(value, tuple | list):
         raise InvalidTypeError(f"priors must be a tuple of priors; got {value!r}")
     for one in value:

@@ -29,7 +29,7 @@ only the passages with its highest weights are read: the second constant is the 
 constant is the maximum number of words for which these passages are cached.
 """
 _FEW = 16
-"""A part with at most 1/16 of the passages gets no own index; the words of each query are counted in it on demand."""
+"""No index is built for a part with at most 1/16 of the passages; the words of each query are counted on demand."""
 _MOST_SCORED = 100_000
 """Maximum size of a collection, in passages, for which the BM25 scores of the last queries are cached."""
 _MOST_KEPT = 4000
@@ -400,7 +400,7 @@ def _counted(
 
 
 def _spliced(values: Int32Array, places: IntArray, new: Int32Array) -> Int32Array:
-    """Insert the values `new` before the ascending `places` of an array."""
+    """Return an array with the values `new` inserted before the positions `places`, which must ascend."""
     out = np.empty(len(values) + len(new), dtype=np.int32)
     out[places + np.arange(len(new))] = new
     at = 0
@@ -416,9 +416,9 @@ class QueryTerms:
     """The words of a query in a collection of P passages, and the (P,) BM25 `scores` of the passages.
 
     `words` are the t query words that occur in the collection, in the query's order; `idf` is the (t,) inverse document
-    frequency. For each word, `rows` are the passages that contain it, ascending, and `adds` is its part of their
-    scores. `all_idf` contains the idf of every query word; it is ``log(1 + (P + .5) / .5)`` for a word that does not
-    occur.
+    frequency. For each word, `rows` are the passages that contain the word, ascending, and `adds` is the part of their
+    scores that comes from this word. `all_idf` contains the idf of every query word; it is ``log(1 + (P + .5) / .5)``
+    for a word that does not occur.
     """
 
     scores: FloatArray
@@ -456,7 +456,7 @@ class ListedTerms:
 
     `words`, `idf` and `all_idf` are as in :class:`QueryTerms`. For each word, `entries` is the slice of its entries in
     the index, and `times` the number of its occurrences in the query. `found` are the rows of the best passages by
-    BM25, ascending, and `best` is their highest score.
+    BM25, ascending, and `best` is the highest BM25 score.
     """
 
     index: LexicalIndex

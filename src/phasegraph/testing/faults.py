@@ -124,7 +124,7 @@ FAILING: Mapping[str, Fault] = MappingProxyType(
         "recurses": _recurses,
     }
 )
-"""The faults by name after which a source counts as failed."""
+"""The names of the faults after which a source counts as failed."""
 HARMLESS: Mapping[str, Fault] = MappingProxyType(
     {
         "nan": _extra(float("nan")),
@@ -137,7 +137,7 @@ HARMLESS: Mapping[str, Fault] = MappingProxyType(
         "reversed": _reversed,
     }
 )
-"""The faults by name that must not change the source's ranking."""
+"""The names of the faults that must not change the source's ranking."""
 FAULTS: Mapping[str, Fault] = MappingProxyType(
     {**FAILING, **HARMLESS, "empty": _empty, "hang": _hang, "unusable": _unusable, "huge": _huge}
 )

@@ -146,7 +146,7 @@ class FileSync:
 
 
 def _with_source(passage: Any, source: str) -> dict[str, Any]:
-    """Return a passage as a mapping whose document is its file, unless its metadata name another source."""
+    """Return a passage as a mapping; `source`, its file, is added to the metadata unless they contain a source."""
     metadata = {"source": source} | dict(passage.metadata or {})
     return {"id": passage.id, "title": passage.title, "text": passage.text, "metadata": metadata}
 

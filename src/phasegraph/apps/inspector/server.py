@@ -41,7 +41,7 @@ _ESCAPES = {ord(one): f"\\u{ord(one):04x}" for one in "<>&"}
 
 @lru_cache(maxsize=8)
 def part(name: str) -> str:
-    """Read a file of the page."""
+    """Return the text of a static file of the page, such as its style sheet."""
     return (files("phasegraph.apps.inspector") / "static" / name).read_text(encoding="utf-8")
 
 

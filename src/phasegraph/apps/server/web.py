@@ -30,7 +30,7 @@ REFUSAL = 1.0
 """Delay, in seconds, before a request with an invalid token or a full queue is refused; it slows down retries."""
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 OPEN = "/health"
-"""The only path that needs no token; it reports that the server runs, and nothing about its content."""
+"""The only path that needs no token; it reports that the server runs, and reveals nothing about the passages."""
 _log = logging.getLogger("phasegraph")
 
 Receive = Callable[[], Awaitable[Any]]
