@@ -384,7 +384,7 @@ def test_fuse_knows_every_rule_by_name_and_takes_weights(tmp_path, capsys):
     (tmp_path / "exact_match.run").write_text("q1 Q0 a 1 2.0 x\n", encoding="utf-8")
     mine = [*runs, str(tmp_path / "exact_match.run"), "--out", str(tmp_path / "x.fused"), "--rule", "adr"]
     assert main(["fuse", *mine]) == 1
-    assert "a source must not be named 'exact_match': ExactMatchBonus is" in capsys.readouterr().err
+    assert "a source must not be named 'exact_match', which ExactMatchBonus uses" in capsys.readouterr().err
     out = tmp_path / "weighed.run"
     assert main(["fuse", *runs, "--out", str(out), "--rule", "rrf", "--weights", "vector=1, graph=0.1"]) == 0
     assert read_run(out).found() == {"q1": ("b", "a", "c")}

@@ -211,8 +211,8 @@ def test_a_retrievers_folder_is_listed_and_deleted_from_and_not_embedded(files, 
     assert main(["delete", "made", "--where", "source=1.md"]) == 0
     assert PhaseGraphRetriever.load("made", model).ids() == ["p0", "p2"]
     assert main(["reembed", "made", "--embedder", "sync_models:one"]) == 1
-    assert "made for langchain" in capsys.readouterr().err
-    with pytest.raises(InvalidInputError, match="made for langchain"):
+    assert "created by a retriever of langchain" in capsys.readouterr().err
+    with pytest.raises(InvalidInputError, match="created by a retriever of langchain"):
         PassageFolder.open("made").sync_files([])
 
 

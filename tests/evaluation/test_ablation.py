@@ -71,7 +71,7 @@ def test_a_stage_stands_for_its_published_rows() -> None:
     assert [row.name for row in found.rows] == [
         "full", "- hyde", "- dphf", "- modality_hyde", "- raptor", "- cross_doc", "- crag",
     ]  # fmt: skip
-    with pytest.raises(InvalidInputError, match="no row without 'route'"):
+    with pytest.raises(InvalidInputError, match="no row for an ablation of 'route'"):
         published_ablation(PUBLISHED, ["route"])
 
 

@@ -185,7 +185,7 @@ def test_words_of_names_of_other_passages_are_refused(tmp_path: Path) -> None:
     other = GraphIndex.build([{"id": "Ada", "text": "Ada sang."}])
     assert index.name_words is not None
     replace(index, words=other.name_words).save(tmp_path)
-    with pytest.raises(IntegrityError, match="must be those of the passages"):
+    with pytest.raises(IntegrityError, match="the index of words must have 2 passages; it has 1"):
         GraphIndex.load(tmp_path)
 
 

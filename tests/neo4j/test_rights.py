@@ -18,7 +18,7 @@ from phasegraph.neo4j import Neo4jConnection, Neo4jGraphSource, open_graph, read
 
 neo4j = pytest.importorskip("neo4j")
 GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "neo4j.md"
-SETTINGS = re.search(r"```text\n# neo4j\.conf for Cypher that others write\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)[1]
+SETTINGS = re.search(r"```text\n# neo4j\.conf for Cypher [^\n]*\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)[1]
 PASSWORD = "not-the-real-one"
 pytestmark = [pytest.mark.neo4j, pytest.mark.timeout(600)]
 

@@ -293,6 +293,7 @@ LISTED: Mapping[str, Mapping[str, str]] = {
             "phasegraph/retrieval/directions",
             "phasegraph/retrieval/fingerprints",
             "phasegraph/retrieval/kept",
+            "phasegraph/retrieval/over_corpus",
             "phasegraph/retrieval/parents",
             "phasegraph/retrieval/fitting",
             "phasegraph/retrieval/notices",

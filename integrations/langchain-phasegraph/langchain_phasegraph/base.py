@@ -1,4 +1,4 @@
-"""The base class of the LangChain retrievers, which maps errors and reads the configuration of the current call."""
+"""The base class of the LangChain retrievers: it converts errors, and reads the configuration of the current call."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class CheckedRetriever(BaseRetriever):
                 super().__setattr__(name, value)
                 return
             given = {field: getattr(self, field) for field in self.model_fields_set}
-            checked = type(self)(**{**given, name: value})  # if this raises an error, this retriever is unchanged
+            checked = type(self)(**{**given, name: value})  # if this line raises an error, this retriever is unchanged
             self._follow(checked, name)
             super().__setattr__(name, getattr(checked, name))
 
@@ -68,15 +68,15 @@ class CheckedRetriever(BaseRetriever):
             return super().__getattr__(name) if new == name else getattr(self, new)
 
     def _take(self, name: str, value: Any) -> None:
-        """Set a field without validating it and without updating the state that depends on it."""
+        """Set the field `name` without validating `value` and without updating the state that depends on the field."""
         super().__setattr__(name, value)
 
     def __repr_args__(self) -> Any:
-        """Return shortened constructor arguments, so that ``repr``, ``dumpd`` and traces never contain a corpus."""
+        """Return shortened constructor arguments: ``repr``, ``dumpd`` and traces must never contain a corpus."""
         return shown({name: getattr(self, name) for name in type(self).model_fields if name in self.model_fields_set})
 
     def _follow(self, checked: Self, name: str) -> None:
-        """Copy the derived state of `checked`, which differs from this retriever only in the field `name`."""
+        """Copy the derived state of `checked`, a copy of this retriever with another value of the field `name`."""
         raise NotImplementedError
 
     def whole_filter(self) -> Mapping[str, Any] | None:
@@ -129,7 +129,7 @@ def _keywords(kind: type[BaseRetriever]) -> frozenset[str]:
 def _in_force(config: RunnableConfig | None) -> RunnableConfig:
     """Return the effective configuration of a call: `config`, merged with the configuration of the surrounding run."""
     merged = ensure_config(config)
-    if config is not None and ("configurable" in config or FILTER in config):  # config replaced the run's filter
+    if config is not None and ("configurable" in config or FILTER in config):  # the run's filter was replaced
         merged = with_filter(merged, filter_of(ensure_config()))
     found = merged.get("configurable")
     return {"configurable": found} if found else {}
@@ -142,7 +142,7 @@ def configured() -> RunnableConfig:
 
 
 def told_within(callback: ResultCallback, result: Result, run_manager: CallbackManagerForRetrieverRun) -> None:
-    """Call ``on_result`` as a child of the current run, so that traces show its model calls under the run."""
+    """Call ``on_result`` as a child of the current run; traces then show its model calls under this run."""
     if callback.is_set:
         with set_config_context(patch_config(configured(), callbacks=run_manager.get_child())) as context:
             context.run(callback.notify, result)

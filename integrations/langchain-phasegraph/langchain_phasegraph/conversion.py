@@ -32,7 +32,7 @@ _HITS = "documents"
 
 
 class NamedDocument(Document):
-    """A placeholder for a passage whose id is known, but not its text."""
+    """A placeholder for a passage with a known id and an unknown text."""
 
 
 def text_of(document: Document) -> str:
@@ -56,10 +56,10 @@ class ScoredDocuments(list[Document]):
     scores : list of object or None
         The score of each document, in the source's own unit; None if the source gave no scores.
     searched : list of (Document, object) or None
-        Documents and scores from a second search that only supplies scores, if the first search returns no scores.
-        The scores are assigned to the documents by id.
+        Documents and scores from a second search. It is done only for the scores, if the first search returns none. The
+        scores are assigned to the documents by id.
     told : (bool, str) or None
-        Whether a higher score is better, and a note for the report; None if the direction is unknown.
+        True if a higher score is better, and a note for the report; None if it is unknown which score is better.
     evidence : mapping of str to object or None
         Evidence by document id, which says how the source found the document.
     ranking : Ranking or None
@@ -155,7 +155,8 @@ def documents_of(
     result : Result
     hits : sequence of SelectedHit
     score_key : str or None
-        Metadata key for the published score; None: add no score. A value that a document already has stays.
+        Metadata key for the published score; None: add no score. If a document already has a value under this key, the
+        value stays.
     evidence_key : str or None
         Metadata key for the evidence; None: add no evidence.
     """

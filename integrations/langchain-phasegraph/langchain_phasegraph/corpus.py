@@ -1,4 +1,4 @@
-"""Convert documents of the user or of a store to passages, and define the methods that change a corpus."""
+"""Convert documents of the user or of a store to passages of the core, and define methods that change a corpus."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def held_by_id(documents: Iterable[Document]) -> dict[str, Document]:
 
 
 def checked_documents(documents: Iterable[Document]) -> list[Document]:
-    """Return the documents as a list; InvalidTypeError if the argument is not an iterable of documents."""
+    """Return the documents as a list; raise InvalidTypeError if the argument is not an iterable of documents."""
     if isinstance(documents, Document | str) or not isinstance(documents, Iterable):
         raise InvalidTypeError(f"documents must be a list of documents; got {type(documents).__name__}")
     listed = list(documents)
@@ -57,7 +57,7 @@ def checked_documents(documents: Iterable[Document]) -> list[Document]:
 
 
 def passage_of(name: str, document: Document, title_key: str, given: Sequence[Any] = ()) -> dict[str, Any]:
-    """Convert a document to a passage of the core, and add the passage's extractions."""
+    """Convert a document to a passage of the core, with its extractions (triples and names) in `given`."""
     return {
         "id": name,
         "title": str(document.metadata.get(title_key) or ""),
@@ -178,7 +178,7 @@ _PAGE = 1000
 def contents_of(store: VectorStore) -> tuple[dict[str, Document], Any]:
     """Read all documents of a store by id, in the store's order, and their vectors.
 
-    Raises InvalidInputError if the store's class is unknown or the store is empty.
+    Raise InvalidInputError if the store's class is unknown or the store is empty.
     """
     kinds = _kinds(store)
     read = next((_READERS[kind] for kind in kinds if kind in _READERS), None)
@@ -222,7 +222,7 @@ class StoreVectors:
     def _held(self, ids: Sequence[str]) -> list[str]:
         if not ids:
             return []
-        if "LanceDB" in _kinds(self.store):  # its documents have no id: compare metadata or texts
+        if "LanceDB" in _kinds(self.store):  # documents of this store have no id: compare metadata or texts
             wanted = frozenset(ids)
             rows = self.store.get_table().to_arrow().to_pylist()
             return [
@@ -358,7 +358,10 @@ class KeptDocuments(KeptPassages):
         return self._add(documents, triples, progress)
 
     def _check_added(self, corpus: phasegraph.graph.Corpus, held: Mapping[str, Document]) -> None:
-        """Raise InvalidInputError if an id from metadata, such as a file name, would replace a different text."""
+        """Raise InvalidInputError if a document with an id from metadata would replace a document with another text.
+
+        An id from metadata, such as a file name, may not identify the document.
+        """
         there = corpus.records(held)
         for name, record in there.items():
             one = held[name]

@@ -1,4 +1,4 @@
-"""Use a retriever as a LangChain document index, so that ``index()`` with a record manager can write to it."""
+"""Use a retriever as a LangChain document index; ``index()`` with a record manager can then write to the retriever."""
 
 from __future__ import annotations
 

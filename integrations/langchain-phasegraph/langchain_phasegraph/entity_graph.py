@@ -64,7 +64,7 @@ Documents: TypeAlias = Mapping[str, Document] | Callable[[Sequence[str]], Mappin
 
 
 class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
-    """A retriever that ranks passages by personalised PageRank over an entity graph and reports the path to each one.
+    """A retriever that ranks passages by personalised PageRank over an entity graph, with the path to each passage.
 
     Parameters
     ----------
@@ -99,10 +99,9 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
 
     Notes
     -----
-    The constructor computes the edge weights and compiles the walk, so that the first search is not slower than others.
-    Within a ``PhaseGraphRetriever``, the walk starts at the hits of ``vector`` (the sources in ``depends_on``).
-    In a direct call, the walk starts at the entities that the query names and at passages that contain the query's
-    words.
+    The constructor computes the edge weights and compiles the walk; the first search is then as fast as later searches.
+    Within a ``PhaseGraphRetriever``, the walk starts at the hits of ``vector`` (the sources in ``depends_on``). In a
+    direct call, the walk starts at the entities that the query names and at passages that contain the query's words.
 
     Examples
     --------
@@ -239,7 +238,7 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
 
     @property
     def depends_on(self) -> tuple[str, ...]:
-        """The names of the sources at whose hits the walk starts."""
+        """The names of the sources that supply the passages at which the walk starts."""
         return tuple(getattr(self._source, "depends_on", ()))
 
     def _get_relevant_documents(
@@ -265,7 +264,7 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
         return list(await in_thread(lambda given: self._find(given, k, upstream, filter), query))
 
     def _find(self, query: str, k: int | None, upstream: Upstream | None, narrower: Any) -> list[Document]:
-        """Search, and return copies of the documents; a fusion retriever gets the originals and the ranking."""
+        """Search, and return copies of the documents; if a fusion retriever calls, return originals and the ranking."""
         wanted = self.k if k is None else check_count("k", k)
         if upstream is None:
             check_query(query, self.max_query_length)
@@ -314,7 +313,7 @@ class Lookup(HitLookup):
 
     @classmethod
     def of(cls, documents: Any) -> Lookup:
-        """Create the lookup for the argument `documents`; InvalidTypeError if its type is not supported."""
+        """Create the lookup for the argument `documents`; raise InvalidTypeError if its type is not supported."""
         if documents is None:
             return cls("none", None)
         if isinstance(documents, Mapping):

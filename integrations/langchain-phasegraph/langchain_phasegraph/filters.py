@@ -38,7 +38,7 @@ class Wanted(dict[str, Any]):
     """A validated filter.
 
     A metadata key maps to a value or to a mapping of operators. ``$and`` and ``$or`` map to lists of filters.
-    ``$where`` maps to functions of a document, which are the own filters of stores that accept Python functions.
+    ``$where`` maps to functions of a document: some stores accept a Python function as a filter.
     """
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -46,7 +46,7 @@ class Wanted(dict[str, Any]):
 
 
 def check_filter(given: Any) -> Wanted | None:
-    """Validate a filter, so that it can be applied to every source.
+    """Validate a filter, and return it in the form that can be applied to every source; None if there is no filter.
 
     A filter maps metadata keys to required values (string, number or bool) or to operators. ``$eq``, ``$ne``, ``$gt``,
     ``$gte``, ``$lt`` and ``$lte`` take a value. ``$in`` and ``$nin`` take a list of values. ``$and`` and ``$or`` take a
@@ -85,7 +85,7 @@ def _is_part(key: object, value: object) -> bool:
 
 
 def joined(*filters: Mapping[str, Any] | None) -> Wanted | None:
-    """Combine filters into a filter that a document matches only if it matches every given filter."""
+    """Combine filters into a filter that matches a document only if every given filter matches the document."""
     plain, parts = dict[str, Any](), list[dict[str, Any]]()
     also: list[Callable[[Document], object]] = []
 
@@ -138,7 +138,7 @@ def filter_of(config: RunnableConfig) -> Wanted | None:
 
 
 def with_filter(config: RunnableConfig, *filters: Any) -> RunnableConfig:
-    """Return a copy of the configuration whose filter is combined with further filters."""
+    """Return a copy of the configuration, in which its filter is combined with further filters."""
     wanted = joined(filter_of(config), *map(check_filter, filters))
     if wanted is None:
         return config
@@ -146,7 +146,7 @@ def with_filter(config: RunnableConfig, *filters: Any) -> RunnableConfig:
 
 
 def names_of(wanted: Mapping[str, Any]) -> frozenset[str]:
-    """Return the metadata keys that a filter reads.
+    """Return the names of the metadata keys that a filter reads.
 
     >>> sorted(names_of({"team": "red", "$or": [{"page": 1}, {"page": {"$gt": 3}}]}))
     ['page', 'team']
@@ -161,7 +161,7 @@ def names_of(wanted: Mapping[str, Any]) -> frozenset[str]:
 
 
 def matches(document: Any, wanted: Mapping[str, Any]) -> bool:
-    """Return whether a document matches a filter; a document without a key of the filter does not match."""
+    """Return True if a document matches a filter; a document without a key of the filter does not match."""
     metadata = document.metadata
     for key, value in wanted.items():
         if key == _ALSO:
@@ -210,7 +210,7 @@ def _passes(held: Any, name: str, operand: Any) -> bool:
 
 
 def only_matching(answer: object, wanted: Mapping[str, Any], source: str = "") -> ScoredDocuments:
-    """Return only the hits that match the filter, because a store may have ignored the filter."""
+    """Return only the hits that match the filter; call this because a store may have ignored the filter."""
     found = unpack(answer)
     kept = [row for row, document in enumerate(found) if matches(document, wanted)]
     if len(kept) == len(found):
@@ -227,8 +227,8 @@ def only_matching(answer: object, wanted: Mapping[str, Any], source: str = "") -
 def store_settings(store: object, wanted: Mapping[str, Any], own: Any = None) -> dict[str, Any]:
     """Return search arguments that make a store apply the filter together with the store's own filter `own`.
 
-    If the returned arguments contain ``k``, the store cannot apply the filter: it returns more hits instead, and the
-    caller must drop the hits that do not match. FilterRefusedError if `own` cannot be combined with the filter.
+    If the returned arguments contain ``k``, the store cannot apply the whole filter. It then returns more hits, and the
+    caller must drop the hits that do not match. Raise FilterRefusedError if `own` cannot be combined with the filter.
     """
     kind = _kind(store)
     if isinstance(own, Mapping) and not _is_plain(own) and kind not in _JOINS:
@@ -251,7 +251,11 @@ def _is_plain(own: Mapping[str, Any]) -> bool:
 
 
 def _mapping(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any]:
-    """Convert the filter for a store that accepts a mapping of values; for operators, request more hits instead."""
+    """Convert the filter to search arguments of a store that accepts only a mapping of metadata keys to values.
+
+    A filter with operators is not passed to the store. More hits are requested, and the caller drops hits that do not
+    match.
+    """
     if own is not None and not isinstance(own, Mapping):
         raise FilterRefusedError(f"filter= cannot be combined with the store's own filter; got {type(own).__name__}")
     if not _is_plain(wanted):
@@ -260,7 +264,7 @@ def _mapping(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any]:
 
 
 def _operators(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any]:
-    """Convert the filter for a store that accepts the same operators."""
+    """Convert the filter to search arguments of a store that accepts the same operators as phasegraph."""
     if own is not None and not isinstance(own, Mapping):
         raise FilterRefusedError(f"filter= cannot be combined with the store's own filter; got {type(own).__name__}")
     if _is_plain(wanted) and _is_plain(own or {}):
@@ -269,7 +273,7 @@ def _operators(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any
 
 
 def _parts(wanted: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Split the filter into mappings that each have one key and one operator."""
+    """Split the filter into mappings; each has a single metadata key with a single operator."""
     found: list[dict[str, Any]] = []
     for key, value in wanted.items():
         if key in ("$and", "$or"):
@@ -296,7 +300,7 @@ def _in_memory(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any
 
 
 def _faiss(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any]:
-    depth = {"fetch_k": int(store.index.ntotal)}  # FAISS first fetches fetch_k rows and then filters them
+    depth = {"fetch_k": int(store.index.ntotal)}  # FAISS first fetches fetch_k rows and then filters these rows
     of_own = (lambda metadata: True) if own is None else own if callable(own) else store._create_filter_func(own)
     return {"filter": lambda metadata: matches(Document("", metadata=metadata), wanted) and of_own(metadata), **depth}
 
@@ -342,7 +346,7 @@ def _qdrant(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any]:
 
 
 def _lance(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any]:
-    """Request every row, to filter afterwards: LanceDB would insert the filter's values into a query string."""
+    """Request every row, and filter afterwards: LanceDB would insert the filter's values into a query string."""
     rows = int(store.get_table().count_rows())
     if rows > _MOST_ROWS:
         raise FilterRefusedError(
@@ -364,7 +368,7 @@ _WORDS: Mapping[str, Callable[[Any, Mapping[str, Any], Any], dict[str, Any]]] = 
 }
 _JOINS = ("FAISS", "Chroma", "LanceDB", "PGVector", "PGVectorStore", "Neo4jVector")
 _EVERY = ("InMemoryVectorStore", "FAISS", "LanceDB")
-"""Names of the stores that apply the filter to every document, so that functions of a document are possible."""
+"""Names of the stores that test every document with the filter; only these stores accept functions as filters."""
 
 
 def check_depth(found: ScoredDocuments, kept: ScoredDocuments, depth: int, limit: int) -> None:
@@ -377,7 +381,7 @@ def check_depth(found: ScoredDocuments, kept: ScoredDocuments, depth: int, limit
 
 
 def selects_rows(store: Any) -> bool:
-    """Return whether the store is a FAISS store whose index can search a subset of its rows."""
+    """Return True if the store is a FAISS store, and its index can search a subset of its rows."""
     return _kind(store) == "FAISS" and type(store.index).__name__.startswith(("IndexFlat", "IndexHNSW", "IndexIVF"))
 
 
@@ -412,7 +416,7 @@ NARROWS = frozenset({"filter", *_SHOWS_A_PART})
 
 
 def own_filter(store: object, settings: Mapping[str, Any]) -> Wanted | None:
-    """Convert the filter in a retriever's search arguments to a validated filter; InvalidInputError if impossible."""
+    """Return the filter in a retriever's search arguments, validated; raise InvalidInputError if it is unsupported."""
     other = next((name for name in _SHOWS_A_PART if settings.get(name) is not None), None)
     if other is not None:
         raise InvalidInputError(f"{other!r} is specific to that store")
@@ -432,12 +436,12 @@ def own_filter(store: object, settings: Mapping[str, Any]) -> Wanted | None:
 
 @dataclass(frozen=True, slots=True)
 class OfMetadata:
-    """A function of a document that passes the document's metadata to another function."""
+    """A wrapper of a filter function for metadata, which makes it a filter function for documents."""
 
     test: Callable[[Mapping[str, Any]], object]
 
     def __call__(self, document: Document) -> object:
-        """Return the function's value for the document's metadata."""
+        """Call the function with the document's metadata, and return its value."""
         return self.test(document.metadata)
 
 
@@ -498,7 +502,7 @@ def bm25_within(runnable: Runnable[str, Any], wanted: Mapping[str, Any]) -> Runn
 
 
 def _part(retriever: Any, wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the changed fields of a BM25 retriever that contains only the matching documents."""
+    """Return the fields, by name, in which a BM25 retriever over only the matching documents differs."""
     documents = [document for document in retriever.docs if matches(document, wanted)]
     words = [retriever.preprocess_func(document.page_content) for document in documents]
     whole = retriever.vectorizer
@@ -516,7 +520,7 @@ class _Nothing:
 
 
 def is_bm25(runnable: object) -> bool:
-    """Return whether the runnable is LangChain's BM25 retriever and not a subclass, so that its index can be read."""
+    """Return True if the runnable is LangChain's BM25 retriever itself; the index of a subclass may differ."""
     kind = type(runnable)
     index = type(getattr(runnable, "vectorizer", None))
     return (kind.__module__.partition(".")[0], kind.__name__, index.__module__, index.__name__) == (

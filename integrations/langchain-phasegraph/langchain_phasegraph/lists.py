@@ -16,7 +16,10 @@ from phasegraph.retrieval import HitFields, HitReader, ListFuser, accepts_old_na
 
 
 class ListFusion(RunnableLambda[Mapping[str, Any], list[Document]]):
-    """A runnable that fuses lists of documents by name; :func:`fuse_lists` creates it."""
+    """A runnable that takes a mapping of names to lists of documents, and fuses the lists.
+
+    :func:`fuse_lists` creates it.
+    """
 
     def __init__(
         self,
@@ -77,7 +80,7 @@ def fuse_lists(
     pipeline : FusionPipeline, optional
         The pipeline that fuses the lists.
     fields : mapping of str to HitFields, optional
-        How to read the ids and scores of each list, and whether a higher score is better.
+        The fields of a hit that contain its id and score, and the direction of the scores, by the name of the list.
     score_key, evidence_key
         As for :class:`~langchain_phasegraph.PhaseGraphRetriever`.
 

@@ -64,11 +64,11 @@ _DEEPEST = 8
 _SHOWN = frozenset(
     {"k", "score_key", "evidence_key", "on_result", "filter", "required_filter_key", "name", "tags", "metadata"}
 )
-"""Names of the fields that can change without a new engine and new sources."""
+"""Names of the fields that can be set without creating a new engine and new sources."""
 
 
 class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetriever):
-    """Fuse any number of LangChain retrievers by calibrated scores.
+    """A retriever that fuses the answers of any number of LangChain retrievers by calibrated scores.
 
     Parameters
     ----------
@@ -217,10 +217,10 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
             for other in self._by_name.keys() - {name}:
                 self._by_name[other].check_keeps(wanted, name)
         check_filter(self.filter)
-        import_module("langchain_core.tracers.context")  # otherwise LangChain imports it during the first call
+        import_module("langchain_core.tracers.context")  # otherwise LangChain imports the module during the first call
 
     def _own_filters(self) -> dict[str, Wanted]:
-        """Return the sources' own filters by source name; each filter must also apply to the other sources."""
+        """Return, by source name, the filters that sources always apply; the other sources must apply them, too."""
         by_name = self._by_name
         if len(by_name) < 2:
             return {}
@@ -484,7 +484,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         return self._engine.inspect(query, await self.aexplain(query, k, filter=filter))
 
     def _documents(self, result: Result, hits: list[SelectedHit], for_ours: bool) -> list[Document]:
-        """Return the documents; if another phasegraph retriever is the caller, also return their scores."""
+        """Return the documents of a result; if the caller is another phasegraph retriever, also return their scores."""
         if not for_ours:
             return documents_of(result, hits, score_key=self.score_key, evidence_key=self.evidence_key)
         found = ScoredDocuments(documents_of(result, hits, score_key=None, evidence_key=None))
@@ -521,7 +521,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
 
 
 def access_of(sources: Mapping[str, RetrieverSource]) -> HitAccess:
-    """Return how the core reads documents, with the embedding model of the first vector store that has a model."""
+    """Return the functions by which the core reads documents; the first store with a model gives the embeddings."""
     models = (getattr(source.store, "embeddings", None) or source.embeddings for source in sources.values())
     model = next((one for one in models if isinstance(one, Embeddings)), None)
     corpus = next((one for one in (source.corpus for source in sources.values()) if one is not None), None)
@@ -538,7 +538,7 @@ def access_of(sources: Mapping[str, RetrieverSource]) -> HitAccess:
 
 
 def holds(candidate: object, target: object, depth: int = 0) -> bool:
-    """Return whether `target` is `candidate` or is nested inside `candidate`."""
+    """Return True if `target` is `candidate`, or an object that `candidate` contains."""
     if candidate is target:
         return True
     if depth > _DEEPEST or not isinstance(candidate, Runnable | SourceSpec):

@@ -119,14 +119,14 @@ class ScoredVectorStoreRetriever(VectorStoreRetriever):
         return self._kept(found, settings, kwargs)
 
     def _kept(self, found: object, settings: Mapping[str, Any], kwargs: Mapping[str, Any]) -> ScoredDocuments:
-        """Return the documents that match the filter; FilterRefusedError if a search with more hits found too few."""
+        """Return the documents that match; raise FilterRefusedError if a search with more hits still found too few."""
         documents, wanted = unpack(found), kwargs.get("filter")
         if wanted is None:
             return documents
         kept, limit = only_matching(documents, wanted), kwargs.get("k", _DEFAULT_K)
         if settings.get("k", limit) != limit:
             check_depth(documents, kept, settings["k"], limit)
-            kept.dropped = 0  # the search requested more hits because some would not match
+            kept.dropped = 0  # the search requested more hits, because some hits would not match
         return kept
 
     def _search(self, kwargs: Mapping[str, Any]) -> tuple[VectorStore, dict[str, Any]]:
@@ -141,7 +141,7 @@ class ScoredVectorStoreRetriever(VectorStoreRetriever):
         if wanted is None and own.get("filter") is None:
             return store, settings
         if self._inner.search_type == "similarity" and selects_rows(store):
-            with suppress(InvalidInputError):  # only the store can read its filter
+            with suppress(InvalidInputError):  # only the store can read a filter in its own form
                 every = joined(wanted, own_filter(store, own))
                 part = store if every is None else faiss_within(store, every)
                 return part, {name: value for name, value in settings.items() if name != "filter"}
@@ -156,7 +156,7 @@ class ScoredVectorStoreRetriever(VectorStoreRetriever):
 
 
 def _deep_attempts(settings: Mapping[str, Any], kwargs: Mapping[str, Any]) -> Attempts:
-    """Return the attempts of a search that requests more hits to apply a filter; otherwise, a single attempt."""
+    """Return the attempts of a search; there are several only if `settings` request more hits than `kwargs`."""
     depth = settings.get("k")
     return Attempts(None if depth == kwargs.get("k") else depth, [])
 
@@ -177,14 +177,14 @@ def _joined(found: list[Document], pairs: list[tuple[Document, Any]]) -> ScoredD
 
 
 def _score_search(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of the second search: the same filter, and a `k` that includes every chosen document."""
+    """Return the arguments of the search for scores: the same filter, and a `k` that includes every chosen document."""
     kept = {key: value for key, value in settings.items() if key not in _MEMBERSHIP_ONLY}
     depth = 0 if "score_threshold" in settings else settings.get("fetch_k", _FETCHED)
     return {**kept, "k": max(depth, settings.get("k", _DEFAULT_K))}
 
 
 class FunctionRetriever(BaseRetriever):
-    """A retriever that calls a plain function, so that traces show the call like the call of any retriever."""
+    """A retriever that calls a plain function; traces show the call like the call of any other retriever."""
 
     function: Any
     accepts: frozenset[str]
@@ -244,12 +244,12 @@ def as_runnable(retriever: object) -> Runnable[str, Any]:
 
 
 def overrides(instance: object, base: type, method: str) -> bool:
-    """Return whether the instance's class overrides a method of the base class."""
+    """Return True if the instance's class overrides a method of the base class."""
     return getattr(type(instance), method, None) is not getattr(base, method)
 
 
 def _searches_plainly(retriever: VectorStoreRetriever) -> bool:
-    """Return whether the retriever uses LangChain's own search methods and its store can return scores."""
+    """Return True if the retriever uses LangChain's own search methods and its store can return scores."""
     kind = type(retriever)
     return (
         kind._get_relevant_documents is VectorStoreRetriever._get_relevant_documents
@@ -261,7 +261,7 @@ def _searches_plainly(retriever: VectorStoreRetriever) -> bool:
 
 
 def leaves(runnable: Runnable[str, Any]) -> list[Runnable[str, Any]]:
-    """Return the innermost runnables, without bindings, fallbacks and configurable fields."""
+    """Return the runnables inside of bindings, fallbacks and configurable fields."""
     if isinstance(runnable, RunnableBindingBase):
         return leaves(runnable.bound)
     if isinstance(runnable, RunnableWithFallbacks):
@@ -292,7 +292,7 @@ def deepened(runnable: Runnable[str, Any], limit: int) -> Runnable[str, Any]:
 
 
 def _awaits(leaf: Runnable[str, Any]) -> bool:
-    """Return whether the class has its own asynchronous search, which needs no thread."""
+    """Return True if the runnable's class has its own asynchronous search, which needs no thread."""
     if isinstance(leaf, FunctionRetriever):
         return leaf.asynchronous
     if isinstance(leaf, EntityGraphRetriever):
@@ -310,12 +310,12 @@ def _awaits(leaf: Runnable[str, Any]) -> bool:
 
 
 def _store_awaits(store: VectorStore, method: str) -> bool:
-    """Return whether the store overrides an asynchronous method and was opened for asynchronous use."""
+    """Return True if the store overrides an asynchronous method and was opened for asynchronous use."""
     return overrides(store, VectorStore, method) and getattr(store, "async_mode", True) is not False
 
 
 def _blocks(leaf: Runnable[str, Any]) -> bool:
-    """Return whether the runnable can be called synchronously."""
+    """Return True if the runnable can be called synchronously."""
     if isinstance(leaf, FunctionRetriever):
         return not leaf.asynchronous
     return not isinstance(leaf, RunnableLambda) or hasattr(leaf, "func")
@@ -384,7 +384,10 @@ class RetrieverSource(WrappedSource):
             self.embeddings = model
 
     def own_filter(self) -> Wanted | None:
-        """Return the source's own filter, from its search arguments, its bound arguments or its field `filter`."""
+        """Return the filter that the source applies in every call; None if the source has no filter.
+
+        The filter is in the search arguments, the bound arguments or the field `filter`.
+        """
         if not self._may_filter:
             return None
         found: list[Mapping[str, Any] | None] = [check_filter(one) for one in bound_filters(self.runnable)]
@@ -405,7 +408,7 @@ class RetrieverSource(WrappedSource):
         return joined(*found) if found else None
 
     def _bound_words(self) -> dict[str, Any]:
-        """Return the bound filter in the store's own form, as search arguments."""
+        """Return search arguments with the filter that is bound to the source, in the store's own form."""
         runnable = self.runnable
         while isinstance(runnable, RunnableBindingBase):
             if runnable.kwargs.get(_BOUND) is not None:
@@ -425,7 +428,7 @@ class RetrieverSource(WrappedSource):
         raise InvalidInputError(f"source {other!r} has its own filter, which source {self.name!r} cannot apply: {why}")
 
     def look_up(self) -> Lookup | None:
-        """Return the lookup of documents by id in the source's store; None if the source covers only a part of it."""
+        """Return a lookup of documents by id in the source's store; None if the source searches only a part of it."""
         asked = leaves(self.runnable)
         if len(asked) != 1 or bound_filters(self.runnable) or not self.has_own_ids:
             return None
@@ -438,7 +441,7 @@ class RetrieverSource(WrappedSource):
         return Lookup.of(self.store) if overrides(self.store, VectorStore, "get_by_ids") else None
 
     def live(self) -> Lookup | None:
-        """Return the lookup that shows which passages still exist in the store; None if the source copied its data."""
+        """Return a lookup that finds passages that still exist in the store; None if the source copied its data."""
         asked: Any = leaves(self.runnable)[0]
         if not self.has_own_ids or len(leaves(self.runnable)) != 1:
             return None
@@ -482,7 +485,7 @@ class RetrieverSource(WrappedSource):
 
 @cache
 def _only_searches(kind: Any) -> bool:
-    """Return whether ``invoke`` and ``ainvoke`` are LangChain's own methods, which only search and notify callbacks."""
+    """Return True if the class inherits LangChain's ``invoke`` and ``ainvoke``, which only search and notify."""
     plain = issubclass(kind, BaseRetriever) and "run_manager" in parameters_of(kind._get_relevant_documents)
     return plain and kind.invoke is BaseRetriever.invoke and kind.ainvoke is BaseRetriever.ainvoke
 
@@ -503,7 +506,7 @@ class _Call(SourceCall):
         super().__init__(source, is_filtered=self.wanted is not None)
 
     def passes(self, hit: Document) -> bool:
-        """Return whether a document matches the call's filter."""
+        """Return True if a document matches the call's filter."""
         return self.wanted is None or matches(hit, self.wanted)
 
     def ask(self, query: str, limit: int | None, upstream: Upstream) -> object:

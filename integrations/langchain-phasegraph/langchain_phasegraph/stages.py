@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseLanguageModel
 
     LanguageModel: TypeAlias = BaseLanguageModel[Any]
-else:  # imported with the first stage, because the import takes longer than the rest of this package
+else:  # imported at the first use of a stage, because the import takes longer than the rest of this package
     LanguageModel = Any
 
 _ROW = "phasegraph_row"
@@ -90,7 +90,7 @@ class TextModel(ModelFunction):
 
 
 def _plain(answer: Any) -> Any:
-    """Return the output of a runnable unchanged, or the text of the output if it is a message."""
+    """Return the output of a runnable; if the output is a message, return its text."""
     return str(answer.text) if isinstance(answer, BaseMessage) else answer
 
 
@@ -127,7 +127,7 @@ class CrossEncoderModel:
 
 
 class CompressorModel(ModelFunction):
-    """A reranker that calls a document compressor and ranks by the scores in the metadata, or by the returned order."""
+    """A reranker that calls a document compressor; it ranks by scores in the metadata, else by the returned order."""
 
     reads_hits = True
 
@@ -146,7 +146,7 @@ class CompressorModel(ModelFunction):
 
 
 def _documents(passages: Sequence[Passage]) -> list[Document]:
-    """Copy the documents and add the passage's position to the metadata, because compressors often drop ids."""
+    """Copy the documents, and add their positions to the metadata, because compressors often drop ids."""
     held = [one.hit.metadata if isinstance(one.hit, Document) else {} for one in passages]
     return [
         Document(one.text, id=one.id, metadata={**metadata, _ROW: row})
@@ -169,7 +169,7 @@ class LangChainStages(StageAdapter):
     """Conversion of LangChain objects for the stages: language models, runnables, compressors and cross-encoders."""
 
     def is_model(self, given: Any) -> bool:
-        """Return whether the argument is a chat model, a text model, or None for answers that are already cached."""
+        """Return True if the argument is a chat model, a text model, or None for answers that are already cached."""
         from langchain_core.language_models import BaseLanguageModel
 
         return given is None or isinstance(given, BaseLanguageModel)

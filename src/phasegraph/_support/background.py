@@ -1,4 +1,4 @@
-"""Run a function in a background thread, one at a time."""
+"""Run functions in a background thread, one function at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A clock that code reads and waits on, and deadlines on that clock."""
+"""The clock that all waiting code uses, and deadlines on this clock."""
 
 from __future__ import annotations
 
@@ -58,7 +58,9 @@ class Clock:
         if until == FOREVER:
             return await awaitable
         async with asyncio.timeout(None) as limit:
-            timer = self.call_at(asyncio.get_running_loop(), until, limit.reschedule, 0.0)  # time 0 is past: it expires
+            timer = self.call_at(
+                asyncio.get_running_loop(), until, limit.reschedule, 0.0
+            )  # time 0 is past: the timeout expires
             try:
                 return await awaitable
             finally:
@@ -75,7 +77,7 @@ CLOCK = Clock()
 
 
 class Deadline:
-    """The time on a clock at which some work is late.
+    """The time on a clock after which a call or step counts as late.
 
     >>> Deadline.after(CLOCK, 60.0).part(0.5).left() <= 30.0, Deadline.after(CLOCK, None).left()
     (True, None)

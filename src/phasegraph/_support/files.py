@@ -1,6 +1,7 @@
 """Replace files in one step, and allow only one writer at a time in a folder.
 
-Both use locks of the operating system. The system releases the locks of a process that ends, so no lock becomes stale.
+The module uses locks of the operating system. The system releases the locks of a process that ends, so no lock becomes
+stale.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _GLANCE = 0.02
 _HELD = {errno.EAGAIN, errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK}
 _FULL = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}
 _BEYOND = 1 << 30
-"""Offset of the byte that is locked on Windows; it is behind the content, so that the content can still be read."""
+"""Offset of the byte that is locked on Windows; it is behind the content, because a locked byte cannot be read."""
 
 
 @contextmanager
@@ -48,7 +49,8 @@ def naming_full_disk(folder: Path) -> Iterator[None]:
 def replace_file(path: Path, data: bytes) -> None:
     """Replace the content of a file in one step: write a temporary file, sync it, and rename it to `path`.
 
-    Temporary files of processes that have ended are deleted. A running process locks its temporary file, which stays.
+    Temporary files of processes that have ended are deleted. Temporary files of running processes are locked, and are
+    not deleted.
     """
     with naming_full_disk(path.parent):
         _replace(path, data)
@@ -74,7 +76,7 @@ def _replace(path: Path, data: bytes) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Create a directory and its missing parents, and write them to disk, so that they survive a power failure."""
+    """Create a directory and its missing parents, and write them to disk; afterwards, they survive a power failure."""
     made = [one for one in (path, *path.parents) if not one.exists()]
     path.mkdir(parents=True, exist_ok=True)
     for one in made:
@@ -82,9 +84,9 @@ def make_folder(path: Path) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """Write the entries of a directory to disk, so that a power failure undoes no rename and no deletion.
+    """Write the entries of a directory to disk; afterwards, a power failure undoes no rename and no deletion in it.
 
-    On Windows, and on file systems that do not support it, this does nothing.
+    On Windows, and on file systems that cannot sync a directory, the function does nothing.
     """
     if sys.platform == "win32":
         return
@@ -123,7 +125,7 @@ def _sweep(path: Path) -> None:
 
 
 def _umask() -> int:
-    """Return the process's permission mask for new files, which can be read only by setting it."""
+    """Return the process's permission mask for new files; the system returns it only when a new mask is set."""
     mask = os.umask(0o022)
     os.umask(mask)
     return mask
@@ -131,7 +133,7 @@ def _umask() -> int:
 
 @contextmanager
 def one_writer(folder: Path, *, patience: float | None = None, name: str = LOCK) -> Iterator[None]:
-    """Lock a folder during the ``with`` block, so that no other process or thread writes to it.
+    """Lock a folder during the ``with`` block against writes by other processes and threads.
 
     Parameters
     ----------
@@ -187,7 +189,7 @@ if sys.platform == "win32":
     import msvcrt
 
     def _lock(descriptor: int) -> bool | None:
-        """Whether the file is ours now; None where the file system has no locks."""
+        """Return True if the file is locked now, False if another writer holds it; None if the system has no locks."""
         os.lseek(descriptor, _BEYOND, os.SEEK_SET)
         try:
             msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
@@ -205,7 +207,7 @@ else:
     import fcntl
 
     def _lock(descriptor: int) -> bool | None:
-        """Whether the file is ours now; None where the file system has no locks."""
+        """Return True if the file is locked now, False if another writer holds it; None if the system has no locks."""
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

@@ -21,13 +21,13 @@ def read_only(value: Any) -> None:
 
 
 def by_fields(value: Any) -> tuple[Callable[..., Any], tuple[type, Mapping[str, Any]]]:
-    """Pickle a frozen dataclass by its fields, so that unpickling runs all checks; use this as ``__reduce__``."""
+    """Pickle a frozen dataclass by its fields, because unpickling then runs all checks; use this as ``__reduce__``."""
     given = {one.name: getattr(value, one.name) for one in fields(value) if one.init}
     return _made, (type(value), {name: _plain(one) for name, one in given.items()})
 
 
 def _plain(value: Any) -> Any:
-    """Convert a read-only mapping, and the read-only mappings in it, to dictionaries."""
+    """Convert a read-only mapping, and the read-only mappings among its values, to dictionaries."""
     return {name: _plain(one) for name, one in value.items()} if isinstance(value, MappingProxyType) else value
 
 

@@ -1,4 +1,4 @@
-"""Compare the checksums of large files in a thread while the files are in use; damaged files are refused."""
+"""Compare the checksums of large files in a thread while the files are in use; later uses of damaged files fail."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _logger = logging.getLogger("phasegraph")
 LATER = hasattr(os, "pread")
 """True if the system can read at an offset of a file without moving the position of other readers (``os.pread``)."""
 _PIECE = 4 * 1024**2
-"""Number of bytes that are read at once."""
+"""Number of bytes of a file that are read at once."""
 
 CheckBytes = Callable[[bytes], str]
-"""The type of a function that checks the bytes of whole rows of an array; it returns the fault, or ""."""
+"""The type of a function that checks the bytes of whole rows of an array; it returns a text about the fault, or ""."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +39,9 @@ class LateFile:
 class LateCheck:
     """A check of files by their checksums, in a thread of low priority that reads a few megabytes at a time.
 
-    The files stay open until the check ends, so that a writer may replace them. The files are read, never mapped. If
-    another program truncates a file, the check reports damage, and the process does not crash. A forked child repeats
-    a check that its parent had not finished.
+    The files stay open until the check ends; a writer may replace them meanwhile. The check reads the files, and does
+    not map them into memory: if another program truncates a file, the check reports damage, and the process does not
+    crash. A forked child repeats a check that its parent had not finished.
     """
 
     def __init__(self) -> None:
@@ -63,15 +63,16 @@ class LateCheck:
         self._files[array] = LateFile(kept, name, sha256, first, row)
 
     def begin(self, done: Callable[[str], object], checks: dict[str, CheckBytes]) -> None:
-        """Start the check. At its end, ``done(damage)`` is called; the damage is "" if all files are intact.
+        """Start the check. At its end, ``done(damage)`` is called.
 
-        `checks` maps names of arrays to functions that also check their rows.
+        `damage` is a text about the damaged file, or "" if all files are intact. `checks` maps names of arrays to
+        functions that also check the rows of these arrays.
         """
         self._done, self._checks, self._process = done, checks, os.getpid()
         self._thread.start(self._run)
 
     def refuse_damaged(self, *, settled: bool = False) -> None:
-        """Raise IntegrityError if damage was found; with `settled`, wait for the end of the check first."""
+        """Raise IntegrityError if the check found damage; with `settled`, first wait for the end of the check."""
         if not self._finished:
             if self._process != os.getpid():  # a forked child has no thread of its parent
                 self._thread = Background("late-check")

@@ -1,4 +1,4 @@
-"""Render an answer as HTML for a notebook, with a color for each source; foreign text is escaped."""
+"""Render an answer as HTML for a notebook, with a color for each source; all texts are escaped."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _JOINERS = "\u200c\u200d"
 """Invisible characters that Persian, Indian scripts and emoji need; they are not escaped."""
 _HIDDEN = re.compile(r"[^\S\n\t ]|[^\w\s!-~]")
 SHOWN = 10
-"""Number of hits of a source's list that are shown; further hits are in a collapsed section."""
+"""Number of hits that are shown for each source; further hits are in a collapsed section."""
 SNIPPET = 240
 """Maximum number of characters of a passage's text that are shown."""
 
@@ -62,7 +62,7 @@ def cut(text: str, length: int) -> str:
     return line if len(line) <= length else f"{line[: length - 1]}…"
 
 
-# Colors are inherited from the page, and grays are transparent, so that the table fits light and dark notebooks.
+# Colors are inherited from the page, and grays are transparent: the table fits light and dark notebooks.
 _STYLE = """
 .pg-answer{font:14px/1.45 system-ui,sans-serif;padding:.6rem;text-align:left;overflow-x:auto}
 .pg-answer table{border-collapse:collapse;margin:0;font-size:12.5px}.pg-answer h4{margin:.2rem 0;font-size:15px}

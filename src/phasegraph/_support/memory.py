@@ -1,4 +1,4 @@
-"""Find the memory that this process can still use, on the machine and within the limit of its container."""
+"""Find how much memory this process can still use on its machine, or within the limit of its container."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ _MACHINE = Path("/proc/meminfo")
 _GROUPS = Path("/sys/fs/cgroup")
 _LIMITS = (("memory.max", "memory.current"), ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"))
 BYTES_OF_TEXT, SHARE = 13, 0.8
-"""Bytes of memory that building needs per byte of text (measured: docs/research/scale.md), and the maximum share of
-free memory for building."""
+"""Bytes of memory that building needs per byte of text, and maximum share of the free memory for building.
+
+The first number is measured; see docs/research/scale.md. Building means the computation of an index.
+"""
 
 
 def free_memory() -> int | None:
     """Return the number of bytes of available memory, including caches that the system can drop; None if unknown.
 
-    If the container has a lower limit, this limit minus its used memory is returned. Its cached pages of files count
-    as used.
+    If the process runs in a container with less free memory, the container's limit minus its used memory is returned.
+    The container's cached file pages count as used.
     """
     lines = dict(line.split(":", 1) for line in _text(_MACHINE).splitlines() if ":" in line)
     found = [int(lines["MemAvailable"].split()[0]) * 1024] if "MemAvailable" in lines else []
@@ -28,7 +30,10 @@ def free_memory() -> int | None:
 
 
 def too_large(text: int, more: int = 0) -> str:
-    """Return both sizes if an index of `text` bytes, plus `more` bytes, is too large to build in memory, else ""."""
+    """Return a text with the needed and the free memory if an index is too large to build in memory; otherwise "".
+
+    `text` is the size of the passages' texts in bytes, and `more` the number of further bytes that the index needs.
+    """
     free = free_memory()
     needed = BYTES_OF_TEXT * text + more
     if free is None or needed <= SHARE * free:

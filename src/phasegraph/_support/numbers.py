@@ -1,4 +1,4 @@
-"""Convert numbers of foreign types, and scale values so that arithmetic neither overflows nor underflows."""
+"""Convert numbers of foreign types to floats, and scale values to prevent overflow and underflow."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ _STRIDES = 64
 
 _FEW, _MANY = 32, 512
 _ROUNDING = 2.4e-7
-"""Margin for rounding errors: four times the relative rounding error of float32."""
+"""Margin for rounding errors in cosines: four times the relative rounding error of float32."""
 
 
 def tied_ranks(values: FloatArray, /) -> FloatArray:
@@ -31,7 +31,7 @@ def tied_ranks(values: FloatArray, /) -> FloatArray:
 
 
 def top_order(values: FloatArray, ids: Sequence[str], k: int | None = None) -> IntArray:
-    """Return the rows of the `k` highest values, the highest first; equal values are in ascending order of their ids.
+    """Return the positions of the `k` highest values, the highest first; equal values are in ascending order of ids.
 
     The whole library uses this rule for ties.
 
@@ -81,10 +81,10 @@ def top_order(values: FloatArray, ids: Sequence[str], k: int | None = None) -> I
 
 
 def reached_by(values: FloatArray, wanted: int) -> float | None:
-    """Return a lower bound for the `wanted`-th largest value, so that few values need to be sorted.
+    """Return a lower bound for the `wanted`-th largest value; only values from this bound need to be sorted.
 
     At least `wanted` values are greater than or equal to the bound. It is computed from the maxima of groups of 64
-    values. A group consists of values at equal distances, because lists are often sorted.
+    values. A group consists of values at equal distances in the array, because arrays are often sorted.
 
     Parameters
     ----------
@@ -112,9 +112,9 @@ def reached_by(values: FloatArray, wanted: int) -> float | None:
 
 
 def possibly_best(cosines: FloatArray | Float32Array, wanted: int, width: int) -> IntArray:
-    """Return the rows of the cosines that may be among the `wanted` highest, in ascending order.
+    """Return the positions of the cosines that may be among the `wanted` highest, as ascending numbers.
 
-    The rows include ties and a margin for rounding errors, because libraries add numbers in different orders.
+    The positions include ties and a margin for rounding errors, because libraries add numbers in different orders.
 
     Parameters
     ----------
@@ -142,7 +142,9 @@ def possibly_best(cosines: FloatArray | Float32Array, wanted: int, width: int) -
 
 
 def best_rows(values: FloatArray, wanted: int) -> IntArray:
-    """Return the rows of the `wanted` highest values, in no particular order; among equal values, the first rows.
+    """Return the positions of the `wanted` highest values, in no particular order.
+
+    Among equal values, the first values count as higher.
 
     Parameters
     ----------

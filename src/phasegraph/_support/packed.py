@@ -1,4 +1,4 @@
-"""Sequences of many texts in a single byte array, which are decoded when needed, and lookups of their rows."""
+"""Sequences of many texts in a single byte array, and lookups of the row (the position) of a text in a sequence."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from phasegraph._support.typing import BoolArray, IntArray
 from phasegraph.errors import IntegrityError
 
 _AT_ONCE = 65_536
-"""Number of texts that are decoded together while all texts are iterated over."""
+"""Number of texts that are decoded together in a loop over all texts."""
 _MOST_BEGUN = 10_000
-"""Maximum number of prefixes of names whose position is cached."""
+"""Maximum number of texts for which :meth:`NameRows.begun` caches its result; then the cache is emptied."""
 _ROWS, _STRIDE = range(2**62), 32
 
 
 class PackedTexts(Sequence[str]):
     """A sequence of texts that is stored as UTF-8 bytes and the end position of each text.
 
-    It is equal to the tuple of its texts. `order` are the rows in ascending order of their texts; by default, they are
-    computed when needed. `ascends` is True if the texts are known to be unique and in ascending order.
+    It compares equal to the tuple of its texts. `order` is an array of the rows in ascending order of their texts; by
+    default, it is computed when needed. `ascends` is True if the texts are known to be unique and in ascending order.
 
     >>> texts = PackedTexts(np.frombuffer("adabo".encode(), dtype=np.uint8), np.array([3, 5]))
     >>> texts, texts[-1], texts == ("ada", "bo")
@@ -52,11 +52,11 @@ class PackedTexts(Sequence[str]):
         return _decoded(self.raw(place))
 
     def raw(self, row: int) -> bytes:
-        """Return the bytes of the text in a row, which must exist."""
+        """Return the UTF-8 bytes of the text in a row, which must exist."""
         return self._bytes[self._ends[row - 1] if row else 0 : self._ends[row]].tobytes()
 
     def place(self, text: str, first: int = 0) -> int:
-        """Return ``bisect_left(texts, text, first)`` for texts in ascending order, without decoding them."""
+        """Return ``bisect_left(texts, text, first)`` for texts in ascending order, without decoding the texts."""
         sought = text.encode("utf-8", "surrogatepass")
         near = bisect_left(self._marks, sought)
         low, high = max(first, (near - 1) * _STRIDE), min(near * _STRIDE, len(self._ends))
@@ -64,11 +64,11 @@ class PackedTexts(Sequence[str]):
 
     @lazy_property
     def _marks(self) -> list[bytes]:
-        """The bytes of every 32nd text, in memory; a bisection first searches these texts."""
+        """The bytes of every 32nd text, as a list in memory; a bisection first searches this list."""
         return self.raws(np.arange(0, len(self._ends), _STRIDE))
 
     def raws(self, rows: IntArray) -> list[bytes]:
-        """Return the bytes of the texts in some rows, which must exist."""
+        """Return the UTF-8 bytes of the texts in the given rows, which must exist."""
         ends = np.asarray(self.ends)
         starts = np.where(rows > 0, ends[rows - 1], 0)
         text = self._bytes
@@ -101,9 +101,10 @@ class PackedTexts(Sequence[str]):
         return tuple, (tuple(self),)
 
     def edited(self, stays: BoolArray, new: Sequence[tuple[int, str]]) -> PackedTexts:
-        """Return the texts for which `stays` is True, together with new texts.
+        """Return a sequence of the texts with the entry True in `stays`, together with the new texts.
 
-        `new` contains pairs of a row and a text, in ascending order of rows. The text is inserted before the old row.
+        `new` contains pairs of a row and a text, in ascending order of rows. Each text is inserted before the old text
+        in this row.
 
         >>> texts = PackedTexts(np.frombuffer(b"adabocy", dtype=np.uint8), np.array([3, 5, 7]))
         >>> texts.edited(np.array([True, False, True]), [(1, "al"), (3, "dee")])
@@ -237,13 +238,13 @@ _WORD = 8
 
 
 def _with_tail(text: Any) -> Any:
-    """Return, for each position, the next eight bytes as an integer in native byte order; the result is a view."""
+    """Return the eight bytes from each position of `text` as an integer in native byte order; the result is a view."""
     whole = text if len(text) >= _WORD else np.concatenate([text, np.zeros(_WORD, dtype=np.uint8)])
     return np.ndarray((len(whole) - _WORD + 1,), dtype=np.uint64, buffer=whole, strides=(1,))
 
 
 def _spans_ascend(words: Any, starts: IntArray, ends: IntArray) -> bool:
-    """Return True if the texts at these spans of bytes are unique and in ascending order."""
+    """Return True if the texts are unique and ascending; text i has the bytes from ``starts[i]`` to ``ends[i]``."""
     found, counts = _next_word(words, starts, ends)
     low, high, left, right = found[:-1], found[1:], counts[:-1], counts[1:]
     before, after = (starts[:-1], ends[:-1]), (starts[1:], ends[1:])
@@ -260,9 +261,9 @@ def _spans_ascend(words: Any, starts: IntArray, ends: IntArray) -> bool:
 
 
 def _next_word(words: Any, starts: IntArray, ends: IntArray) -> tuple[Any, IntArray]:
-    """Return the next eight bytes of each span as an integer, padded with zeros, and the number of bytes used.
+    """Return the first eight bytes of each span as an integer, padded with zeros, and how many bytes the span gave.
 
-    The first byte is the most significant byte, so that integers compare like the bytes.
+    The first byte is the most significant byte, because the integers then compare like the bytes.
     """
     count = np.minimum(ends - starts, _WORD)
     places = np.minimum(starts, len(words) - 1)
@@ -293,7 +294,7 @@ class NameRows(Mapping[str, int]):
         self._begun: dict[str, tuple[int, bool, bool]] = {}
 
     def begun(self, text: str, first: int = 0) -> tuple[int, bool, bool]:
-        """Return the row of a text, True if a name begins with the text, and True if the text is a name.
+        """Return a tuple: the row of a text, whether a name begins with the text, and whether the text is a name.
 
         If the text is not a name, the row is where it would be inserted. The search begins at the row `first`. Results
         are cached, because many questions contain the same words.
@@ -352,7 +353,7 @@ class ChangedRows(Mapping[str, int]):
 class ChangedNames(NameRows):
     """A mapping of names to rows after a change, with the methods of :class:`NameRows`.
 
-    `parts` are the old names, and the added names in ascending order; each part is searched by bisection.
+    `parts` has two sequences, which are searched by bisection: the old names, and the added names in ascending order.
     """
 
     def __init__(self, names: Sequence[str], came: Mapping[str, int], gone: Collection[str]) -> None:
@@ -377,9 +378,9 @@ class ChangedNames(NameRows):
 
 
 def merged_names(old: Sequence[str], alive: BoolArray, new: Iterable[str]) -> tuple[Sequence[str], IntArray]:
-    """Merge old names with new names in ascending order, without the old names for which `alive` is False.
+    """Merge old and new names in ascending order; old names with the entry False in `alive` are removed.
 
-    Return the names, and the new row of each old name, which is -1 for a removed name.
+    Return the merged names, and an array with the new row of each old name, which is -1 for a removed name.
 
     >>> merged_names(("ada", "bo", "dee"), np.array([True, False, True]), ["cy", "ada"])
     (('ada', 'cy', 'dee'), array([ 0, -1,  2]))

@@ -1,4 +1,4 @@
-"""Multiply a matrix with a vector on the caller's thread only."""
+"""Multiply a matrix with a vector without any helper thread."""
 
 from __future__ import annotations
 
@@ -9,15 +9,19 @@ import numpy as np
 _LARGEST = 9215
 """Maximum number of elements of a matrix that OpenBLAS multiplies with a vector without its helper threads."""
 _TOGETHER = 4
-"""Number of rows that OpenBLAS multiplies together. Blocks of a multiple of it give the same digits as the product."""
+"""Number of rows that OpenBLAS multiplies together.
+
+If the rows per block are a multiple of this number, a product computed in blocks has exactly the digits of the whole
+product.
+"""
 
 
 def times_vector(matrix: Any, vector: Any) -> Any:
     """Multiply a matrix with a vector, in blocks that OpenBLAS does not distribute to threads.
 
     A helper thread of OpenBLAS keeps a processor busy for several milliseconds after a product of one millisecond. A
-    single thread reads memory as quickly. The digits are equal to a product that OpenBLAS computes on a single thread.
-    Only for the last rows, and for vectors of more than 2,303 numbers, the last digit may differ.
+    single thread reads memory as quickly. The result has the same digits as a product that OpenBLAS computes on a
+    single thread. The last digit may differ only in the last rows, and for vectors of more than 2,303 numbers.
 
     Parameters
     ----------

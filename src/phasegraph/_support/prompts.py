@@ -18,7 +18,7 @@ def filled(template: str, **values: str) -> str:
 
 
 def check_prompt(prompt: object, *fields: Sequence[str]) -> None:
-    """Raise InvalidInputError unless the prompt is a text that contains a field of each group in `fields`.
+    """Raise InvalidInputError unless the prompt is a text that contains at least one field of each group in `fields`.
 
     A field is written as ``{name}``; see :func:`filled`.
     """

@@ -10,7 +10,8 @@ from typing import Any
 class Recent:
     """A cache of the `most` most recently computed values, by key.
 
-    A value is valid for `seconds` seconds; None means without a limit. A copy of the cache is empty. Thread-safe.
+    A value is valid for `seconds` seconds; None means that it is always valid. A copy of the cache is empty.
+    Thread-safe.
 
     >>> recent = Recent()
     >>> recent.get("a", lambda: 1), recent.get("a", lambda: 2)
@@ -42,5 +43,5 @@ class Recent:
         return value
 
     def forget(self, key: Hashable) -> None:
-        """Remove the value of `key`, so that it is computed again the next time."""
+        """Remove the value of `key`; the next :meth:`get` computes it again."""
         self._held.pop(key, None)

@@ -21,7 +21,7 @@ PARAMETERS: Mapping[str, str] = MappingProxyType(
         "extractions": "triples",
     }
 )
-"""A mapping of old to new names of parameters, for retrievers and the objects in their arguments."""
+"""A mapping of old to new names of parameters, of retrievers and of the objects that they take as arguments."""
 SOURCES: Mapping[str, str] = MappingProxyType({"lexical": "bm25"})
 """A mapping of old to new names of sources."""
 SYSTEMS: Mapping[str, str] = MappingProxyType(
@@ -82,9 +82,10 @@ def renamed_arguments(given: Mapping[str, Any], known: Collection[str]) -> dict[
 
 
 def renamed_sources(mentioned: Collection[str], names: Collection[str]) -> dict[str, str]:
-    """Map each mentioned name without a source to the existing source with the old or new form of this name.
+    """Map old names of sources to existing sources with the new name, and new names to sources with the old name.
 
-    `mentioned` are names in an argument, and `names` the names of the existing sources. Warn about each mapped name.
+    `mentioned` are the names in an argument of the user, and `names` the names of the existing sources. Only names
+    without a source are mapped, and each of them causes a warning.
 
     >>> renamed_sources(["bm25", "vector"], ["bm25", "vector"])
     {}
@@ -99,7 +100,7 @@ def renamed_sources(mentioned: Collection[str], names: Collection[str]) -> dict[
 
 
 def new_system(name: str, say: Callable[[str], None] | None = None) -> str:
-    """Return the new name of a preset or system; for an old name, call ``say(text)``, or warn if `say` is None.
+    """Return the new name of a preset or system; for an old name, also call ``say(text)``, or warn if `say` is None.
 
     >>> new_system("phasegraph-2wiki", print), new_system("default")
     'phasegraph-2wiki' is now called 'paper-2wiki'; the old name works for one more release

@@ -39,7 +39,7 @@ FORMAT = "phasegraph"
 MAX_DOCUMENT_BYTES = 64 * 1024 * 1024
 _DEEPEST = 100
 MISFITS = (KeyError, TypeError, ValueError, IndexError, OverflowError, RecursionError)
-"""The errors that code may raise if the parts of a file are intact but contradict each other, as in a forged file."""
+"""The errors that reading code may raise if the parts of a file contradict each other, as in a forged file."""
 
 
 def encode_document(kind: str, version: int, body: Mapping[str, object]) -> bytes:
@@ -91,7 +91,7 @@ def decode_document(data: bytes, kind: str, newest: int) -> dict[str, object]:
 
 
 def write_document(path: str | os.PathLike[str], kind: str, version: int, body: Mapping[str, object]) -> None:
-    """Write a document to a file in one step, so that a reader sees either the old file or the new file."""
+    """Write a document to a file in one step: a reader sees either the old file or the new file."""
     replace_file(Path(path), encode_document(kind, version, body))
 
 
@@ -132,18 +132,18 @@ def _digest(text: str) -> str:
 MANIFEST = "manifest.json"
 MAX_ARRAY_BYTES = 64 * 1024**3
 MAPPED_BYTES = 1024**2
-"""Maximum size in bytes of an array that is read into memory; larger arrays are mapped.
+"""Maximum size in bytes of an array that is read into memory; the files of larger arrays are memory-mapped.
 
 Reading a small array is as quick as mapping it, and a later truncation of the file does no harm.
 """
 LATE_BYTES = 64 * 1024**2
-"""Maximum total size in bytes of files whose checksums are compared before use.
+"""Maximum total size in bytes up to which the checksums of files are compared before the files are used.
 
-The checksums of larger mapped files are compared in a thread while the files are in use.
+If the mapped files are larger in total, their checksums are compared in a thread while the files are in use.
 """
 _MOST_ARRAYS, _MOST_READS = 200, 1000
 _SETTLED = 2.0
-"""Minimum age in seconds of a file's last change. Only then does a further change always give the file new times."""
+"""Seconds after a file's last change from which a further change certainly gives the file another time stamp."""
 _MOST_NOTES = 1000
 _TICK, _MOST_TICKS, _COARSE = 0.002, 50, 1_000_000
 """Settings for reading the clock of a file system.
@@ -161,7 +161,7 @@ _HEADER = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class StreamedArray:
-    """An array that is written in parts, so that it is never completely in memory.
+    """An array that is written in parts, because the whole array does not fit into memory.
 
     Parameters
     ----------
@@ -216,16 +216,17 @@ def write_bundle(
         The arrays by name. A name consists of lower-case letters, digits and underscores. The elements are integers,
         floats of 2 to 8 bytes, or bool. Give an array that does not fit into memory as a :class:`StreamedArray`.
     readers : sequence of str
-        The readers that need not check these files, because this process has just written consistent files. They
-        open the files without comparing checksums until a file changes; see :meth:`Bundle.passed`.
+        Names of the code that reads these files, and need not check them, because this process has just written
+        consistent files. The readers open the files without comparing checksums until a file changes; see
+        :meth:`Bundle.passed`.
     committing : context manager, optional
-        A context that is entered while the new bundle replaces the old bundle. If entering it raises an error, the old
-        bundle stays.
+        A context that is entered while the new bundle replaces the old bundle. If entering the context raises an error,
+        the old bundle stays.
 
     Raises
     ------
     StoreError
-        If another process or thread is writing to the directory for more than a minute; the message names it.
+        If another process or thread is writing to the directory for more than a minute; the message names this process.
     """
     target = Path(directory)
     for name, array in arrays.items():
@@ -262,11 +263,11 @@ def write_bundle(
 def _note_written(
     target: Path, entries: Mapping[str, Mapping[str, object]], written: Mapping[str, list[int]], readers: Sequence[str]
 ) -> None:
-    """Record that the files that were just written need no check by `readers`.
+    """Record that `readers` need not check the files that were just written.
 
-    Wait some milliseconds until the clock of the file system has advanced, so that any later change gives a file a new
-    time. Record nothing if the clock is too coarse, or if a file is no longer the file that was `written`; saving a
-    large index takes minutes.
+    Wait some milliseconds until the clock of the file system has advanced; any later change then gives a file a new
+    time. Record nothing if the clock is too coarse. Also record nothing if another process has changed a file since it
+    was `written`, because saving a large index takes minutes.
     """
     with ExitStack() as opened, suppress(OSError, IntegrityError):
         handles = {name: opened.enter_context(_opened(target, entry)) for name, entry in entries.items()}
@@ -300,14 +301,14 @@ class Bundle:
     arrays : dict of array
         The arrays by name.
     sound : bool
-        True if these files are unchanged since they passed all checks, by checksum and by the reader.
+        True if the files are unchanged since their checksums were compared and the reader checked their content.
     directory : path
         The directory.
     state : mapping, optional
         The sizes, times and checksums that identify this state of the files; None if the result of the checks must not
         be recorded.
     late : LateCheck, optional
-        The check of the files whose checksums were not compared yet; :meth:`passed` starts it.
+        The check of the files with checksums that were not compared yet; :meth:`passed` starts this check.
     """
 
     body: dict[str, object]
@@ -323,7 +324,7 @@ class Bundle:
         return {name: array.view(np.ndarray) for name, array in self.arrays.items()}
 
     def passed(self, *readers: str, checks: Mapping[str, CheckBytes] | None = None) -> None:
-        """Record that these readers need not check the files again while the files are unchanged.
+        """Record that the code named by `readers` need not check the files again while they are unchanged.
 
         If checksums were not compared yet, start this comparison in a thread, and record its result. `checks` maps
         names of arrays to functions that check rows; the readers themselves have not checked these arrays.
@@ -368,8 +369,8 @@ def read_bundle(
     Notes
     -----
     If another program truncates a mapped file, reading the missing part crashes the process. :func:`check_mapped`
-    detects this before. phasegraph itself never writes into a mapped file. Arrays of up to 1 MiB are in memory; with
-    ``mmap=False``, all arrays are.
+    detects this before. phasegraph itself never writes into a mapped file. Arrays of up to 1 MiB are read into memory;
+    with ``mmap=False``, all arrays are.
     """
     found = open_bundle(directory, kind, newest, mmap=mmap, verify="again" if verify else False)
     return found.body, found.arrays
@@ -409,13 +410,14 @@ def open_bundle(
 
     Notes
     -----
-    With ``verify=True``, checksums are compared once for each state of the files. After :meth:`Bundle.passed` by the
-    `reader`, they are compared again only if the manifest changes, or the inode, the size or a time of a file. The
-    checksums of large files are compared in a thread after :meth:`Bundle.passed`. Damage is recorded, and the next call
-    raises IntegrityError. On Windows, files have no time of change, so checks are always repeated.
+    With ``verify=True``, checksums are compared once for each state of the files. After the `reader` has called
+    :meth:`Bundle.passed`, they are compared again only if the manifest changes, or the inode, the size or a time of a
+    file. The checksums of large files are compared in a thread after :meth:`Bundle.passed`. Damage is recorded, and the
+    next call raises IntegrityError. On Windows, files have no time of change, so checks are always repeated.
 
     The records are in ``$XDG_CACHE_HOME/phasegraph/checked`` or ``~/.cache/phasegraph/checked``, for the last 1,000
-    directories. They are outside of the directory, so that the author of a directory cannot claim that it was checked.
+    directories. They are outside of the directory, because the author of a directory must not be able to claim that it
+    was checked.
     """
     target = Path(directory)
     manifest = target / MANIFEST
@@ -435,7 +437,7 @@ def open_bundle(
 
 
 def _capped(file: Path) -> tuple[bytes, tuple[int, int]]:
-    """Return the content of a file, and its inode and time, which change if the file is replaced."""
+    """Return the content of a file, and the pair of its inode and time, which changes if the file is replaced."""
     with file.open("rb") as handle:
         about = os.fstat(handle.fileno())
         return handle.read(MAX_DOCUMENT_BYTES + 1), (about.st_ino, about.st_mtime_ns)
@@ -466,9 +468,9 @@ def _read_bundle(
 
 
 def _state(manifest: bytes, handles: Mapping[str, BufferedReader]) -> tuple[dict[str, Any], bool]:
-    """Return the state of the files, and True if any later change would change this state.
+    """Return a mapping that identifies the state of the files, and True if every later change gives another mapping.
 
-    It is False if a file was changed less than two seconds ago, and on Windows.
+    The second value is False if a file was changed less than two seconds ago, and on Windows.
     """
     files = {name: os.fstat(handle.fileno()) for name, handle in handles.items()}
     latest = max((max(one.st_ctime, one.st_mtime) for one in files.values()), default=0.0)
@@ -515,7 +517,8 @@ def _note_file(notes: Path, state: Mapping[str, object]) -> Path:
 def _notes() -> Path | None:
     """Return the user's directory for records of checks; None if it cannot be created or other users may write to it.
 
-    It is outside of every saved directory, so that the author of a directory cannot claim that its files were checked.
+    It is outside of every saved directory: the author of a saved directory must not be able to claim that its files
+    were checked.
     """
     home = os.environ.get("XDG_CACHE_HOME", "")
     try:
@@ -537,7 +540,7 @@ def bundle_kind(directory: str | os.PathLike[str]) -> str:
 
 
 def mapped_in(arrays: Iterable[Any]) -> tuple[Any, ...]:
-    """Return the mapped arrays on which some arrays are based, for :func:`check_mapped`.
+    """Return the memory-mapped arrays of which the given arrays are views, for :func:`check_mapped`.
 
     Parameters
     ----------
@@ -570,7 +573,7 @@ class MappedArray(np.memmap):
 
 
 def check_mapped(mapped: Iterable[Any], *, settled: bool = False) -> None:
-    """Raise IntegrityError if the file of a mapped array was truncated, or was found to be damaged.
+    """Raise IntegrityError if the file of a memory-mapped array was truncated, or a check found damage in it.
 
     Reading the missing part of a truncated file would crash the process (SIGBUS). A truncation between this check and
     the reading cannot be detected. A file that is deleted or replaced stays readable for a process that has mapped it.
@@ -628,8 +631,8 @@ def _read_array(
 ) -> NDArray[np.generic]:  # fmt: skip
     """Read or map the array in an open file.
 
-    The header is matched with a pattern, never evaluated. Memory is allocated only if the size of the file agrees with
-    the header. If `late` is given, it compares the checksums of mapped files later.
+    The header is matched with a regular expression, never evaluated. Memory is allocated only if the size of the file
+    agrees with the header. If `late` is given, the file is added to this check, which compares its checksum later.
     """
     name, size = entry["file"], os.fstat(handle.fileno()).st_size
     if size != entry.get("bytes") or size > MAX_ARRAY_BYTES:

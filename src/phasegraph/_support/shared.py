@@ -1,4 +1,4 @@
-"""Helpers for threads and forked processes: cached properties, locks, and a sign that a search is given up."""
+"""Helpers for threads and forked processes: cached properties, locks, and a flag of searches that are given up."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ class _Held(Protocol):
 
 
 LOADING = threading.RLock()
-"""A lock for imports during a search. A fork waits for it, so that no child process has a half-imported module."""
+"""A lock for imports during a search. A fork waits for this lock, because a child must not get a half-imported module.
+"""
 _waited_for: list[_Held] = [LOADING]
 _locks: weakref.WeakSet[threading.Lock] = weakref.WeakSet()
 
@@ -84,7 +85,7 @@ if hasattr(os, "register_at_fork"):
 
 
 OVER: ContextVar[Sequence[bool]] = ContextVar("phasegraph_over", default=())
-"""A sequence that is not empty after the running search was given up, so that the search can stop."""
+"""A sequence that is empty until the running search is given up; the search reads it, and stops."""
 
 _CALL: ContextVar[dict[object, object] | None] = ContextVar("phasegraph_call", default=None)
 T = TypeVar("T")
@@ -92,7 +93,10 @@ T = TypeVar("T")
 
 @contextmanager
 def one_call() -> Iterator[None]:
-    """Make all code in the ``with`` block, in any thread, use the same version of changing data (:func:`of_call`)."""
+    """Make :func:`of_call` return the same value for an owner everywhere in the ``with`` block, in any thread.
+
+    Thus all sources of a call use the same version of a corpus, even if another thread changes it.
+    """
     if _CALL.get() is not None:  # inside of another call
         yield
         return
@@ -104,9 +108,9 @@ def one_call() -> Iterator[None]:
 
 
 def of_call(owner: object, current: T) -> T:
-    """Return the value that this function first returned for `owner` in the running call.
+    """Return the value that this function returned first for `owner` in the running call (:func:`one_call`).
 
-    The first time, and outside of a call, return `current`.
+    At its first use in a call, and outside of a call, return `current`.
 
     >>> with one_call():
     ...     print(of_call("corpus", 1), of_call("corpus", 2))

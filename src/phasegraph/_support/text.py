@@ -34,7 +34,7 @@ def composed(text: str) -> str:
 
 
 def _pairs(text: str) -> tuple[list[int], list[int]]:
-    """Return the combining classes of every 30th character, and of the 30th character after each.
+    """Return two lists: the Unicode combining classes of every 30th character, and of the characters 30 places later.
 
     A run of more than 30 marks is possible only if both values of a pair are above 0.
     """
@@ -61,7 +61,7 @@ def legible(text: str) -> str:
 
 
 def legible_json(text: str) -> str:
-    r"""Return JSON text of the same value, in which such characters are JSON escapes; line breaks are unchanged.
+    r"""Return JSON text for the same value; characters as in :func:`legible` are escaped, except line breaks.
 
     >>> legible_json('["\u202e"]\n')
     '["\\u202e"]\n'

@@ -12,4 +12,4 @@ Float32Array: TypeAlias = NDArray[np.float32]
 IntArray: TypeAlias = NDArray[np.intp]
 Int32Array: TypeAlias = NDArray[np.int32]
 BoolArray: TypeAlias = NDArray[np.bool_]
-PerSource: TypeAlias = FloatArray | None  # one number per source, or the default
+PerSource: TypeAlias = FloatArray | None  # a number for each source, or None for the default

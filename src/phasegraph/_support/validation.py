@@ -184,7 +184,7 @@ _OF_PEERS = ("c", "id_key", "llm", "mode", "num_queries", "query_gen_prompt", "u
 
 
 def unexpected_argument(name: str, known: Collection[str]) -> InvalidTypeError:
-    """Return the error for an unknown argument, with a hint: the most similar known argument, or all of them.
+    """Return the error for an unknown argument; its message suggests the most similar known argument, or lists all.
 
     Examples
     --------
@@ -203,7 +203,7 @@ def unexpected_argument(name: str, known: Collection[str]) -> InvalidTypeError:
 
 
 def nearest_key(wanted: str, metadata: Iterable[Mapping[str, Any]], /) -> str:
-    """Return a hint for a missing metadata key: the nearest existing key, or a list of the existing keys.
+    """Return a hint for a missing metadata key: the most similar existing key, or a list of the existing keys.
 
     >>> nearest_key("sectoin", [{"section": 1}])
     "did you mean 'section'?"
@@ -219,7 +219,8 @@ Made = TypeVar("Made", bound=Callable[..., Any])
 def known_arguments(make: Made) -> Made:
     """Make a class method check its ``**fields``, which it passes to the constructor of the class.
 
-    An argument that neither the method nor the constructor has is an error, which names the most similar argument.
+    An argument that neither the method nor the constructor has raises an error; the message names the most similar
+    argument.
     """
     own = inspect.signature(make).parameters.keys()
 
@@ -235,7 +236,7 @@ def known_arguments(make: Made) -> Made:
 
 
 class KnownFields:
-    """A base class of dataclasses whose error for an unknown argument names the most similar known argument."""
+    """A base class of dataclasses: the error for an unknown argument names the most similar known argument."""
 
     __slots__ = ()
 

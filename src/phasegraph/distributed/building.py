@@ -1,4 +1,4 @@
-"""Build the index from staged shards with any engine; an interrupted build continues with the finished tasks."""
+"""Build the index from shards of a corpus with any engine; an interrupted build reuses the finished tasks."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Run(Protocol):
     """An engine, which calls a function with each tuple of arguments in other processes."""
 
     def __call__(self, task: Callable[..., None], arguments: Sequence[tuple[Any, ...]], label: str, /) -> list[Spent]:
-        """Run all calls, and return their resources.
+        """Run all calls, and return the CPU time and memory of each call.
 
         A call is repeated if its process dies. The first error of a call is raised here.
         """
@@ -55,7 +55,7 @@ class Run(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BuildReport:
-    """The size of a new index, and the resources of its build.
+    """The size of a new index, and the CPU time and memory of its build.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def peak() -> int:
 
 
 def spent(task: Callable[..., None], arguments: Sequence[Any]) -> Spent:
-    """Run a task, and return its resources."""
+    """Run a task, and return its CPU time and peak memory."""
     started = time.process_time()
     task(*arguments)
     return Spent(time.process_time() - started, peak())
@@ -117,8 +117,8 @@ def spent(task: Callable[..., None], arguments: Sequence[Any]) -> Spent:
 class Work:
     """The folder for the intermediate files of a build, next to the index `out`, which is a new, empty or old index.
 
-    One process at a time has it, and holds a lock file beside it. Every process that works on the shards sees it under
-    the same path.
+    Only one process at a time uses the folder; the process locks a file next to the folder. All processes that work on
+    the shards must find the folder under the same path.
     """
 
     out: Path
@@ -142,9 +142,10 @@ class Work:
         triples: TripleFile | None = None,
         names: NameBlocks | None = None,
     ) -> BuildReport:
-        """Stage the shards, and build the index.
+        """Build the index: write the checked shards to folders, then extract and merge their names and words.
 
-        ``stage_all(folder)`` stages the shards in a folder, and returns their folders and resources.
+        ``stage_all(folder)`` writes each shard to a subfolder with :func:`~phasegraph.distributed.shards.stage`. It
+        returns the subfolders, and the CPU time and memory of each task (:class:`Spent`).
         """
         started = time.process_time()
         self.folder.parent.mkdir(parents=True, exist_ok=True)
@@ -189,7 +190,7 @@ class Work:
         )
 
     def _check(self, folders: Sequence[Path], kind: str, label: str) -> None:
-        """Check that the output of each task exists and is undamaged; a worker or a shared file system may fail."""
+        """Raise an error if the output of a task is missing or damaged, because a worker or file system has failed."""
         wrong = next((number for number, one in enumerate(folders) if not is_whole(one, kind)), None)
         if wrong is not None:
             raise StoreError(
@@ -200,7 +201,7 @@ class Work:
 
 
 def cuts(rows: int, shards: int | None, workers: int, each: int) -> list[int]:
-    """Return the start of each shard and the end of the last shard.
+    """Return the first row of each shard, then the end of the last shard.
 
     By default, a shard has at most `each` rows, and there are at least `workers` shards.
     """
@@ -210,7 +211,7 @@ def cuts(rows: int, shards: int | None, workers: int, each: int) -> list[int]:
 
 
 def in_turn(task: Callable[..., None], arguments: Sequence[tuple[Any, ...]], label: str, /) -> list[Spent]:
-    """Run all calls in this process; this function is an engine without worker processes."""
+    """Run all calls in this process: an engine without worker processes."""
     found = []
     for one in shown(arguments, label):
         task(*one)

@@ -97,7 +97,7 @@ def build_index(
     Returns
     -------
     BuildReport
-        The size of the index, and the resources of the build.
+        The size of the index, and the CPU time and memory of the build.
 
     Raises
     ------
@@ -197,7 +197,7 @@ class Piece:
     line: int = 0
 
     def read(self, *columns: Sequence[str]) -> tuple[list[Any], Any]:
-        """Return the rows and, if present, their embeddings; `columns` are the column arguments of :func:`rows_of`."""
+        """Return the rows and, if present, their embeddings; `columns` are arguments for :func:`rows_of`."""
         if not self.line:
             return rows_of(_parquet_rows(self.file, self.start, self.stop), *columns)
         return [row for _, row in objects_in(self.file, texts_in(self.file, self.lines(), self.line))], None
@@ -274,9 +274,10 @@ def _parquet_rows(file: Path, first: int, last: int) -> Any:
 
 
 def stage_piece(piece: Piece, embeddings: Path | None, span: tuple[int, int], rows: int, to: Path) -> None:
-    """Stage a piece of a file; error messages name the piece.
+    """Check the passages in a piece of a file, and write them to the folder `to`; error messages name the piece.
 
-    `span` are the rows of the piece in a file of embeddings, which must have `rows` rows.
+    See :func:`~phasegraph.distributed.shards.stage`. `span` is the range of the piece's rows in the file `embeddings`,
+    which must have `rows` rows.
     """
     listed, own = piece.read()
     try:
@@ -287,16 +288,16 @@ def stage_piece(piece: Piece, embeddings: Path | None, span: tuple[int, int], ro
 
 @dataclass(frozen=True, slots=True)
 class Processes:
-    """An engine that runs tasks in a number of worker processes."""
+    """An engine that runs tasks in `workers` processes."""
 
     workers: int
 
     def __call__(self, task: Callable[..., None], arguments: Sequence[tuple[Any, ...]], label: str, /) -> list[Spent]:
-        """Run all calls, and return their resources; see :class:`~phasegraph.distributed.building.Run`."""
+        """Run all calls, and return time and memory of each; see :class:`~phasegraph.distributed.building.Run`."""
         return list(shown(self._finished(task, arguments), label, len(arguments)))
 
     def _finished(self, task: Callable[..., None], arguments: Sequence[tuple[Any, ...]]) -> Iterator[Spent]:
-        """Yield the resources of each task when it is finished."""
+        """Yield the CPU time and peak memory of each task when the task is finished."""
         waiting = list(range(len(arguments)))[::-1]
         deaths = dict.fromkeys(waiting, 0)
         workers: dict[Connection, _Worker] = {}
@@ -349,7 +350,7 @@ class _Worker:
             self.line.send((task, arguments))
 
     def result(self) -> tuple[int, Spent | BaseException | None]:
-        """Return the number of the task and its resources, its error, or None if the process has died."""
+        """Return the number of the task, and its CPU time and memory, or its error; None if the process has died."""
         number = -1 if self.at is None else self.at
         try:
             found: Spent | BaseException = self.line.recv()

@@ -1,4 +1,4 @@
-"""Merge the counts of all shards to an index, with streams; memory depends on the names and words, not on the passages.
+"""Merge the counts of all shards into an index; the memory depends on the numbers of names and words, not of passages.
 
 Each array of the index consists of the same array of each shard, in the order of the shards. Names and words are merged
 range by range. For each shard, a table maps its column numbers to those of the index; the order of columns is the same.
@@ -108,7 +108,7 @@ class Spool:
         self._rows += len(rows)
 
     def array(self, start: int = 0, stop: int | None = None) -> NDArray[Any]:
-        """Return the rows of the array, or the rows from `start` to `stop`."""
+        """Return all rows of the array, or the rows from `start` up to, but not including, `stop`."""
         count = (self._rows if stop is None else stop) - start
         return np.fromfile(self.path, self.dtype, count, offset=start * self.dtype.itemsize)
 
@@ -141,8 +141,8 @@ def merged(
 ) -> Iterator[tuple[Names, list[IntArray], list[tuple[int, int]]]]:
     """Merge the sorted names of all parts, and yield the distinct names in ranges of about `most` names.
 
-    With each range, yield two lists with an entry per part: the positions of the part's names among all names, and the
-    start and end of these names in the part.
+    With each range, yield two lists with an entry per part. The first contains the positions, among all names, of the
+    part's names in this range. The second contains the start and the end of these names in the part.
     """
     pa = arrow()
     base = 0
@@ -317,7 +317,7 @@ class _Merge:
     def walk(
         self, tables: Sequence[Spool], facts: Mapping[str, Any], synonyms: Mapping[str, Any], weights: EdgeWeights
     ) -> dict[str, Any]:
-        """Return the arrays of the prepared walk, and entity frequencies, computed row by row from the counts.
+        """Return the arrays of the edges, prepared for walks, and the entity frequencies, computed row by row.
 
         The result equals that of :func:`adjacency` for the whole graph.
         """
@@ -420,7 +420,7 @@ _INWARD = (("rows", np.int32), ("values", np.float32), ("starts", np.int64))
 
 
 class _Rows:
-    """The matrix of a walk, to which rows are added in order."""
+    """The matrix of edge weights for walks, to which rows are appended in order."""
 
     def __init__(self, scratch: Path) -> None:
         self._data, self._indices = Spool(scratch / "walk_data", np.float32), Spool(scratch / "walk_indices", np.int32)
@@ -435,7 +435,7 @@ class _Rows:
         self._data.add(weights)
 
     def arrays(self, nodes: int) -> dict[str, Any]:
-        """Return the arrays of the matrix for a bundle."""
+        """Return the arrays that store the matrix in a bundle."""
         degrees = self._degrees.streamed()
 
         def ends() -> Iterator[NDArray[Any]]:
@@ -476,7 +476,7 @@ def merge(
     scratch: Path,
     link: Callable[[Mapping[str, Any]], tuple[dict[str, Any], dict[str, object], int]] | None = None,
 ) -> dict[str, int]:
-    """Merge the output of :func:`~phasegraph.distributed.shards.extract` for all shards, and write the index.
+    """Merge the output of :func:`~phasegraph.distributed.shards.extract` for all shards, and write the index `out`.
 
     `parts` are the folders of the shards in the order of the passages. The output `out` equals, byte by byte, the
     output of ``GraphIndex.build(all passages).save(out)``. The folder `scratch` needs about as much space as the index
@@ -518,7 +518,8 @@ def merge(
 def write_gazetteer(shards: Sequence[Staged], settings: BuildSettings, to: Path) -> str:
     """Merge the entity names of all shards and the known names, and write them sorted to a folder; return a digest.
 
-    Workers map the files in this folder to memory. The merge needs 12 bytes of memory per name, plus a range of names.
+    Workers map the files in this folder to memory. The merge needs 12 bytes of memory per name, and memory for one
+    range of names of :func:`merged`.
     """
     own = [name for name in settings.known_names if name.count(" ") < MAX_WORDS]
     write_bundle(to / "own", STAGED, VERSION, {}, packed("names", own) | {

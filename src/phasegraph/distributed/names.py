@@ -28,8 +28,8 @@ NAMES_PER_BLOCK = 32_768
 Mapped = Callable[[Callable[..., None], Sequence[tuple[Any, ...]], str, str], int]
 """A function ``mapped(task, arguments, kind, label)`` that runs a task for each tuple of arguments.
 
-The last argument of a task is the folder to which it writes a bundle of this kind. The function returns the number of
-tasks whose output existed already.
+The last argument of a task is the folder to which the task writes a bundle of the kind `kind`. The function returns the
+number of tasks whose output existed already.
 """
 
 

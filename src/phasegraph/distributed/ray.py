@@ -79,7 +79,7 @@ def build_index(
     Returns
     -------
     BuildReport
-        The size of the index, and the resources of the build.
+        The size of the index, and the CPU time and memory of the build.
 
     Raises
     ------
@@ -123,7 +123,10 @@ def build_index(
 
 
 def stage_block(held: Sequence[Any], to: Path) -> None:
-    """Stage a block of a dataset; `held` contains the reference of the block."""
+    """Check the passages in a block of a dataset, and write them to the folder `to`.
+
+    `held` is a list with the Ray object reference of the block; see :func:`~phasegraph.distributed.shards.stage`.
+    """
     import ray
 
     stage(*rows_of(ray.get(held[0])), to)
@@ -156,7 +159,7 @@ class Actors:
         return actor.ready.remote(), actor
 
     def __call__(self, task: Callable[..., None], arguments: Sequence[tuple[Any, ...]], label: str, /) -> list[Spent]:
-        """Run all calls, and return their resources; see :class:`~phasegraph.distributed.building.Run`."""
+        """Run all calls, and return time and memory of each; see :class:`~phasegraph.distributed.building.Run`."""
         return list(shown(self._finished(task, arguments), label, len(arguments)))
 
     def _finished(self, task: Callable[..., None], arguments: Sequence[tuple[Any, ...]]) -> Iterator[Spent]:
@@ -202,7 +205,7 @@ class _Worker:
         """Do nothing; the call returns when the actor runs."""
 
     def run(self, task: Callable[..., None], arguments: Sequence[Any]) -> Spent:
-        """Run a task, and return its resources."""
+        """Run a task, and return its CPU time and peak memory."""
         return spent(task, arguments)
 
 

@@ -138,7 +138,7 @@ def answer_schema() -> Any:
 
 @lru_cache(maxsize=1)
 def answering(folder: str, k: int, state: str) -> Answering:
-    """Return the open index of this process; a different `state` means that the index was replaced."""
+    """Return the index in a folder; it is opened again only if `state`, a digest of the index, differs."""
     return Answering(folder, k)
 
 

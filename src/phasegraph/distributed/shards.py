@@ -40,12 +40,12 @@ from phasegraph.pagerank.push import ranges
 
 STAGED, GAZETTEER, READ = "staged-shard", "gazetteer", "shard"
 OF = "of"
-"""The content that says for which folder a worker wrote a bundle; a bundle in another folder is not finished work."""
+"""Key of a bundle's content: the folder for which a worker wrote it. In another folder, the bundle does not count."""
 ROWS = "rows.arrow"
 EMBEDDING = "embedding"
 """The name of the column with the embeddings of passages."""
 _BATCH = 1024
-"""Number of passages in a batch; the names that can occur are selected once per batch."""
+"""Number of passages in a batch; the names that can occur in these passages are selected once per batch."""
 _FIELDS = ("id", "title", "text", "metadata", "triples")
 _TEXTS = ("id", "title", "text")
 
@@ -225,7 +225,11 @@ def _pair_key(first: Any, second: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """A shard that :func:`stage` wrote; `width` is the embedding dimension, or 0, and `digest` that of its content."""
+    """A shard that :func:`stage` wrote.
+
+    `width` is the dimension of the embeddings, or 0 without embeddings. `digest` is the digest of the shard's
+    content.
+    """
 
     folder: Path
     passages: int
@@ -324,7 +328,7 @@ class MappedNames:
 
 @lru_cache(maxsize=1)
 def _mapped(folder: str, digest: str) -> MappedNames:
-    """Return the names for this process; a different `digest` means that the names were replaced."""
+    """Return the names in a folder; they are mapped again only if the `digest` of the names differs."""
     return MappedNames(folder)
 
 

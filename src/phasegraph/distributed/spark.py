@@ -73,7 +73,7 @@ def build_index(
     Returns
     -------
     BuildReport
-        The size of the index, and the resources of the build.
+        The size of the index, and the CPU time and memory of the build.
 
     Raises
     ------
@@ -114,7 +114,7 @@ def build_index(
 
 
 class _Staging:
-    """The function of a Spark task that stages a partition."""
+    """The function of a Spark task that checks the passages of a partition and writes them to a folder."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -139,7 +139,7 @@ _TAKEN = "number int, cpu double, peak long, error string"
 
 
 def _batch(number: int, task: Callable[..., None], arguments: Sequence[Any]) -> Any:
-    """Run a task, and return its resources as an Arrow batch.
+    """Run a task, and return its CPU time and peak memory as an Arrow batch.
 
     An InvalidInputError is returned as text, because a repetition of the task would not help.
     """
@@ -157,7 +157,7 @@ def _batch(number: int, task: Callable[..., None], arguments: Sequence[Any]) -> 
 
 
 def _taken(frame: Any) -> dict[int, Spent]:
-    """Run the tasks of a DataFrame; return the resources by task number, or raise the first InvalidInputError."""
+    """Run the tasks of a DataFrame; return time and memory by task number, or raise the first InvalidInputError."""
     rows = frame.collect()
     wrong = next((row["error"] for row in sorted(rows) if row["error"] is not None), None)
     if wrong is not None:
@@ -178,7 +178,7 @@ class Tasks:
         self._session = session
 
     def __call__(self, task: Callable[..., None], arguments: Sequence[tuple[Any, ...]], label: str, /) -> list[Spent]:
-        """Run all calls, and return their resources; see :class:`~phasegraph.distributed.building.Run`."""
+        """Run all calls, and return time and memory of each; see :class:`~phasegraph.distributed.building.Run`."""
         if not arguments:
             return []
         count = len(arguments)

@@ -394,7 +394,7 @@ def build_chunk_graph(
     Notes
     -----
     The kinds of edges are the kinds of GAHR. In GAHR, references link chunks of all documents. Here, they link chunks
-    of the same document, unless ``ChunkSettings(across=True)``. The weights are our own [R].
+    of the same document, unless ``ChunkSettings(across=True)``. The weights are our own choice.
 
     Examples
     --------

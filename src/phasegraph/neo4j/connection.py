@@ -49,7 +49,7 @@ class RecentReads:
 
     @contextlib.contextmanager
     def again(self) -> Iterator[list[tuple[str, Mapping[str, Any]]]]:
-        """Yield the output of `take` to a single thread at a time; other threads get an empty list.
+        """Yield the statements of :meth:`take` to a single thread at a time; other threads get an empty list.
 
         A slow server thus does not get the same statements from several threads.
         """
@@ -208,7 +208,7 @@ class Neo4jConnection:
             Maximum number of rows; further rows are not fetched. Default: all rows. Without `limit` and `timeout`, more
             than 500,000 rows are an error.
         warm : bool, default True
-            Whether the statement may be run again in the background when the server returns after an outage. False for
+            If True, the statement may be run again in the background when the server returns after an outage. False for
             statements of a caller and statements that change data.
 
         Returns
@@ -273,7 +273,7 @@ class Neo4jConnection:
             raise
 
     def _warm_up(self) -> None:
-        """Run the stored statements after an outage, so that the server plans them; ignore errors."""
+        """Run the stored statements after an outage, because the server must plan them again; ignore errors."""
         with self._recent.again() as reads:
             for statement, values in reads:
                 with contextlib.suppress(Exception):

@@ -35,14 +35,14 @@ class PartialOperator(WalkOperator):
         return costs
 
     def rows(self, node_weights: FloatArray | None) -> Transitions:
-        """Return the transitions of a walk, with or without weights of the nodes for a query."""
+        """Return the transitions of a walk; `node_weights` are factors for edges into each node, or None."""
         return _Static(self) if node_weights is None else _Relevant(self, node_weights)
 
 
 class _Static(StaticTransitions):
     @property
     def dense_edges(self) -> int:
-        """A number that no round reaches, so that no round is dense.
+        """A number of edges that no round of a push reaches; therefore, no round is dense.
 
         A dense round would push nodes below their thresholds, and nodes whose edges were not fetched.
         """
@@ -57,22 +57,22 @@ class _Static(StaticTransitions):
 class _Relevant(RelevanceTransitions):
     @property
     def dense_edges(self) -> int:
-        """A number that no round reaches, so that no round is dense."""
+        """A number of edges that no round of a push reaches; therefore, no round is dense."""
         return _NEVER
 
 
 @dataclass(frozen=True, eq=False)
 class PartialGraph:
-    """A part of a stored graph, with the attributes of `EntityGraph` that linking, walks and evidence use."""
+    """A part of a stored graph, with the attributes of `EntityGraph` that the choice of seeds, walks and paths use."""
 
     passages: Sequence[Any]  # ids of nodes 0 to P - 1; a range if only their number is used
     entities: tuple[str, ...]  # names of nodes P to P + E - 1
     passage_rows: Mapping[str, int]
     entity_rows: Mapping[str, int]
     frequency: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.intp))  # in the whole corpus
-    anchored: Any = field(default_factory=lambda: np.empty(0, dtype=bool))  # whether an entity has a home passage
+    anchored: Any = field(default_factory=lambda: np.empty(0, dtype=bool))  # True: it has a home passage
     adjacency: Any = None  # the edges that were fetched so far
-    here: Any = None  # (P + E,) bool: whether the edges of a node were fetched
+    here: Any = None  # (P + E,) bool: True if the edges of a node were fetched
     embeddings: None = None
 
     def check_files(self) -> None:
@@ -223,7 +223,7 @@ class KnownEdges:
 class KeptEdges:
     """A thread-safe cache of the edges of a corpus for fixed edge weights, with at most `limit` edges.
 
-    If the limit is exceeded, half of it remains: the edges of the most recently used nodes.
+    If the limit is exceeded, `limit` // 2 edges remain: the edges of the most recently used nodes.
     """
 
     def __init__(self, limit: int = 500_000) -> None:
@@ -238,14 +238,14 @@ class KeptEdges:
         return len(self._held)
 
     def known(self, stamp: object) -> KnownEdges:
-        """Return the cached edges of the corpus with this stamp; copy the result before you add edges."""
+        """Return the edges that were cached for the corpus state `stamp`; copy the result before you add edges."""
         with self._lock:
             if stamp != self._stamp:
                 self._held, self._stamp = KnownEdges(), stamp
             return self._held
 
     def keep(self, stamp: object, known: KnownEdges, needed: BoolArray) -> None:
-        """Cache the edges that a query fetched, unless the stamp of the corpus has changed.
+        """Cache the edges that a query fetched, unless the corpus has changed from the state `stamp`.
 
         `known` is the output of :meth:`known` or a larger copy. If two queries ran at the same time, the larger copy is
         cached. `needed` is a mask of the nodes whose edges the walk needed.
@@ -265,7 +265,7 @@ def _nodes(codes: Codes, first: int) -> IntArray:
 
 
 def merged(owners: Sequence[int] | IntArray, ends: Codes, values: Float32Array) -> tuple[IntArray, Codes, Float32Array]:
-    """Merge parallel edges, and add their values; the result is sorted by owner and end."""
+    """Merge parallel edges, and add their values; the result is sorted by start node (owner), then end node."""
     keys = np.asarray(owners, dtype=np.int64) * 2**32 + ends.astype(np.int64)
     distinct, place = np.unique(keys, return_inverse=True)
     summed = np.bincount(place, weights=values, minlength=len(distinct)).astype(np.float32)

@@ -22,7 +22,10 @@ _DIMENSIONS = re.compile(r"\b(\d{1,6})\b\D+\b(\d{1,6})\b")
 
 
 def from_driver(error: BaseException) -> bool:
-    """Return True if an error comes from the driver or the network; a failed handshake has a private driver class."""
+    """Return True if an error comes from the driver or the network.
+
+    Errors of a failed handshake, for which the driver has a private class, are included.
+    """
     ours = isinstance(error, OSError) or type(error).__module__.partition(".")[0] == "neo4j"
     return ours or (isinstance(error, ValueError) and _UNRESOLVED in str(error))
 

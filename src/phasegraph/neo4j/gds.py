@@ -65,7 +65,7 @@ def most_common(passage_count: int, weights: EdgeWeights) -> float:
 
 
 def corpus_state(connection: Neo4jConnection, corpus: str, *, timeout: float | None = None) -> tuple[int, int]:
-    """Return the number of passages of a corpus and its stamp, which changes with every change of the corpus."""
+    """Return the number of passages of a corpus, and its stamp, a number that changes when the corpus changes."""
     rows = connection.read(STATE, {"corpus": corpus}, timeout=timeout)
     return (int(rows[0][0]), int(rows[0][1] or 0)) if rows else (0, 0)
 
@@ -121,7 +121,7 @@ class Projection:
     name: str  # in the catalog of GDS; it identifies corpus, stamp and weights
     corpus: str
     passage_count: int
-    weighted: bool = False  # whether the server's GDS supports weighted seeds
+    weighted: bool = False  # True if the server's GDS supports weighted seeds
 
 
 def has_gds(connection: Neo4jConnection) -> bool:

@@ -65,7 +65,7 @@ RETURN {joined(f"held[start..start + {LINES_TOGETHER}]")}"""
 def read_together(
     connection: Neo4jConnection, statements: Iterable[str], values: Mapping[str, Any], timeout: float
 ) -> list[list[Row]]:
-    """Run several statements in parallel, and return the rows of each."""
+    """Run several statements in parallel, and return a list of rows for each statement."""
     asked = list(statements)
     with ThreadPoolExecutor(len(asked), "phasegraph-neo4j") as pool:
         answers = [pool.submit(connection.read, each, {**values, **FORMAT}, timeout=timeout) for each in asked]
@@ -137,7 +137,7 @@ def _first_of(variable: str, keys: Sequence[str]) -> str:
 
 
 def _counted_facts(lines: Iterable[list[Any]]) -> Mapping[tuple[str, str, str, str], int]:
-    """Count equal relations; ignore relations of nodes without a name."""
+    """Return the number of occurrences of each fact; ignore facts about nodes without a name."""
     rows = zip(*columns_of((row[0] for row in lines), 4), strict=True)
     return Counter(row for row in rows if row[1].strip() and row[3].strip())
 
@@ -285,7 +285,7 @@ def _check_corpus(schema: GraphSchema, corpus: str | None) -> None:
 
 
 def _revision(connection: Neo4jConnection, corpus: str, timeout: float) -> tuple[int, int]:
-    """Return the first and the current revision of a corpus."""
+    """Return the revision at which the corpus was created, and its current revision."""
     rows = connection.read(_REVISION, {"corpus": corpus}, timeout=timeout)
     return (int(rows[0][0] or 0), int(rows[0][1])) if rows else (0, 0)
 
@@ -329,7 +329,7 @@ def _stated(rows: list[list[Any]]) -> dict[str, list[tuple[str, str, str, int]]]
 
 
 def _mentions(passage: str, lines: str, stated: Mapping[str, Any]) -> tuple[Any, Any, Any]:
-    """Return the mentions, facts and homes of a passage."""
+    """Return the mentions and facts of a passage, and its homes, the entities that the passage is about."""
     names, counts, kinds = columns_of((lines,), 3)
     homes = [(name, int(kind)) for name, kind in zip(names, kinds, strict=True) if kind in _HOMES]
     return list(zip(names, map(_number, counts), strict=True)), stated.get(passage, ()), homes

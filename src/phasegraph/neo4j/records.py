@@ -98,14 +98,14 @@ def synonym_edges(synonyms: Iterable[tuple[str, str, float]], entities: Sequence
 
 
 def _rows_of(names: Sequence[Sequence[str]], place: dict[str, int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the row and the column of every name; `place` gives the column of a name."""
+    """Return two parallel arrays: the row of each name in `names`, and its column, which `place` contains."""
     rows = np.repeat(np.arange(len(names)), [len(row) for row in names])
     columns = np.fromiter((place[name] for row in names for name in row), dtype=np.int64, count=len(rows))
     return rows, columns
 
 
 def _summed(cells: tuple[Any, Any], counts: NDArray[Any], shape: tuple[int, int]) -> Csr:
-    """Return a sparse matrix in which the counts of equal cells are added; a sum of 0 is stored explicitly."""
+    """Return a sparse matrix; the counts of a cell that occurs several times are added, and a sum of 0 is stored."""
     matrix = sparse.csr_array((counts, cells), shape=shape, dtype=counts.dtype)
     matrix.sum_duplicates()
     return matrix
@@ -114,7 +114,7 @@ def _summed(cells: tuple[Any, Any], counts: NDArray[Any], shape: tuple[int, int]
 def _mentions(
     named: tuple[Any, Any], counts: NDArray[np.int32], stated: tuple[Any, Any], shape: tuple[int, int]
 ) -> Csr:
-    """Return the matrix of mention counts; an entity that only a fact of a passage names counts once."""
+    """Return the (P, E) matrix of mention counts; an entity that is only in facts of a passage has the count 1."""
     there = stated[1] >= 0
     rows = np.concatenate([named[0], stated[0][there]])
     columns = np.concatenate([named[1], stated[1][there]])
@@ -219,7 +219,7 @@ class GraphRecords:
     synonyms : tuple of (str, str, float)
         Pairs of names for the same entity in ascending order, with their similarity in (0, 1].
     stable_ids : bool
-        False if the passages have no id property in the store, so that the store's internal ids are used.
+        False if the passages have no id property in the store; their ids are then the store's internal ids.
     """
 
     passages: tuple[PassageRecord, ...]

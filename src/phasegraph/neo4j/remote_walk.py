@@ -117,7 +117,9 @@ NEIGHBOURHOOD, NEIGHBOURHOOD_ALLOWED = _NEIGHBOURHOOD.format(**_ALL), _NEIGHBOUR
 def look_up(
     connection: Neo4jConnection, corpus: str, query: str, ids: Sequence[str], allowed: frozenset[str] | None
 ) -> tuple[PartialGraph, Stamp]:
-    """Look up the passages `ids` and the entities that the query may name; return the existing nodes and the stamp.
+    """Look up the passages `ids`, and the entities that the query may name.
+
+    Return a graph of the existing nodes without edges, and the stamp, which identifies the state of the corpus.
 
     The nodes are sorted by name; entities have their frequencies. Only `allowed` passages are visible; None allows all
     passages.
@@ -151,7 +153,7 @@ def look_up(
 
 
 def stamp_of(node: object, changes: object) -> Stamp:
-    """Return the stamp for the element id of a corpus node and its number of changes."""
+    """Return the state of a corpus from the element id of its node and the node's number of changes."""
     return str(node), changes if isinstance(changes, int) else 0
 
 
@@ -184,7 +186,7 @@ def take(
 def _plain(
     known: KnownEdges, row: Row, first: int, passage_count: int, weights: EdgeWeights
 ) -> tuple[IntArray, Codes, Float32Array]:
-    """Return the edges between passages and entities: positions of the start nodes, end nodes, weights."""
+    """Return three parallel arrays for edges between passages and entities: start positions, end nodes, weights."""
     kind, names, edges, frequencies = row
     owners, low, lengths = _edges(edges)
     ends = np.repeat(known.codes(kind == TO_PASSAGE, names), lengths)
@@ -197,7 +199,7 @@ def _plain(
 def _across(
     known: KnownEdges, rows: Sequence[Row], first: int, weights: EdgeWeights
 ) -> tuple[IntArray, Codes, Float32Array]:
-    """Return the edges between entities; all facts and synonyms between two entities are merged to a single edge."""
+    """Return the edges between entities; all facts and synonyms between two entities become a single edge."""
     empty = np.empty(0, dtype=np.int32)
     owners, ends, values = [empty.astype(np.intp)], [empty], [empty.astype(np.float32)]
     for kind, names, edges, similarities in rows:
@@ -212,7 +214,7 @@ def _across(
 
 
 def _edges(lists: Sequence[Sequence[int]]) -> tuple[IntArray, IntArray, list[int]]:
-    """Return the positions of the start nodes of all edges, their low bits, and the number of edges per end node."""
+    """Unpack edges from integers: start positions (high bits), counts (low bits), and number of edges per end node."""
     packed = np.fromiter(chain.from_iterable(lists), dtype=np.int64)
     return packed >> LOW_BITS, packed & ((1 << LOW_BITS) - 1), [len(each) for each in lists]
 
@@ -258,7 +260,7 @@ class LocalWalk:
     unknown: float  # share of the mass at nodes whose edges the walk needs but lacks
     needed: BoolArray  # mask of the nodes whose edges the walk needed
     fetched: int  # number of nodes whose edges this query fetched
-    complete: bool  # whether `unknown` is at most `FetchSettings.unknown`
+    complete: bool  # True if `unknown` is at most `FetchSettings.unknown`
 
 
 @dataclass(eq=False)
@@ -323,7 +325,7 @@ class NeighbourhoodWalk:
             entities += names
 
     def _grow(self) -> KnownEdges:
-        """Return the known edges as a copy of this query, which may grow."""
+        """Return the known edges as a copy to which this query can add edges."""
         if self._shared:
             self._known, self._shared = self._known.copy(), False
         return self._known

@@ -49,7 +49,7 @@ EDGES_OF_A_VIEW = 100_000
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """The part of a corpus that a caller may see, with a cache of its edges."""
+    """The passages of a corpus that a caller may see, with a cache of the edges of their graph."""
 
     allowed: tuple[str, ...] | None  # sorted ids of the allowed passages; None: all passages
     count: int  # number of allowed passages in the corpus
@@ -57,7 +57,10 @@ class View:
 
 
 class CorpusMemory:
-    """A thread-safe cache of the passage ids and the last views of a corpus; a copy starts empty."""
+    """A thread-safe cache of the passage ids of a corpus, and of the most recently used views; a copy starts empty.
+
+    A view is a set of allowed passages with its cached edges (:class:`View`).
+    """
 
     def __init__(self) -> None:
         self._lock = fork_safe_lock()
@@ -69,7 +72,7 @@ class CorpusMemory:
         return CorpusMemory, ()
 
     def view(self, connection: Neo4jConnection, corpus: str, stamp: Stamp, allowed: frozenset[str] | None) -> View:
-        """Return the view with the `allowed` passages; it is cached until the stamp of the corpus changes."""
+        """Return the view with the `allowed` passages; it is cached until the corpus state `stamp` changes."""
         with self._lock:
             self._settle(stamp)
             found = self._views.get(allowed)
@@ -150,9 +153,9 @@ class Neo4jGraphSource:
 
     Notes
     -----
-    Scores, background and evidence equal those of ``GraphSource(words=None)`` over the same corpus. If a walk needs
-    more nodes than `FetchSettings.nodes` or more time than the timeout, it stops early. `Ranking.reason` then states
-    the share of the mass at nodes that were not fetched. Edges are cached until the corpus changes; the cache does not
+    Scores, background and paths equal those of ``GraphSource(words=None)`` over the same corpus. If a walk needs more
+    nodes than `FetchSettings.nodes` or more time than the timeout, it stops early. `Ranking.reason` then states the
+    share of the mass at nodes that were not fetched. Edges are cached until the corpus changes; the cache does not
     affect answers. The source can be pickled if its connection, and `allowed` if it is a function, can be pickled. The
     cache is not pickled.
     """
@@ -337,7 +340,11 @@ def _allowed_by_both(one: Allowed, other: Allowed, passage_id: str) -> bool:
 
 
 def _all_passages(graph: PartialGraph, listed: Collection[str], count: int) -> PartialGraph:
-    """Return a graph with `count` passages: the fetched passages, the passages of a ranking, and unnamed passages."""
+    """Return a graph without edges and with `count` passages, from which the relevance is computed.
+
+    The first passages are the passages of `graph`, followed by the passages with ids in `listed`. Other passages have a
+    row, but no id.
+    """
     rows = dict(graph.passage_rows)
     for name in listed:
         if name not in rows and len(rows) < count:
@@ -346,7 +353,7 @@ def _all_passages(graph: PartialGraph, listed: Collection[str], count: int) -> P
 
 
 def _named_seeds(view: PartialGraph, seeding: Seeding) -> tuple[dict[str, float], dict[str, float]]:
-    """Return the masses of the seed passages by id and of the seed entities by name, in the order of the seeding."""
+    """Return the masses of the seed passages by id and of the seed entities by name, in the order of `seeding`."""
     ids = {row: name for name, row in view.passage_rows.items()}
     passages: dict[str, float] = {}
     entities: dict[str, float] = {}
@@ -400,7 +407,7 @@ def open_graph(
     schema : str or GraphSchema, optional
         The schema, as for `read_graph`. Default: our own schema if `corpus` is given, else the detected schema.
     load : bool, default True
-        Whether to read the whole graph now and walk it in memory. False walks it in Neo4j, which needs our own schema,
+        If True, read the whole graph now and walk it in memory. False walks it in Neo4j, which needs our own schema,
         and fetches only the texts of returned passages.
     embed, embed_query : callable, optional
         ``embed(texts)`` and ``embed_query(query)`` return vectors, with which the walk prefers passages that are

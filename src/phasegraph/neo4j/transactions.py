@@ -122,7 +122,7 @@ class Transactions:
                         mine.discard(session)
                         self._sessions.discard(session)
             except (neo4j.exceptions.DriverError, neo4j.exceptions.Neo4jError) as error:
-                pause = delay * random.uniform(0.8, 1.2)  # so that clients do not all retry at the same time
+                pause = delay * random.uniform(0.8, 1.2)  # random, because clients must not all retry at the same time
                 answered = isinstance(error, neo4j.exceptions.Neo4jError)
                 trying = seconds if answered and not again else min(seconds / 2, LONGEST_TRYING)
                 if not error.is_retryable() or monotonic() - began + pause > trying:

@@ -113,8 +113,8 @@ def drop_schema(connection: Neo4jConnection, *, corpora_may_remain: bool = False
     connection : Neo4jConnection
         The connection to the database.
     corpora_may_remain : bool, default False
-        Whether to drop them even if the database contains corpora. Without the schema, searches are slow, and parallel
-        writers may write a passage twice. The next write creates the schema again.
+        If True, drop the schema even if the database contains corpora. Without the schema, searches are slow, and
+        parallel writers may write a passage twice. The next write creates the schema again.
 
     Raises
     ------
@@ -177,9 +177,9 @@ def _in_the_way(wanted: SchemaObject, obstacle: SchemaObject | None) -> StoreErr
 
 Statement: TypeAlias = tuple[str, dict[str, Any]]
 _DIGESTS = "MATCH (p:`PhasegraphPassage` {corpus: $corpus}) RETURN p.id, p.digest"
-# The first statement in every writing transaction. Setting a property takes a lock, so that writers of a corpus take
-# turns. A reader of a revision therefore finds all writes up to this revision. Revisions start with the current time,
-# so that a corpus which was dropped and written again is not mistaken for the old corpus.
+# The first statement in every writing transaction. Setting a property takes a lock; writers of a corpus therefore
+# take turns, and a reader of a revision finds all writes up to this revision. Revisions start with the current time:
+# a corpus that was dropped and written again thus differs from the old corpus.
 _TAKE_TURN = """\
 MERGE (c:`PhasegraphCorpus` {name: $corpus})
 ON CREATE SET c.created = timestamp(), c.revision = timestamp(), c.stamp = timestamp()
@@ -257,7 +257,7 @@ def write_graph(
         Name of the corpus. A database can contain several corpora; each has its own entities, so no walk leaves its
         corpus.
     replace : bool, default False
-        Whether to remove all other passages of the corpus.
+        If True, remove all other passages of the corpus.
     batch : int, default 500
         Number of passages per transaction, >= 1.
 
@@ -385,7 +385,7 @@ def _batch_statements(records: Sequence[PassageRecord], digests: dict[str, str],
         (_FORGET_REMOVAL, ids),
         (_DROP_MENTIONS, ids),
         (_DROP_FACTS, ids),
-        # All writers merge entities in the same order, so that two writers of the same entities do not deadlock.
+        # All writers merge entities in the same order; otherwise, two writers of the same entities could deadlock.
         (_PUT_ENTITIES, {"corpus": corpus, "entities": sorted(set(names))}),
         (_PUT_MENTIONS, {"corpus": corpus, "mentions": mentions}),
         (_PUT_FACTS, {"corpus": corpus, "facts": facts}),

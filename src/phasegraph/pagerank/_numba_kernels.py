@@ -2,9 +2,9 @@
 
 The functions do the same operations in the same order as the numpy rounds in :mod:`phasegraph.pagerank.push`, so values
 and counters are identical to the bit. Lists are written without branches: the next entry overwrites an entry that does
-not count. Each list therefore has space for an additional entry. The columns of the state are left mass, gained mass,
-and the last round in which mass arrived. Positions in inner loops are unsigned, because numba checks signed positions
-for negative values.
+not count. Each list therefore has space for an additional entry. The columns of the state are left mass (not pushed
+yet), gained mass (stopped at the node), and the last round in which mass arrived. The frontier contains the nodes that
+the next round pushes. Positions in inner loops are unsigned, because numba checks signed positions for negative values.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _compiled(function: Callable[..., Any]) -> Any:
 
 @_compiled
 def take_out(frontier: Any, size: int, follow: float, state: Any, amounts: Any) -> None:
-    """Move the share (1 - follow) of each frontier node's left mass to its gained mass, and the rest to `amounts`."""
+    """Move the share (1 - follow) of each frontier node's left mass to its gained mass; write the rest to `amounts`."""
     for i in range(size):
         u = frontier[i]
         amounts[i] = follow * state[u, 0]
@@ -55,7 +55,7 @@ def arrive(
 
 @_compiled
 def above(received: Any, arrived: int, state: Any, threshold: float, costs: Any, frontier: Any) -> int:
-    """Write the receiving nodes above their thresholds to the next frontier; return their number."""
+    """Write the receiving nodes whose left mass is above their threshold to the frontier; return their number."""
     size = 0
     for i in range(arrived):
         v = np.uint32(received[i])
@@ -80,10 +80,11 @@ def collect(nodes: Any, state: Any, gained_out: Any, left_out: Any) -> None:
 def static_rounds(
     graph: Any, settings: Any, state: Any, queues: Any, held: int, size: int, rounds: int
 ) -> tuple[int, int, int, int]:
-    """Run rounds with fixed edge weights.
+    """Run push rounds with fixed edge weights.
 
-    The rounds end when no node is above the threshold, a round is dense, or the limit is exceeded. Returns the size of
-    the new frontier, the number of rounds, the number of edges read, and the number of touched nodes.
+    The rounds end when no node's left mass is above its threshold, before a dense round (a round that reads most
+    edges), or at the maximum number of rounds. Returns the size of the new frontier, the number of rounds, the number
+    of edges read, and the number of touched nodes.
     """
     indptr, indices, weights, inverse_out, costs = graph
     follow, threshold, dense_edges, limit = settings
@@ -150,13 +151,13 @@ def unweighed(graph: Any, lookout: Any, follow: float, state: Any, frontier: Any
 def relevance_rounds(
     graph: Any, lookout: Any, settings: Any, state: Any, queues: Any, held: int, size: int, rounds: int
 ) -> tuple[int, int, int, int]:
-    """Run rounds in which the weight of an edge is multiplied by the weight of its target node.
+    """Run push rounds in which the weight of an edge is multiplied by the weight of its target node.
 
     A node weight of 0 is replaced by `rest`; nodes beyond the array of node weights have weight 1. `lookout` contains
     three parts. The first is the amount `much` of mass, or 0; the second is 1 / (sum of out-weights) of each node. The
     third is an array for nodes with weight 0 that are about to receive more than `much`; its last entry counts them.
-    If there are such nodes, the rounds pause, so that the caller can set their weights and call the function again. The
-    result is described at :func:`static_rounds`.
+    If there are such nodes, the rounds pause: the caller sets the weights of these nodes and calls the function again.
+    The result is described at :func:`static_rounds`.
     """
     indptr, indices, weights, node_weights, rest, costs = graph
     count = np.uint32(len(node_weights))
@@ -197,7 +198,7 @@ def relevance_rounds(
 def flow_links(
     flow: Any, relevance: Any, floor: float, size: int, now: int, state: Any, queues: Any, held: int
 ) -> tuple[int, int]:
-    """Send mass along the semantic links of the frontier; compute the weights of the links from the relevance."""
+    """Send mass along the links between entities (SemFlowRAG); the weights of links depend on the relevance."""
     indptr, indices, penalties, downs, semantics, chances = flow
     touched, frontier, received, amounts = queues
     down_chance, up_chance, _, _ = chances
@@ -218,7 +219,7 @@ def flow_links(
 
 @_compiled
 def plain_edges(flow: Any, size: int, now: int, state: Any, queues: Any, held: int, arrived: int) -> tuple[int, int]:
-    """Send mass along passage edges and self loops, whose weights do not depend on the query."""
+    """Send mass along the edges of a semantic flow whose weights do not depend on the query: passages, self loops."""
     indptr, indices, _, _, semantics, chances = flow
     touched, frontier, received, amounts = queues
     _, _, other_chance, stay_chance = chances
@@ -239,7 +240,7 @@ def plain_edges(flow: Any, size: int, now: int, state: Any, queues: Any, held: i
 def semantic_rounds(
     graph: Any, settings: Any, state: Any, queues: Any, held: int, size: int, rounds: int
 ) -> tuple[int, int, int, int]:
-    """Run rounds over a semantic flow graph, in which the weights of a node's links are computed when it is pushed.
+    """Run push rounds over a semantic flow; the weights of a node's links are computed when the node is pushed.
 
     The result is described at :func:`static_rounds`.
     """

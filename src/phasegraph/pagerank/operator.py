@@ -128,7 +128,7 @@ class WalkOperator:
 
     @lazy_property
     def stationary(self) -> FloatArray:
-        """The share of each node's out-edges in the sum of all weights, a read-only float array of shape (n,)."""
+        """The weight of each node's out-edges, as a share of the sum of all weights; read-only, of shape (n,)."""
         shares: FloatArray = np.divide(1.0, self.inverse_out, out=np.zeros(self.size), where=self.inverse_out > 0)
         shares /= max(float(shares.sum()), np.finfo(np.float64).tiny)
         return _read_only(shares)
@@ -155,7 +155,7 @@ class WalkOperator:
     def step(self) -> Any:
         """The transition matrix M of shape (n, n), in CSR format: ``M @ mass`` is the mass after a step.
 
-        The columns of dangling nodes are 0.
+        The columns of nodes without out-edges are 0.
         """
         graph = self.matrix()
         graph.data *= np.repeat(self.inverse_out, np.diff(self.indptr))

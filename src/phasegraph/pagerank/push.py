@@ -19,7 +19,7 @@ from phasegraph.pagerank.workspace import PushWorkspace, State, WorkspacePool, c
 
 Positions: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 DENSE_SHARE = 0.25
-"""Share of all edges above which a round is dense: it multiplies all masses with the whole transition matrix."""
+"""Share of all edges; a round that would read more is dense: it multiplies with the whole transition matrix."""
 
 
 def ranges(starts: Positions, counts: Positions) -> Positions:
@@ -74,7 +74,7 @@ class Transitions(ABC):
         raise NotImplementedError
 
     def resumes(self) -> bool:
-        """Do the work of :meth:`before` if compiled rounds have paused; return True if the rounds must continue."""
+        """Do the work of :meth:`before` if the compiled rounds have paused; return True if they must continue."""
         return False
 
     @abstractmethod
@@ -102,7 +102,7 @@ class StaticTransitions(Transitions):
 
     @property
     def stationary(self) -> FloatArray | None:
-        """The share of each node's out-edges in the sum of all weights; None for a directed graph."""
+        """The weight of each node's out-edges, as a share of the sum of all weights; None for a directed graph."""
         return self.graph.stationary if self.graph.symmetric else None
 
     def spread(self, nodes: IntArray, amounts: FloatArray) -> tuple[IntArray, FloatArray]:
@@ -184,9 +184,9 @@ class RelevanceTransitions(Transitions):
         return self._rounds(0.0, 0.0, _NOWHERE)
 
     def _rounds(self, rest: float, much: float, found: Int32Array) -> Callable[..., tuple[int, int, int, int]]:
-        """Return the compiled rounds for nodes with default weight `rest`, which replaces a weight of 0.
+        """Return the compiled function that runs push rounds; it replaces a node weight of 0 by `rest`.
 
-        The rounds pause before a node with weight 0 receives more mass than `much`, and write such nodes to `found`.
+        The function pauses before a node with weight 0 receives more mass than `much`, and writes the node to `found`.
         """
         g = self.graph
         arrays = (g.indptr, g.indices, g.weights, self.node_weights, rest, g.costs)
@@ -365,7 +365,7 @@ class PushSettings:
 
 @dataclass(slots=True)
 class _Progress:
-    """The progress of a push: the nodes to push next, the touched nodes, and counts of rounds and edges."""
+    """The progress of a push: nodes to push next, nodes that received mass, and numbers of rounds and edges."""
 
     frontier: Int32Array
     touched: list[Int32Array]
@@ -375,10 +375,10 @@ class _Progress:
 
 
 def push(transitions: Transitions, seeds: Seeds, settings: PushSettings, space: PushWorkspace) -> PageRankResult:
-    """Push until no node is above its threshold, then run the final rounds; `space` is clear at the end.
+    """Push until no node's left mass is above its threshold, then run the final rounds over the whole graph.
 
-    At the end, each node keeps the share 1 - follow of its left mass. The values are scaled, because mass that arrives
-    at dangling nodes restarts at the seeds.
+    At the end, each node keeps the share 1 - follow of its left mass, and the workspace `space` is cleared. The values
+    are scaled, because mass that arrives at nodes without out-edges restarts at the seeds.
     """
     state = space.state(settings.compiled)
     state.left[seeds.nodes] = seeds.weights
@@ -451,7 +451,11 @@ def _refine(transitions: StaticTransitions, settings: PushSettings, space: PushW
 
 
 def _numpy_rounds(transitions: Transitions, settings: PushSettings, space: PushWorkspace, at: _Progress) -> None:
-    """Run rounds with numpy until no node is above the threshold, a round is dense, or the limit is exceeded."""
+    """Run push rounds with numpy until no node's left mass is above its threshold.
+
+    Stop earlier before a dense round, which would read more edges than `transitions.dense_edges`, and after the maximum
+    number of rounds.
+    """
     counts = transitions.edge_counts
     left, gained, stamp = space.plain
     while len(at.frontier) and at.rounds <= settings.limit:
@@ -484,7 +488,7 @@ def _compiled_rounds(
     at: _Progress,
     compiled: Callable[..., tuple[int, int, int, int]],
 ) -> None:
-    """Run rounds with the compiled kernel; values and counters equal the results of the numpy rounds."""
+    """Run push rounds with the compiled kernel; values and counters equal the results of :func:`_numpy_rounds`."""
     touched, frontier, *_ = space.queues
     held = transitions.size if at.everywhere else sum(map(len, at.touched))
     limits = settings.follow, settings.threshold, transitions.dense_edges, settings.limit
@@ -501,7 +505,7 @@ def _compiled_rounds(
 
 
 def _dense_round(transitions: Transitions, settings: PushSettings, state: State, at: _Progress) -> None:
-    """Push all nodes, including nodes below the threshold, by one product with the whole matrix."""
+    """Push all nodes, including nodes below their thresholds, by one product with the transition matrix."""
     left, gained, stamp = state
     gained += (1.0 - settings.follow) * left
     left[:] = transitions.sweep(settings.follow * left)

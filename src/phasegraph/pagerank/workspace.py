@@ -84,7 +84,7 @@ class PushWorkspace:
 
     @lazy_property
     def records(self) -> FloatArray:
-        """The state of the compiled kernel, an array of shape (n, 3), so that a node's values share a cache line."""
+        """The state of the compiled kernel, an array of shape (n, 3), in which a node's values share a cache line."""
         return np.zeros((self.size, 3))
 
     def state(self, compiled: bool) -> State:
@@ -98,7 +98,7 @@ class PushWorkspace:
 
     @lazy_property
     def queues(self) -> tuple[Int32Array, Int32Array, Int32Array, FloatArray]:
-        """The scratch arrays of the compiled kernel: touched nodes, frontier, receiving nodes, amounts.
+        """The scratch arrays of the compiled kernel: touched nodes, nodes to push, receiving nodes, amounts of mass.
 
         Each list of nodes has space for an additional entry.
         """

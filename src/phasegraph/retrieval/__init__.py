@@ -1,7 +1,7 @@
 """The private interface of the core for the two integrations.
 
 A framework's retriever converts its arguments to :class:`SourceSpec` objects and a :class:`FusionEngine`. For each
-call, it binds its sources, and converts each :class:`SelectedHit` of the answer to a document or node.
+call, it binds its sources to the query, and converts each :class:`SelectedHit` of the answer to a document or node.
 """
 
 from phasegraph._support.progress import with_progress

@@ -1,4 +1,4 @@
-"""Read the texts, metadata and embeddings of a framework's hits, for fusing and selecting."""
+"""Read the texts, titles and embeddings of a framework's hits, for fusing and selecting."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EmbedTexts: TypeAlias = Callable[[list[str]], ArrayLike]
 AwaitTexts: TypeAlias = Callable[[list[str]], Awaitable[ArrayLike]]
 
 LONGEST_TEXT = 200_000
-"""Maximum number of characters of a hit that are searched for the query's words."""
+"""Maximum number of characters of a hit's text in which the query's words are searched."""
 
 
 def _no_metadata(_: object) -> Mapping[str, Any]:
@@ -40,8 +40,8 @@ class HitAccess:
     `text` returns the text of a hit, or "" if the hit has only an id. `to_embed` returns the text to embed; by default,
     `text`. `vector` returns the embedding that is stored in a hit, or None. ``embed(texts)`` calls the embedding model
     of a source, and returns an array of shape (n, d). `aembed` is the model's own coroutine function; if it is None,
-    asynchronous calls run `embed` in a worker. `corpus` is a corpus with counted words, so that its passages need not
-    be split into words again.
+    asynchronous calls run `embed` in a worker. `corpus` is a corpus that has counted the words of its passages, or
+    None. The texts of its passages are not split into words again.
     """
 
     text: Callable[[Any], str] = str
@@ -62,7 +62,7 @@ class HitAccess:
             )
 
     def carried(self, ids: Sequence[str], rankings: Sequence[Ranking]) -> list[Any] | None:
-        """Return the embeddings that are stored in the hits; None unless every hit has one and all have one length."""
+        """Return the embeddings stored in the hits; None if a hit has no embedding, or their lengths differ."""
         if self.vector is None:
             return None
         found = []
@@ -73,7 +73,7 @@ class HitAccess:
         return found if len(known) == len(ids) and len(set(known)) == 1 else None
 
     def texts(self, ids: Sequence[str], rankings: Sequence[Ranking]) -> list[str]:
-        """Return the text to embed of each candidate, from the first source that has a text."""
+        """Return the text to embed for each candidate, from the first source that has a text of it."""
         read, found = self.to_embed or self.text, []
         for identifier in ids:
             texts = (read(one.payloads[identifier]) for one in rankings if identifier in one.payloads)
@@ -81,7 +81,7 @@ class HitAccess:
         return found
 
     def context(self, query: str) -> Context:
-        """Return the context of a decision: the query, the current time, and functions that read the hits."""
+        """Return the context of a fusion: the query, the current time, and functions that read the hits."""
         return Context(query=query, now=time.time(), metadata_of=self.metadata, text_of=self.text)
 
     def words(self, query: str, rankings: Sequence[Ranking]) -> HitWords:
@@ -104,9 +104,10 @@ class HitAccess:
         return read_hits(query, rankings, text, self._counted(read))
 
     def _counted(self, read: Callable[[str], tuple[str, object]]) -> CountedTexts | None:
-        """Return the counted words of hits whose text and title are equal to a passage of the corpus.
+        """Return the counted words of each hit that has the same text and title as a passage of the corpus.
 
-        These texts need not be split into words. Return None without a usable corpus.
+        These texts need not be split into words. Return None if there is no corpus, its files are damaged, or its words
+        are not counted.
         """
         if self.corpus is None:
             return None
@@ -127,7 +128,7 @@ class HitAccess:
         return CountedTexts(lexical, row_of) if isinstance(lexical, LexicalIndex) else None
 
     def vectors(self, ids: Sequence[str], rankings: Sequence[Ranking]) -> ArrayLike:
-        """Return the embeddings of the candidates: stored in the hits, or computed by the model.
+        """Return the embeddings of the n candidates, from the hits or from the model, as an array of shape (n, d).
 
         Raise InvalidInputError if some hits have no embedding and there is no model.
         """

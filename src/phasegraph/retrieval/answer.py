@@ -1,4 +1,4 @@
-"""Choose the document or node of each result, and warn about missing or different texts."""
+"""Choose the document or node for each id of a result, and warn about missing or different texts."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from phasegraph.retrieval.payloads import hits_of
 
 @dataclass(slots=True)
 class SelectedHit:
-    """The payload of a result, which is the framework's document or node, and the evidence of all sources.
+    """A selected passage: its payload, which is the framework's document or node, and the evidence of all sources.
 
-    The payload is None if no source returned a document or node. It comes from `source`: among the sources that
-    returned a text for the result, the source with the largest weight. Sources with equal weights are taken in name
-    order. `others` are sources that returned a different text under the same id. `told` pairs the name of each source
-    that has evidence with a function that returns the evidence.
+    The payload is None if no source returned a document or node. It comes from `source`, which is the source with the
+    largest weight among the sources that returned a text for the passage. Sources with equal weights are taken in name
+    order. `others` are sources that returned a different text under the same id. Evidence says how a source found the
+    passage. `told` pairs the name of each source that has evidence with a function that returns the evidence.
     """
 
     source: str = ""
@@ -37,7 +37,7 @@ Answer: TypeAlias = tuple[Result, list[SelectedHit]]
 
 
 def select_hits(result: Result, text: Callable[[Any], str]) -> list[SelectedHit]:
-    """Choose a payload for each id of the result, in order; prefer payloads with a text."""
+    """Choose a document or node for each id of the result, in order; prefer documents or nodes with a text."""
     ids, rankings = result.ids, result.candidates.rankings
     weights = (-result.weights).tolist()
     columns = [rankings[column] for column in sorted(range(len(rankings)), key=weights.__getitem__)]
@@ -65,7 +65,7 @@ def select_hits(result: Result, text: Callable[[Any], str]) -> list[SelectedHit]
 
 
 def without_text(result: Result, hits: Sequence[SelectedHit]) -> str:
-    """Return the warning about results whose passage no source has; "" if all passages exist."""
+    """Return the warning that some of the result's passages have no document or node; "" if none is missing."""
     missing = {name for name, hit in zip(result.ids, hits, strict=True) if hit.payload is None}
     if not missing:
         return ""
@@ -78,7 +78,7 @@ def without_text(result: Result, hits: Sequence[SelectedHit]) -> str:
 
 
 def warn_without_text(result: Result, hits: Sequence[SelectedHit]) -> None:
-    """Warn if the result contains ids whose passage no source has."""
+    """Warn if the result contains ids for which no source has a document or node."""
     said = without_text(result, hits)
     if said:
         warn(said, stacklevel=3)

@@ -15,13 +15,13 @@ _LONGEST_TEXT = 1000
 
 
 class Attempts:
-    """The attempts of one search: with the limit, then with fewer hits if the store refuses the limit.
+    """The attempts of one search: with the requested number of hits, then with fewer if the store refuses the number.
 
     Some stores raise an error if they have fewer hits than requested. An error counts as a refusal if its message
-    contains the limit. The second attempt then requests the largest smaller number in the message. The last attempt
-    requests None, which means the store's default. Connection errors and errors of this library are not refusals. If
-    every attempt fails, the first error is raised. Every search starts with the limit, because the store may have
-    grown.
+    contains the requested number, the limit. The second attempt then requests the largest smaller number in the
+    message. The last attempt requests None, which means the store's default. Connection errors and errors of this
+    library are not refusals. If every attempt fails, the first error is raised. Every search starts with the limit,
+    because passages may have been added to the store.
 
     Parameters
     ----------
@@ -30,7 +30,8 @@ class Attempts:
     notes : list of str
         The list to which a note is added if fewer hits were requested.
     within : bool, default False
-        True if the search has a filter. The note then omits the number, which may count passages outside the filter.
+        True if the search has a filter. The note then omits the store's number of passages, because it may count
+        passages that the caller must not see.
 
     Examples
     --------
@@ -85,7 +86,7 @@ class Attempts:
 
 
 def _fewer(error: BaseException, limit: int | None) -> list[int | None]:
-    """Return the numbers of hits to request instead of the refused limit; empty if the error is not a refusal."""
+    """Return the numbers of hits to request instead of the refused limit; [] if the error is not a refusal."""
     if limit is None or is_fatal(error) or isinstance(error, PhasegraphError | OSError):
         return []
     counts = {int(one) for one in _NUMBER.findall(text_of(error)[:_LONGEST_TEXT]) if one.isdecimal()}

@@ -37,9 +37,10 @@ class SyncCounts:
 
 
 class Content(NamedTuple):
-    """The content of a framework's document or node.
+    """The parts of a framework's document or node that a sync compares and stores.
 
-    `id` is its own id or None. `names` is the mapping that names its document. `item` is the framework's object.
+    `id` is the id that the document or node carries, or None. `names` is the metadata that contains the name of its
+    document. `item` is the framework's object.
     """
 
     id: str | None
@@ -50,7 +51,7 @@ class Content(NamedTuple):
 
 
 class Given(NamedTuple):
-    """A passage in the input of a sync: its own id or None, the name of its document, and the digest of its content."""
+    """A passage in a sync's input: the id that it carries or None, its document's name, and a digest of its content."""
 
     id: str | None
     document: str
@@ -59,7 +60,7 @@ class Given(NamedTuple):
 
 @dataclass(frozen=True)
 class SyncPlan:
-    """The changes of a sync: the ids of passages to delete, the positions of input passages to add, and the counts."""
+    """The changes of a sync: ids of passages to delete, positions of input passages to add, and counts."""
 
     removed: tuple[str, ...]
     rows: tuple[int, ...]
@@ -87,7 +88,7 @@ def plan_sync(
     full: bool,
     stays: Callable[[str], bool] | None = None,
 ) -> SyncPlan:
-    """Compute the passages to delete and to add; an unchanged passage of the same document keeps its id.
+    """Compute which passages a sync deletes and adds; an unchanged passage of the same document keeps its id.
 
     `there` maps the id of each stored passage to its document and digest. With `full`, stored documents that are not in
     the input are deleted, unless ``stays(name)`` is True.
@@ -126,9 +127,9 @@ def plan_sync(
 def free_ids(
     there: Mapping[str, object], removed: Collection[str], given: Sequence[Given], names: Sequence[str]
 ) -> list[str]:
-    """Return ids for new passages: their `names`, or a new id if the name is in use and the passage has no own id.
+    """Return ids for new passages: their `names`, or a new id if the name is in use and the passage carries no id.
 
-    Raise InvalidInputError if a passage's own id is in use.
+    Raise InvalidInputError if the id that a passage carries is in use.
 
     >>> free_ids({"p": 0, "q": 0}, ["q"], [Given(None, "a.md", b""), Given("q", "a.md", b"")], ["x", "q"])
     ['x', 'q']

@@ -51,14 +51,14 @@ _WORDS_OF = attrgetter("words")
 _EMBEDS_NOTHING = "no source embeds a text"
 
 _LEAST_SECONDS = 0.01
-"""Minimum remaining time in seconds for a second search. With less time, every source would be late."""
+"""Minimum remaining time of a call in seconds for a second search. With less time, every source would be late."""
 
 _STATUS_OF: Mapping[StageStatus, Status] = {"ok": "ok", "failed": "error", "late": "timeout", "skipped": "skipped"}
 
 
 @dataclass(slots=True)
 class Draft:
-    """The fused and accepted candidates of a query, with the rankings and context behind them."""
+    """The fused and accepted candidates of a query, with the rankings and the context from which they were computed."""
 
     rankings: Sequence[Ranking]
     context: Context
@@ -71,9 +71,9 @@ class Call:
     """The processing of one query, from the sources to a result.
 
     :meth:`flow` runs all steps, for synchronous and asynchronous calls alike. It sets the last four fields.
-    `stage_reports` are the reports of the stages. `routed` maps each source that the router chose to its weight; None
-    means the usual weight. If `routed` is None, all sources are asked. `may_be_late` is True if fusing runs in a
-    worker. `is_late` is True if fusing missed the deadline.
+    `stage_reports` are the reports of the stages (rewriting, routing, reranking and correction). `routed` maps each
+    source that the router chose to its weight; None means the usual weight. If `routed` is None, all sources are asked.
+    `may_be_late` is True if fusing runs in a worker. `is_late` is True if fusing missed the deadline.
     """
 
     query: str
@@ -93,7 +93,7 @@ class Call:
     is_late: bool = False
 
     def flow(self) -> Flow[Answer]:
-        """Run all steps: ask the sources, calibrate, fuse, accept, rerank, select and correct."""
+        """Run all steps: ask the sources, calibrate and fuse scores, apply thresholds, rerank, select and correct."""
         gathered = yield from self._ask()
         draft = yield from self._fuse(gathered)
         draft = yield from self._rerank(draft)
@@ -135,7 +135,7 @@ class Call:
         wanted = sources.keys() if routed is None else {name for one in routed for name in (one, *self._needs(one))}
         asked: dict[str, AnySource] = {name: sources[name] for name in wanted}
         for one in () if answered is None else answered.rankings:
-            if one.source in asked:  # reuse the answer that the router saw
+            if one.source in asked:  # reuse the ranking that the router has read
                 asked[one.source] = CallableSource(one.source, Given(one))
         gathered = yield Ask(self.gatherer, asked, query)
         before = {} if answered is None else {one.source: one for one in answered.reports if one.hits}
@@ -151,7 +151,7 @@ class Call:
         return found
 
     def _take_route(self, routed: Routed | None) -> None:
-        """Store the router's answer, and use its weights for fusing."""
+        """Store the sources that the router chose, and use their weights for fusing."""
         self.routed = routed
         given = {} if routed is None else {name: one for name, one in routed.items() if one is not None}
         if given:
@@ -165,7 +165,7 @@ class Call:
         return found
 
     def _fuse(self, gathered: Gathered) -> Flow[Draft]:
-        """Fuse and accept the candidates; if this misses the deadline, use only the best hits of each source."""
+        """Fuse the candidates and apply thresholds; if that is late, use only the best hits of each source."""
         self.may_be_late = self._may_be_late(gathered)
         make = partial(self._draft, self.query, gathered)
         try:
@@ -181,7 +181,7 @@ class Call:
     def _may_be_late(self, gathered: Gathered) -> bool:
         """Return True if fusing may be slow: it runs the user's code, reads texts, or has over 10,000 hits.
 
-        Also set `read` to True if the decision needs the texts of the hits.
+        Also set `read` to True if fusing or a threshold needs the texts of the hits.
         """
         pipeline, rankings = self.pipeline, gathered.rankings
         self.read = self.read or needs_words(pipeline, rankings)
@@ -190,7 +190,7 @@ class Call:
         return self.read or sum(map(len, map(_IDS_OF, rankings))) > _MANY_HITS
 
     def _draft(self, query: str, gathered: Gathered, earlier: Sequence[Ranking] = ()) -> Draft:
-        """Resolve the ids of the hits, then calibrate, fuse and accept them together with `earlier` rankings.
+        """Join hits of the same passage; then calibrate and fuse them with `earlier` rankings, and apply thresholds.
 
         The texts of the hits are searched for the query's words only if `read` is True.
         """
@@ -218,7 +218,7 @@ class Call:
         return make_shortlist(pipeline, rankings, context, reports=reports, k=k)
 
     def _hasty_draft(self, gathered: Gathered) -> Draft:
-        """Fuse only the best hits of each source, without priors and without reading texts."""
+        """Fuse only the best hits of each source, without priors (such as recency) and without reading texts."""
         changes: dict[str, Any] = {"priors": ()}
         accept = self.pipeline.accept
         if accept is not None and callable(accept.on_empty):
@@ -231,13 +231,13 @@ class Call:
     def _noted(
         self, reports: tuple[SourceReport, ...], *notes: Mapping[str, Sequence[str]]
     ) -> tuple[SourceReport, ...]:
-        """Add `notes` and the notes on mismatched calibrators to the reports of the sources."""
+        """Add to the sources' reports the `notes`, and notes on calibrators that were fitted for another model."""
         if not self.mismatched and not any(notes):
             return reports
         return with_notes(reports, joined_notes(*notes) if notes else {}, self.mismatched)
 
     def _rerank(self, draft: Draft) -> Flow[Draft]:
-        """Add the reranker's ranking to the draft, if there is a reranker and its ranking can change the result."""
+        """Add the reranker's ranking to the fused candidates, if there is a reranker that can change the result."""
         stages, shortlist, pipeline = self.stages, draft.shortlist, self.pipeline
         rerank, ids = stages.rerank, shortlist.candidates.ids
         if rerank is None or not ids or (rerank.blend == 0 and not _thresholds(pipeline, RERANK)):
@@ -272,7 +272,7 @@ class Call:
         )  # fmt: skip
 
     def _select(self, draft: Draft) -> Flow[Result]:
-        """Select the result of a draft; use the fused order if the selection misses the deadline."""
+        """Select the passages to return from the candidates; use the fused order if the selection is late."""
         shortlist, guard = draft.shortlist, self.notices.guard
         if shortlist.pipeline.selection is None:
             return shortlist.decide()
@@ -420,7 +420,7 @@ def _thresholds(pipeline: FusionPipeline, name: str) -> bool:
 
 
 def needs_words(pipeline: FusionPipeline, rankings: Iterable[Ranking]) -> bool:
-    """Return True if the decision needs to know which words of the query occur in the hits; this is slow to read."""
+    """Return True if the pipeline must know which words of the query occur in the hits; finding them is slow."""
     if pipeline.accept is not None and pipeline.accept.confidence is not None:
         return True
     return next(filter(None, map(_WORDS_OF, rankings)), None) is not None

@@ -1,4 +1,4 @@
-"""Drop hits whose passages were deleted from every store."""
+"""Drop hits if their passages were deleted from all stores."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _SAMPLE = 64
 
 
 class Deletions:
-    """A filter for one source's hits that drops hits whose passages are deleted, and warns once.
+    """A filter for one source's hits that drops hits of deleted passages, and warns once.
 
     `corpus` contains the ids of the source's passages in memory. If it is empty, no store is asked. `stores` maps other
-    sources to their lookups by id. A store is used only if it has at least half of a sample of the corpus. A passage
-    counts as deleted if no such store has it. Passages with ids made from their texts are not looked up.
+    sources to their lookups by id. A store is used only if it has at least half of a sample of these passages. A
+    passage counts as deleted if no used store has it. Passages with ids made from their texts are not looked up.
 
     >>> held = {name: name for name in "abcd"}
     >>> stores = {"v": lambda ids: {one: held[one] for one in ids if one in held}}
@@ -46,7 +46,7 @@ class Deletions:
         return bool(self._sample)
 
     def checked(self, ranking: Ranking, upstream: Upstream, notes: list[str]) -> Ranking:
-        """Drop the hits whose passages are deleted; `notes` receives their number and failed look-ups.
+        """Drop the hits of deleted passages; `notes` receives their number, and the failures of look-ups.
 
         `upstream` contains the other sources' rankings for the same query. Passages in these rankings exist, so they
         are not looked up.
@@ -82,7 +82,7 @@ class Deletions:
         return self.counted(ranking.without(frozenset(gone)), len(gone), notes) if gone else ranking
 
     def counted(self, kept: Ranking, gone: int, notes: list[str]) -> Ranking:
-        """Report `gone` deleted hits as :meth:`without` does, for a ranking that no longer contains them."""
+        """Add a note and warn once about `gone` deleted hits, which `kept` no longer contains; return `kept`."""
         if not gone:
             return kept
         said = f"{gone} of {len(kept) + gone} hits dropped: their passages are in no store any more"

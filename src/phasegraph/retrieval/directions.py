@@ -16,7 +16,7 @@ from phasegraph.errors import warn
 _TELLING_HITS = 3
 
 _SURE = 40.0
-"""Maximum evidence for a direction: the logarithm of n! for about twenty hits. Later answers can outweigh it."""
+"""Maximum evidence for a direction: ln n! for about twenty hits. It is bounded, so later answers can outweigh it."""
 
 _INNER_PRODUCT = 0
 
@@ -41,7 +41,7 @@ def infer_direction(scores: Sequence[object], /) -> bool | None:
 
 
 def known_direction(store: object, /) -> bool | None:
-    """Return True if a higher score is better in a store's search with scores; None if the store's class is unknown.
+    """Return True if a higher score of the store is better, False if a lower score is; None if its class is unknown.
 
     The frameworks can differ for the same store: LlamaIndex converts the distances of Postgres and Chroma into
     similarities, but LangChain returns the distances.
@@ -60,10 +60,10 @@ def known_direction(store: object, /) -> bool | None:
 class Direction:
     """The direction of one source's scores: declared, known from the store's class, or inferred and remembered.
 
-    Every ordered answer is evidence for a direction. Its weight is the logarithm of n! for n distinct scores, because
-    a random list falls throughout with probability 1/n!. The direction with more evidence is used. A warning reports
-    the first change of an inferred direction. A second warning reports the first answer of at least three hits whose
-    order contradicts the declared direction. Equal scores need no direction. The object is thread-safe.
+    Every ordered answer is evidence for a direction. The weight of an answer with n distinct scores is ln n!, because n
+    scores in random order fall throughout with probability 1/n!. The direction with more evidence is used. A warning
+    reports the first change of an inferred direction. Another warning reports the first answer of at least three hits
+    in an order that contradicts the declared direction. Equal scores need no direction. The object is thread-safe.
 
     >>> direction = Direction()
     >>> direction.of([0.1, 0.2, 0.4])
@@ -97,7 +97,7 @@ class Direction:
     def of(self, scores: Sequence[object]) -> tuple[bool | None, str]:
         """Return the direction of scores in the source's order, and a note for the report.
 
-        The direction is True if higher is better, and None if it is unknown.
+        The direction is True if a higher score is better, False if a lower score is, and None if it is unknown.
         """
         if self._declared is not None:
             return self._declared, self._doubt(self._declared, scores)
@@ -131,14 +131,14 @@ class Direction:
             )
 
     def falls(self, scores: Sequence[object]) -> bool:
-        """Return True if the source's scores fall along the list, according to these scores and all earlier answers."""
+        """Return True if the source returns its highest score first, according to `scores` and all earlier answers."""
         if not _differ(scores):
             return self._lead >= 0
         self._learn(infer_direction(scores) is True, scores)
         return self._lead > 0
 
     def _is_sure_of(self, scores: Sequence[object]) -> bool:
-        """Return True if the evidence is at its maximum and the first and last score agree with it.
+        """Return True if the evidence for a direction is at its maximum, and the first and last score agree with it.
 
         Such scores need not be examined.
         """
@@ -165,7 +165,7 @@ class Direction:
     def _doubt(self, declared: bool, scores: Sequence[object]) -> str:
         """Return a note if the order of the scores contradicts the declaration, else "".
 
-        After the first order that agrees, no further order is checked.
+        After the first answer that agrees with the declaration, no further answer is checked.
         """
         if self._agreed or len(scores) < _TELLING_HITS:
             return ""

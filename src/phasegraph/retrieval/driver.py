@@ -1,6 +1,7 @@
-"""The requests that a flow can yield, and the two drivers that answer them: synchronous and asynchronous.
+"""The requests that the steps of a call (a flow) can yield, and two functions that run a flow: sync and async.
 
-The drivers enforce the deadline: each request gets the remaining time of the call.
+A flow is a generator without I/O. The functions :func:`run` and :func:`arun` carry out its requests, and give each
+request the remaining time of the call.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def run(flow: Flow[Item], deadline: Deadline) -> Item:
         return made
     finally:
         error = outcome = None  # the traceback of a raised error refers to this frame
-        flow.close()  # however the call ends, pending steps are abandoned now
+        flow.close()  # however the call ends, steps that still run are given up now
 
 
 async def arun(flow: Flow[Item], deadline: Deadline) -> Item:
@@ -88,18 +89,18 @@ async def arun(flow: Flow[Item], deadline: Deadline) -> Item:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A request for the answers of sources."""
+    """A request to ask sources for their rankings."""
 
     gatherer: Gatherer
     sources: Sources
     query: str
 
     def run(self, deadline: Deadline) -> Gathered:
-        """Return the answers of the sources."""
+        """Ask the sources, and return their rankings and reports."""
         return self.gatherer.gather(self.sources, self.query, seconds=deadline.left())
 
     async def arun(self, deadline: Deadline) -> Gathered:
-        """Return the answers of the sources, without blocking the event loop."""
+        """Ask the sources without blocking the event loop, and return their rankings and reports."""
         return await self.gatherer.agather(self.sources, self.query, seconds=deadline.left())
 
 
@@ -125,7 +126,7 @@ class Compute:
 
 @dataclass(frozen=True, slots=True)
 class Embed:
-    """A request to embed candidates; raises Late (TimeoutError if awaited) at the deadline."""
+    """A request to embed candidates; :meth:`run` raises Late at the deadline, and :meth:`arun` raises TimeoutError."""
 
     access: HitAccess
     ids: Sequence[str]
@@ -144,9 +145,10 @@ class Embed:
 
 @dataclass(frozen=True, slots=True)
 class RunStep:
-    """A request to run a step within a `share` of the remaining time; a failure of the step is returned, not raised.
+    """A request to run a step within a `share` of the call's remaining time; a failure of the step is not raised.
 
-    ``read(answer)`` checks and converts the step's answer.
+    The step is a function of the user. ``read(answer)`` checks and converts its answer. The outcome contains the
+    failure, if any.
     """
 
     step: Step
@@ -192,8 +194,8 @@ class _UnderWay:
 class EarlyGather:
     """A request to ask some sources before the others.
 
-    It raises Late after half of the remaining time. The searches then continue, and :attr:`under_way` gives access to
-    their answers.
+    It raises Late after half of the remaining time. The searches then continue, and the sources in :attr:`under_way`
+    return their answers.
     """
 
     __slots__ = ("_gatherer", "_outcome", "_query", "_sources", "_task")
@@ -204,7 +206,7 @@ class EarlyGather:
         self._task: asyncio.Task[Gathered] | None = None
 
     def run(self, deadline: Deadline) -> Gathered:
-        """Return the answers of the sources."""
+        """Ask the sources, and return their rankings and reports."""
         gather = partial(self._gatherer.gather, self._sources, self._query, seconds=self._seconds(deadline))
         half = deadline.part(HALF)
         if half.due == FOREVER:
@@ -214,7 +216,7 @@ class EarlyGather:
         return self._found(half)
 
     async def arun(self, deadline: Deadline) -> Gathered:
-        """Return the answers of the sources, without blocking the event loop."""
+        """Ask the sources without blocking the event loop, and return their rankings and reports."""
         seconds, half = self._seconds(deadline), deadline.part(HALF)
         self._task = asyncio.create_task(self._gatherer.agather(self._sources, self._query, seconds=seconds))
         self._task.add_done_callback(self._ended)
@@ -231,7 +233,7 @@ class EarlyGather:
     def _seconds(deadline: Deadline) -> float | None:
         """Return the remaining seconds plus .25, or None without a deadline.
 
-        The extra time lets the later :class:`Ask` request reach the deadline first and report the late sources.
+        With the extra time, the later :class:`Ask` request reaches the deadline first, and reports the late sources.
         """
         left = deadline.left()
         return None if left is None else left + _GRACE_SECONDS
@@ -257,7 +259,7 @@ class EarlyGather:
 
     @property
     def under_way(self) -> Sources:
-        """Sources of the same names that wait for the searches already started instead of searching again."""
+        """Sources with the same names that do not search again, but wait for the searches that already run."""
         return {name: _UnderWay(source, partial(self._answer, name)) for name, source in self._sources.items()}
 
     def _answer(self, name: str) -> Any:

@@ -1,7 +1,7 @@
 """The engine of a fusing retriever: its resolved settings, and the methods that answer a query.
 
-The integration binds its sources to a call, and passes them by name. The engine asks the sources, decides, and chooses
-the payload of each result. The engine never calls the integration.
+The integration binds its sources to a call, and passes them by name. The engine asks the sources, fuses their rankings,
+and chooses the document or node of each result. The engine never calls the integration.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Accept: TypeAlias = AcceptancePolicy | Confidence | Mapping[str, Threshold | flo
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Constructor arguments that override the values of a pipeline, including a pipeline that is loaded later."""
+    """The constructor arguments that override the values of a pipeline, even if the pipeline is loaded later."""
 
     k: int | None = None
     weights: Mapping[str, float] | None = None
@@ -73,9 +73,9 @@ class FusionEngine:
     """The resolved settings of one fusing retriever, and the methods that answer a query.
 
     `base` is the pipeline as given, loaded or fitted. `pipeline` is `base` with the constructor's arguments; calls use
-    it to decide. A call asks the sources in `asked`: sources with a weight above 0, and their dependencies.
-    `mismatched` has a note for each source whose calibrator was fitted to the scores of another model. `access` reads
-    the framework's hits. `stages` rewrite, route, rerank and correct.
+    `pipeline`. A call asks the sources in `asked`: sources with a weight above 0, and their dependencies. `mismatched`
+    has a note for each source with a calibrator that was fitted to the scores of another model. `access` reads the
+    framework's hits. `stages` rewrite, route, rerank and correct.
 
     >>> from phasegraph.sources import CallableSource
     >>> engine = FusionEngine.of({"v": SourceSpec(retriever=None)})
@@ -118,7 +118,7 @@ class FusionEngine:
         corrective: Any = None,
         adapter: StageAdapter | None = None,
     ) -> FusionEngine:
-        """Create the engine from a retriever's arguments; an error names the wrong argument."""
+        """Create the engine from a retriever's arguments; the error for an invalid argument names it."""
         given = {"weights": weights, "accept": accept, "selection": selection, "group_by": group_by}
         twice = [name for name, value in given.items() if pipeline is not None and value is not None]
         if twice:
@@ -141,13 +141,13 @@ class FusionEngine:
         chosen = Chosen(k, checked, _policy(accept, known), _selection(selection), strict, _group_by(group_by))
         gatherer = Gatherer(settings, timeout=timeout, strict=strict, max_query_length=max_query_length)
         base = FusionPipeline() if pipeline is None else read_pipeline(pipeline)
-        normal_quantile(np.array([0.5]))  # load now, so that the first answer does not wait
+        normal_quantile(np.array([0.5]))  # import scipy now, not in the first answer
         reads = HitAccess() if access is None else access
         bare = cls(specs, gatherer, base, base, chosen, reads, (), stages=stages)
         return bare.with_pipeline(base)
 
     def with_pipeline(self, pipeline: FusionPipeline) -> FusionEngine:
-        """Return the same engine with another pipeline; the constructor's arguments still override its values."""
+        """Return a copy of the engine with another pipeline; the constructor's arguments override its values, too."""
         pipeline = with_new_source_names(pipeline, self.specs)
         decides = self.chosen.on(pipeline)
         check_names(decides, self.specs, reranks=self.stages.rerank is not None)
@@ -159,14 +159,14 @@ class FusionEngine:
         )  # fmt: skip
 
     def with_k(self, k: int | None) -> FusionEngine:
-        """Return the same engine with `k` as its number of results."""
+        """Return a copy of the engine with `k` as its number of results."""
         chosen = replace(self.chosen, k=k)
         return replace(self, chosen=chosen, pipeline=chosen.on(self.base))
 
     def retrieve(self, query: str, sources: Sources, *, k: int | None = None, read: bool = False) -> Answer:
-        """Ask the bound `sources` and decide; return the result, and a `SelectedHit` for each passage.
+        """Ask the bound `sources` and fuse; return the result, and a `SelectedHit` for each passage in it.
 
-        With `read`, the texts of all hits are searched for the query's words, so that `Result.confidence` has a value.
+        With `read`, the query's words are searched in the texts of all hits; `Result.confidence` needs this.
         """
         call = self._call(query, sources, k, read)
         with one_call():
@@ -186,7 +186,7 @@ class FusionEngine:
         )  # fmt: skip
 
     def inspect(self, query: str, result: Result) -> Inspection:
-        """Rank all candidates of a result of :meth:`retrieve`, also the rejected ones; no source is asked again."""
+        """Rank all candidates of a result of :meth:`retrieve`, accepted and rejected; no source is asked again."""
         rankings = result.candidates.rankings
         context = replace(self.access.context(query), words=self.access.words(query, rankings))
         if self.stages.rerank is not None:
@@ -206,10 +206,11 @@ class FusionEngine:
         answers: Sequence[tuple[str, Sequence[Ranking]]],
         relevant: Mapping[str, Collection[str]] | None = None,
     ) -> FusionEngine:
-        """Return the same engine with fitted calibrators, fitted agreement between sources, and fitted confidence.
+        """Return a copy of the engine with fitted calibrators, fitted agreement between sources, and fitted confidence.
 
-        `answers` pairs each query with its rankings. `relevant` maps queries to the ids of their relevant passages. It
-        serves to check the direction of each source's scores, and to turn the confidence into a probability.
+        `answers` pairs each query with its rankings. `relevant` maps queries to the ids of their relevant passages. The
+        engine uses `relevant` to check the direction of each source's scores, and to turn the confidence into a
+        probability.
         """
         if relevant is not None:
             check_orientations(answers, relevant)

@@ -19,7 +19,7 @@ def note_dropped(dropped: int, count: int, notes: list[str]) -> None:
 
 
 def within_filter(ranking: Ranking, passes: Callable[[Any], bool], notes: list[str]) -> Ranking:
-    """Drop the hits whose passage from ``resolve`` does not match the filter.
+    """Drop the hits with a passage from ``HitFields.resolve`` that does not match the filter.
 
     ``passes(payload)`` says whether a payload matches the filter. `notes` receives the number of dropped hits.
     """
@@ -38,7 +38,7 @@ def within_filter(ranking: Ranking, passes: Callable[[Any], bool], notes: list[s
 
 
 def without_gone(ranking: Ranking, summaries: Mapping[str, Any], there: Collection[str]) -> Ranking:
-    """Drop passages that no longer exist, and summaries of these passages.
+    """Drop passages that no longer exist, and summaries of passages that no longer exist.
 
     `summaries` maps the id of each summary in the ranking to a summary with its ``passages``. `there` contains the ids
     of all existing passages.
@@ -52,7 +52,7 @@ def without_gone(ranking: Ranking, summaries: Mapping[str, Any], there: Collecti
 
 
 class SelectedIndex:
-    """A FAISS index whose search is restricted to selected rows before scoring.
+    """A wrapper of a FAISS index that computes scores only for selected rows.
 
     If the index cannot select rows, its search raises an error instead of returning other rows.
     """
@@ -71,7 +71,7 @@ class SelectedIndex:
         return SelectedIndex, (self._index, self._rows)
 
     def search(self, vectors: Any, k: int) -> Any:
-        """Return the nearest selected rows; raise FilterRefusedError if the index cannot select rows."""
+        """Return the distances and numbers of the `k` nearest selected rows; raise FilterRefusedError if impossible."""
         try:
             return self._index.search(vectors, k, params=self._parameters)
         except RuntimeError as error:  # FAISS has its own exceptions, whose messages contain its source code

@@ -49,10 +49,10 @@ def fingerprints(specs: Mapping[str, SourceSpec], /) -> dict[str, str]:
 
 
 def check_fingerprints(pipeline: FusionPipeline, specs: Mapping[str, SourceSpec], /) -> dict[str, str]:
-    """Find sources whose calibrator was fitted to another store or model, and return a message for each source.
+    """Return a message for each source with a calibrator that was fitted to another store or model, by source name.
 
-    The sources are in name order. If the fingerprint of the source or of the calibrator is unknown, there is no
-    message. One warning contains all messages; a strict pipeline raises DegradedError instead.
+    The mapping is in name order. If the fingerprint of the source or of the calibrator is unknown, there is no message.
+    One warning contains all messages; a strict pipeline raises DegradedError instead.
     """
     fitted = {name: getattr(one, "fingerprint", "") for name, one in pipeline.calibrators.items()}
     wanted = {name: spec for name, spec in specs.items() if fitted.get(name)}
@@ -78,7 +78,7 @@ def _chain(retriever: object, depth: int) -> Iterator[object]:
 
 
 def _first(holder: object, names: Sequence[str]) -> object:
-    """Return the value of the first of these attributes that is neither None, a text, nor a method of the class."""
+    """Return the value of the first attribute in `names` that is neither None, a text, nor a method of the class."""
     for name in names:
         found = read_attribute(holder, name)
         if found is not None and not callable(getattr(type(holder), name, None)) and not isinstance(found, str):

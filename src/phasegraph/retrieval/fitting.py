@@ -1,4 +1,4 @@
-"""Fit the reference calibrators of a retriever's sources to queries without relevance labels."""
+"""Fit a calibrator for each source of a retriever, to the scores of many queries without relevance labels."""
 
 from __future__ import annotations
 
@@ -26,19 +26,20 @@ def fit_calibrators(
     normal_scores: bool = True,
     fingerprints: Mapping[str, str] | None = None,
 ) -> dict[str, ReferenceECDF]:
-    """Fit a reference calibrator for each source, in name order, from rankings of many queries.
+    """Fit a reference calibrator for each source from rankings of many queries; return them by source, in name order.
 
     `sizes` are the numbers of passages of the sources, by name. The default is the size that the rankings state, or
-    1,000,000. `sources` are the sources that were searched, so that an error can name a source without any hit.
-    Sources that state their background need no calibrator, and sources with ranks only have no scores; they are left
-    out. `normal_scores` says whether calibrators return normal quantiles, or percentiles in [0, 1].
+    1,000,000. `sources` are the names of the searched sources, because an error must also name a source without any
+    hit. Sources that state their background (the mean and deviation of all their scores) need no calibrator, and
+    sources that return only ranks have no scores. Both kinds are left out. `normal_scores` says whether calibrators
+    return normal quantiles, or percentiles in [0, 1].
 
     A source cannot be fitted if it answered fewer than `least` queries, or has fewer than 20 scores, or fewer than two
-    different scores. It is left out with a warning; with `strict`, raise DegradedError. If no source can be fitted,
-    raise InsufficientDataError.
+    different scores. Such a source is left out with a warning; with `strict`, raise DegradedError. If no source can be
+    fitted, raise InsufficientDataError.
 
-    A list of n hits is the top of its source's distribution. Its share of the collection, which is the mean list length
-    divided by the size, puts the scores on the scale of the background calibration (see
+    The hits of a ranking are the best of all passages of the source. The mean number of hits divided by the size is
+    their share of these passages. With this share, calibrated scores have the scale of the background calibration (see
     :class:`~phasegraph.calibration.ReferenceECDF`).
 
     >>> lists = [Ranking("v", [f"p{i}" for i in range(10)], [q - i / 10 for i in range(10)]) for q in range(3)]
@@ -84,7 +85,7 @@ def fit_calibrators(
 def calibration_queries(
     queries: Sequence[str], relevant: Mapping[str, Collection[str]] | None, /, progress: bool | None
 ) -> Iterable[str]:
-    """Check the calibration queries, and return an iterable of them that shows a progress bar.
+    """Check the calibration queries, and return an iterable of the queries that shows a progress bar.
 
     Raise an error if `queries` is a single text, contains a blank text or another type, or has fewer than 20 different
     queries. Also raise an error if `relevant` is not a mapping of some of these queries to ids.

@@ -10,7 +10,7 @@ from phasegraph.embedding.identity import EmbeddingModel
 
 
 class HitFilter(Protocol):
-    """The protocol of a filter in a framework's form."""
+    """The protocol of a metadata filter that an integration has validated."""
 
     @property
     def key(self) -> Hashable:
@@ -27,8 +27,8 @@ class HitFilter(Protocol):
 class Framework:
     """Base class for the operations on a framework's documents or nodes (hits); each integration derives a class.
 
-    `name` is stored in folders. `hit`, `filters` and `model` are the framework's words for a hit, for the filter
-    argument and for the embedding-model argument.
+    `name` is the framework's name, which is stored in folders. `hit` is the framework's word for a hit. `filters` and
+    `model` are the names of the arguments for a filter and for an embedding model.
     """
 
     name = hit = filters = model = ""
@@ -39,7 +39,7 @@ class Framework:
         return f"{self.hit}s"
 
     def held_by_id(self, hits: Iterable[Any]) -> dict[str, Any]:
-        """Return the hits by id; raise an error for a repeated id or an object of another type."""
+        """Return the hits by id; raise an error if an id is repeated, or an object is no hit of the framework."""
         raise NotImplementedError
 
     def of_record(self, record: Any) -> Any:
@@ -61,7 +61,7 @@ class Framework:
     def passages_of(
         self, held: Mapping[str, Any], title_key: str, given: Mapping[str, Sequence[Any]] | None = None
     ) -> list[dict[str, Any]]:
-        """Convert hits to passages of a corpus; `given` maps the ids of hits to their extractions."""
+        """Convert hits to passages of a corpus; `given` maps ids of hits to their extractions (triples and names)."""
         raise NotImplementedError
 
     def filter_of(self, where: Any) -> HitFilter:
@@ -73,11 +73,11 @@ class Framework:
         raise NotImplementedError
 
     def model_of(self, model: Any) -> EmbeddingModel | None:
-        """Wrap the framework's embedding model for use in a corpus; return None for None."""
+        """Wrap the framework's embedding model as a model of the core; return None if `model` is None."""
         raise NotImplementedError
 
     def embeds_texts(self, model: Any) -> Callable[[list[str]], Any] | None:
-        """Return the model's function from texts to vectors; return None for None."""
+        """Return the model's function from a list of texts to vectors; return None if `model` is None."""
         raise NotImplementedError
 
     def embedded(self, model: Any, hits: Sequence[Any], progress: bool | None) -> Any:
@@ -85,13 +85,13 @@ class Framework:
         raise NotImplementedError
 
     def carries_vectors(self, hits: Iterable[Any]) -> bool:
-        """Return True if vectors are stored in the hits, so that the model that computed them is unknown."""
+        """Return True if the hits contain their vectors; the model that computed the vectors is then unknown."""
         return False
 
 
 @dataclass(frozen=True, slots=True)
 class HitLookup:
-    """A lookup of hits in `held` by passage id; `kind` is ``none``, ``mapping``, ``callable`` or a kind of store."""
+    """A lookup of hits in `held` by passage id; `kind` is ``none``, ``mapping``, ``callable`` or a type of store."""
 
     kind: str
     held: Any
@@ -123,6 +123,6 @@ class HitLookup:
 
     @staticmethod
     def _paired(ids: Sequence[str], found: Any) -> dict[str, Any]:
-        """Return hits by id, from a mapping or from a list in the order of the ids; leave out None values."""
+        """Return the hits by id, from a mapping or from a list in the order of `ids`; leave out ids without a hit."""
         values = [found.get(one) for one in ids] if isinstance(found, Mapping) else found
         return {one: value for one, value in zip(ids, values, strict=True) if value is not None}

@@ -1,4 +1,4 @@
-"""Search an entity graph for the entity-graph retriever: walk, look up the framework's hits, and apply filters."""
+"""Search an entity graph for the entity-graph retriever: rank passages, look up their hits, and apply filters."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class GraphSearch:
     """A search of a graph source that returns the framework's hits; a filter may restrict the search.
 
     If the hits come from a store, the ids that match a filter are cached for a minute. Hits that are changed or deleted
-    within the minute are never returned. Hits that are added within the minute appear after it.
+    within the minute are never returned. Hits that are added within the minute appear after the minute.
     """
 
     source: Source
@@ -38,7 +38,7 @@ class GraphSearch:
     def search(
         self, query: str, limit: int | None, upstream: Upstream, wanted: HitFilter | None
     ) -> tuple[Ranking, dict[str, Any]]:
-        """Return the ranking and its hits by id; every hit matches the filter at the time of the search."""
+        """Return the ranking and its hits by id; every hit matches the filter `wanted` at the time of the search."""
         from phasegraph.graph import summaries_in
 
         if wanted is None:
@@ -56,7 +56,7 @@ class GraphSearch:
             kept = _passing(held, wanted)
             if kept.issuperset(ids):
                 return ranking, held | self._of_summaries(own, held)
-            self._parts.forget(self._key(wanted))  # hits were changed or deleted after they were cached
+            self._parts.forget(self._key(wanted))  # hits were changed or deleted after the matching ids were cached
         if self.look_up.corpus is not None:  # another thread changes the passages during the search
             ranking = without_gone(ranking, own, kept)
             return ranking, held | self._of_summaries(summaries_in(ranking), held)
@@ -101,7 +101,7 @@ class GraphSearch:
         return found
 
     def warn_of_missing(self, missing: int, count: int) -> None:
-        """Warn if the framework's hits of `missing` of `count` passages are missing."""
+        """Warn if the framework's documents or nodes of `missing` of `count` passages were not found."""
         words = self.framework
         if missing and not self.look_up.is_set:
             warn(
@@ -132,7 +132,7 @@ def _passing(held: Mapping[str, Any], wanted: HitFilter) -> set[str]:
 
 
 def _version_of(source: object) -> Hashable:
-    """Return a cache key for the source's graph; it is a weak reference, so that the cache does not keep the graph."""
+    """Return a cache key for the source's graph: a weak reference, because the cache must not hold the graph."""
     graph = getattr(source, "graph", None)
     try:
         return None if graph is None else ref(graph)

@@ -46,8 +46,9 @@ def resolve_id(
 ) -> tuple[str, str]:
     """Return the id of a hit, and its origin: ``"own"``, the metadata key, or ``"text"``.
 
-    The hit's own id comes first, then the first of the :data:`ID_KEYS` in its metadata, then an id from its text.
-    `refused` keys are skipped, because they name more than one passage.
+    The id that the hit carries comes first, then the first of the :data:`ID_KEYS` in its metadata, then an id made from
+    its text. Metadata keys in `refused` are skipped, because the same value under such a key belongs to several
+    passages.
 
     >>> resolve_id(None, {"pk": 7}, "some text")
     ('7', 'pk')
@@ -71,7 +72,7 @@ class _Ids(list[str]):
 
 
 class Identities:
-    """A reader of the ids of one source's hits; it warns once if it makes ids from texts.
+    """A reader of the ids of one source's hits; it warns once if it has to make ids from texts.
 
     >>> Identities("vector").read(["a", None], lambda row: ({"pk": "b"}, "text"), notes := [])
     ['a', 'b']
@@ -133,7 +134,7 @@ class Identities:
         return _resolved(f"source {self._source!r}", hits, self._refused)
 
     def repeated(self, ids: Sequence[str], text: Callable[[int], str], notes: list[str]) -> None:
-        """Add a note, and warn once, if an answer has different texts under one id; only the best hit is used."""
+        """Add a note, and warn once, if an answer has different texts under one id; only the best hit counts."""
         first: dict[str, str] = {}
         for row, identifier in enumerate(ids):
             held = first.setdefault(identifier, text(row))
@@ -147,11 +148,11 @@ class Identities:
 
 
 def corpus_ids(corpus: Iterable[Held], what: str) -> list[str]:
-    """Return the id of each passage; a passage without an own id gets its id from metadata or text.
+    """Return the id of each passage; a passage that carries no id gets its id from its metadata or text.
 
     A passage is a tuple (id or None, metadata, text). Passages without an id that have the same text get the same id,
-    with a warning. Raise InvalidInputError if two passages have the same own id. If a metadata key gives the same id
-    to different texts, such as the id of their document, the key is ignored, with a warning. `what` names the argument
+    with a warning. Raise InvalidInputError if two passages have the same own id. If a metadata key gives the same id to
+    different texts, the key is ignored, with a warning; it may contain the id of a document. `what` names the argument
     in messages.
 
     >>> corpus_ids([("a", {}, "one"), (None, {"pk": 2}, "two")], "documents")
@@ -171,7 +172,7 @@ def corpus_ids(corpus: Iterable[Held], what: str) -> list[str]:
 
 
 Held: TypeAlias = tuple[object, Mapping[str, object], str]
-"""A passage as a tuple: its own id or None, its metadata and its text."""
+"""A passage as a tuple: the id that it carries or None, its metadata and its text."""
 
 
 def _refuse_repeated(what: str, rows: Iterable[Held]) -> None:
@@ -186,7 +187,7 @@ def _refuse_repeated(what: str, rows: Iterable[Held]) -> None:
 
 
 def _resolved(what: str, rows: Sequence[Held], refused: set[str]) -> list[tuple[str, str]]:
-    """Return the id and its origin for each passage; add keys that give one id to different texts to `refused`."""
+    """Return a pair (id, its origin) for each passage; add keys that give one id to different texts to `refused`."""
     found = [resolve_id(*row, refused) for row in rows]
     first: dict[tuple[str, str], str] = {}
     repeated: dict[str, str] = {}

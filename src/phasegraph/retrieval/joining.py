@@ -15,10 +15,10 @@ from phasegraph.sources.protocol import Upstream
 def join_by_text(
     rankings: Sequence[Ranking], text: Callable[[Any], str]
 ) -> tuple[tuple[Ranking, ...], dict[str, list[str]]]:
-    """Give hits without an own id the id of another source's hit with the same text.
+    """Give hits that carry no id the id of another source's hit with the same text.
 
     Return the rankings in the same order, and notes by source. If several ids have the same text, the first id in
-    alphabetical order is used, so that the result does not depend on the order of the sources.
+    alphabetical order is used; the result then does not depend on the order of the sources.
     """
     if len(rankings) < 2 or not any(["text-" in " ".join(ranking.ids) for ranking in rankings]):
         return tuple(rankings), {}
@@ -74,7 +74,7 @@ def renamed(ranking: Ranking, taken: Mapping[str, str]) -> Ranking:
 
 @dataclass(frozen=True, slots=True)
 class _Evidence(Mapping[str, object]):
-    """A mapping of new ids to evidence; the evidence is read from the source on demand, because paths are slow."""
+    """A mapping of new ids to evidence, which is read from the source on demand, because paths are slow to compute."""
 
     held: Mapping[str, object]
     old: Mapping[str, str]

@@ -44,7 +44,7 @@ class KeptPassages:
     _text_alone = False
     """True if the vector of a passage depends only on its text, and not on its metadata."""
     _uncounted: tuple[str, ...] = ()
-    """The metadata keys that the framework adds; changes of their values do not count as changes of a passage."""
+    """The metadata keys that the framework adds; a change of a value under such a key is no change of the passage."""
 
     def delete(self, ids: Sequence[str] | None = None, *, where: Any = None) -> int:
         """Delete passages from every source in one step.
@@ -149,7 +149,7 @@ class KeptPassages:
         progress: bool = True,
         stays: Callable[[str], bool] | None = None,
     ) -> SyncCounts:
-        """Run :meth:`sync` on converted documents; `full` never deletes documents for which ``stays(name)`` is True."""
+        """Run :meth:`sync` on converted documents; documents for which ``stays(name)`` is True are not deleted."""
         corpus = self._changing()
         if key is not None and (not isinstance(key, str) or not key):
             raise InvalidTypeError(f"key must be the name of a metadata key; got {key!r:.80}")
@@ -199,7 +199,7 @@ class KeptPassages:
     def _members(self, index: Any, key: str) -> Mapping[str, Sequence[str]]:
         """Return the ids of each document's passages; the metadata `key` names the document."""
         own = self._changing().keys.source
-        usual = own is None and key == "source"  # the table of the default keys reads this key first
+        usual = own is None and key == "source"  # the table for the default keys reads this key before the other keys
         return self._table(None if usual else key).members(index)
 
     def _counts(self) -> dict[str, int]:
@@ -219,8 +219,8 @@ class KeptPassages:
         Returns
         -------
         list of NearDuplicates
-            The pairs, with the fields ``first``, ``second`` and ``similarity``. Passages without a document are not
-            compared.
+            The pairs, with the fields ``first`` and ``second`` (document names) and ``similarity``. Passages without a
+            document are not compared.
         """
         corpus = self._changing()
         index, table = corpus.index, self._table(corpus.keys.source)
@@ -248,7 +248,7 @@ class KeptPassages:
     ) -> int:
         """Delete and add passages in one step, and return the number of embedded passages.
 
-        `planned` is the state of the corpus for which the change was computed.
+        `planned` is the state of the corpus for which the change was computed, or None.
         """
         corpus.check(came)
         view, vectors, rows = corpus.index.graph.view, None, []

@@ -35,7 +35,7 @@ def list_pipeline(
 
 
 class ListFuser:
-    """A fusion of lists from earlier searches; the reader of each list is reused in later calls.
+    """An object that fuses lists from earlier searches; later calls reuse the reader of each list.
 
     `hits` is the framework's word for hits. ``unpack(list)`` returns the hits of a list. ``reader_of(name, fields)``
     creates the reader of a list. ``ranking_of(reader, hits, notes)`` converts the hits to a ranking, and adds notes for
@@ -64,7 +64,7 @@ class ListFuser:
         self._watch = FirstAnswers()
 
     def decide(self, lists: Mapping[str, Any], query: str | None = None) -> Answer:
-        """Read the lists in name order and fuse them; `query` is used by priors and for the words in the hits."""
+        """Read the lists in name order and fuse them; priors and the confidence need the optional `query`."""
         pipeline, access = self.pipeline, self._access
         if not isinstance(lists, Mapping):
             raise InvalidTypeError(f"lists must be a mapping of names to lists; got {type(lists).__name__}")

@@ -30,7 +30,7 @@ class Nearest:
         return Nearest, ()
 
     def hold(self, vectors: Iterable[Sequence[float]]) -> Sequence[object]:
-        """Convert the vectors now, so that the next search does not wait, unless they are held already; list them."""
+        """Return the vectors as a list; also rebuild the matrix if any vector object is new."""
         listed = list(vectors)
         if len(listed) != len(self._held) or not all(map(is_, listed, self._held)):
             self._held, self._unit = listed, _unit(listed)
@@ -41,7 +41,7 @@ class Nearest:
     ) -> IntArray | None:
         """Return the rows whose cosine with the query may be among the `count` highest, in ascending order.
 
-        The rows include a margin for ties and rounding. If `allowed` is given, only rows where it is True are
+        The rows include a margin for ties and rounding. If `allowed` is given, only rows with the value True in it are
         considered. Return None if the vectors have different dimensions, zero norm or values that are not finite.
         """
         listed = self.hold(vectors)

@@ -37,7 +37,7 @@ class FirstAnswers:
         self._rejected: dict[str, int | None] = {}
 
     def see(self, policy: AcceptancePolicy, rankings: Sequence[Ranking]) -> None:
-        """Count each source's answers in which no hit passes its threshold, and warn at the third answer.
+        """Count each source's answers in which no hit passes its threshold, and warn at the third such answer.
 
         Counting stops when a hit passes.
         """
@@ -58,7 +58,7 @@ class FirstAnswers:
                 warn(text, stacklevel=5)
 
 
-_NO_WEIGHT = 0.06  # adaptive weights give every source beside a graph walk at least .05
+_NO_WEIGHT = 0.06  # adaptive weights give every source except the graph walk at least .05
 
 
 class SharedIdWarning:
@@ -154,7 +154,7 @@ class IdOverlapWarning:
         return tuple(out), notes
 
     def see(self, rankings: Sequence[Ranking], text: Callable[[Any], str]) -> None:
-        """Check every pair of rankings of a query for a common id, and warn if a pair never has a common id.
+        """Check every pair of rankings of a query for a common id, and warn if a pair of sources never has a common id.
 
         A pair of sources is checked no more after its first common id, or after its warning.
         """
@@ -189,7 +189,7 @@ def _differ(one: str, other: str) -> bool:
 
 
 def _one_text(one: Ranking, other: Ranking, text: Callable[[Any], str]) -> tuple[str, str] | None:
-    """Return the two ids under which two sources return the same text; None if they share no text."""
+    """Return two ids, one for each source, that belong to the same text; None if the sources share no text."""
     if not isinstance(one.payloads, Payloads) or not isinstance(other.payloads, Payloads):
         return None
     named = {text_id(text(hit)): identifier for identifier, hit in other.payloads.items() if text(hit)}
@@ -198,7 +198,7 @@ def _one_text(one: Ranking, other: Ranking, text: Callable[[Any], str]) -> tuple
 
 
 class GroupKeyWarning:
-    """Warns if no candidate of an answer has the key by which passages are grouped; once for each key.
+    """A warning if no candidate of an answer has the metadata key by which passages are grouped; once for each key.
 
     Examples
     --------
@@ -213,7 +213,7 @@ class GroupKeyWarning:
         self._said: set[str] = set()
 
     def see(self, shortlist: Shortlist) -> None:
-        """Check the candidates of a query."""
+        """Check the candidates of a query, and warn if none of them has the key of `group_by`."""
         group_by, lines = shortlist.pipeline.group_by, shortlist.adjusted.warnings
         if group_by is not None and lines and group_by.key not in self._said:
             self._said.add(group_by.key)
@@ -231,7 +231,7 @@ IN_HASTE = (
 
 
 class DeadlineGuard:
-    """A limit on late steps that still run in the background, and a warning when deciding starts to miss the deadline.
+    """A limit on late computations that still run in the background, and a warning when fusing misses the deadline.
 
     Examples
     --------
@@ -250,14 +250,14 @@ class DeadlineGuard:
         return DeadlineGuard, ()
 
     def see(self, late: bool) -> None:
-        """Warn when deciding starts or stops missing the deadline."""
+        """Warn when fusing starts or stops missing the deadline; `late` is True if fusing was late in this call."""
         if late is not self._late:
             self._late = late
             said = f"{IN_HASTE}. Raise timeout=, or lower fetch_k=" if late else "deciding is in time again"
             warn(said, stacklevel=5)
 
     def bounded(self, function: Callable[[], Item]) -> Callable[[], Item]:
-        """Wrap a step so that it is counted while it runs; raise Late if 256 steps are already running."""
+        """Wrap a function to count its running calls; a call raises Late if 256 calls are already running."""
         with self._lock:
             if self._outstanding >= _MOST_STEPS:
                 raise Late

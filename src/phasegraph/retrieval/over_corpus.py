@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     import phasegraph.neo4j
 
 OVERRIDING = frozenset({"pipeline", "weights", "accept", "selection", "group_by"})
-"""Constructor arguments whose presence prevents loading the pipeline that is stored in the folder."""
+"""Constructor arguments that replace a folder's pipeline: if any is given, the stored pipeline is not loaded."""
 _MANY = 256
 """Maximum number of passages that are indexed without a progress bar."""
 
 
 @dataclass(frozen=True, slots=True)
 class Indexing:
-    """The arguments that say how passages are read and indexed; all constructors over passages share them."""
+    """The arguments for reading and indexing passages, which all constructors from passages share."""
 
     triples: Any = None
     known_names: Iterable[str] = ()
@@ -57,9 +57,9 @@ def build_corpus(
 ) -> phasegraph.graph.Corpus:
     """Build a corpus from `held`, which maps ids to documents or nodes.
 
-    `vectors` are the vectors of the passages. None means that the model embeds the passages; an empty list means no
-    vectors. `store` is the user's vector store, if the vectors are stored there. With `kept`, the passages are also
-    checked for storage in a folder.
+    `vectors` are the vectors of the passages. None means that `model` embeds the passages; an empty list means that the
+    corpus has no vectors. `store` is the user's vector store, if the vectors are stored there. With `kept`, the
+    function also checks that the passages can be stored in a folder.
     """
     from phasegraph.graph import Corpus, GraphIndex, Keys, check_passages, check_source_key, check_title_key
 
@@ -89,7 +89,7 @@ def build_corpus(
 
 
 def _warn_of_size(passages: Sequence[Mapping[str, Any]]) -> None:
-    """Warn if the index would not fit in the free memory, and name the command that builds it in shards."""
+    """Warn if the index would not fit in the free memory; the warning names the command that builds it in parts."""
     sizes = too_large(sum(len(one["title"]) + len(one["text"]) for one in passages))
     if sizes:
         warn(
@@ -161,7 +161,7 @@ class FusedPassages(KeptPassages):
         cls, path: str | os.PathLike[str], model: Any, fields: Mapping[str, Any], *, reembed: bool,
         vector_store: str | None,
     ) -> Self:  # fmt: skip
-        """Open the retriever of a folder; with `reembed`, embed all its passages again."""
+        """Open a retriever from a folder; with `reembed`, embed all its passages again."""
         cls._framework.check_model(model)
         made = cls._opened(path, model, fields, False, checks=not reembed, vector_store=vector_store)
         if reembed:
@@ -182,7 +182,7 @@ class FusedPassages(KeptPassages):
     def _over(
         cls, corpus: phasegraph.graph.Corpus, model: Any, fields: Mapping[str, Any], store: Any = None
     ) -> Self:  # fmt: skip
-        """Create the retriever of a corpus; the vectors are in the corpus, or in the user's `store` if it is given."""
+        """Create a retriever over a corpus; the vectors are in the corpus, or in the user's `store` if it is given."""
         from phasegraph.graph import CorpusLookup
 
         fields = dict(fields)
@@ -235,7 +235,10 @@ class GraphPassages(KeptPassages):
         return self._search.look_up.kept_ids
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the graph and the passages to a new or empty folder; the tokenizer must be a named one."""
+        """Write the graph and the passages to a new or empty folder.
+
+        The tokenizer must be given by name, because a function cannot be stored.
+        """
         self._changing().save(path, self._folder_settings(vectors=False), self._uncounted)
 
     @classmethod
@@ -256,7 +259,7 @@ class GraphPassages(KeptPassages):
         connection : Neo4jConnection
             The connection to the server. It is tested immediately; see ``Neo4jConnection.connect``.
         corpus : str, optional
-            The name of a corpus that ``write_graph`` wrote; None for a graph of another library.
+            The name of a corpus that ``phasegraph.neo4j.write_graph`` wrote; None for a graph of another library.
         schema : str or GraphSchema, optional
             The schema of the graph: ``"llama_index"``, ``"langchain"`` or ``"neo4j_graphrag"``. By default,
             phasegraph's own schema if `corpus` is given; otherwise the schema is detected.
@@ -307,12 +310,12 @@ class GraphPassages(KeptPassages):
 
     @classmethod
     def _loaded(cls, path: str | os.PathLike[str], model: Any, fields: Mapping[str, Any]) -> Self:
-        """Open the retriever of a folder."""
+        """Open a retriever from a folder."""
         return cls._over(cls._open(path, model, vectors=False), model, fields)
 
     @classmethod
     def _over(cls, corpus: phasegraph.graph.Corpus, model: Any, fields: Mapping[str, Any]) -> Self:
-        """Create the retriever of a corpus."""
+        """Create a retriever over a corpus."""
         from phasegraph.graph import CorpusLookup
 
         framework = cls._framework

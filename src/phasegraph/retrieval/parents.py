@@ -12,9 +12,9 @@ from phasegraph.retrieval.framework import Framework, HitFilter, HitLookup
 from phasegraph.retrieval.kept import KeptPassages
 
 _SHORTEST, _LONGEST = 8, 4000
-"""Minimum and maximum length, in characters, of an overlap between consecutive chunks that is removed."""
+"""Minimum and maximum length, in characters, of the text that consecutive chunks share and that joining removes."""
 _PLACES = ("start_index", "start_char_idx")
-"""The metadata keys in which the frameworks' splitters store the start of a chunk in its document."""
+"""The metadata keys under which the frameworks' text splitters store the position of a chunk in its document."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Parents:
         return self._made_up(names, wanted, kept)
 
     def _made_up(self, names: Sequence[str], wanted: HitFilter | None, kept: KeptPassages) -> dict[str, str]:
-        """Join the text of each document from its passages in the corpus that match the filter."""
+        """Return the text of each document by name, joined from its passages in the corpus that match the filter."""
         corpus = kept._corpus
         members = kept._members(corpus.seen.index, self.key)
         found = {}
@@ -93,7 +93,7 @@ class Parents:
 
 
 def _in_order(chunks: list[Any]) -> list[Any]:
-    """Sort chunks by their start in the document, if all chunks have a start; otherwise keep their order."""
+    """Sort chunks by their position in the document, if all chunks store a position; otherwise keep their order."""
     for key in _PLACES:
         places = [_place(one, key) for one in chunks]
         if all(isinstance(one, int) for one in places):

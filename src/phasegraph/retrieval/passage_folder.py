@@ -162,7 +162,7 @@ class PassageFolder(KeptPassages):
         model : EmbeddingModel, optional
             The model that embedded the passages. It is needed to add passages to a folder with vectors.
         checks : bool, default True
-            Check that the model is the model that embedded the passages.
+            Check that `model` is the model that embedded the passages.
 
         Raises
         ------
@@ -186,7 +186,7 @@ class PassageFolder(KeptPassages):
     def sync_files(
         self, passages: Iterable[Any], *, stays: Callable[[str], bool] | None = None, progress: bool = True
     ) -> SyncCounts:
-        """Run :meth:`sync` with the complete documents: delete all others, except if ``stays(name)`` is True."""
+        """Run :meth:`sync` with complete documents: delete all other documents, except if ``stays(name)`` is True."""
         self._check_own()
         return self._synced(self._contents(passages), full=True, stays=stays, progress=progress)
 

@@ -12,9 +12,10 @@ from phasegraph.ranking import Ranking
 
 
 class Payloads(Mapping[str, Any]):
-    """A mapping of ids to the framework's hits (the first hit of each id), with the evidence of the source.
+    """A mapping of ids to the framework's documents or nodes (hits), with the evidence of the source.
 
-    If the source returns only an id, the hit is None; the mapping then does not contain the id.
+    If an id is repeated, its first hit counts. If the source returns only an id, the hit is None, and the mapping does
+    not contain the id.
 
     >>> Payloads(["a", "b", "a"], [1, 2, 3])["a"]
     1
@@ -40,7 +41,7 @@ class Payloads(Mapping[str, Any]):
         return Payloads, (list(self._ids), list(self._hits), dict(self.evidence))
 
     def follow(self, ranking: Ranking) -> None:
-        """Use the rows of `ranking`, which has the same ids in the same order, to find hits without a second index."""
+        """Find hits by the rows of `ranking`, which must have the same ids in the same order."""
         self._ranking = ranking
 
     def get(self, identifier: str, default: Any = None, /) -> Any:
@@ -52,7 +53,7 @@ class Payloads(Mapping[str, Any]):
         return default if hit is None else hit
 
     def best_first(self, scores: FloatArray) -> None:
-        """Sort the hits by falling score, so that a repeated id gives its best hit; NaN is the worst score."""
+        """Sort the hits by falling score; a repeated id then gives its best hit. NaN is the worst score."""
         order = np.argsort(np.where(np.isfinite(scores), -scores, np.inf), kind="stable").tolist()
         self._ids, self._hits = [self._ids[row] for row in order], [self._hits[row] for row in order]
 

@@ -1,4 +1,4 @@
-"""Convert the results of plain functions and of neo4j-graphrag to hits: texts, rows, triples, ids with scores."""
+"""Convert the results of plain functions and of neo4j-graphrag (texts, rows, triples, ids with scores) to hits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ TEXT_KEYS = ("text", "page_content", "content")
 class PlainHit:
     """A hit without a framework's type: a text with metadata, or only the `id` of a passage.
 
-    If a hit has a text, its id is read from the metadata, which are the other columns of the row.
+    If the hit has a text, `id` is not set. The id is then read from the metadata, which are the other columns of the
+    row.
     """
 
     read: ClassVar[frozenset[str]] = frozenset((*ID_KEYS, *SCORE_KEYS))
@@ -32,7 +33,7 @@ class PlainHit:
 
 
 def are_scored(pairs: Iterable[bool]) -> bool:
-    """Return True if all hits are pairs with a score; raise MalformedAnswerError if only some hits are."""
+    """Return True if all hits are (hit, score) pairs; raise MalformedAnswerError if only some hits are pairs."""
     known = set(pairs)
     if len(known) > 1:
         raise MalformedAnswerError(
@@ -42,7 +43,7 @@ def are_scored(pairs: Iterable[bool]) -> bool:
 
 
 def head_and_score(item: object) -> tuple[Any, Any]:
-    """Split an item into its hit and its score: any pair is a hit and a score, and other items have the score None.
+    """Split an item of an answer into its hit and its score; an item that is no pair has the score None.
 
     >>> head_and_score(("a text", 0.5)), head_and_score(("Ada", "met", "Bo"))
     (('a text', 0.5), (('Ada', 'met', 'Bo'), None))
@@ -181,7 +182,7 @@ class FilteredGraphRagSearch(GraphRagSearch):
         k: int | None = None,
         filter: Mapping[str, Any] | None = None,  # noqa: A002
     ) -> list[dict[str, Any]]:
-        """Search for at most `k` hits whose nodes have the properties in `filter`, and return their rows."""
+        """Search for at most `k` nodes that have the properties in `filter`, and return their rows."""
         settings: dict[str, Any] = {} if k is None else {"top_k": k}
         return self._rows(query, settings if filter is None else {**settings, "filters": dict(filter)})
 
@@ -195,7 +196,7 @@ def _of_record(record: Any) -> dict[str, Any]:
     """Return the columns of a record; the node is replaced by its properties."""
     held = dict(record.data())
     node = held.pop("node", None)
-    if "elementId" in held:  # the library's internal id of the node, which is not the id of a passage
+    if "elementId" in held:  # the database's internal id of the node, which is not the id of a passage
         held = {name: value for name, value in held.items() if name not in ("id", "elementId")}
     if isinstance(node, Mapping):
         held |= {name: value for name, value in node.items() if value is not None}

@@ -107,7 +107,7 @@ def provenance(result: Result) -> list[dict[str, object]]:
 def _parts(
     ids: Sequence[str], ranking: Ranking, weight: float, calibrated: list[float], contributed: list[float]
 ) -> list[dict[str, float | None]]:
-    """Return the evidence of one source for each result: rank, raw score, calibrated value, weight, contribution."""
+    """Return one source's rank, raw score, calibrated value, weight and contribution for each result, as mappings."""
     scores = ranking.scores.item
     raw = scores if ranking.raw is None else ranking.raw.item
     last = len(ranking) - 1
@@ -126,7 +126,7 @@ def _parts(
 
 
 def _shared_rank(ranking: Ranking, score: float) -> float:
-    """Return the mean rank, counted from 1, of all hits with this score."""
+    """Return the mean rank, counted from 1, of all hits of the ranking with this score."""
     rising = -ranking.scores
     return float(rising.searchsorted(-score, "left") + rising.searchsorted(-score, "right") + 1) / 2.0
 
@@ -155,7 +155,7 @@ class EvidenceBlock(dict[str, object]):
 
 
 def is_taken(key: str | None, metadata: Mapping[str, object]) -> bool:
-    """Return True, and warn, if a passage already uses the metadata key for another value than evidence."""
+    """Return True, and warn, if the passage's metadata already have a value under `key` that is not evidence."""
     if key is None or key not in metadata or isinstance(metadata[key], EvidenceBlock):
         return False
     warn(
@@ -166,7 +166,7 @@ def is_taken(key: str | None, metadata: Mapping[str, object]) -> bool:
 
 
 def evidence_blocks(result: Result, hits: Sequence[SelectedHit]) -> list[EvidenceBlock]:
-    """Return a block for each result, with the content of :func:`provenance` and the evidence that sources give."""
+    """Return a block for each result: the content of :func:`provenance`, and the sources' evidence, such as paths."""
     blocks: list[dict[str, Any]] = list(provenance(result))
     for block, hit in zip(blocks, hits, strict=True):
         for name, evidence in hit.evidence.items():
@@ -177,8 +177,8 @@ def evidence_blocks(result: Result, hits: Sequence[SelectedHit]) -> list[Evidenc
 def plain_evidence(evidence: Any) -> object:
     """Convert the evidence of a source to plain JSON types.
 
-    Evidence of a graph walk becomes a dictionary with the path as kinds and names of nodes, the seeds, the query's
-    words, and the path as text.
+    Evidence of a graph walk becomes a dictionary. It contains the path as kinds and names of nodes, the seeds (the
+    nodes at which the walk starts), the query's words, and the path as text.
     """
     steps = getattr(evidence, "path", None)
     if not isinstance(steps, tuple) or not all(hasattr(node, "kind") and hasattr(node, "name") for node in steps):

@@ -27,7 +27,7 @@ from phasegraph.sources.source_task import cut_note
 SCORE_KEYS: Mapping[str, bool | None] = MappingProxyType(
     {"relevance_score": True, "similarity_score": True, "_score": True, "_similarity_score": True, "score": None}
 )
-"""The metadata keys that may contain a score: True if a higher score is better, None if the key does not say."""
+"""The metadata keys that may contain a score, with True if a higher score is better, or None if that is unknown."""
 
 _MOST_HITS = 100_000
 
@@ -76,7 +76,7 @@ class HitReader:
     def stated_scores(
         self, hits: Sequence[Any], notes: list[str]
     ) -> tuple[list[object] | None, tuple[bool, str] | None]:
-        """Return scores from a metadata key that usually contains scores, and their direction with a note.
+        """Return scores from a metadata key that usually contains scores, and a pair of their direction and a note.
 
         Every hit must have a number under the key. The plain key ``score`` may have another meaning, such as the
         rating of a film. It is used only if its values fall along the source's lists. Without scores, both values are
@@ -115,10 +115,10 @@ class HitReader:
     ) -> Ranking:
         """Convert n hits to a ranking, and add a note to `notes` for each repaired problem.
 
-        Without scores, only the order of the hits counts. If `ordered` is False, only membership counts. Hits beyond
-        `limit` are dropped, with a note. The direction of the scores is the declared direction. Without a declaration,
-        it is the direction in `told`, a pair of "higher is better" and a note. Without `told`, it is inferred from the
-        values in `order`, or from the scores.
+        Without scores, only the order of the hits counts. If `ordered` is False, the order has no meaning, and all hits
+        get the same rank. Hits beyond `limit` are dropped, with a note. The direction of the scores is the declared
+        direction. Without a declaration, it is the direction in `told`, a pair of "higher is better" and a note.
+        Without `told`, it is inferred from the values in `order`, or from the scores.
         """
         scores, joined = self._known_scores(scores, notes, len(ids)) if ordered else None, order is not None
         higher: bool | None = True
@@ -144,7 +144,7 @@ class HitReader:
         return limited(found if ordered else self._membership(found, notes), limit, notes)
 
     def _membership(self, ranking: Ranking, notes: list[str]) -> Ranking:
-        """Return the ranking of unordered hits: all hits share a rank, so only membership counts."""
+        """Return the ranking of unordered hits, in which all hits have the same rank."""
         if len(ranking):
             notes.append("membership only: its hits have no order")
             self.direction.warn_of_none()
@@ -170,7 +170,7 @@ def limited(ranking: Ranking, limit: int | None, notes: list[str]) -> Ranking:
 
 
 def _contradicts(ranking: Ranking, ids: Sequence[str]) -> bool:
-    """Return True if the order of the hits differs from the order of their scores, apart from ties."""
+    """Return True if the order of `ids` contradicts the scores of the ranking; equal scores may be in any order."""
     place = {identifier: row for row, identifier in enumerate(reversed(ids))}
     at = np.array([-place[identifier] for identifier in ranking.ids])
     scores = ranking.scores
@@ -222,7 +222,7 @@ def completed(
 
     The other sources' hits for the same query (`upstream`) are used first. Then the stores in `look_ups` are asked in
     order; a failed look-up adds a note. `deletions` drops passages that no store has. `own` is True if the source's own
-    store was asked before.
+    store was already asked.
     """
     payloads = ranking.payloads
     missing = [one for one in ranking.ids if payloads.get(one) is None]

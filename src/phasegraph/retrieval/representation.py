@@ -18,7 +18,7 @@ class Shown(str):
 
 
 _HELD = ("_source", "vectorstore", "_vector_store")
-"""The attributes in which retrievers store their vector store or core source."""
+"""The attributes in which retrievers store their vector store or their source of the core."""
 _SHOWN_VALUE, _SHOWN_ALL, _SHOWN_MANY = 60, 200, 9
 
 
@@ -26,8 +26,8 @@ def shown(fields: Mapping[str, object]) -> list[tuple[str, Shown]]:
     """Shorten a retriever's arguments for ``repr``: small values are unchanged, other objects appear as a type name.
 
     A function appears as its name. A retriever over a store or a core source appears as its class and the class of the
-    store or source. The text has at most about 250 characters, so that logs, traces and configurations never contain
-    the corpus.
+    store or source. The text has at most about 250 characters, because logs, traces and configurations must never
+    contain the corpus.
 
     >>> from phasegraph import FusionPipeline
     >>> shown({"vector": SourceSpec(retriever=FusionPipeline()), "k": 3})
@@ -63,7 +63,7 @@ def _shown(value: object) -> str:
     held = next((one for name in _HELD if (one := getattr(value, name, None)) is not None), None)
     if held is None:
         return type(value).__name__
-    return f"{type(value).__name__} of {type(getattr(held, '_now', held)).__name__}"  # _now: a corpus's current source
+    return f"{type(value).__name__} of {type(getattr(held, '_now', held)).__name__}"  # _now: the corpus's source
 
 
 def _cut(text: str) -> str:

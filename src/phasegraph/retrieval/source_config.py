@@ -20,7 +20,7 @@ Weights: TypeAlias = Mapping[str, float] | Sequence[float]
 def check_weights(given: object, specs: Mapping[str, SourceSpec]) -> Mapping[str, float] | None:
     """Return the weights of all sources by name; None if no weight was given.
 
-    A sequence of weights is only valid if the sources are also a sequence; both have the same order.
+    A sequence of weights is valid only if the sources are also a sequence, in the same order.
     """
     own = {name: spec.weight for name, spec in specs.items() if spec.weight is not None}
     if given is None:
@@ -85,7 +85,7 @@ _PRESETS = {
 
 
 def check_no_exact_match(sources: Collection[str]) -> None:
-    """Raise InvalidInputError if a source has a reserved name: that of the exact-match bonus or of the reranker."""
+    """Raise InvalidInputError if a source has a name that is reserved for the exact-match bonus or the reranker."""
     if EXACT_MATCH in sources:
         raise InvalidInputError(
             f"a source must not be named {EXACT_MATCH!r}, which ExactMatchBonus uses: rename the source"
@@ -95,7 +95,7 @@ def check_no_exact_match(sources: Collection[str]) -> None:
 
 
 def check_names(pipeline: FusionPipeline, sources: Collection[str], *, reranks: bool = False) -> None:
-    """Raise InvalidInputError if a setting of the pipeline names an unknown source, and so would have no effect.
+    """Raise InvalidInputError if a setting of the pipeline names an unknown source; it would have no effect.
 
     With `reranks`, the reranker's ranking counts as a source.
     """
@@ -114,7 +114,7 @@ def check_names(pipeline: FusionPipeline, sources: Collection[str], *, reranks: 
 
 
 def dphf(retriever: Any, rewriter: Any) -> dict[str, Any]:
-    """Return the arguments for dual-path hypothesis fusion: search with the query and with a HyDE text, and fuse.
+    """Return a retriever's arguments for dual-path hypothesis fusion: it searches the query and a HyDE text, and fuses.
 
     Parameters
     ----------

@@ -142,7 +142,7 @@ class SourceSpec(KnownFields):
     combine : {"single", "union", "rrf"}, optional
         ``single`` searches only the rewritten texts. ``union`` also searches the query, and orders all hits by score; a
         hit of several searches has the score of the first. ``rrf`` also searches the query, and fuses the lists by
-        reciprocal rank. Default: the setting of the object in `rewrite`, or ``single``.
+        reciprocal rank. Default: the `combine` setting of the object in `rewrite`; ``single`` for a function.
     fields : HitFields
         The fields of a hit that contain its id and score, and related settings.
     execution : Execution
@@ -189,7 +189,8 @@ class SourceSpec(KnownFields):
     def settings(self, fetch_k: int | None, depends_on: Sequence[str]) -> SourceSettings:
         """Return the core's settings of the source, with defaults from the fusing retriever.
 
-        If the query is rewritten, these settings have no limit: the limit then applies to each rewritten text.
+        If the query is rewritten, these settings have no limit on hits: the limit then applies to the search of each
+        rewritten text.
         """
         return SourceSettings(
             limit=None if self.rewrite is not None else self.fetch_k_or(fetch_k),
@@ -202,7 +203,7 @@ class SourceSpec(KnownFields):
         )
 
     def fetch_k_or(self, default: int | None) -> int | None:
-        """Return the number of hits to request: the source's `fetch_k`, or `default` if the source has none."""
+        """Return the number of hits to request: the source's `fetch_k`, or `default` if `fetch_k` is not set."""
         return default if isinstance(self.fetch_k, str) else self.fetch_k
 
     def rewriting(

@@ -1,4 +1,4 @@
-"""Methods that the retrievers of both frameworks share: calibrate, save, load, and pass results to a callback."""
+"""Methods of the retrievers of both frameworks: they calibrate, save and load, and pass results to a callback."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Calibrating:
         relevant: Mapping[str, Collection[str]] | None = None,
         progress: bool = True,
     ) -> Self:
-        """Fit the sources' calibrators, the usual agreement between sources, and the scale of ``Result.confidence``.
+        """Fit the calibrators of the sources, the minimum agreement between sources, and ``Result.confidence``.
 
         Parameters
         ----------
@@ -65,7 +65,8 @@ class Calibrating:
         -------
         Self
             The same retriever, now fitted. Sources that state their background or return only ranks get no calibrator.
-            A source with fewer than 20 answers, or with scores that cannot be fitted, also gets none, with a warning.
+            A source with fewer than 20 answers, or with scores that cannot be fitted, also gets no calibrator, with a
+            warning.
 
         Raises
         ------
@@ -143,7 +144,7 @@ class ResultCallback:
         return self._function is not None
 
     def notify(self, result: Result) -> None:
-        """Call the callback with a result; if it returns a coroutine, close it unrun, and warn once."""
+        """Call the callback with a result; if it returns a coroutine, close this coroutine unrun, and warn once."""
         if self._function is None:
             return
         try:
@@ -163,7 +164,7 @@ class ResultCallback:
                 )
 
     async def anotify(self, result: Result) -> None:
-        """Call the callback with a result, and await its return value if that is awaitable."""
+        """Call the callback with a result, and await the return value if it is awaitable."""
         if self._function is None:
             return
         try:

@@ -23,9 +23,9 @@ from phasegraph.sources.workers import in_thread
 
 
 class WrappedSource:
-    """The base class of a framework's retriever as a source; the object exists as long as the retriever.
+    """The base class of a framework's retriever as a source; a fused retriever has one object for each source.
 
-    `names_only` is True if hits contain only ids, so that other sources give their texts. `has_texts` is True if the
+    `names_only` is True if hits contain only ids; other sources then give their texts. `has_texts` is True if the
     source has its own store of texts. `held_ids` are the ids of the source's passages in memory.
     """
 
@@ -40,17 +40,17 @@ class WrappedSource:
         self.deletions = Deletions(name)
 
     def look_up(self) -> Callable[[Sequence[str]], Mapping[str, Any]] | None:
-        """Return the function that finds passages by id in the store; None if the source uses only a part of it."""
+        """Return the function that finds passages by id in the store; None if the source searches only a part of it."""
         raise NotImplementedError
 
     def live(self) -> Callable[[Sequence[str]], Mapping[str, Any]] | None:
-        """Return the function that finds the passages that still exist in the store; None if the data is a copy."""
+        """Return the function that finds the passages that still exist in the store; None if the source has copies."""
         raise NotImplementedError
 
     def borrow(self, others: Mapping[str, Self]) -> None:
         """Connect this source to the stores of other sources, for missing texts and to detect deleted passages.
 
-        A passage counts as deleted if this source has it in memory, and no store has it any more.
+        A passage counts as deleted if this source has it in memory, and no store contains it any more.
         """
         others = {name: one for name, one in others.items() if one is not self}
         live = {name: found for name, one in others.items() if self.held_ids and (found := one.live()) is not None}

@@ -44,15 +44,15 @@ class Breaker:
         return "half_open" if self._probing else "open"
 
     def allows(self, now: float) -> bool:
-        """Return True if a search may begin at the time `now`."""
+        """Return True if a search of the source may begin at the time `now`."""
         if self._opened is None:
             return True
         return not self._probing and (self._early or now - self._opened >= self._probe_interval)
 
     def begin(self, now: float) -> bool:
-        """Record that a search begins at the time `now`; return True if the search is a trial.
+        """Record that a search begins at the time `now`; return True if the search is a trial of a failing source.
 
-        The interval until the next trial starts at the beginning of this trial.
+        The interval until the next trial starts when this trial begins.
         """
         if self._opened is None:
             return False
@@ -74,7 +74,10 @@ class Breaker:
             self._opened = now if self._opened is None else self._began
 
     def succeeded_late(self) -> None:
-        """Record that a trial succeeded after its deadline: the next trial may begin at once, but not a third trial."""
+        """Record that a trial succeeded after its deadline, and allow one further trial at once.
+
+        If the further trial also fails, the next trial waits for the whole interval.
+        """
         if self._opened is not None and not self._probing:
             self._early = not self._was_early
 

@@ -66,7 +66,7 @@ _WITHIN: ContextVar[tuple[int, ...]] = ContextVar("phasegraph_within", default=(
 
 
 class Gatherer:
-    """An object that asks sources concurrently, and remembers the state of each source between calls.
+    """An object that asks sources concurrently, and remembers the health of each source between calls.
 
     Parameters
     ----------
@@ -93,13 +93,13 @@ class Gatherer:
     the caller's event loop; set ``in_thread=True`` for such a source. A search that misses the deadline continues in a
     daemon thread, and its answer is dropped. `max_in_flight` and the circuit breaker limit the number of such searches.
     ``MemoryError``, ``KeyboardInterrupt``, ``SystemExit`` and cancellations are raised to the caller. Each source gets
-    a copy of the caller's context variables. A source with `depends_on` begins when these sources have answered or
-    failed. After half of the call's timeout, it begins without the missing rankings. A gatherer may be used from any
-    number of threads and event loops, and after a fork.
+    a copy of the caller's context variables. A source with `depends_on` begins when the sources named there have
+    answered or failed. After half of the call's timeout, it begins without the missing rankings. A gatherer may be used
+    from any number of threads and event loops, and after a fork.
 
     A change in the state of a source causes one :class:`~phasegraph.errors.PhasegraphWarning` and one message on the
-    logger ``phasegraph``. The changes are: the source begins to fail, its circuit breaker opens, none of its hits is
-    usable, it is busy, or it answers again. The source's error is the ``__cause__`` of the warning. The warning is
+    logger ``phasegraph``. The changes are: the source begins to fail, its circuit breaker opens, all its hits are
+    unusable, it is busy, or it answers again. The source's error is the ``__cause__`` of the warning. The warning is
     given at the end of a call. If a warning filter turns it into an error, this call raises the error, and the next
     call answers. If a call ends in another error, the warning becomes a note of that error.
 
@@ -159,8 +159,9 @@ class Gatherer:
         Parameters
         ----------
         sources : mapping of str to Source or AsyncSource
-            The sources of this call, by their names in `settings`; at least one. A source with only ``asearch`` runs
-            on an event loop in a daemon thread. If a source has a list ``notes``, its texts are added to the report.
+            The sources of this call, by their names in `settings`; at least one. A source with only ``asearch`` runs on
+            an event loop in a daemon thread. If a source has an attribute ``notes``, a list of texts, these texts are
+            added to the source's report.
         query : str
             The query, which must not be blank.
         seconds : float, optional
@@ -294,7 +295,7 @@ class Gatherer:
 
 
 def _announce(tasks: Sequence[SourceTask], error: PhasegraphError | None) -> None:
-    """Log and warn about sources whose condition has changed; `error` is the error that ends the call, or None."""
+    """Log and warn about sources that began to fail or recovered; `error` is the error that ends the call, or None."""
     for task in tasks:
         while task.state.notices:
             try:

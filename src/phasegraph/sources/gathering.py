@@ -1,4 +1,4 @@
-"""The state of one call to several sources, and its tasks on an event loop."""
+"""The state of one call that asks several sources, and the asyncio tasks of these searches."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _GRACE_SECONDS = 0.005
 
 
 class GatherState:
-    """The state of one call: a task for each source, in name order.
+    """The state of one call: a :class:`SourceTask` for each source, in name order.
 
     A task is settled when its outcome is recorded, which any thread may do. ``wake()`` is called when the call has
     finished. `runner` runs tasks on the caller's event loop; it is None for a synchronous call.
@@ -63,7 +63,7 @@ class GatherState:
                 self._launch(task)
 
     def run(self, task: SourceTask) -> Outcome:
-        """Run the search on this thread, and return its ranking or its error."""
+        """Run the search of `task` on this thread, and return its ranking or its error."""
         try:
             if task.mode == "drive":
                 return task.context.run(asyncio.run, task.asearch(self.query))
@@ -74,7 +74,7 @@ class GatherState:
             task.end()
 
     async def attend(self, task: SourceTask) -> None:
-        """Await the search, and record its outcome."""
+        """Await the search of `task`, and record its outcome, which is a ranking or an error."""
         outcome: Outcome
         task.begun = True
         try:
@@ -87,8 +87,8 @@ class GatherState:
     def settle(self, task: SourceTask, outcome: Outcome) -> None:
         """Record the outcome of a task; a second outcome is ignored.
 
-        If a trial of the breaker succeeds after its deadline, the breaker is told. This method never raises an error,
-        because the call would then wait for the source until its deadline.
+        A trial that succeeds after its deadline is reported to the circuit breaker. This method never raises an error,
+        because an error would make the call wait for the source until its deadline.
         """
         try:
             self._take(task, outcome)
@@ -122,7 +122,7 @@ class GatherState:
         return max(due, self._excused)
 
     def advance(self) -> None:
-        """Give up sources that are late, and start sources that have waited for others for half of the timeout."""
+        """Give up late sources; after half of the timeout, start the sources that still wait for other sources."""
         now = self._clock.now()
         for task in self.tasks:
             if task.settled:
@@ -154,7 +154,7 @@ class GatherState:
             task.give_up()
 
     def forget(self) -> None:
-        """Drop errors and asyncio tasks, because their frames refer to this object in a reference cycle."""
+        """Drop the errors and asyncio tasks of the call: their stack frames refer to this object, a reference cycle."""
         self.fatal = None
         for task in self.tasks:
             task.error = task.cancel = None
@@ -174,9 +174,9 @@ class GatherState:
         self._enter(task)
 
     def _enter(self, task: SourceTask, *, first: bool = False) -> None:
-        """Begin the search, or wait until another search of the source has ended.
+        """Begin the search of `task`, or make it wait until another search of the same source has ended.
 
-        `first` is True if the task comes from the head of the queue, so that it returns to the head.
+        `first` is True if the task was at the head of the queue. If it must wait again, it returns to the head.
         """
         if task.settled:
             return

@@ -58,13 +58,13 @@ def as_ranking(name: str, value: object) -> Ranking:
 
 
 def _plain(value: Ranking) -> Ranking:
-    """Copy an object of a subclass to a plain :class:`Ranking`, so that no overridden method runs later."""
+    """Copy an object of a subclass to a plain :class:`Ranking`, which has no overridden methods."""
     made: Ranking = Ranking(**{one.name: getattr(value, one.name) for one in fields(Ranking) if one.init})
     return made
 
 
 def _unpack(value: Iterable[object]) -> tuple[list[str], list[object]]:
-    """Return the ids and the scores of the pairs; stop at 1,000,000 pairs of an iterator."""
+    """Return the ids and the scores of (id, score) pairs as two lists; read at most 1,000,000 pairs of an iterator."""
     ids: list[str] = []
     scores: list[object] = []
     is_lazy = not hasattr(value, "__len__")
@@ -100,7 +100,7 @@ def is_fatal(error: BaseException) -> bool:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return one line about an error that may be logged: the text of phasegraph's errors, else the class name."""
+    """Return a line about an error that is safe to log: the text of a phasegraph error, else the class name."""
     if not isinstance(error, PhasegraphError):
         return type(error).__name__
     return one_line(text_of(error)) or type(error).__name__

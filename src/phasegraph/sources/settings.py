@@ -70,7 +70,7 @@ class SourceSettings:
     on_error : {"skip", "raise"}, default "skip"
         ``skip``: if the source fails, answer without it, and report the failure. ``raise``: raise the source's error.
     depends_on : sequence of str, default ()
-        Names of the sources whose rankings this source reads. They are asked first.
+        Names of the sources that are asked before this source; this source reads their rankings.
     max_in_flight : int, default 256
         Maximum number of concurrent searches of this source, >= 1. Searches that continue after the end of their call
         count. At the maximum, a new search waits within its timeout; then the source is skipped as busy.

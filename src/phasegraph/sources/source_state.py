@@ -1,4 +1,4 @@
-"""The state of one source between calls: its running searches, its circuit breaker and its condition."""
+"""The state of one source between calls: its running searches, its circuit breaker, and whether it fails."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ Condition: TypeAlias = Literal["answering", "failing", "unusable", "open", "busy
 
 
 class SourceState:
-    """The state of one source between calls: running searches, circuit breaker and condition. Thread-safe.
+    """The state of one source between calls: its running searches, and its circuit breaker. Thread-safe.
 
-    `notices` contains the changes that no call has announced yet, as tuples of condition, text, and the source's error
-    or None.
+    `notices` contains the warnings that no call has given yet, as tuples of condition (such as "answering"), text, and
+    the source's error or None.
     """
 
     __slots__ = (
@@ -60,9 +60,10 @@ class SourceState:
     def enter(self, task: object, again: Callable[[], None], *, now: float, first: bool) -> tuple[str | None, bool]:
         """Begin a search at the time `now`, or refuse it, or make it wait.
 
-        Return a reason, and True if the search is a trial of the breaker. The reason is "" if the search may begin. If
-        the maximum number of searches are running, the reason is None, and the task waits; then ``again()`` is called
-        when its turn comes. A task with `first` waits at the head of the queue, other tasks at its end.
+        Return a reason for refusing the search, and True if the search is a trial of the breaker. The reason is "" if
+        the search may begin. If the maximum number of searches are running, the reason is None, and the task waits.
+        ``again()`` is called as soon as the task may begin. A task with `first` waits at the head of the queue, other
+        tasks at its end.
         """
         breaker = self._breaker
         with self._lock:
@@ -112,7 +113,7 @@ class SourceState:
                 self.notices.append(("busy", self._describe("busy", ""), None))
 
     def record(self, status: Status, reason: str, error: BaseException | None, *, now: float, probe: bool) -> None:
-        """Record the outcome of a search at the time `now`, and add a notice if the source's condition changes."""
+        """Record the outcome of a search at the time `now`; add a notice if the source begins to fail or recovers."""
         healthy = status == "ok" and self._condition == "answering"
         if healthy and self._breaker is None:
             return
@@ -166,13 +167,13 @@ class SourceState:
                 self._breaker.succeeded_late()
 
     def give_back(self, *, probe: bool) -> None:
-        """Tell the breaker that a trial has no outcome, because the call ended before the search for another reason."""
+        """Tell the breaker that a trial has no outcome, because the call ended before the search did."""
         if probe and self._breaker is not None:
             with self._lock:
                 self._breaker.release()
 
     @property
     def health(self) -> SourceHealth:
-        """A snapshot of this state."""
+        """A snapshot of this state, for the caller of :meth:`Gatherer.health`."""
         with self._lock:
             return SourceHealth(self._in_flight, "closed" if self._breaker is None else self._breaker.state)

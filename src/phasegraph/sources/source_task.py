@@ -45,7 +45,7 @@ def _own(source: object, name: str, stub: object) -> Search | None:
 
 
 def cut_note(found: int, limit: int) -> str:
-    """Return the note of a report about an answer with more hits than requested."""
+    """Return a note for the source's report: the source returned `found` hits, and only `limit` hits are used."""
     return f"returned {found} hits instead of {limit}; the best {limit} were used"
 
 
@@ -53,8 +53,8 @@ def cut_note(found: int, limit: int) -> str:
 class SourceTask:
     """The search of one source within one call: its settings, state and outcome.
 
-    `over` is a list that is not empty after the call has given up the search. `due` is the time of the source's own
-    deadline on the clock of the call.
+    `over` is a list that serves as a flag: the call adds an item when it gives up the search, and the search reads the
+    same list in its own thread. `due` is the time of the source's own deadline on the clock of the call.
     """
 
     name: str
@@ -106,13 +106,13 @@ class SourceTask:
         return best_hits(ranking, limit)
 
     def end(self) -> None:
-        """Tell the source's state that the search has ended, in time or late; later calls do nothing."""
+        """Tell the source's state that the search has ended, in time or late; a second call does nothing."""
         if not self.ended:
             self.ended = True
             self.state.leave()
 
     def give_up(self) -> None:
-        """Cancel the search if it is an asyncio task; otherwise mark it as over, so that it can stop itself."""
+        """Set the flag `over`, which a search in a thread reads, and cancel the search if it is an asyncio task."""
         self.over.append(True)
         if self.cancel is not None:
             self.cancel()

@@ -1,4 +1,4 @@
-"""Run a caller's function as a step: within a time limit, and with its errors contained."""
+"""Run a function of the caller, such as a reranker, within a time limit; its errors do not end the call."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FAILURES, _PROBE_SECONDS, _MOST_IN_FLIGHT = 10, 30.0, 256
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """The outcome of a step: its value, or the error that it raised."""
+    """The outcome of a step, which is one call of a user's function: its value, or the error that it raised."""
 
     value: Any
     error: BaseException | None
@@ -61,11 +61,11 @@ class SkippedError(PhasegraphError, RuntimeError):
 class Step:
     """A function or coroutine function of the caller, with its circuit breaker and pending warnings. Thread-safe.
 
-    `given` may also be an object with a coroutine method ``acall`` and a ``__call__``. Warnings contain `name` and
-    `instead`, which says what is done if the step fails. A function runs on a worker thread. A coroutine function runs
-    as a task of the caller's event loop. At its deadline, the step is given up. After 10 consecutive failures, the
-    step is skipped, except for one trial every 30 seconds. Errors of the function are returned and not raised,
-    including ``SystemExit``. ``MemoryError`` and ``KeyboardInterrupt`` are raised.
+    `given` may also be an object with a coroutine method ``acall`` and a ``__call__``. Warnings contain `name`, and
+    `instead`, a text that says what the call does if the step fails. A function runs on a worker thread. A coroutine
+    function runs as a task of the caller's event loop. At its deadline, the step is given up. After 10 consecutive
+    failures, the step is skipped, except for one trial every 30 seconds. Errors of the function are returned and not
+    raised, including ``SystemExit``. ``MemoryError`` and ``KeyboardInterrupt`` are raised.
 
     >>> from phasegraph._support.clock import NO_DEADLINE
     >>> step = Step("division", lambda number: 1 / number, "none is done")
@@ -169,7 +169,7 @@ class Step:
             raise
 
     def _worked(self, context: Context, arguments: Sequence[Any], read: Callable[[Any], Any]) -> Outcome:
-        """Call the function on a worker thread, and return its outcome."""
+        """Call the function on a worker thread, and return the pair of its value and None, or of None and its error."""
         try:
             return context.run(self._answer, arguments, read), None
         except BaseException as error:  # noqa: BLE001 - the waiting thread gets every error
@@ -232,7 +232,7 @@ class Step:
                 self._notices.append((f"{self.name} is not used ({reason}): {self.instead}", None))
 
     def announce(self) -> None:
-        """Warn that the step has begun to fail, answers again, or is not used; once per change."""
+        """Warn once if the step has begun to fail, answers again, or has a result that no source used."""
         while self._notices:
             try:
                 text, cause = self._notices.popleft()
@@ -242,7 +242,7 @@ class Step:
 
 
 async def awaited(answer: Awaitable[Any]) -> Any:
-    """Await any awaitable; ``asyncio.run`` accepts only coroutines such as this function's."""
+    """Await any awaitable; ``asyncio.run`` does not accept an awaitable, but accepts the coroutine of this function."""
     return await answer
 
 
@@ -252,7 +252,7 @@ def _settle(future: asyncio.Future[Outcome], outcome: Outcome) -> None:
 
 
 def run_all(functions: Sequence[Callable[[], Any]]) -> list[Outcome]:
-    """Run functions at the same time, and return their outcomes in order.
+    """Run functions at the same time, and return their outcomes in order: (value, None) or (None, error).
 
     The first function runs on this thread, and each of the others on a worker thread.
     """
@@ -272,7 +272,7 @@ def run_all(functions: Sequence[Callable[[], Any]]) -> list[Outcome]:
 
 
 async def await_all(pending: Sequence[Awaitable[Any]]) -> list[Outcome]:
-    """Await several awaitables at the same time, and return their outcomes in order."""
+    """Await several awaitables at the same time, and return their outcomes in order: (value, None) or (None, error)."""
 
     async def one(awaitable: Awaitable[Any]) -> Outcome:
         try:

@@ -1,7 +1,7 @@
 """Daemon threads that later calls reuse, and an event loop in a daemon thread.
 
 A thread pool of the standard library joins its threads when the interpreter ends, so a hanging search would keep the
-process alive. These threads are daemons. There is always a thread for every job, so that no search waits for another
+process alive. The threads of this module are daemons. Every job gets a thread at once; no search waits for another
 search.
 """
 
@@ -28,7 +28,7 @@ _IDLE_SECONDS = 30.0
 _BLOCKED_SECONDS, _MOMENT_SECONDS, _ANSWER_SECONDS = 1.0, 0.05, 0.01
 _MOST_IDLE = 64
 _GLANCE_SECONDS = 0.2
-"""Maximum time in seconds that the main thread waits before it can handle an interrupt."""
+"""Maximum time in seconds for which the main thread waits without handling an interrupt (Ctrl-C)."""
 Item = TypeVar("Item")
 Made = TypeVar("Made")
 
@@ -97,7 +97,7 @@ class WorkerPool:
                 return
 
     def _leave(self, spare: int) -> bool:
-        """Return True, and subtract this thread from the count, if more than `spare` threads are idle."""
+        """Return True, and subtract this thread from the number of threads, if more than `spare` threads are idle."""
         with self._lock:
             if self._threads - self._outstanding <= spare:
                 return False
@@ -110,8 +110,8 @@ def as_they_come(
 ) -> Iterator[tuple[Item, Made]]:
     """Yield each item with ``make(item)``, in order of completion, with at most `workers` calls at the same time.
 
-    An error of ``make`` is raised, and no further call is started. After ``enough()`` returns True, no further call is
-    started either, and the running calls are still yielded.
+    An error of ``make`` is raised, and no further call is started. After ``enough()`` has returned True, no further
+    call is started, and the results of the running calls are still yielded.
     """
     answers: SimpleQueue[tuple[Item, Any]] = SimpleQueue()
     jobs, waiting, stopped, under_way = WorkerPool(), list(items)[::-1], threading.Event(), 0
@@ -166,7 +166,7 @@ class OwnLoop:
         self.loop.close()
 
     def ask(self) -> None:
-        """Schedule a callback on the loop, after the tasks given before; if it does not run, a task blocks the loop."""
+        """Schedule a callback on the loop; if it does not run, :meth:`is_blocked` knows that a task blocks the loop."""
         self._unanswered += 1
         if self._asked is None:
             self._asked = monotonic()
@@ -259,7 +259,7 @@ def own_loop(replaced: Callable[[str], object] = str) -> asyncio.AbstractEventLo
 
 
 def watch_own_loop() -> None:
-    """Start to check that the event loop in the daemon thread is not blocked by the task that was just added."""
+    """Start to check that no task blocks the event loop in the daemon thread; call this after adding a task."""
     process = _process
     with process.lock:
         if process.loop is not None:
@@ -268,7 +268,7 @@ def watch_own_loop() -> None:
 
 Answered = TypeVar("Answered")
 LEAST_SECONDS = 0.02
-"""Minimum time in seconds for a step, even after the deadline, so that a late source does not prevent a quick step."""
+"""Minimum time in seconds that a step gets, even after the deadline; a late source does not prevent a quick step."""
 
 
 class Late(TimeoutError):  # noqa: N818 - a missed deadline is an expected outcome, not an error
@@ -281,7 +281,7 @@ def _until(deadline: Deadline) -> float:
 
 
 def within(function: Callable[[], Answered], deadline: Deadline) -> Answered:
-    """Run a function on a worker thread, and return its value; raise Late at the deadline, and drop a later value."""
+    """Run a function on a worker thread, and return its value; raise Late at the deadline, and ignore a later value."""
     answered: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
     context, over = copy_context(), list[bool]()
     context.run(OVER.set, over)
@@ -319,7 +319,7 @@ async def awithin(function: Callable[[], Answered], deadline: Deadline) -> Answe
 
 
 def outcome_of(function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
-    """Call a function, and return the pair of its value and None, or of None and its error."""
+    """Call a function, and return (value, None), or (None, error) if the function raises an error."""
     try:
         return function(), None
     except BaseException as error:  # noqa: BLE001 - the waiting thread raises it
@@ -327,7 +327,7 @@ def outcome_of(function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
 
 
 async def in_thread(function: Callable[[Any], Any], argument: object) -> Any:
-    """Call a function on a worker thread, and return its value; after a cancellation, its value is dropped."""
+    """Call a function on a worker thread, and return its value; if the caller is cancelled, the value is ignored."""
     loop, context = asyncio.get_running_loop(), copy_context()
     future: asyncio.Future[Any] = loop.create_future()
 

@@ -136,7 +136,7 @@ def _flat(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _written(text: str) -> str:
-    """Replace each lone surrogate, which some PDF readers produce, with "?", so that UTF-8 can encode the text."""
+    """Replace each lone surrogate, which UTF-8 cannot encode and some PDF readers produce, with "?"."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 

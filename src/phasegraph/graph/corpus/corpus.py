@@ -612,7 +612,7 @@ def _corpus_of(
 
 
 class LiveSource:
-    """A source that searches the current passages of a corpus, so that every search includes all earlier changes."""
+    """A source that searches the current passages of a corpus; every search includes all earlier changes."""
 
     def __init__(self, corpus: Corpus, name: Part) -> None:
         self.corpus, self.name = corpus, name

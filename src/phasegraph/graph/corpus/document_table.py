@@ -21,7 +21,7 @@ SOURCE_KEYS = ("source", "doc_id", "ref_doc_id", "file_path")
 _NO_NAME = (None, "", "None")
 """Metadata values that name no document; LlamaIndex writes "None"."""
 KIND, VERSION, BESIDE = "document-table", 1, "documents"
-"""Kind and version of the bundle that stores a table, and its subfolder in the index's folder.
+"""Kind and version of the bundle that stores a :class:`DocumentTable`; its subfolder in the index's folder.
 
 The version must change if the digest of a passage is computed in another way.
 """
@@ -52,8 +52,8 @@ class DocumentTable:
     """The document name and content digest of every passage, updated when the corpus changes.
 
     `key` is the metadata key that names a document; None means the first of `SOURCE_KEYS` with a value. `without` are
-    metadata keys that the digest leaves out. If passage records are in a memory-mapped file, their part of the table is
-    stored in a bundle next to this file.
+    metadata keys that the digest leaves out. If passage records are packed in a memory-mapped file, the names and
+    digests of these passages are stored in a bundle next to this file.
     """
 
     def __init__(self, key: str | None, without: Collection[str] = ()) -> None:
@@ -117,7 +117,7 @@ class DocumentTable:
         return self.document(metadata), self.digest(text, metadata)
 
     def _of_packed(self, records: PassageRecords) -> Mapping[str, Entry]:
-        """Return the entries of the records in the packed file: read the stored table, or compute and store it."""
+        """Return name and digest of each packed record, by id: read the stored table, or compute and store it."""
         file = records.file
         kept = None if file is None else self._read(file, records.base)
         if kept is not None:
@@ -128,7 +128,7 @@ class DocumentTable:
         return made
 
     def keep(self, file: Path, entries: Iterable[Entry]) -> None:
-        """Store the entries of the packed records in the order of the records; ignore a failed write."""
+        """Store name and digest of each packed record, in the order of the records; ignore a failed write."""
         listed = list(entries)
         names = {name: row for row, name in enumerate(dict.fromkeys(name for name, _ in listed))}
         arrays = packed("names", list(names)) | {

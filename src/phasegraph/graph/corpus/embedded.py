@@ -98,7 +98,7 @@ def _sampled(names: Sequence[str]) -> list[str]:
 
 
 def cosines(one: Any, other: Any) -> Any:
-    """Compute the cosine of each row of a matrix and the same row of another; two zero vectors have cosine 1."""
+    """Compute the cosine of row i of both matrices, for each i; two zero vectors have cosine 1."""
     one, other = np.asarray(one, dtype=np.float64), np.asarray(other, dtype=np.float64)
     lengths = np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1)
     same = ~one.any(axis=1) & ~other.any(axis=1)

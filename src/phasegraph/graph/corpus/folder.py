@@ -86,7 +86,7 @@ class Folder:
         settings: Mapping[str, object],
         table: DocumentTable | None = None,
     ) -> Folder:
-        """Write the index to a new or empty folder; with a `table`, the documents of the passages too."""
+        """Write the index to a new or empty folder; with a `table`, also the document names of the passages."""
         folder = cls(path)
         check_new(folder.path)
         try:
@@ -337,7 +337,7 @@ class Folder:
                     _forget(directory)
 
     def _keep_table(self, table: DocumentTable | None, index: GraphIndex) -> None:
-        """Store the documents of the passages next to the index that was just written, if the index is large."""
+        """Store the document names of the passages next to the newly written index, if the index is large."""
         file = None if table is None else GraphIndex.load(self.path / INSIDE).records.file
         if table is not None and file is not None:
             table.keep(file, table.of(index).values())
@@ -356,7 +356,7 @@ class Folder:
 
     @contextmanager
     def held(self, *, patience: float = 0.0, name: str = LOCK) -> Iterator[None]:
-        """Lock the folder, so that no other process changes it; wait for the lock for at most `patience` seconds.
+        """Lock the folder against changes by other processes; wait for the lock for at most `patience` seconds.
 
         `name` is the name of the lock file. Raises StoreError, which states the time, if the wait is too long.
         """
@@ -384,7 +384,7 @@ class Folder:
                 )
 
     def _base(self) -> int:
-        """Return the number of the last change that is merged into the stored index."""
+        """Return the number of the last change that was merged into the stored index."""
         manifest = self.path / INSIDE / MANIFEST
         if not manifest.is_file():
             raise IntegrityError(f"{self.path.name}: {INSIDE}/{MANIFEST} is missing; restore the folder from a backup")

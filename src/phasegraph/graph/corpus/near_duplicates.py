@@ -16,7 +16,7 @@ from phasegraph.lexical import tokenizer_of
 RUN = 4
 """Number of consecutive words in a run; a text with fewer words is a single run."""
 _FIRST, _MOST = 10, 64
-"""Number of smallest hashes by which a document finds similar documents; most earlier documents per hash."""
+"""Number of smallest hashes by which documents are compared; maximum number of earlier documents per hash."""
 _Hashes = NDArray[np.uint64]
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 
@@ -89,7 +89,7 @@ def _hashes(texts: Iterable[str], split: Any) -> _Hashes:
 
 
 def _mixed(values: _Hashes) -> _Hashes:
-    """Mix the bits of each value, so that the order of the results looks random."""
+    """Mix the bits of each value; the order of the results looks random."""
     values = (values ^ (values >> np.uint64(31))) * np.uint64(0xBF58476D1CE4E5B9)
     return values ^ (values >> np.uint64(29))
 

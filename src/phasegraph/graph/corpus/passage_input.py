@@ -32,7 +32,7 @@ def check_passages(passages: Sequence[Mapping[str, Any]], *, kept: bool, tokeniz
     """Raise an error that names the first invalid passage, if there is an invalid passage.
 
     A passage must have a text and a unique id. If the passages are `kept` in a folder, JSON must be able to represent
-    their metadata, and the tokenizer must be named.
+    their metadata, and the tokenizer must be given by name.
     """
     for one in passages:
         if not one["text"].strip() and not one["title"].strip():

@@ -89,7 +89,7 @@ class VectorCheckpoint:
         return made.shape == (1, len(vector)) and float(cosines(made, vector[None])[0]) >= SAME
 
     def _keep(self, digests: Sequence[bytes]) -> None:
-        """Write the vectors with these digests to a bundle; ignore a failed write."""
+        """Write the vectors of the records with these digests to a bundle; ignore a failed write."""
         if self._place is None:
             return
         arrays: dict[str, Any] = {

@@ -120,10 +120,10 @@ def read_triples(answer: str) -> list[Any] | None:
 
 
 def _listed(answer: str, keys: Sequence[str], kind: Any) -> list[Any] | None:
-    """Return the first list under one of the keys in an answer's JSON values.
+    """Return the first list that one of the JSON objects in an answer has under one of `keys`.
 
-    If there is no such list, return the first list whose items are all of this kind. An empty list is returned only if
-    there is no other list.
+    If there is no such list, return the first list in the answer whose items all have the type `kind`. An empty list is
+    returned only if there is no other list; None means that there is no list.
     """
     values = list(values_in(answer))
     for value in values:

@@ -39,7 +39,7 @@ _kept: WeakKeyDictionary[EntityGraph, dict[tuple[Any, ...], FloatArray]] = WeakK
 
 
 def truncated_min_max(values: ArrayLike, /, *, low: float = 0.01, high: float = 0.99) -> FloatArray:
-    """Scale values linearly, so that two quantiles become 0 and 1, and clip them; all .5 if the quantiles are equal.
+    """Scale values linearly and clip them: two quantiles become 0 and 1. Equal quantiles give .5 for all values.
 
     >>> truncated_min_max([0.575, 0.1, 0.0, 0.1]).round(6).tolist()
     [1.0, 0.173913, 0.0, 0.173913]
@@ -72,7 +72,8 @@ def abstractness(
     mentions : (P, E) sparse matrix
         An entry is not zero if the passage mentions the entity; the number of mentions has no effect.
     passages : (P, d) array of float
-        Finite embeddings of the passages. Sums are in float64 for float64, and in float32 for shorter types.
+        Finite embeddings of the passages. Sums have the type float64 for float64 embeddings, and float32 for shorter
+        types.
     ddof : {0, 1}
         0 for the population covariance, as in SemFlowRAG; 1 for the unbiased covariance.
     shrinkage, prior : float
@@ -138,7 +139,7 @@ def graph_abstractness(graph: EntityGraph, *, normalised: bool = True, **options
 def best_of(members: Any, scores: FloatArray, rows: IntArray | None = None) -> FloatArray:
     """Return, for each row of a CSR matrix, the highest score of the row's columns; 0 for an empty row.
 
-    `rows` contains the row of each entry; a caller that already has it saves a third of the time.
+    `rows` contains the row of each entry; if a caller passes this array, the function needs a third less time.
     """
     entries = np.repeat(np.arange(members.shape[0]), np.diff(members.indptr)) if rows is None else rows
     best = np.full(members.shape[0], -np.inf)
@@ -218,7 +219,7 @@ class FlowParameters:
         links together have weight 1. An entity in m passages then sends the share m / (1 + m) to them.
     local_min : {"self_loop", "merge", "drop"}
         The use of the downhill share of an entity without downhill links. ``self_loop`` keeps the mass at the entity,
-        and ``merge`` sends it uphill. ``drop`` leaves it out, so that more mass flows to passages.
+        and ``merge`` sends it uphill. ``drop`` leaves it out; more mass then flows to passages.
     follow_probability : float
         Probability of following an edge, in [0, 1); otherwise, the walk restarts.
     facts, entity_seeds : int
@@ -271,8 +272,8 @@ it is the mean of this value over the entity's facts.
 class Chances(NamedTuple):
     """The step probabilities of each node that do not depend on the query, in arrays of shape (n,).
 
-    `down` is the probability of following any downhill link, and `up` of following any uphill link. `other` is the
-    probability of following each single passage edge, and `stay` of the self loop.
+    `down` is the total probability of a node's downhill links, and `up` the total probability of its uphill links.
+    `other` is the probability of each single passage edge, and `stay` the probability of the self loop.
     """
 
     down: FloatArray
@@ -286,7 +287,8 @@ class FlowArrays:
     """The edges of a semantic flow, with their data that do not depend on the query, in CSR form.
 
     The row of an entity contains its downhill links, then its uphill links, then its passages. The row of a passage
-    contains its entities. `downs` is the number of downhill links of each node, and `semantics` of all links.
+    contains its entities. `downs` is the number of downhill links of each node, and `semantics` the number of all links
+    of each node.
     """
 
     indptr: Positions

@@ -169,10 +169,10 @@ class ChangeLog:
         return row
 
     def homes_of(self, columns: IntArray, least: int = 1) -> tuple[IntArray, IntArray]:
-        """Return the rows of the home passages of these entities in the base graph, and the position of each entity.
+        """Return two parallel arrays: rows of home passages in the base graph, positions of entities in `columns`.
 
-        `least` is the minimum value in the matrix of homes. The passages are found by edges, because an entity with a
-        home passage has an edge to every passage that mentions the entity.
+        A home passage is a passage about an entity. `least` is the minimum value in the matrix of homes. The passages
+        are found by edges, because an entity with a home passage has an edge to every passage that mentions the entity.
         """
         rows, place, _ = edges_from(self.base.operator, columns + len(self.base.passages))
         there = rows < len(self.base.passages)

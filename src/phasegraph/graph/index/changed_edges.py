@@ -1,4 +1,4 @@
-"""The edges and entity counts of a base graph that a change log changes."""
+"""The edges and entity counts that a change log changes in its base graph, the graph of the stored arrays."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class Mentions:
     homes: IntArray
 
     def weights(self, given: Any, kept: BoolArray) -> Float32Array:
-        """Return the weights of the edges from entities to passages; `kept` is False for too common entities."""
+        """Return the weights of the edges from entities to passages; `kept` is False for entities without edges."""
         out: Float32Array = count_weights(self.counts, given) * kept + home_weights(self.homes, given)
         return out
 
 
 class ChangedEdges:
-    """The edges and counts of a base graph with the changes of a log."""
+    """The edges and entity counts of a base graph after the changes of a change log."""
 
     def __init__(self, log: ChangeLog) -> None:
         base = self._base = log.base
@@ -58,7 +58,7 @@ class ChangedEdges:
         self._make_rows(before, after, facts)
 
     def titles(self) -> IntArray:
-        """Return the title columns of the new passages; see :meth:`EntityGraph.titles_at`."""
+        """Return the entity rows of the title names of new passages; see :meth:`EntityGraph.titles_at`."""
         named = [
             (place, self.column(entity))
             for place, name in enumerate(self._log.came)
@@ -136,9 +136,9 @@ class ChangedEdges:
         return {(self.column(one), self.column(other)): count for (one, other), count in found.items() if count}
 
     def _scanned(self, columns: IntArray) -> Mentions:
-        """Return the base mentions of entities that were too common to have edges.
+        """Return the base graph's mentions of entities that had no edges, because too many passages mention them.
 
-        This is the only step of a change that reads all mentions.
+        Of all steps of a change, only this method reads all mentions.
         """
         mentions = self._base.mentions
         at = np.flatnonzero(np.isin(mentions.indices, columns)) if len(columns) else np.empty(0, dtype=np.int64)
@@ -199,12 +199,12 @@ class ChangedEdges:
         return nodes, np.concatenate([targets[stay], after.rows]), np.concatenate([weights[stay], new])
 
     def _edges_of(self, columns: IntArray) -> tuple[BoolArray, Float32Array]:
-        """Return a boolean array, True for entities with edges, and the weights of edges from passages to them."""
+        """Return two arrays: True for each entity that has edges, and the weight of an edge from a passage to it."""
         often, home = self.frequency.take(columns), self.anchored.take(columns)
         return kept_entities(often, home, self._count, self._base.weights)
 
     def _inward(self, common: Mentions, first: int) -> tuple[Any, Any, Any]:
-        """Return the edges to unchanged base passages from entities that were too common to have edges before."""
+        """Return the new edges from entities that had no edges, to unchanged passages; see :meth:`_entity_rows`."""
         stay = ~np.isin(common.rows, self._touched)
         return common.columns[stay] + first, common.rows[stay], count_weights(common.counts[stay], self._base.weights)
 

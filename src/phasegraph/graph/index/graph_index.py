@@ -121,7 +121,7 @@ class GraphIndex:
         """Read a corpus and build its graph; parameters and errors as in :func:`phasegraph.graph.build_graph`.
 
         `progress`, such as ``tqdm``, wraps the iteration over passages. The index stores `synonyms` with the embeddings
-        of all names, so that updates embed and compare only new names.
+        of all names; updates therefore embed and compare only new names.
         """
         listed = list(check_rows("passages", passages))
         rows = read_passages(listed)
@@ -283,7 +283,8 @@ class GraphIndex:
     def _known(self) -> ChangeLog | _Titles:
         """Return an object that looks up titles and words of existing passages.
 
-        It is the change log, a new change log for a large index, or a lookup in the arrays of a small index.
+        The object is the index's change log, if there is one. Otherwise, it is a new change log for a large index, or a
+        lookup in the arrays. Small indexes, and indexes with synonyms or without a BM25 index, use the lookup.
         """
         if self.log is not None:
             return self.log
@@ -292,7 +293,7 @@ class GraphIndex:
         return ChangeLog.of(self.graph, self.records, self.name_words)
 
     def _logged(self, log: ChangeLog) -> GraphIndex:
-        """Return an index over the same arrays with this change log."""
+        """Return an index with the arrays of this index and the changes in `log`."""
         base = vars(self).get("_base", self)
         records = base.records.replaced(log.rows, {**log.came, **log.again})
         made = GraphIndex(records, self.known_names, LoggedGraph.of(log, lambda: made._merged.graph), log=log)

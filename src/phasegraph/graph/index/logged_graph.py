@@ -1,6 +1,7 @@
 """The graph of an index with a change log: searches of listed passages read base graph and log without merging.
 
-All other uses merge the base graph and the log first.
+The base graph is the graph before the changes in the log. All uses but such searches merge the base graph and the log
+first.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class LoggedView(EntityGraph):
         return cosines
 
     def titles_at(self, rows: IntArray) -> IntArray:
-        """Return the title columns of base passages and new passages; see :meth:`EntityGraph.titles_at`."""
+        """Return the entity rows of title names of base and new passages; see :meth:`EntityGraph.titles_at`."""
         first = len(self._base.passages)
         found = np.empty((len(rows), 2), dtype=np.int64)
         old = rows < first

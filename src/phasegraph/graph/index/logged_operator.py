@@ -18,13 +18,13 @@ from phasegraph.pagerank.workspace import WorkspacePool
 class LoggedOperator:
     """The edges of a base graph, with new edges for some nodes, for walks by :class:`ListedTransitions`.
 
-    The `came` new passages have the nodes after the base passages, so the nodes of entities shift by this number. The m
-    ascending `nodes` have new edges; `ends`, of shape (m + 1,), are the boundaries of their edges in `targets` and
-    `weights`. ``rarity(entities)`` returns the new weights of base edges from passages to entities.
+    `came` is the number of new passages. Their nodes follow the base passages, so the nodes of entities shift by this
+    number. The m ascending `nodes` have new edges; `ends`, of shape (m + 1,), are the boundaries of their edges in
+    `targets` and `weights`. ``rarity(entities)`` returns the new weights of base edges from passages to entities.
     """
 
     edges = 2**62
-    """A huge number of edges, so that no round multiplies with the whole transition matrix."""
+    """A huge number of edges, because no round may multiply with the whole transition matrix."""
 
     def __init__(
         self,

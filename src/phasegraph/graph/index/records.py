@@ -1,4 +1,4 @@
-"""The records of passages; they are parsed on demand, so that a large corpus opens without reading all records."""
+"""The records of passages, which are parsed on demand: a large corpus opens without reading all records."""
 
 from __future__ import annotations
 
@@ -154,11 +154,11 @@ class PassageRecords(Mapping[str, PassageRecord]):
 
     @property
     def base(self) -> Collection[str]:
-        """The ids of the packed records; it is the same object as long as the packed records are the same."""
+        """The ids of the packed records; the collection stays the same object until the packed records change."""
         return () if self._packed is None else self._packed[2]
 
     def content(self, name: str) -> tuple[str, dict[str, Any]]:
-        """Return text and metadata of a packed passage, without creating its extractions and without caching."""
+        """Return text and metadata of a passage with a packed record; create no extractions, and cache nothing."""
         return self._content(name, self._packed_line(name))
 
     def contents(self) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -189,7 +189,7 @@ class PassageRecords(Mapping[str, PassageRecord]):
     def packed(self) -> dict[str, Any]:
         """Return two arrays to save: the concatenated lines of all records, and the end position of each line.
 
-        The lines are streamed, so that packed records are not all copied into memory.
+        The lines are streamed, which avoids a copy of all packed records in memory.
         """
         sources = list(self._sources())
         lengths = [one.stop - one.start if isinstance(one, slice) else len(one) for one in sources]

@@ -199,7 +199,7 @@ def count_weights(counts: Any, weights: EdgeWeights) -> Float32Array:
 
 
 def home_weights(homes: Any, weights: EdgeWeights) -> Float32Array:
-    """Compute the part of an entity-to-passage edge weight for a home passage; 0 for another passage."""
+    """Compute the weight that an entity-to-passage edge gets if the passage is about the entity; otherwise 0."""
     by_kind: Float32Array = np.array([0.0, weights.lead, weights.home], dtype=np.float32)[homes]
     return by_kind
 
@@ -234,7 +234,7 @@ class EntityGraph:
     embeddings : (P, d) array of float32, optional
         L2-normalized embeddings; row i belongs to passage i.
     lexical : LexicalIndex, optional
-        The BM25 index of the passages, so that the words of a query affect the walk.
+        The BM25 index of the passages, by which the words of a query affect the walk.
 
     Examples
     --------
@@ -321,7 +321,7 @@ class EntityGraph:
         return rows
 
     def titles_at(self, rows: IntArray) -> IntArray:
-        """Return the least and the greatest column of the title names of n passages, an array of shape (n, 2).
+        """Return the least and the greatest entity row among the names in each passage's title; shape (n, 2).
 
         Equal pairs mean equal titles. A passage without a title has -1.
         """
@@ -339,7 +339,7 @@ class EntityGraph:
 
     @property
     def view(self) -> EntityGraph:
-        """The graph for a search that compares only listed passages; a graph with a change log is not merged for it."""
+        """The graph that a search of only listed passages walks; it includes a change log without merging."""
         return self
 
     @lazy_property
@@ -361,7 +361,7 @@ class EntityGraph:
 
     @lazy_property
     def anchored(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """A boolean array of shape (E,): True for an entity with a home passage."""
+        """A boolean array of shape (E,): True for an entity with a home passage, a passage about the entity."""
         has_home = _column_counts(self.homes) > 0
         has_home.flags.writeable = False
         return has_home
@@ -511,7 +511,7 @@ def graph_from_extractions(
         returns the matrix of similarities, of shape (E, E).
     weights : EdgeWeights, optional
     texts : sequence of str, optional
-        The texts of the P passages; the graph then has a BM25 index, so that the query's words affect the walk.
+        The texts of the P passages; the graph then has a BM25 index, by which the query's words affect the walk.
     tokenizer : str or callable, default "english"
         Splits the texts into words; see :class:`~phasegraph.lexical.LexicalIndex`.
 
@@ -582,7 +582,10 @@ Records = Mapping[str, Sequence[Extraction]]
 def count_records(
     ids: Sequence[str], records: Records
 ) -> tuple[list[Mapping[str, int]], list[Mapping[str, int]], Counter[tuple[str, str]]]:
-    """Count the mentions and the homes of each passage, and the triples of each pair of entities.
+    """Count mentions and triples, and find the entities that each passage is about (its homes).
+
+    Returns a list with the counts of mentions by entity for each passage, a list with the homes of each passage, and
+    the number of triples of each pair of entities.
 
     A passage without extractions has no counts.
     """

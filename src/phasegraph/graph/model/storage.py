@@ -194,7 +194,7 @@ def _shaped(embeddings: Any, rows: int) -> bool:
 
 
 def taken_as_is(bundle: Bundle, graph: EntityGraph) -> bool:
-    """Return True if the graph uses all arrays of the bundle unchanged, so that later loads can skip these checks."""
+    """Return True if the graph uses all arrays of the bundle unchanged; later loads can then skip the checks."""
     pairs = [(graph.embeddings, bundle.arrays.get("embeddings"))]
     pairs += [(getattr(graph, one).indices, bundle.arrays[f"{one}_indices"]) for one in _MATRICES]
     whole = {f"walk_{part}" for part in _WALK} | {"frequency", "anchored", "passages_order"} <= bundle.arrays.keys()
@@ -254,7 +254,7 @@ def packed(name: str, texts: Sequence[str]) -> dict[str, NDArray[Any]]:
 def offsets(name: str, arrays: Mapping[str, NDArray[Any]], *, unique: bool = True) -> NDArray[Any]:
     """Return the end positions of packed texts; InvalidInputError if they do not ascend to the number of bytes.
 
-    With `unique`, more than one empty text is also an error.
+    With `unique`, two empty texts are also an error.
     """
     text, ends = arrays[f"{name}_text"], arrays[f"{name}_ends"]
     if text.ndim != 1 or ends.ndim != 1 or text.dtype != np.uint8 or ends.dtype != np.int64:

@@ -23,13 +23,13 @@ _TILE = 512
 _CHUNK = 2048
 _SAMPLE = 768
 _SLACK = 5e-5
-"""Upper bound of the rounding error of float32 products and projections of unit vectors."""
+"""Upper bound of the rounding error in cosines of unit vectors that float32 products compute."""
 _CLOSER_COST = 30.0
 """Cost of a closer bound for a single pair, relative to the cost per pair of a matrix product over all dimensions."""
 MAX_PAIRS = 20_000_000
 """Maximum number of synonym pairs; more pairs are an error."""
 _HEADS = (32, 48, 64, 80, 96, 128, 192)
-"""Numbers of leading coordinates that are tried for the coarse bounds."""
+"""Numbers of leading coordinates that are tried for coarse upper bounds on cosines."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +83,7 @@ def pairs_across(one: Float32Array, other: Float32Array, *, threshold: float) ->
 
 
 def _pairs(rows: Any, threshold: float, start: int, stop: int, max_pairs: int) -> SynonymPairs:
-    """Find the pairs of rows with left < right, left < `stop` and right >= `start`."""
+    """Find the synonyms among pairs of rows (left, right) with left < right, left < `stop` and right >= `start`."""
     lengths = np.sqrt(np.concatenate([_dots(rows, rows, at, at) for at in _chunks(len(rows))] or [np.empty(0)]))
     bounds = _bounds(_unit(rows, lengths), threshold)
     found: list[tuple[IntArray, IntArray, FloatArray]] = []
@@ -151,7 +151,7 @@ class _Bounds:
     middle: Float32Array | None
 
     def closer(self, left: IntArray, right: IntArray, bound: Float32Array) -> Float32Array:
-        """Return closer bounds for pairs whose coarse bounds are `bound`."""
+        """Return closer upper bounds on the cosines of pairs of rows; `bound` contains their coarse bounds."""
         if self.middle is None:
             return bound
         tails = self.head[left, -1] * self.head[right, -1]
@@ -161,7 +161,10 @@ class _Bounds:
 
 
 def _bounds(unit: Float32Array, threshold: float) -> _Bounds:
-    """Compute bounds for unit vectors; a sample estimates the number of leading coordinates with the lowest cost."""
+    """Compute the data for upper bounds on the cosines of unit vectors, from their leading coordinates.
+
+    The number of leading coordinates with the lowest cost is estimated from a sample of the vectors.
+    """
     n, d = unit.shape
     if n <= 2 * _SAMPLE:
         return _Bounds(unit, None)
@@ -191,7 +194,7 @@ def _rest(head: Float32Array) -> Float32Array:
 
 
 def _candidates(bounds: _Bounds, least: float, start: int, stop: int) -> Iterator[tuple[IntArray, IntArray]]:
-    """Yield, tile by tile, the pairs with a bound of at least `least`, left < right, left < stop and right >= start."""
+    """Yield, in tiles, pairs with an upper bound of at least `least`, left < right, left < stop and right >= start."""
     head, across = bounds.head, np.ascontiguousarray(bounds.head.T)
     tile = np.empty(_TILE * _TILE, dtype=np.float32)
     for top in range(start, len(head), _TILE):

@@ -19,7 +19,7 @@ from phasegraph.errors import InvalidInputError, MissingDependencyError
 _WORD = re.compile(r"((?:[^\W\d_]\.){2,}|[^\W_]+)")
 _UNDOTTED = re.compile(r"([^\W_]+)")
 _DOTTED = re.compile(r"\.[^\W\d_]\.")
-"""A text without a match has no words with dots, so the faster pattern `_UNDOTTED` finds all words."""
+"""A pattern for words with dots; in a text without a match, the faster pattern `_UNDOTTED` finds all words."""
 _GAPS = (" ", "-", "–", "'", "’", " & ", "&", " '", " ’", " -", "- ", "\n", "  ")
 _DOT_ABOVE = "\u0307"
 _JOINING = frozenset(_GAPS)
@@ -42,7 +42,7 @@ still just nor yet later another any every few here hers him me now less located
 having today s
 """
 STOP_WORDS = frozenset(_STOP_WORDS.split())
-"""Words that alone are not a name, and with which no name starts, in upper or lower case."""
+"""Words that are no name on their own and that no name starts with; case is ignored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +218,7 @@ class Gazetteer:
             yield from (" ".join(texts[start : start + length]) for length in lengths)
 
     def _candidates(self, texts: Sequence[str]) -> Iterator[tuple[int, list[int]]]:
-        """Yield each position at which a name starts, with the numbers of words of these names, longest name first."""
+        """Yield each position at which names start, with the number of words of each name, longest name first."""
         if not self.names:
             return iter(())
         if isinstance(self.names, ChangedNames):
@@ -325,7 +325,7 @@ def _acceptable(words: Words, start: int, length: int, lenient: bool) -> bool:
 _TITLE_CASE = 0.7
 """Share of capitalized words after the first word above which a text counts as a title in title case."""
 _LONG, _FEW_CAPITALS = 20, 0.02
-"""A text without capital letters has at least this number of words, and at most this share of capitalized words."""
+"""Minimum number of words, and maximum share of capitalized words, of a text that counts as all lower case."""
 
 
 def find_names(text: str, gazetteer: Gazetteer, *, query: bool = False) -> list[str]:
@@ -360,12 +360,12 @@ def names_among(words: Words, gazetteer: Gazetteer, *, query: bool = False) -> l
 
 
 def _in_lower_case(words: Words) -> bool:
-    """Return True if a text has practically no capital letters, so that capitals cannot identify names."""
+    """Return True if a text has practically no capital letters; capitals then cannot identify names."""
     count = len(words.capital)
     return count >= _LONG and sum(words.capital) <= _FEW_CAPITALS * count
 
 
 def _title_case(words: Words) -> bool:
-    """Return True if most words after the first word are capitalized, so that capitals cannot identify names."""
+    """Return True if most words after the first word are capitalized; capitals then cannot identify names."""
     rest = words.capital[1:]
     return sum(rest) > _TITLE_CASE * len(rest)

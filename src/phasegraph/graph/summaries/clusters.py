@@ -18,7 +18,7 @@ from phasegraph.errors import InvalidInputError, MissingDependencyError
 Reducer: TypeAlias = Literal["auto", "pca", "umap"]
 _COUNTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 _RISES = 2
-"""Number of consecutive increases of BIC after which no greater number of clusters in `_COUNTS` is tried."""
+"""Number of consecutive increases of the Bayesian information criterion (BIC) that end the search in `_COUNTS`."""
 _SOFTENING = 0.05
 """Amount added to every variance, as a share of the points' mean variance; a cluster of one point has no variance."""
 _PARTS = ("centre", "axes", "means", "variances", "weights", "cells")
@@ -155,16 +155,17 @@ class _Part:
 def fit_clusters(vectors: Any, settings: ClusterSettings) -> Clustering:
     """Cluster embeddings, an array of shape (n, d), with a mixture over all embeddings.
 
-    A further mixture divides each cluster that is too large. The number of clusters of a mixture minimizes the BIC. The
-    search first tries growing numbers, then numbers between the best number and its neighbors.
+    A further mixture divides each cluster that is too large. The number of clusters of a mixture minimizes the Bayesian
+    information criterion (BIC). The search first tries growing numbers, then numbers between the best number and its
+    neighbors.
 
     Notes
     -----
     RAPTOR (Sarthi et al. 2024, arXiv:2401.18059) fits mixtures with full covariances to ten dimensions of UMAP: first
     to all embeddings, then once within each cluster. There are three differences. Here, covariances are diagonal,
     because a full covariance has 55 numbers, too many for few passages. Clusters are divided until no cluster has more
-    than ``largest`` members. The stored mixture uses principal components, even if UMAP found the clusters, so that it
-    can classify later vectors.
+    than ``largest`` members. The stored mixture uses principal components, even if UMAP found the clusters; it can
+    therefore classify later vectors.
 
     Raises
     ------

@@ -58,7 +58,7 @@ _KIND, _VERSION = "summary-tree", 1
 _TEXT_KIND = "summary"
 _COLLECTION = ""
 _GROWN = 1.0
-"""Number of passages added after the clusters were fitted, as a share of the fitted passages, above which we warn."""
+"""Ratio of passages added after fitting the clusters to fitted passages, above which a warning is given."""
 _SENTENCE = re.compile(r"(?<=[.!?。！？])\s+|\n+")
 
 
@@ -244,7 +244,7 @@ class SummaryTree:
             The name of `summarise`, which is part of the summaries' ids and of the cache's keys. Default: the name of
             the callable.
         cache : path, optional
-            A folder that stores each summary as soon as it is written, so that an interrupted build can be resumed.
+            A folder that stores each summary as soon as it is written; an interrupted build can then be resumed.
         workers : int, default 4
             Maximum number of simultaneous calls of `summarise`, >= 1.
         progress : bool, optional

@@ -64,26 +64,26 @@ class AllPassages:
         self._features = PassageFeatures(graph, None, cosines, near, self.terms, known)
 
     def foremost(self) -> PassageFeatures:
-        """Return the features of all passages."""
+        """Return the similarities, relevance and query words of all passages, from which seeds are chosen."""
         return self._features
 
     def walk(
         self, seeding: Seeding, names: Collection[str], named: float, settings: PushSettings
     ) -> tuple[PageRankResult, NodeWeights]:
-        """Walk from the seeds with a weight for each passage."""
+        """Walk from the seeds; return the masses, and the factors for the weights of edges into each node."""
         weights, gains = np.ones(self.graph.size), np.maximum(self._features.near, FLOOR)
         others = self.terms.scores_without(names)
         weights[: len(gains)] = entered(gains, others, float(others.max()), named, self._settings)
         return walk_from(self.graph.operator, seeding, weights, settings), weights
 
     def reached(self, walked: PageRankResult, weights: NodeWeights) -> tuple[PassageFeatures, FloatArray]:
-        """Return the features of all passages, and their masses."""
+        """Return the similarities, relevance and query words of all passages, and the walk's mass at each passage."""
         return self._features, walked.mass[: len(self.graph.passages)]
 
     def words_for(self, clause: str, features: PassageFeatures) -> FloatArray:
-        """Compute the BM25 scores of all passages for a clause, an array of shape (P,)."""
+        """Compute the BM25 scores of all passages for a clause of the query, an array of shape (P,)."""
         return self._lexical.look_up(clause).scores
 
     def cosines_to(self, vector: Any, features: PassageFeatures) -> FloatArray:
-        """Compute the cosines of all passages to a clause's embedding, an array of shape (P,)."""
+        """Compute the cosines of all passages to the embedding of a clause of the query, an array of shape (P,)."""
         return np.asarray(passage_relevance(self.graph, None, vector, floor=-1.0))

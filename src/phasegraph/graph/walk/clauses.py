@@ -43,8 +43,9 @@ def clauses(question: str) -> tuple[str, ...]:
 def clause_relevance(words: list[FloatArray], cosines: list[FloatArray]) -> FloatArray:
     """Compute the relevance of n passages to each of c clauses, an array of shape (c, n).
 
-    The relevance is the deviation of the BM25 score in `words` (:func:`~phasegraph.graph.walk.scoring.deviations`). If
-    `cosines` is not empty, the deviation of the cosine is added.
+    The relevance is the deviation of the passage's BM25 score for the clause, from `words`
+    (:func:`~phasegraph.graph.walk.scoring.deviations`). If `cosines` is not empty, the deviation of the cosine is
+    added.
     """
     found = np.array([deviations(one) for one in words])
     return found + np.array([deviations(one) for one in cosines]) if cosines else found

@@ -1,4 +1,4 @@
-"""The passages that a search compares with its query, and their features."""
+"""The passages that a search compares with its query: their similarity, relevance and query words."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from phasegraph.pagerank import PageRankResult
 from phasegraph.pagerank.push import PushSettings
 
 NodeWeights: TypeAlias = FloatArray | ListedGains
-"""The node weights of a walk: an array of shape (P + E,), or the weights that a walk computed on demand."""
+"""Factors for the weights of edges into each node: an array of shape (P + E,), or factors computed on demand."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PassageFeatures:
-    """The features of n passages for one query, before the walk's scores.
+    """The similarity, relevance and query words of n passages, computed for one query before the walk.
 
     Parameters
     ----------
@@ -38,7 +38,8 @@ class PassageFeatures:
     known : (n,) array of bool
         True if vectors, the dense ranking or query words give information about the passage.
     standing : (n,) array of float, optional
-        Number of passages of the graph that each passage represents in means and deviations; None means 1.
+        Number of passages of the graph that each passage represents in means and standard deviations; None means 1 for
+        each.
     """
 
     graph: EntityGraph
@@ -87,27 +88,27 @@ class Comparison(Protocol):
         ...
 
     def foremost(self) -> PassageFeatures:
-        """Return the features of the passages from which seeds are chosen."""
+        """Return the similarity, relevance and query words of the passages from which seeds are chosen."""
         ...
 
     def walk(
         self, seeding: Seeding, names: Collection[str], named: float, settings: PushSettings
     ) -> tuple[PageRankResult, NodeWeights]:
-        """Walk from the seeds; return the walk's masses and the node weights that the walk used.
+        """Walk from the seeds; return the masses, and the factors that the walk used for edges into each node.
 
         The walk prefers passages with query words that are not in `names`, the words of the entities that the query
-        names. `named` is the mass of the named entities with a home passage, in [0, 1].
+        names. `named`, in [0, 1], is the mass of the named entities with a home passage, a passage about the entity.
         """
         ...
 
     def reached(self, walked: PageRankResult, weights: NodeWeights) -> tuple[PassageFeatures, FloatArray]:
-        """Return the features of the n passages to score after a walk, and their masses, an array of shape (n,)."""
+        """Return similarity, relevance and query words of the n passages to score, and the walk's mass at each."""
         ...
 
     def words_for(self, clause: str, features: PassageFeatures) -> FloatArray:
-        """Compute the BM25 scores of these passages for a clause of the query, an array of shape (n,)."""
+        """Compute the BM25 scores of the passages in `features` for a clause of the query, an array of shape (n,)."""
         ...
 
     def cosines_to(self, vector: Any, features: PassageFeatures) -> FloatArray:
-        """Compute the cosines of these passages to a clause's embedding, an array of shape (n,)."""
+        """Compute the cosines of the passages in `features` to the embedding of a clause of the query; shape (n,)."""
         ...

@@ -31,7 +31,7 @@ class Terms(Protocol):
 
     @property
     def idf(self) -> FloatArray:
-        """The inverse document frequency (idf) of each of these words, an array of shape (t,)."""
+        """The inverse document frequency (idf) of each word in `words`, an array of shape (t,)."""
         ...
 
     @property
@@ -41,11 +41,11 @@ class Terms(Protocol):
 
     @property
     def shares(self) -> FloatArray:
-        """The share of each word in the sum of idf, an array of shape (t,)."""
+        """The idf of each word in `words`, as a share of the sum of all idf, an array of shape (t,)."""
         ...
 
     def held_by(self, passages: IntArray, /) -> BoolArray:
-        """Return a boolean array of shape (n, t): True if the passage contains the word."""
+        """Return a boolean array of shape (n, t): True if a passage contains a word of `words`."""
         ...
 
 
@@ -114,7 +114,7 @@ def covering(
     settings: WordSettings,
     parts: FloatArray | None = None,
 ) -> tuple[IntArray, FloatArray]:
-    """Rearrange the best passages, so that the first passages together answer the whole question.
+    """Move up passages that answer parts of the question that no earlier passage answers.
 
     Candidates are the best passages, and the three best passages for each clause. A candidate moves up if it contains
     question words, or answers clauses, that earlier passages do not. `parts`, of shape (c, n), is the worth of each

@@ -1,4 +1,4 @@
-"""Rules for chunks of a document: good chunks support their neighbors, and a document's fourth chunk counts less.
+"""Rules for chunks of a document: good chunks raise their neighbors' scores; the fourth and later chunks lose score.
 
 Passages with the same title are chunks of a document; adjacent chunks are neighbors. Neither rule applies if the walk
 alone determines the scores, because titles then name subjects instead of documents. The rules are our own and not
@@ -14,11 +14,11 @@ from phasegraph.graph.model.entity_graph import EntityGraph
 from phasegraph.graph.walk.scoring import DEPTH, deviations, foremost
 
 _SUPPORT = 0.2
-"""Share of its neighbors' mean deviation that is added to a chunk's score."""
+"""Factor for the mean deviation of a chunk's neighbors; the product is added to the chunk's score."""
 _FREE = 3
 """Number of chunks per document that keep their full score."""
 _STEP, _STEPS = 0.2, 3
-"""Additional loss of each further chunk of a document, in standard deviations; maximum number of losses per chunk."""
+"""Additional loss of each chunk after a document's third, in standard deviations; maximum number of added losses."""
 
 
 def neighbours(graph: EntityGraph, rows: IntArray) -> IntArray:

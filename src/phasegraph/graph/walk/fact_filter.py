@@ -88,7 +88,7 @@ class FactFilter:
 
 
 def _places(facts: Sequence[Fact], kept: Any) -> list[int]:
-    """Return the positions of the facts that a filter returned."""
+    """Return the ascending positions in `facts` of the facts that a filter returned; otherwise, raise an error."""
     if isinstance(kept, str | bytes) or not isinstance(kept, Iterable):
         raise InvalidTypeError(f"fact_filter must return a list of facts; got {type(kept).__name__}")
     given = [tuple(fact) for fact in islice(kept, len(facts) + 1)]

@@ -74,8 +74,8 @@ class FactIndex:
         """Match facts (subject, predicate, object) with the entities of a graph; each fact has a row in `embeddings`.
 
         A fact is left out if its subject or object is not an entity of the graph. `passages` contains, for each fact,
-        the id or ids of the passages that state the fact. A caller who may not see any of these passages cannot find
-        the fact (:meth:`within`).
+        the id or ids of the passages that state the fact. A caller who is allowed to see none of these passages cannot
+        find the fact (:meth:`within`).
         """
         rows, listed = graph.entity_rows, [(str(s), str(p), str(o)) for s, p, o in facts]
         ends = [(rows.get(normalise_name(s), -1), rows.get(normalise_name(o), -1)) for s, _, o in listed]

@@ -39,7 +39,7 @@ def not_a_graph(given: object, /) -> str:
 
 
 def passage_ids(source: object, /) -> Sequence[str]:
-    """Return the passage ids of a `GraphSource`, or of a source with ``passage_ids()``; its ``within`` accepts them.
+    """Return the ids of all passages of a graph source; the source's ``within`` accepts these ids.
 
     >>> from phasegraph.graph import build_graph
     >>> passage_ids(GraphSource(build_graph([{"id": "a", "text": "Ada met Bo."}])))

@@ -32,7 +32,7 @@ class Seeding:
         return len(self.nodes)
 
     def plus(self, other: Seeding, mass: float) -> Seeding:
-        """Add the seeds of `other` after multiplying their masses by `mass`; the masses of a common node are added."""
+        """Add the seeds of `other`, with their masses times `mass`; if both contain a node, its masses are added."""
         nodes = np.concatenate([self.nodes, other.nodes])
         masses = np.concatenate([self.masses, mass * other.masses])
         distinct, first, place = np.unique(nodes, return_index=True, return_inverse=True)
@@ -121,7 +121,7 @@ def rarity(frequency: Int32Array, passages: int) -> Float32Array:
 def named_seeds(graph: EntityGraph, query: str, settings: LinkSettings) -> Seeding:
     """Return the entities that the query names as seeds, in the order of the query.
 
-    Rare entities with a home passage have the highest masses.
+    Rare entities with a home passage, a passage about the entity, have the highest masses.
     """
     entities = query_entities(graph, query)
     shares = rarity(graph.frequency[entities], graph.count).astype(np.float64) ** settings.specificity_power

@@ -1,8 +1,8 @@
-"""Compare only a few passages of a large graph with the query, so that the cost does not depend on the graph's size.
+"""Compare only a few passages of a large graph with the query; the cost does not depend on the graph's size.
 
-The compared passages are in the dense ranking, among the best by BM25, or in an even sample, or they receive much of
-the walk's mass. The sample represents all other passages in means and deviations. This method is
-our own and not published.
+There are three kinds of compared passages. Listed passages are in the dense ranking or among the best by BM25. Reached
+passages receive much of the walk's mass. An evenly spaced sample represents all other passages in means and standard
+deviations. This method is our own and not published.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ WORDS_LISTED = 200
 
 
 class ListedPassages:
-    """A comparison of listed passages, passages that receive much of the walk's mass, and a sample with a query.
+    """A comparison with a query: of listed passages, passages with much of the walk's mass, and a sample.
 
     Listed passages are in the dense ranking or among the best by BM25. The sample represents all other passages. See
     :class:`~phasegraph.graph.walk.compared.Comparison` for the methods.
@@ -80,13 +80,13 @@ class ListedPassages:
         return self._near.of_sample(self._spaces)
 
     def foremost(self) -> PassageFeatures:
-        """Return the features of the listed passages."""
+        """Return the similarities, relevance and query words of the listed passages."""
         return self._features(self._foremost, np.ones(len(self._foremost.rows), dtype=np.bool_))
 
     def walk(
         self, seeding: Seeding, names: Collection[str], named: float, settings: PushSettings
     ) -> tuple[PageRankResult, NodeWeights]:
-        """Walk from the seeds; a passage that receives little mass has the mean gain of the sample."""
+        """Walk from the seeds; edges into a passage with little mass get the mean factor of the sample."""
         operator = self.graph.operator
         rest = float(np.maximum(self._sampled.near, FLOOR).mean())
         entering = self._near.heed(names, named, self._foremost)
@@ -102,7 +102,10 @@ class ListedPassages:
         return walked, gains
 
     def reached(self, walked: PageRankResult, weights: Any) -> tuple[PassageFeatures, FloatArray]:
-        """Return the features and masses of the listed passages, passages with much mass, and the sample."""
+        """Return the similarity, relevance and query words of the passages to score, and the walk's mass at each.
+
+        These are the listed passages, the passages with much of the walk's mass, and the sample.
+        """
         much = walked.nodes[walked.values > MUCH]
         met = np.union1d(weights.rows, much[much < len(self.graph.passages)])
         own = self._foremost.and_of(self._near.of(met[~within(met, self._foremost.rows)]))
@@ -117,12 +120,12 @@ class ListedPassages:
         return self._features(looked, known, standing), self._spaces.masses(walked, rows)
 
     def words_for(self, clause: str, features: PassageFeatures) -> FloatArray:
-        """Compute the BM25 scores of these passages for a clause, an array of shape (n,)."""
+        """Compute the BM25 scores of the passages in `features` for a clause of the query, an array of shape (n,)."""
         rows: Any = features.rows
         return in_any_order(self._by_clause[clause].scores_of, rows)
 
     def cosines_to(self, vector: Any, features: PassageFeatures) -> FloatArray:
-        """Compute the cosines of these passages to a clause's embedding, an array of shape (n,)."""
+        """Compute the cosines of the passages in `features` to the embedding of a clause of the query; shape (n,)."""
         rows: Any = features.rows
         return self._near.cosines_to(vector, rows)
 

@@ -1,4 +1,4 @@
-"""The relevance of listed passages to a query, computed on demand."""
+"""The relevance of single passages of a large graph to a query, computed on demand."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from phasegraph.ranking import Ranking
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ListedFeatures:
-    """The features of n passages for one query.
+    """The similarities, BM25 scores, relevance and query words of n passages for one query.
 
     `cosines` are similarities, `words` BM25 scores, and `near` the relevance; each array has shape (n,). `held`, of
     shape (n, t), is True if a passage contains a query word.
@@ -33,11 +33,11 @@ class ListedFeatures:
     near: FloatArray
 
     def at(self, places: Any) -> ListedFeatures:
-        """Return the features of the passages at these positions."""
+        """Return the similarities, BM25 scores, relevance and query words of the passages at these positions."""
         return ListedFeatures(*(getattr(self, name)[places] for name in self.__slots__))
 
     def and_of(self, other: ListedFeatures) -> ListedFeatures:
-        """Return the features of these passages, followed by the features of the passages in `other`."""
+        """Return the values of these passages, followed by the values of the passages in `other`."""
         pairs = ((getattr(self, name), getattr(other, name)) for name in self.__slots__)
         return ListedFeatures(*map(np.concatenate, pairs))
 
@@ -82,11 +82,11 @@ class ListedRelevance:
         return np.asarray(np.einsum("ij,j->i", held[rows], unit_vector(vector, held.shape[1])), dtype=np.float64)
 
     def of(self, rows: IntArray) -> ListedFeatures:
-        """Return the features of these passages."""
+        """Return the similarities, BM25 scores, relevance and query words of these passages."""
         return self._seen(rows, self.cosines(rows), *self.terms.read(rows))
 
     def of_sample(self, spaces: ListedSpaces) -> ListedFeatures:
-        """Return the features of the sampled passages; their embeddings and words are cached."""
+        """Return the similarities, scores and words of the sampled passages, whose embeddings and words are cached."""
         vectors = None if self.unit is None else spaces.vectors
         return self._seen(
             spaces.sample, self.cosines(spaces.sample, vectors), *self.terms.read(spaces.sample, spaces.words)
@@ -98,10 +98,12 @@ class ListedRelevance:
         return ListedFeatures(rows, cosines, words, held, near)
 
     def heed(self, names: Collection[str], named: float, foremost: ListedFeatures) -> FloatArray:
-        """Prepare gains that prefer passages with query words outside `names`, the words of the named entities.
+        """Prepare gains, factors for the weights of edges into passages, that depend on the query's words.
 
-        `named` is the mass of the named entities that have a home passage. Returns the gains of the `foremost`
-        passages, an array of shape (n,). Their best BM25 score also scales the gains of other passages.
+        Passages with query words outside `names`, the words of the named entities, get greater gains. `named` is the
+        mass of the named entities that have a home passage (a passage about the entity). Returns the gains of the
+        `foremost` passages, an array of shape (n,). The best BM25 score of these passages also scales the gains of
+        other passages.
         """
         self._others, self._named = self.terms.without(names), named
         scores = self._others.scores_of(foremost.rows)
@@ -112,7 +114,7 @@ class ListedRelevance:
         return entered(gains, others, self._highest, self._named, self.settings)
 
     def gains(self, rows: IntArray) -> FloatArray:
-        """Compute the gains of edges into passages outside the lists, from cosines and query words; shape (n,)."""
+        """Compute the factors for the weights of edges into the passages `rows`, which are not listed; shape (n,)."""
         return self._entered(np.maximum(self.cosines(rows), FLOOR), self._others.scores_of(rows))
 
 
@@ -135,7 +137,7 @@ class LocalTerms:
 
     @property
     def idf(self) -> FloatArray:
-        """The inverse document frequency (idf) of each of these words, an array of shape (t,)."""
+        """The inverse document frequency (idf) of each word in `words`, an array of shape (t,)."""
         return self.terms.idf
 
     @property
@@ -145,9 +147,9 @@ class LocalTerms:
 
     @property
     def shares(self) -> FloatArray:
-        """The share of each word in the sum of idf, an array of shape (t,)."""
+        """The idf of each word in `words`, as a share of the sum of all idf, an array of shape (t,)."""
         return self.idf / self.idf.sum() if len(self.idf) else self.idf
 
     def held_by(self, places: IntArray) -> BoolArray:
-        """Return a boolean array of shape (n, t): True if the passage at a position contains the word."""
+        """Return a boolean array of shape (n, t): True if a passage contains a word of `words`."""
         return self.looked.held[places]

@@ -15,7 +15,7 @@ from phasegraph.lexical.index import WordIn
 from phasegraph.pagerank import PageRankResult
 
 SAMPLED = 1024
-"""Number of passages in the sample; a graph with fewer passages is sampled completely."""
+"""Number of sampled passages, which represent all passages of a large graph; a smaller graph is used completely."""
 
 
 @dataclass(eq=False)
@@ -39,7 +39,7 @@ class ListedSpaces:
 
     @lazy_property
     def words(self) -> dict[str, WordIn]:
-        """A cache of the occurrences of words in the sampled passages, by word."""
+        """A cache that maps a word to its occurrences in the sampled passages."""
         return {}
 
     def borrow(self) -> FloatArray:

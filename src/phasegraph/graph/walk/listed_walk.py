@@ -1,4 +1,4 @@
-"""A walk that computes the weight of a passage only when much of the walk's mass is about to flow to it."""
+"""A walk that computes a passage's relevance only when much of the walk's mass is about to flow to the passage."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ MUCH = 1e-3
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ListedGains:
-    """The node weights that a walk computed; supports look-ups like an array.
+    """The factors that a walk computed for the weights of edges into each node; looked up like an array.
 
-    `values` are the weights of the ascending passage `rows`. Other passages have the weight `rest`, and entities 1.
+    `values` are the factors of the passages in the ascending `rows`. Other passages have the factor `rest`, and
+    entities have the factor 1.
     """
 
     rows: IntArray
@@ -30,7 +31,7 @@ class ListedGains:
     passages: int
 
     def take(self, nodes: Any) -> FloatArray:
-        """Return the weights of these nodes."""
+        """Return the factors of these nodes."""
         return found_at(self.rows, self.values, nodes, np.where(nodes < self.passages, self.rest, 1.0))
 
     def __getitem__(self, node: int) -> float:
@@ -38,10 +39,11 @@ class ListedGains:
 
 
 class ListedTransitions(RelevanceTransitions):
-    """Transitions that compute a passage's gain when much mass is about to flow to it; before, the gain is `rest`.
+    """Transitions that compute the gain of a passage only when much mass is about to flow to the passage.
 
-    A gain is the factor of the weights of edges into a passage. ``gains(rows)`` computes the gains of passages.
-    `weights` is a scratch array of shape (P,); it must be all zeros, and :meth:`end` resets it to zeros.
+    A gain is the factor for the weights of edges into a passage; until it is computed, it is `rest`. ``gains(rows)``
+    computes the gains of passages. `weights` is a scratch array of shape (P,); it must be all zeros, and :meth:`end`
+    resets it to zeros.
     """
 
     def __init__(
@@ -59,12 +61,12 @@ class ListedTransitions(RelevanceTransitions):
         return self.graph.size
 
     def know(self, rows: IntArray, gains: FloatArray) -> None:
-        """Set the gains of these passages."""
+        """Set the gains (factors for the weights of edges into a passage) of these passages."""
         self.node_weights[rows] = gains
         self._known.append(rows)
 
     def before(self, nodes: IntArray, amounts: FloatArray) -> None:
-        """Compute the gains of the passages to which much mass is about to flow."""
+        """Compute the gains (factors for edge weights) of the passages to which much mass is about to flow."""
         heavy = amounts > MUCH
         if not heavy.any():
             self.stepwise = False
@@ -78,7 +80,7 @@ class ListedTransitions(RelevanceTransitions):
         self._look_at(targets[self.node_weights[targets] == 0])
 
     def resumes(self) -> bool:
-        """Compute the gains of passages for which the compiled rounds paused; return True if there were any."""
+        """Compute the gains of the passages for which the compiled rounds paused; return True if they paused."""
         count = max(int(self._found[-1]), 0)
         self._look_at(self._found[:count])
         return count > 0
@@ -103,7 +105,7 @@ class ListedTransitions(RelevanceTransitions):
         return targets, values
 
     def sweep(self, amounts: FloatArray) -> FloatArray:
-        """Multiply all masses with the transition matrix once; used if a round would read most edges."""
+        """Multiply all masses with the transition matrix; a push calls this if a round would read most edges."""
         whole = np.ones(self.graph.size)
         whole[: self._count] = np.where(self.node_weights > 0, self.node_weights, self.rest)
         return RelevanceTransitions(self.graph, whole).sweep(amounts)

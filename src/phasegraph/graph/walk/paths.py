@@ -122,7 +122,7 @@ class WalkPaths(Mapping[str, WalkPath]):
         return nodes[owners], walk.indices.take(edges), edges
 
     def _steered(self, sources: Int32Array, target: int) -> FloatArray | float:
-        """Return, for each source node, the factor by which node weights change its share of mass for a target node.
+        """Return the factor by which node weights change the share of mass that each source sends to a target.
 
         The weight of an edge is ``weight * node_weights[target]``, and a source divides its mass in proportion to these
         weights. A source sends less mass to this target if its other targets are more relevant.

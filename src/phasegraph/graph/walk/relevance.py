@@ -16,7 +16,7 @@ from phasegraph.ranking import Ranking
 _UNKNOWN_SCALE = 0.7
 """Similarity of a ranking's last passage if the scores are not cosines; the first passage has similarity 1."""
 FLOOR = 0.05
-"""Minimum similarity of a passage; it is positive, so that the walk can reach every passage."""
+"""Minimum similarity of a passage; it is positive, because the walk must be able to reach every passage."""
 UNLISTED = 0.5
 """Similarity of a passage outside the ranking, as a share of the similarity of the ranking's last passage."""
 
@@ -97,7 +97,8 @@ def entered(gains: FloatArray, others: FloatArray, highest: float, named: float,
 
     A gain is the factor for the weights of edges into a passage. Words of a question that are not names ("born",
     "directed") occur in the passage that answers the question. `others` are the BM25 scores of these words alone, and
-    `highest` is the best such score. `named` is the mass of the named entities that have a home passage.
+    `highest` is the best such score. `named` is the mass of the named entities that have a home passage (a passage
+    about the entity).
 
     >>> entered(np.array([0.5, 0.5]), np.array([4.0, 0.0]), 4.0, 1.0, WordSettings()).tolist()
     [1.0, 0.5]

@@ -33,9 +33,9 @@ def restrict_graph(graph: EntityGraph, allowed: Allowed) -> EntityGraph | None:
     computed again. The result is cached: the same passages give the same object while it is in use.
 
     A graph does not record which passage states a fact. The edge between two entities stays only if every passage that
-    mentions both entities is allowed, so that no hidden fact is used. A fact that an allowed passage also states may
-    therefore be lost. :meth:`phasegraph.graph.index.graph_index.GraphIndex.remove` loses no fact, because an index
-    contains the facts of each passage.
+    mentions both entities is allowed; otherwise, a hidden fact could be used. A fact that an allowed passage also
+    states may therefore be lost. :meth:`phasegraph.graph.index.graph_index.GraphIndex.remove` loses no fact, because an
+    index contains the facts of each passage.
 
     >>> from phasegraph.graph import build_graph
     >>> graph = build_graph([{"id": "a", "text": "Ada met Bo."}, {"id": "b", "text": "Cy met Bo."}])

@@ -10,17 +10,17 @@ from phasegraph.pagerank import PageRankResult
 from phasegraph.ranking import Background
 
 DEPTH = 50
-"""Number of best passages over which each kind of evidence is scaled; all other passages have the value 0."""
+"""Number of best passages by which walk scores, cosines and BM25 scores are scaled; other passages get 0."""
 _MANY = 200
 """Number of values above which the best values are selected before they are sorted."""
 _EVEN = 0.29
-"""Standard deviation of values that are evenly spread over [0, 1]; it converts deviations to shares of a range."""
+"""Standard deviation of values that are evenly spread over [0, 1]; factor that scales deviations to log scores."""
 _LIFT = 0.25
-"""Weight of a passage's best relevance to a clause, which is added to the mean evidence for the whole question."""
+"""Weight of a passage's best relevance to a clause, relative to the mean of walk score, cosine and BM25 score."""
 _PART, _KEPT = 1.0, 0.75
-"""Weight of the answers to all clauses together; share of this weight that is lost with full trust in the walk."""
+"""Weight of the relevance to all clauses together; share of this weight that is lost at a trust of 1."""
 _TAIL = 0.02
-"""Minimum weight of the walk for passages outside the 50 best of every kind, so that they stay in the walk's order."""
+"""Minimum weight of the walk's scores; it keeps passages outside the 50 best of every kind in the walk's order."""
 NO_SPREAD = 1e-9
 """Standard deviation up to which scores count as equal, because they differ only by rounding."""
 _STEEP = 50.0
@@ -30,11 +30,11 @@ _STEEP = 50.0
 def passage_scores(
     walked: PageRankResult, node_weights: FloatArray | None, passages: int, *, floor: float, closeness: float
 ) -> tuple[Int32Array, FloatArray, Background | None]:
-    """Return the rows and scores of the passages that a walk reached, and the background over all passages.
+    """Return the rows and scores of the passages that a walk reached, and their background.
 
     `node_weights` are positive similarities of the passages to the query. With node weights, a score is ``(mass +
     floor) * node_weight ** closeness``; without node weights, a score is the mass. The background is the mean and the
-    standard deviation of the log scores over all passages; None if all log scores are equal.
+    standard deviation of the log scores of all passages of the graph; None if all log scores are equal.
 
     >>> walk = PageRankResult(np.array([2, 0], np.int32), np.array([0.5, 0.3]), 4, 0.0, 1, 2, 2)
     >>> passage_scores(walk, np.array([0.25, 1.0, 1.0, 1.0]), 3, floor=0.1, closeness=0.5)[1].round(3).tolist()
@@ -72,10 +72,10 @@ def balanced(
 ) -> FloatArray:
     """Combine the walk's scores, cosines and BM25 scores into log scores of passages.
 
-    Each of the three kinds of evidence is converted to deviations: the difference to its own 50th best value, in
-    standard deviations of its 50 best values. With no trust in the walk, the log score is the scaled mean of the three
-    deviations. With full trust, it is the walk's log score. A kind of evidence that is equal for all passages is left
-    out. The method is our own and not published; it resembles distribution-based score fusion.
+    Each of the three kinds of values is converted to deviations: the difference to its own 50th best value, in standard
+    deviations of its 50 best values. If `trust` is 0, the log score is the scaled mean of the three deviations. If
+    `trust` is 1, the log score is the walk's log score. A kind of values that is equal for all passages is left out.
+    The method is our own and not published; it resembles distribution-based score fusion.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def fiftieth(logs: FloatArray) -> float:
 
 
 def foremost(values: FloatArray) -> FloatArray:
-    """Return the 50 best values in ascending order, so that their sum is the same on every processor."""
+    """Return the 50 best values in ascending order; in this order, their sum is the same on every processor."""
     if len(values) <= DEPTH:
         return values
     bound = reached_by(values, DEPTH)
@@ -148,7 +148,7 @@ def part_worths(parts: FloatArray, logs: FloatArray, trust: float) -> FloatArray
 
 
 def moments(values: FloatArray, standing: FloatArray | None = None) -> tuple[float, float]:
-    """Compute mean and standard deviation; `standing` is the number of values that each value represents."""
+    """Return mean and standard deviation of values; `standing` is the number of values that each value represents."""
     if standing is None:
         return float(values.mean()), float(values.std())
     total = standing.sum()
@@ -157,6 +157,6 @@ def moments(values: FloatArray, standing: FloatArray | None = None) -> tuple[flo
 
 
 def published(values: FloatArray) -> FloatArray:
-    """Convert log scores to positive, finite scores in the same order."""
+    """Convert log scores to positive, finite scores of a ranking, in the same order."""
     beyond = np.maximum(values - _STEEP, 0.0)
     return np.asarray(np.exp(np.minimum(values, _STEEP) + np.log1p(beyond)))

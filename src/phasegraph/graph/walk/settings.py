@@ -26,7 +26,7 @@ class LinkSettings:
     specificity_power : float, default 3
         An entity gets at most `name_mass` times its rarity, in (0, 1], to this power.
     unanchored : float, default 0.3
-        Factor in [0, 1] for the mass of an entity without a home passage.
+        Factor in [0, 1] for the mass of an entity without a home passage, a passage about the entity.
     fact_mass : float, default 0.5
         Total mass of the entities of the facts nearest to the query, if there are embedded facts.
     top_facts : int, default 5

@@ -195,7 +195,7 @@ class GraphSource(GraphWalker):
 
     @lazy_property
     def _walked(self) -> EntityGraph:
-        """The graph for a search that compares only listed passages; with embedded facts, it is the merged graph."""
+        """The graph that a search of listed passages walks; with embedded facts, a change log is merged first."""
         return self.graph.view if self.facts is None else self.graph
 
     def within(self, allowed: Allowed) -> RestrictedGraphSource:
@@ -352,7 +352,7 @@ class GraphSource(GraphWalker):
         seeding: Seeding,
         logs: FloatArray,
     ) -> float:
-        """Compute the trust in the walk, in [0, 1]; at 1, scores depend only on the walk."""
+        """Compute the trust in the walk, in [0, 1]: the weight of the walk's scores beside cosines and BM25 scores."""
         best = features.rows_at(best_rows(logs, FIRST))
         share = linked_share(walked, features.graph, weights, seeding, best, self.walk.follow_probability)
         return min(share / LINKED, 1.0)

@@ -1,4 +1,7 @@
-"""Compute the trust in the walk: the share of its mass that followed links between passages."""
+"""Compute the trust in a walk: the weight, in [0, 1], of the walk's scores beside cosines and BM25 scores.
+
+The trust rises with the share of the walk's mass that followed links between passages.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,9 @@ from phasegraph.pagerank.push import out_edges
 LINKED = 0.05
 """Share of linked mass (see :func:`linked_share`) above which scores depend only on the walk."""
 FIRST = 20
-"""Number of a walk's best passages from which the trust is computed."""
+"""Number of a walk's best passages for which :func:`linked_share` is computed."""
 _FEW_HOMES = 2
-"""Maximum number of home passages of an entity that links passages; more home passages are chunks of one document."""
+"""An entity with more home passages (passages about the entity) links none: they are chunks of a document."""
 _HUB = 1000
 """Number of edges above which an entity is too common to link two passages."""
 

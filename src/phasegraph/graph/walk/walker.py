@@ -25,7 +25,7 @@ class GraphWalker:
     __reduce__ = by_fields
 
     def prepare(self) -> Self:
-        """Prepare the first search, so that it does not have to wait, and return the source."""
+        """Do the work that the first search would otherwise wait for, and return the source."""
         raise NotImplementedError
 
 

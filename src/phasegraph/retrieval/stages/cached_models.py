@@ -1,4 +1,4 @@
-"""Store model answers in a file, so that a model is asked only once for each input, and can be replayed offline."""
+"""Store the answers of models in a file: each input is answered only once, and can be answered again offline."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class ModelAnswers:
         return self
 
     def around(self, model: Any, name: str) -> CachedModel:
-        """Wrap a model so that its answers are stored; the wrapped model is accepted wherever the model is accepted.
+        """Return a wrapped model that stores its answers; it is accepted in all places that accept the model itself.
 
         Parameters
         ----------
@@ -214,7 +214,7 @@ _PLAIN = (str, int, float, bool, type(None))
 
 
 def _kept(answer: Any, given: Sequence[Any]) -> Any:
-    """Convert an answer to JSON types; a ranking becomes the positions of its passages in the input, with scores."""
+    """Convert an answer to JSON types; a ranking becomes a list with the input positions and scores of its passages."""
     if isinstance(answer, Ranking):
         places = {passage.id: place for place, passage in enumerate(given[-1])}
         scores = None if answer.rank_only else answer.scores.tolist()
@@ -234,7 +234,7 @@ def _kept(answer: Any, given: Sequence[Any]) -> Any:
 
 
 def _answered(kept: Any, given: Sequence[Any]) -> Any:
-    """Convert an answer from its stored form back to the form that the model returned."""
+    """Convert an answer from JSON types back to the form that the model returned."""
     if not isinstance(kept, Mapping) or set(kept) != {"places", "scores", "dropped"}:
         return kept
     passages = given[-1]

@@ -60,7 +60,7 @@ class Corrective(KnownFields):
         ``grade(query, texts)`` returns a grade in [1, 100], as a number or as a text that contains a number. It is a
         function, a coroutine function, or a language model of the framework. It reads the first 500 characters of the
         three best passages. The first number in a text counts; a text without a number counts as 100. With None, the
-        query is rewritten only if no passage was accepted (the correction of SSCC).
+        query is rewritten only if no passage was accepted (as in the SSCC method of "Beyond the Reranker").
     rewrite : callable
         ``rewrite(query)`` returns the text of the second search; or a language model of the framework.
     bands : (float, float), default (60, 25)

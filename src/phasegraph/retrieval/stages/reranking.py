@@ -29,7 +29,7 @@ class Rerank(KnownFields):
         Number of best fused candidates that the model reads, >= 1. The other candidates follow in fused order.
     blend : float, default 1
         The weight of the model, in [0, 1]. With 1, the model decides the order; with 0, the fused order is used.
-        Between these values, the calibrated values of both are mixed.
+        Between these values, the calibrated scores of the model and of the fusion are averaged with this weight.
     of : {"passage", "path"}, default "passage"
         The text that the model reads. ``passage``: the passage. ``path``: if a graph walk reached the passage through
         another passage, the text of that passage, and then the passage. In a multi-hop question, the last passage often
@@ -80,10 +80,10 @@ class Rerank(KnownFields):
 
 
 def bridges_to(ids: Sequence[str], rankings: Sequence[Ranking], text: Callable[[Any], str]) -> list[str]:
-    """Return the last passage before each given passage on the walk's path to it; "" if there is no such passage.
+    """Return, for each given passage, the passage before it on the walk's path; "" if there is none.
 
-    A path contains the ids of the graph. If such an id was made from a text, another source may use another id for the
-    passage; the function then finds this id by the `text` of the payloads.
+    The path contains the graph's ids. If the graph made an id from a text, other sources may know the passage by
+    another id. The function then returns this other id, which it finds by the `text` of the payloads.
     """
     found = [_bridge_to(one, rankings) for one in ids]
     if not any(map(is_text_id, found)):
@@ -106,7 +106,7 @@ def _bridge_to(identifier: str, rankings: Sequence[Ranking]) -> str:
 def read_kept(
     kept: Any, read: Callable[[Any], tuple[str | None, Any]], *, model: str, hits: str, told_by: str
 ) -> Ranking:
-    """Convert the hits that a framework's reranker returned to a ranking.
+    """Convert the answer of a framework's reranker, which consists of hits, to a ranking.
 
     If the scores of the hits fall along the list, the ranking has these scores; otherwise it has only their order.
     ``read(hit)`` returns the id and the score of a hit; the id is None if the hit was not in the model's input.

@@ -1,4 +1,4 @@
-"""Search a source with rewritten queries (HyDE, step-back, several queries), and combine the answers."""
+"""Search a source with rewritten queries (HyDE, step-back, several queries), and combine the rankings."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MOST_TEXTS = 16
 _AS_IT_IS = "the original query was searched, because rewriting had no effect ({})"
 _EMBEDS_NOTHING = "the source embeds no text"
 _SHARE = 0.5
-"""Maximum share of a source's time for rewriting, so that the search can still finish in time."""
+"""Maximum share of a source's time for rewriting; the rest of the time is left for the search."""
 
 HYDE_PROMPT = "Write two or three paragraphs that answer the question as a reference text would.\n\nQuestion: {query}"
 STEP_BACK_PROMPT = (
@@ -115,7 +115,8 @@ def hyde(model: Any, *, combine: Combine = "single", prompt: str = HYDE_PROMPT) 
 def step_back(model: Any, *, prompt: str = STEP_BACK_PROMPT) -> Rewriter:
     """Create a rewriter of a query to a more general question (step-back); it makes one model call.
 
-    The source searches both, with half as many hits for the general question. The answer is the union of the hits.
+    The source searches the query and the general question, with half as many hits for the general question. The answer
+    is the union of the hits.
 
     Parameters
     ----------
@@ -284,7 +285,7 @@ class _Rewritten:
 
     @property
     def notes(self) -> list[str]:
-        """The notes on problems that the source or the rewriting repaired."""
+        """The notes on problems that the source repaired, and on the rewriting."""
         return [*getattr(self.source, "notes", ()), *self._own]
 
     @property
@@ -328,7 +329,7 @@ class _Rewritten:
             self.rewriting.step.note_unused(_EMBEDS_NOTHING)
 
     def _contain(self, query: str, asked: Sequence[tuple[AskedQuery, int | None]], error: Exception) -> None:
-        """Report a failed search of the rewritten texts; raise the error if the original query was searched, too."""
+        """Report a failed search of the rewritten texts; raise the error if the search included the original query."""
         if is_fatal(error) or any(text == query for text, _ in asked):
             raise error
         reason = f"the source failed on the rewritten texts ({reason_of(error)})"
@@ -385,9 +386,9 @@ class _EitherRewritten(_BlockingRewritten, _AwaitingRewritten):
 
 
 def rewritten(name: str, source: AnySource, rewriting: Rewriting, deadline: Deadline) -> Any:
-    """Wrap a source so that the query is rewritten before the search.
+    """Wrap a source; the wrapper rewrites the query, and then searches the source.
 
-    The wrapper can be called and awaited as the source can.
+    The wrapper has ``search`` if the source has it, and ``asearch`` if the source has it.
     """
     kinds: Mapping[tuple[bool, bool], Callable[..., _Rewritten]] = {
         (True, False): _BlockingRewritten, (False, True): _AwaitingRewritten,

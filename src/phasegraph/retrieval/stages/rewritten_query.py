@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class RewrittenQuery:
-    """A query of the framework with texts `embeds`, which a source embeds instead of the query (HyDE texts, say).
+    """A query with texts `embeds` (such as HyDE texts) that a source embeds instead of the query's text.
 
     A source of the framework receives the framework's own query object `native`. Any other source receives `text`.
     ``is_read()`` returns True after a source has read the texts to embed. Two queries are equal if their `text` and

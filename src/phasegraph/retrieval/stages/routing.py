@@ -23,33 +23,33 @@ from phasegraph.sources.steps import Step
 Route: TypeAlias = str | Sequence[str] | Mapping[str, float]
 Routed: TypeAlias = Mapping[str, float | None]
 _EPSILON = 1e-12
-"""Constant added inside the logarithm of the entropy, as in the paper's code; it lowers the entropy by 2e-11."""
+"""Constant added inside the logarithm of the entropy, as in the EGR paper's code; it lowers the entropy by 2e-11."""
 
 
 @dataclass(frozen=True, slots=True)
 class Routing:
-    """The resolved router: the step that runs it; `reads_ranking` is True if it reads the first source's ranking."""
+    """The router as a step of a call; `reads_ranking` is True if the router reads the first source's ranking."""
 
     step: Step
     reads_ranking: bool
 
     @classmethod
     def of(cls, given: Any) -> Routing:
-        """Create the object from the retriever's argument ``route=``."""
+        """Create the object from the retriever's argument ``route``."""
         return cls(Step("the router", given, "all sources are asked"), _takes_two(given))
 
 
 def _takes_two(given: Any) -> bool:
     try:
         found = inspect.signature(given).parameters.values()
-    except (TypeError, ValueError):  # a built-in
+    except (TypeError, ValueError):  # a built-in function
         return False
     plain = [one for one in found if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
     return len([one for one in plain if one.default is one.empty]) >= 2 or any(one.name == "ranking" for one in plain)
 
 
 def read_route(sources: Collection[str], answer: object) -> Routed:
-    """Check a router's answer, and return the chosen sources with their weights; None means the usual weight.
+    """Check a router's answer, and return the weight of each chosen source by name; None is the pipeline's weight.
 
     Sources with weight 0 are left out.
     """
@@ -65,7 +65,7 @@ def read_route(sources: Collection[str], answer: object) -> Routed:
             f"a router must return names of sources, or weights by source name; got {type(answer).__name__}"
         )
     unknown = sum(not isinstance(name, str) or name not in sources for name in found)
-    if unknown:  # the message does not repeat text of a model
+    if unknown:  # the message does not contain text of a model
         raise InvalidInputError(
             f"a router must name sources among {sorted(sources)}; {unknown} of its names are unknown"
         )
@@ -121,8 +121,8 @@ def neighbour_entropy(distances: ArrayLike, temperature: float = 1.0, *, normali
     With `normalise`, d is replaced by (d - min) / std. Without it, the formula is that of the paper "Beyond the
     Reranker", with T = 1 and raw distances. Raw distances differ little, so all entropies are nearly equal: for 200
     queries with 20 neighbours, they lie between 2.990759 and 2.995707, and the maximum is ln 20 = 2.995732. All queries
-    then get the same route. With normalized distances and T = 1, entropies lie between .99 and 2.78, and the published
-    gates separate the queries.
+    then get the same route. With normalized distances and T = 1, entropies lie between .99 and 2.78, and the paper's
+    thresholds (gates) separate the queries.
 
     Parameters
     ----------
@@ -176,7 +176,7 @@ def is_multi_hop(query: str) -> bool:
 
 
 class EntropyGates(NamedTuple):
-    """The gates `low` and `high`, in nats; `agreement` is the share of fitting queries that get their best route."""
+    """The entropy thresholds `low` and `high`, in nats; `agreement` is the share of queries with their best route."""
 
     low: float
     high: float
@@ -184,7 +184,7 @@ class EntropyGates(NamedTuple):
 
 
 def fit_entropy_gates(entropies: ArrayLike, best: ArrayLike, *, grid: int = 40) -> EntropyGates:
-    """Fit the two gates of :func:`neighbour_entropy_router` to the best routes of calibration queries.
+    """Fit the two thresholds (gates) of :func:`neighbour_entropy_router` to the best routes of calibration queries.
 
     Parameters
     ----------
@@ -292,7 +292,7 @@ def neighbour_entropy_router(
         The route instead of `step_back` if :func:`is_multi_hop` is True for the query. Default: `step_back`. In the
         paper's code, this case adds passages along entailment edges, which its benchmark graphs do not have.
     low, high : float, default 1.8 and 2.6
-        The gates, in nats. :func:`fit_entropy_gates` fits them to queries.
+        The gates, which are thresholds for the entropy, in nats. :func:`fit_entropy_gates` fits the gates to queries.
     neighbours : int, default 20
         Number of the first source's hits that are read.
     temperature : float, default 1
@@ -366,7 +366,7 @@ def query_features(query: str, ranking: Ranking | None = None) -> FloatArray:
 
 
 class CompositionalRouter:
-    """A router that chooses the source with the best predicted measure; :func:`compositional_router` creates it."""
+    """A router that chooses the source with the best predicted quality; :func:`compositional_router` creates it."""
 
     def __init__(
         self, names: Sequence[str], coefficients: FloatArray, features: Callable[[str, Ranking | None], ArrayLike]
@@ -374,7 +374,7 @@ class CompositionalRouter:
         self.names, self.coefficients, self.features = tuple(names), coefficients, features
 
     def __call__(self, query: str, ranking: Ranking | None = None) -> str:
-        """Return the source with the highest predicted measure."""
+        """Return the name of the source with the highest predicted quality measure."""
         seen = np.append(np.asarray(self.features(query, ranking), dtype=np.float64), 1.0)
         return self.names[int(np.argmax(self.coefficients @ seen))]
 

@@ -68,7 +68,7 @@ class Stages:
         return bool(self.rewritings or self.route or self.rerank or self.corrective)
 
     def rewriting(self, sources: Mapping[str, AnySource], deadline: Deadline) -> Mapping[str, AnySource]:
-        """Wrap each source that has a rewriter, so that its query is rewritten before the search.
+        """Wrap each source that has a rewriter; the wrapper rewrites the query, and then searches the source.
 
         Rewriting may take half of the time until `deadline`.
         """

@@ -67,13 +67,13 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def in_the_bases_span(method: Method) -> Method:
-    """Mark a method that calls the base class's method, so that tracing records one span instead of two."""
+    """Mark a method that calls the same method of the base class; tracing then records one span for both methods."""
     setattr(method, DISPATCHER_SPAN_DECORATED_ATTR, True)
     return method
 
 
 def checked_query(query: object) -> QueryBundle:
-    """Convert a query to a query bundle; InvalidInputError if the text is blank."""
+    """Convert a query to a query bundle; raise InvalidInputError if the text is blank."""
     if isinstance(query, QueryBundle):
         check_query(query.query_str)
         return query
@@ -81,7 +81,7 @@ def checked_query(query: object) -> QueryBundle:
 
 
 class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetriever):
-    """Fuse any number of LlamaIndex retrievers by calibrated scores.
+    """A retriever that fuses the answers of any number of LlamaIndex retrievers by calibrated scores.
 
     Parameters
     ----------
@@ -500,14 +500,17 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         """
         checked = check_filters(filters)
         made = copy.copy(self)
-        index = None if self._corpus is None else self._corpus.index  # read first: passages may change
+        index = None if self._corpus is None else self._corpus.index  # read first: a thread may change passages
         made._by_name = {name: source.within(checked) for name, source in self._now.items()}
         made._filters, made._narrowed_at = joined(self._filters, checked), index
         return made
 
     @property
     def _now(self) -> Mapping[str, RetrieverSource]:
-        """The sources, which are restricted to the filters again if nodes were added or deleted."""
+        """The sources, restricted to the filters.
+
+        The sources are restricted again after nodes were added or deleted.
+        """
         if self._filters is not None and self._corpus is not None and self._corpus.index is not self._narrowed_at:
             index = self._corpus.index
             self._by_name = {name: source.within(self._filters) for name, source in self._whole.items()}
@@ -525,7 +528,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         return {"similarity_top_k": self.similarity_top_k, **{name: one.shown for name, one in self._by_name.items()}}
 
     def _nodes(self, result: Result, hits: list[SelectedHit]) -> list[NodeWithScore]:
-        """Return the nodes; if another phasegraph retriever is the caller, store the evidence in the exchange."""
+        """Return the nodes; for another phasegraph retriever as the caller, put evidence into the :class:`Exchange`."""
         hits = self._with_parents(hits, self.whole_filters())
         if self.exchange is None:
             return nodes_of(result, hits, self._evidence_key)
@@ -545,7 +548,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         return {name: self._within_others(name, own).bind(bundle) for name in self._engine.asked}
 
     def _within_others(self, name: str, own: Mapping[str, MetadataFilters]) -> RetrieverSource:
-        """Return a source restricted to the other sources' own filters; InvalidInputError if it cannot apply them."""
+        """Restrict a source to the filters of the other sources; raise InvalidInputError if it cannot apply them."""
         others = [one for other, one in own.items() if other != name]
         try:
             check_agree(*own.values())
@@ -568,12 +571,12 @@ def _count(name: str, value: int | None) -> int | None:
 
 
 def _unlimited(spec: SourceSpec) -> SourceSpec:
-    """Set no limit on the hits of a source unless the caller set a limit, because unordered hits have no best part."""
+    """Remove the limit on the hits of a source without order, unless the caller set it: a limit would drop any hits."""
     return replace(spec, fetch_k=None) if spec.fetch_k == "default" else spec
 
 
 def _with_nodes(spec: SourceSpec) -> SourceSpec:
-    """Wrap a source that returns summaries, so that it returns nodes; return other sources unchanged."""
+    """Wrap a source that returns summaries; the wrapper returns nodes. Other sources are returned unchanged."""
     given: Any = adapted(spec.retriever)
     return (
         replace(spec, retriever=EntityGraphRetriever(given)) if getattr(given, "resolve", None) == "summaries" else spec
@@ -581,6 +584,6 @@ def _with_nodes(spec: SourceSpec) -> SourceSpec:
 
 
 def _access_of(retrievers: Sequence[object]) -> HitAccess:
-    """Return how the core reads nodes, with the first embedding model and the first corpus among the retrievers."""
+    """Return the functions by which the core reads nodes, with the first embedding model and first corpus found."""
     corpora = (one.corpus for one in retrievers if isinstance(one, EntityGraphRetriever))
     return replace(access_of(retrievers), corpus=next((one for one in corpora if one is not None), None))

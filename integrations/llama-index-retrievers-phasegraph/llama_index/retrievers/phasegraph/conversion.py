@@ -66,7 +66,7 @@ _HITS = "nodes"
 
 
 class UnnamedNode(TextNode):
-    """A node for a text that has no id; the node's own id is generated and does not identify a passage."""
+    """A node for a text without an id; the node has a generated id, which does not identify a passage."""
 
     @classmethod
     def class_name(cls) -> str:
@@ -75,18 +75,18 @@ class UnnamedNode(TextNode):
 
 
 class NamedNode(UnnamedNode):
-    """A placeholder for a passage whose id is known, but not its text."""
+    """A placeholder for a passage with a known id and an unknown text."""
 
 
 class TripleNode(UnnamedNode):
     """A node for a triple; its source relationship names the passage that states the triple."""
 
 
-# How the core reads nodes and hits.
+# Functions by which the core reads nodes and hits.
 
 
 def text_of(node: BaseNode) -> str:
-    """Return a node's text; empty for a triple, which names its passage but does not contain the passage's text."""
+    """Return a node's text; "" for a triple, which has the id of its passage, but not the passage's text."""
     if isinstance(node, TripleNode):
         return ""
     return node.text if isinstance(node, TextNode) else node.get_content()
@@ -119,7 +119,10 @@ _INSTEAD: ContextVar[QueryBundle | None] = ContextVar("phasegraph_embedding_inst
 
 @contextmanager
 def embedding_instead(bundle: QueryBundle) -> Iterator[None]:
-    """Make :class:`Embedder` embed the bundle's ``embedding_strs``, because a core source receives only the query."""
+    """Make :class:`Embedder` embed the bundle's ``embedding_strs`` in the ``with`` block, instead of the query.
+
+    A source of the core receives only the query's text, and not the bundle.
+    """
     token = _INSTEAD.set(None if bundle.custom_embedding_strs is None else bundle)
     try:
         yield
@@ -170,14 +173,14 @@ class Embedder:
     @property
     def awaits(self) -> bool:
         """True if the model has its own asynchronous method to embed passages."""
-        return any(  # compare names, because the framework wraps inherited methods in new functions
+        return any(  # compare the names of the methods, because the framework wraps inherited methods in new functions
             not getattr(type(self.model), name).__qualname__.startswith("BaseEmbedding.")
             for name in ("_aget_text_embedding", "_aget_text_embeddings", "aget_text_embedding_batch")
         )
 
 
 def access_of(retrievers: Iterable[object] = ()) -> HitAccess:
-    """Return how the core reads nodes, with the embedding model of the first retriever that has a model."""
+    """Return the functions by which the core reads nodes; the first retriever with a model gives the embeddings."""
     models = (getattr(retriever, "_embed_model", None) for retriever in retrievers)
     model = next((one for one in models if isinstance(one, BaseEmbedding)), None)
     embedder = None if model is None else Embedder(model)
@@ -305,7 +308,7 @@ def own_id(node: BaseNode) -> str | None:
 _MADE_ANEW: Mapping[str, str] = MappingProxyType(
     {"kg_rel_map": "facts of a graph", "graph_store_query": "rows of a graph", "sql_query": "rows of a database"}
 )
-"""Contents of the nodes that the framework creates with a random id at every call, by the nodes' metadata key."""
+"""The nodes to which the framework gives a random id at every call: a description of them, by their metadata key."""
 _NO_FACTS = "No relationships found."
 """The text of the node that the framework's knowledge graph index returns if it found nothing."""
 
@@ -351,9 +354,9 @@ def ranking_of(
 ) -> Ranking:
     """Convert hits to a ranking, and add a note to `notes` for each repaired problem.
 
-    `own` are the ids of the hits, if they differ from the ids of the nodes. ``evidence(ids)`` returns evidence by id,
-    which says how the source found a passage. If `ranks` is True, the hits' scores are ignored, and only their ranks
-    count. If `ordered` is False, the order of the hits has no meaning.
+    `own` are the ids of the hits, if these ids differ from the ids of the nodes. ``evidence(ids)`` returns evidence by
+    id, which says how the source found a passage. If `ranks` is True, the hits' scores are ignored, and only their
+    ranks count. If `ordered` is False, the order of the hits has no meaning.
     """
     hits = _with_stable_ids(hits, notes) if own is None else hits
     nodes = [hit.node for hit in hits]
@@ -403,7 +406,7 @@ def nodes_of(result: Result, hits: Sequence[SelectedHit], evidence_key: str | No
 class Annotated(dict[str, Any]):
     """Node metadata that contain evidence, but leave the evidence out of ``repr`` and thus out of ``node.hash``.
 
-    Therefore retrievers that compare nodes by hash treat a node with evidence like the node without evidence.
+    Therefore, a node with evidence and the same node without evidence are equal for retrievers that compare hashes.
     """
 
     def __repr__(self) -> str:
@@ -432,7 +435,7 @@ def copy_of(node: BaseNode, identifier: str, key: str | None = None, block: Evid
 
 
 def held_by_id(nodes: Iterable[BaseNode]) -> dict[str, BaseNode]:
-    """Return the nodes by id; InvalidInputError if an id is repeated."""
+    """Return the nodes by id; raise InvalidInputError if an id is repeated."""
     if isinstance(nodes, BaseNode | str) or not isinstance(nodes, Iterable):
         raise InvalidTypeError(f"nodes must be a list of nodes; got {type(nodes).__name__}")
     listed = list(nodes)
@@ -449,7 +452,7 @@ class Lookup(HitLookup):
 
     @classmethod
     def of(cls, nodes: Any) -> Lookup:
-        """Create the lookup for the argument `nodes`; InvalidTypeError if its type is not supported."""
+        """Create the lookup for the argument `nodes`; raise InvalidTypeError if its type is not supported."""
         store = getattr(nodes, "docstore", nodes)
         if nodes is None:
             return cls("none", None)
@@ -491,16 +494,16 @@ class Lookup(HitLookup):
         return self._paired(ids, self.held(list(ids)) if self.kind == "callable" else self.held)
 
 
-# Retrievers of property graphs, which return triples or the passages that state the triples.
+# Retrievers of property graphs: they return triples, or the passages that state the triples.
 
 
 def is_knowledge(retriever: object) -> bool:
-    """Return whether a retriever searches a property graph, and so returns triples or passages that state them."""
+    """Return True if a retriever searches a property graph, and so returns triples or passages that state them."""
     return isinstance(retriever, BasePGRetriever | PGRetriever)
 
 
 def with_own_chunks(retriever: BaseRetriever, limit: int | None) -> BaseRetriever:
-    """Copy a retriever so that each triple names the passage that states it, and texts get no random ids.
+    """Copy a retriever; the copy names for each triple the passage that states it, and gives texts no random ids.
 
     The framework's triples name the chunk of the subject's node, which is the last passage that mentioned the subject.
     The copy reads the chunk from the relation, which is the right passage. The framework also gives the texts of custom
@@ -595,7 +598,7 @@ def chunk_of(triplet: Triplet) -> str | None:
 
 
 def names_own_chunks(retriever: Any) -> bool:
-    """Return whether :func:`with_own_chunks` can make the retriever's triples name the passages that state them."""
+    """Return True if :func:`with_own_chunks` can add to each triple of the retriever the passage that states it."""
     if isinstance(retriever, PGRetriever):
         return all(map(names_own_chunks, retriever.sub_retrievers))
     return "_get_nodes_with_score" in vars(with_own_chunks(retriever, None))
@@ -628,7 +631,7 @@ def knowledge_ranking(
 
 
 def _is_triple(node: BaseNode) -> bool:
-    """Return whether a node contains a triple of another LlamaIndex retriever, passed on by a custom retriever.
+    """Return True if a node contains a triple that a custom retriever got from another retriever of LlamaIndex.
 
     The node of a triple has only a line of text and the id of its passage. A chunk has metadata or a document.
     """
@@ -649,5 +652,5 @@ def _as_triple(hit: NodeWithScore) -> NodeWithScore:
 
 
 def node_of(record: phasegraph.graph.PassageRecord) -> BaseNode:
-    """Convert a stored passage to the complete original node."""
+    """Convert a stored passage to the original node, with all its metadata and relationships."""
     return metadata_dict_to_node(dict(record.metadata), text=record.text)

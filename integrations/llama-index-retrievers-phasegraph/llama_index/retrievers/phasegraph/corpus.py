@@ -1,4 +1,4 @@
-"""Convert nodes of the user, an index or a property graph to passages, and define the methods that change a corpus."""
+"""Convert nodes of the user, an index or a property graph to passages, and define methods that change a corpus."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ class Nodes(Framework):
     name, hit, filters, model = "llama_index", "node", "filters", "embed_model"
 
     def held_by_id(self, hits: Iterable[BaseNode]) -> dict[str, BaseNode]:
-        """Return the nodes by id; InvalidInputError if an id is repeated."""
+        """Return the nodes by id; raise InvalidInputError if an id is repeated."""
         return held_by_id(hits)
 
     def of_record(self, record: phasegraph.graph.PassageRecord) -> BaseNode:
@@ -171,7 +171,7 @@ class Nodes(Framework):
     def passages_of(
         self, held: Mapping[str, BaseNode], title_key: str, given: Mapping[str, Sequence[Any]] | None = None
     ) -> list[dict[str, Any]]:
-        """Convert nodes to passages of the core with their extractions; the metadata contain the rest of the node."""
+        """Convert nodes to passages of the core, with the triples in `given`; metadata contain the rest of a node."""
         return [
             {
                 "id": name,
@@ -210,7 +210,7 @@ class Nodes(Framework):
         return [found[node.node_id] for node in hits]
 
     def carries_vectors(self, hits: Iterable[BaseNode]) -> bool:
-        """Return whether any node already has an embedding."""
+        """Return True if any node already has an embedding."""
         return any(one.embedding is not None for one in hits)
 
 
@@ -220,7 +220,8 @@ NODES = Nodes()
 def contents_of(index: VectorStoreIndex) -> tuple[dict[str, BaseNode], list[list[float]]]:
     """Read the nodes of an index by id, from its docstore or a vector store with texts, and their vectors.
 
-    The vectors are empty unless the framework's in-memory store has them all. InvalidInputError if there are no nodes.
+    The list of vectors is empty unless the framework's in-memory store has a vector for every node. Raise
+    InvalidInputError if there are no nodes.
     """
     held = nodes_of(index)
     if not held:

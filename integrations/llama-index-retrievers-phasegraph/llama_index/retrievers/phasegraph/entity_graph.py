@@ -63,13 +63,13 @@ _SEED_HITS = 50
 
 
 class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
-    """A retriever that ranks passages by personalised PageRank over an entity graph and reports the path to each one.
+    """A retriever that ranks passages by personalised PageRank over an entity graph, with the path to each passage.
 
     Parameters
     ----------
     graph : EntityGraph or core source
-        The graph, whose passage ids are node ids; or a source of the core, such as a ``GraphSource`` with your own
-        settings.
+        The graph, or a source of the core, such as a ``GraphSource`` with your own settings. The passage ids of the
+        graph must be node ids.
     nodes : mapping, sequence of nodes, docstore, index or callable, optional
         The nodes of the passages. A callable receives a list of ids and returns a mapping, or nodes in the same order.
         Without `nodes`, the returned nodes have no text, and a warning says so. Within a
@@ -96,7 +96,7 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
 
     Notes
     -----
-    The constructor computes the edge weights and compiles the walk, so that the first search is not slower than others.
+    The constructor computes the edge weights and compiles the walk; the first search is then as fast as later searches.
     Scores are positive, higher is better, and they have no fixed range. Within a ``CalibratedFusionRetriever``, the
     walk starts at the hits of ``vector`` (the sources in ``depends_on``). In a direct call without `seeds`, the walk
     starts at the entities that the query names and at passages that contain the query's words.
@@ -250,7 +250,7 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
 
     @property
     def look_up(self) -> Lookup | None:
-        """The lookup of nodes by id that other sources may use; None if it has no nodes or filters are applied."""
+        """The lookup of nodes by id that other sources may use; None if it is empty, or the retriever has filters."""
         found = cast("Lookup", self._search.look_up)
         return found if found.is_set and self._filter is None else None
 
@@ -304,7 +304,10 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
         return self.exchange is None or not any(self.exchange.upstream.values())
 
     def _walked(self, bundle: QueryBundle, seeds: Ranking | None) -> list[NodeWithScore]:
-        """Return copies of the nodes; a fusion retriever gets the original nodes, and the ranking in the exchange."""
+        """Search, and return copies of the nodes.
+
+        A fusion retriever as the caller gets the original nodes, and the ranking in its :class:`Exchange`.
+        """
         asked = self.exchange
         limit = self._similarity_top_k if asked is None else asked.limit
         if limit == 0:

@@ -32,7 +32,7 @@ def check_filters(given: object) -> MetadataFilters:
 
 
 def joined(*given: MetadataFilters | None) -> MetadataFilters | None:
-    """Combine filters so that a node must match all of them; InvalidInputError if that is impossible."""
+    """Combine filters into filters that a node must all match; raise InvalidInputError if they cannot be combined."""
     found: list[MetadataFilters] = []
     for one in given:
         found += [one] if one is not None and one not in found else []
@@ -56,7 +56,10 @@ def check_agree(*given: MetadataFilters) -> None:
 
 
 def check_required_key(key: object) -> str | None:
-    """Return the metadata key that the filters of every call must contain, or None; InvalidInputError if invalid."""
+    """Return `key` if it is None or a metadata key; otherwise raise InvalidInputError.
+
+    The filters of every call must give a value for the key.
+    """
     if key is None or (isinstance(key, str) and key.strip()):
         return key
     raise InvalidInputError(f"required_filter_key must be a metadata key; got {key!r}")
@@ -147,7 +150,7 @@ def allowed_ids(nodes: Iterable[BaseNode], filters: MetadataFilters) -> set[str]
 
 
 def narrowed(name: str, retriever: Any, filters: MetadataFilters) -> Any:
-    """Return a copy of a retriever that also applies the filters; InvalidInputError if it cannot apply them."""
+    """Return a copy of a retriever that also applies the filters; raise InvalidInputError if it cannot apply them."""
     if is_bm25(retriever):
         return _bm25_within(retriever, filters)
     if _is_faiss(retriever):
@@ -162,7 +165,7 @@ def narrowed(name: str, retriever: Any, filters: MetadataFilters) -> Any:
 
 
 def only_matching(hits: Sequence[NodeWithScore], filters: MetadataFilters | None) -> list[NodeWithScore]:
-    """Return only the hits that match the filters, because a store may have ignored the filters."""
+    """Return only the hits that match the filters; call this because a store may have ignored the filters."""
     if filters is None:
         return list(hits)
     return [hits[row] for row in matching_rows([hit.node for hit in hits], filters)]
@@ -182,7 +185,7 @@ class Nothing(BaseRetriever):
 
 
 def is_bm25(retriever: object) -> bool:
-    """Return whether the retriever is LlamaIndex's BM25 retriever and not a subclass."""
+    """Return True if the retriever is LlamaIndex's BM25 retriever and not a subclass."""
     kind = type(retriever)
     return kind.__name__ == "BM25Retriever" and kind.__module__.startswith("llama_index.retrievers.bm25")
 
@@ -219,7 +222,7 @@ def key_of(filters: MetadataFilters) -> str:
 
 
 def _bm25_part(retriever: Any, filters: MetadataFilters) -> dict[str, Any] | None:
-    """Return the changed attributes of a BM25 retriever over the matching nodes; None if no node matches."""
+    """Return the changed attributes of a BM25 retriever over the matching nodes, by name; None if no node matches."""
     nodes = [metadata_dict_to_node(row) for row in retriever.corpus or ()]
     language = _language(retriever, [_text(node) for node in nodes])
     rows = [row for row in matching_rows(nodes, filters) if _weight(retriever, row)]
@@ -234,7 +237,7 @@ def _bm25_part(retriever: Any, filters: MetadataFilters) -> dict[str, Any] | Non
 
 
 def _weight(retriever: Any, row: int) -> bool:
-    """Return whether a node passes the retriever's own filters."""
+    """Return True if the node in a row matches the filters that the BM25 retriever itself has."""
     return retriever.corpus_weight_mask is None or bool(retriever.corpus_weight_mask[row])
 
 
@@ -262,7 +265,7 @@ def _text(node: BaseNode) -> str:
 
 
 def _is_faiss(retriever: object) -> bool:
-    """Return whether the retriever searches LlamaIndex's FAISS store."""
+    """Return True if the retriever searches LlamaIndex's FAISS store."""
     store = type(getattr(retriever, "_vector_store", None))
     return store.__name__ == "FaissVectorStore" and store.__module__.startswith("llama_index.vector_stores.faiss")
 

@@ -37,7 +37,7 @@ class PhaseGraphPostprocessor(BaseNodePostprocessor):
     pipeline : FusionPipeline, optional
         The pipeline that fuses the lists.
     fields : mapping of str to HitFields, optional
-        How to read the ids and scores of each list, and whether a higher score is better.
+        The fields of a hit that contain its id and score, and the direction of the scores, by the name of the list.
     evidence_key : str, optional
         As for :class:`CalibratedFusionRetriever`.
 

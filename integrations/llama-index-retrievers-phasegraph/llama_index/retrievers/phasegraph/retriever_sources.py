@@ -90,7 +90,7 @@ _INSERT = "_insert_fetched_nodes_into_query_result"
 
 @dataclass(slots=True)
 class Exchange:
-    """Arguments and results of a search between phasegraph retrievers for which the framework has no place.
+    """Data that phasegraph retrievers pass to each other, because the framework's search has no arguments for it.
 
     `limit` and `upstream` are the arguments of the search. `ranking` is the core's ranking, if a source of the core
     found the nodes. Otherwise, `evidence` contains evidence by node id. `dropped` is the number of hits that did not
@@ -131,7 +131,7 @@ class OwnRetriever(BaseRetriever):
         return only_matching(found, self.whole_filters())
 
     def _within(self, obj: Any) -> Any:
-        """Restrict the object of an index node to the filters; InvalidInputError if the object cannot apply them."""
+        """Restrict the retriever or engine `obj` to the filters; raise InvalidInputError if it cannot apply them."""
         filters = self.whole_filters()
         asked = filters is not None and not isinstance(obj, BaseNode | NodeWithScore)
         return narrowed("index node", obj, filters) if filters is not None and asked else obj
@@ -147,7 +147,7 @@ class OwnRetriever(BaseRetriever):
         return f"{type(self).__name__}({said})"
 
     def _told(self) -> Mapping[str, object]:
-        """Return the fields that ``repr`` shows, without the corpus."""
+        """Return the fields that ``repr`` shows; the corpus is not among them."""
         return {}
 
     def __copy__(self) -> Self:
@@ -164,7 +164,7 @@ class OwnRetriever(BaseRetriever):
 
 
 class FunctionRetriever(OwnRetriever):
-    """A retriever that calls a plain function, so that traces show the call like the call of any retriever."""
+    """A retriever that calls a plain function; traces show the call like the call of any other retriever."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__()
@@ -233,7 +233,10 @@ def as_retriever(given: object) -> Any:
 
 
 def prepared(retriever: Any, limit: int | None, upstream: Upstream, seen: Seen) -> Any:
-    """Return a copy of a retriever for a single search, with the limit or an exchange, that keeps repeated hits."""
+    """Return a copy of a retriever for a single search, which has the limit or an :class:`Exchange`.
+
+    The copy does not drop repeated hits, as the framework would.
+    """
     made = _prepared(retriever, limit, upstream, seen)
     if isinstance(made, BaseRetriever) and hasattr(made, "__dict__"):
         made = copy.copy(made) if made is retriever else made
@@ -297,7 +300,7 @@ def _prepared(retriever: Any, limit: int | None, upstream: Upstream, seen: Seen)
 class _HeldNodes:
     """A replacement for a retriever's `_insert_fetched_nodes_into_query_result` that leaves out deleted nodes.
 
-    The framework's method raises an error for a deleted node, so that the whole answer would be lost.
+    The framework's method raises an error for a deleted node; the whole answer would be lost.
     """
 
     def __init__(self, retriever: VectorIndexRetriever) -> None:
@@ -324,9 +327,9 @@ class Seen(NamedTuple):
 class InTurn:
     """A wrapper of an in-memory vector store that runs only one search at a time.
 
-    Parallel searches would compete with each other and the event loop for the interpreter, so that all would be late.
-    Work outside the search, such as a call to an embedding service, still runs in parallel. The store compares only
-    nodes that can be among the nearest, which gives the same answer in less time.
+    Parallel searches would compete with each other and the event loop for the interpreter, and would all be late. Work
+    outside the search, such as a call to an embedding service, still runs in parallel. The store compares only nodes
+    that can be among the nearest, which gives the same answer in less time.
     """
 
     def __init__(self, store: SimpleVectorStore, seen: Seen) -> None:
@@ -361,7 +364,7 @@ class InTurn:
         return query if rows is None else replace(query, node_ids=[ids[row] for row in rows.tolist()])
 
     def _matching(self, ids: Sequence[str], filters: MetadataFilters) -> Any:
-        """Return a mask of the nodes that match the filters, cached while the metadata objects stay the same."""
+        """Return a boolean array, True for nodes that match the filters; it is cached until metadata change."""
         metadata, let_through = self._store.data.metadata_dict, getattr(simple, "build_metadata_filter_fn", None)
         if let_through is None or not all(one in metadata for one in ids):
             return None
@@ -384,12 +387,12 @@ def _is_count(retriever: object, name: str) -> bool:
 
 
 def decides_membership(retriever: object) -> bool:
-    """Return whether the query mode is MMR, under which the number of requested hits affects the choice of hits."""
+    """Return True if the query mode is MMR: the number of requested hits then affects which hits are chosen."""
     return getattr(retriever, "_vector_store_query_mode", None) == VectorStoreQueryMode.MMR
 
 
 def is_asynchronous(retriever: Any) -> bool:
-    """Return whether the retriever has its own asynchronous search, which does not block the event loop."""
+    """Return True if the retriever has its own asynchronous search, which does not block the event loop."""
     if isinstance(retriever, FunctionRetriever):
         return retriever.asynchronous
     if getattr(retriever, "walks", False) is True:
@@ -411,19 +414,23 @@ def is_asynchronous(retriever: Any) -> bool:
 
 
 def awaits(instance: object, sync: str, native: str) -> bool:
-    """Return whether the asynchronous method is defined in the synchronous method's class or in a subclass of it."""
+    """Return True if the method named `native` is the asynchronous version of the method named `sync`.
+
+    That is so if the class that defines `sync`, or a subclass of this class, also defines `native`. Otherwise, `native`
+    is the method of a base class, which only calls the synchronous method.
+    """
     order = type(instance).__mro__
     defined = {name: next((i for i, kind in enumerate(order) if name in vars(kind)), -1) for name in (sync, native)}
     return 0 <= defined[native] <= defined[sync]
 
 
 def _storeawaits(store: object) -> bool:
-    """Return whether the vector store can search asynchronously; a Qdrant store may have no asynchronous client."""
+    """Return True if the vector store can search asynchronously; a Qdrant store may have no asynchronous client."""
     return awaits(store, "query", "aquery") and getattr(store, "_aclient", store) is not None
 
 
 def _known(retriever: Any) -> bool | None:
-    """Return whether a higher score is better; None if neither the class nor the vector store is known."""
+    """Return True if a higher score is better, False if a lower score is; None if that is unknown."""
     if is_knowledge(retriever) or isinstance(retriever, Calibrating) or type(retriever).__name__ == "BM25Retriever":
         return True
     if not isinstance(retriever, VectorIndexRetriever):
@@ -433,7 +440,7 @@ def _known(retriever: Any) -> bool | None:
 
 
 def is_unordered(retriever: Any) -> bool:
-    """Return whether the retriever returns all its nodes in storage order, without scores."""
+    """Return True if the retriever returns all its nodes in storage order, without scores."""
     inner = getattr(retriever, "retriever", retriever) if isinstance(retriever, BaseQueryEngine) else retriever
     return isinstance(inner, SummaryIndexRetriever | TreeAllLeafRetriever | TreeRootRetriever)
 
@@ -454,7 +461,7 @@ class _WatchedBundle(QueryBundle):
         return super().embedding_strs
 
     def is_read(self) -> bool:
-        """Return whether a retriever read the texts to embed."""
+        """Return True if a retriever read the texts to embed."""
         return bool(self.readers)
 
 
@@ -465,7 +472,7 @@ def rewritten_query(bundle: QueryBundle) -> RewrittenQuery:
 
 
 def own_bundle(bundle: QueryBundle, query: str) -> QueryBundle:
-    """Return a copy of the bundle with the query, because retrievers write the query's embedding into the bundle."""
+    """Return a copy of the bundle with `query`; a copy is needed, because retrievers store embeddings in it."""
     if query != bundle.query_str:
         return QueryBundle(query)
     texts = bundle.custom_embedding_strs
@@ -515,7 +522,7 @@ class RetrieverSource(WrappedSource):
             prepare(self.whole)
 
     def within(self, filters: MetadataFilters) -> RetrieverSource:
-        """Return a source that finds only matching hits and shares the state that this source has learned."""
+        """Return a source that finds only matching hits; it shares score direction and warnings with this source."""
         if self.core or (isinstance(self.whole, FunctionRetriever) and "filters" not in self.whole.accepts):
             kind = type(self.whole if self.core else self.whole.function).__name__
             raise InvalidInputError(f"source {self.name!r} does not support filters= ({kind})")
@@ -525,14 +532,14 @@ class RetrieverSource(WrappedSource):
         return made
 
     def own_filters(self) -> MetadataFilters | None:
-        """Return the source's own filters; None if it has no filters."""
+        """Return the filters that the source always applies; None if it has no filters."""
         if isinstance(self.whole, OwnRetriever):
             return self.whole.whole_filters()
         held = getattr(self.whole, "_filters", None)
         return held if isinstance(held, MetadataFilters) and held.filters else None
 
     def look_up(self) -> Lookup | None:
-        """Return the lookup of nodes by id in the source's store; None if it has none or covers only a part of it."""
+        """Return a lookup of nodes by id in the source's store; None without a store or if only a part is searched."""
         whole = self.whole
         if not self.has_own_ids:
             return None
@@ -543,13 +550,13 @@ class RetrieverSource(WrappedSource):
             return Lookup.of(stores[0]) if len(stores) == 1 else None
         if not isinstance(whole, VectorIndexRetriever):
             return None
-        nodes = set(whole._node_ids or ())  # an index that stores its nodes lists all ids here
+        nodes = set(whole._node_ids or ())  # an index that stores its nodes lists all its ids in this attribute
         part = bool(nodes) and nodes != set(whole._index.index_struct.nodes_dict.values())
         narrow = part or whole._filters is not None or whole._doc_ids or whole._kwargs
         return None if narrow else self.live()
 
     def live(self) -> Lookup | None:
-        """Return the lookup that shows which passages still exist in the store; None if the source copied its data."""
+        """Return a lookup that finds passages that still exist in the store; None if the source copied its data."""
         if not self.has_own_ids:
             return None
         if self.has_texts:
@@ -573,15 +580,15 @@ class _Call(SourceCall):
         self.bundle = bundle
 
     def passes(self, hit: BaseNode) -> bool:
-        """Return whether a node matches the filters."""
+        """Return True if a node matches the filters."""
         return bool(matching_rows([hit], self.source.filters))
 
     def for_query(self, query: RewrittenQuery) -> Self:
-        """Return a call with a rewritten query, which adds its notes to the same list."""
+        """Return a call with a rewritten query; both calls add their notes to the same list."""
         return type(self)(self.source, query.native, self.notes)
 
     def ask(self, query: str, limit: int | None, upstream: Upstream) -> object:
-        """Run the search, and return the copied retriever (None for a source of the core) and its return value."""
+        """Run the search; return the retriever's copy that ran it (None for a source of the core), and the answer."""
         source = self.source
         if source.core:
             return None, source.retriever.search(query, limit, upstream)
@@ -603,11 +610,11 @@ class _Call(SourceCall):
             return asked, await asked.aretrieve(bundle)
 
     def _tags(self) -> dict[str, Any]:
-        """Return the tags of the events and spans of this call, with the source's name."""
+        """Return the tags for the events and spans of this call; they contain the source's name."""
         return {**active_instrument_tags.get(), TAG: self.source.name}
 
     def read(self, answer: Any, limit: int | None) -> Ranking:
-        """Convert the matching hits to a ranking, or use the ranking in the exchange."""
+        """Convert the matching hits to a ranking, or use the ranking in the retriever's :class:`Exchange`."""
         (asked, hits), source, notes = answer, self.source, self.notes
         if source.core:
             found = hits if isinstance(hits, Ranking) else as_ranking(source.name, hits)
@@ -646,7 +653,7 @@ class _Call(SourceCall):
         return ranking_of(source.reader, found, limit, notes, evidence=evidence)
 
     def _checked(self, ranking: Ranking) -> Ranking:
-        """Return the ranking; MalformedAnswerError if a passage does not match the filters."""
+        """Return the ranking unchanged; raise MalformedAnswerError if a passage in it does not match the filters."""
         filters = self.source.filters
         if filters is not None:
             nodes: list[Any] = list(ranking.payloads.values())
@@ -694,7 +701,7 @@ _NULL = {NullEventHandler, NullSpanHandler}
 
 @cache
 def _only_searches(kind: Any) -> bool:
-    """Return whether ``retrieve`` and ``aretrieve`` are the framework's own methods, which only search and notify."""
+    """Return True if the class inherits the framework's ``retrieve`` and ``aretrieve``: they only search and notify."""
     found = [next((vars(one)[name] for one in kind.__mro__ if name in vars(one)), None) for name in _ASKING]
     return found == [vars(BaseRetriever)[name] for name in _ASKING]
 
@@ -703,7 +710,7 @@ _ASKING = ("retrieve", "aretrieve")
 
 
 def is_unheard(retriever: Any) -> bool:
-    """Return whether no event handler, span handler or callback handler observes a call of ``retrieve``.
+    """Return True if no event handler, span handler or callback handler is registered for calls of ``retrieve``.
 
     In this case, the search skips the setup for handlers, which takes most of the time of a fast search.
     """

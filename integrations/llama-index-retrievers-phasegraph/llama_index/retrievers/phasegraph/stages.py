@@ -19,7 +19,7 @@ from phasegraph.retrieval import ModelFunction, Passage, RewrittenQuery, StageAd
 
 
 class TransformStep:
-    """A query rewriter that calls a query transform; it passes the transform's texts to embed on to the source."""
+    """A query rewriter that calls a query transform; the source receives the texts to embed from the transform."""
 
     reads_queries = True
 
@@ -36,7 +36,7 @@ class TransformStep:
 
 
 class PostprocessorModel(ModelFunction):
-    """A reranker that calls a node postprocessor and ranks by the new scores, or by the returned order."""
+    """A reranker that calls a node postprocessor; it ranks by the new scores, else by the returned order."""
 
     reads_hits = True
 
@@ -129,7 +129,7 @@ class LlamaIndexStages(StageAdapter):
     """Conversion of LlamaIndex objects for the stages: models, query transforms, postprocessors and selectors."""
 
     def is_model(self, given: Any) -> bool:
-        """Return whether the argument is a language model, or None for answers that are already cached."""
+        """Return True if the argument is a language model, or None for answers that are already cached."""
         return given is None or isinstance(given, BaseLLM)
 
     def text_model(self, given: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Use a retriever as a LlamaIndex vector store, so that an ingestion pipeline can write to the retriever."""
+"""Use a retriever as a LlamaIndex vector store; an ingestion pipeline can then write to the retriever."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class RetrieverStore(BasePydanticVectorStore):
     def delete_nodes(
         self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, **delete_kwargs: Any
     ) -> None:
-        """Delete the nodes that have these ids and match these filters; `node_ids` or `filters` may be None."""
+        """Delete the nodes with the ids `node_ids` that match `filters`; one of the two arguments may be None."""
         if node_ids is None and filters is None:
             raise InvalidInputError("delete_nodes() needs node_ids or filters; got neither")
         corpus = self.retriever._changing()
@@ -69,7 +69,7 @@ class RetrieverStore(BasePydanticVectorStore):
             self.retriever.delete(ids)
 
     def get_nodes(self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None) -> list[BaseNode]:
-        """Return the nodes that have these ids and match these filters; None means all nodes."""
+        """Return the nodes with the ids `node_ids` that match `filters`; None means all ids, or no filters."""
         ids = self.retriever.ids(filters)
         wanted = set(ids if node_ids is None else node_ids)
         return [
