@@ -155,7 +155,7 @@ def pool(rankings: Sequence[Ranking]) -> Candidates:
 
 @kept_while_short
 def _first_rows(count: int) -> IntArray:
-    """Return the first `count` row numbers, read-only."""
+    """Return the row numbers 0 to `count` - 1 as a read-only array."""
     rows = np.arange(count)
     rows.setflags(write=False)
     return rows

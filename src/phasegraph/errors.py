@@ -56,15 +56,15 @@ class InsufficientDataError(InvalidInputError):
 
 
 class IntegrityError(InvalidInputError):
-    """A stored file is damaged, foreign or newer than this version; no part of it was used."""
+    """A stored file is damaged, not a file of phasegraph, or from a newer version; no part of the file was used."""
 
 
 class AllSourcesFailed(PhasegraphError, RuntimeError):  # noqa: N818 - the name the documentation promises
     """Every source failed; the message gives the reason of each source.
 
-    The message quotes errors of this library. For other errors, it only names the class, because the text may contain
-    an address, a password or the query. `causes` contains all errors. The first error is the ``__cause__``, and notes
-    contain the others, so that a traceback shows every error.
+    The message quotes errors of this library. For other errors, the message only names the class, because the text may
+    contain an address, a password or the query. `causes` contains all errors. The first error is the ``__cause__``, and
+    the notes of the exception contain the other errors. A traceback therefore shows every error.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ class AllSourcesFailed(PhasegraphError, RuntimeError):  # noqa: N818 - the name 
 
 
 def blame(error: Exception, causes: Mapping[str, BaseException]) -> None:
-    """Set the first cause as the error's ``__cause__``, and add a note with the class and text of each other cause."""
+    """Set the first error in `causes` as ``__cause__``, and add a note with the class and text of each other error."""
     first, *others = causes.items()
     error.__cause__ = first[1]
     for name, cause in others:
@@ -114,7 +114,7 @@ def _reason(name: str, error: BaseException) -> str:
 
 
 def _portable(error: BaseException | None) -> BaseException | None:
-    """Return the error, or a RuntimeError with its class and text if the error cannot be pickled."""
+    """Return the error; if it cannot be pickled, return a RuntimeError with the error's class name and text."""
     if error is None:
         return None
     from multiprocessing.reduction import ForkingPickler
@@ -155,7 +155,7 @@ class MissingDependencyError(PhasegraphError, ImportError):
 
 @contextmanager
 def needed(message: str) -> Iterator[None]:
-    """Convert an ImportError inside the context to a MissingDependencyError with this message."""
+    """Convert an ImportError in the ``with`` block to a MissingDependencyError with the given message."""
     try:
         yield
     except ImportError as error:

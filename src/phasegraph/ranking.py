@@ -72,7 +72,7 @@ class Background:
         check_number("Background.floor", self.floor)
 
     def standardise(self, scores: FloatArray, /) -> FloatArray:
-        """Return the distance of each score above the source's mean, in standard deviations; higher is better."""
+        """Return the distance of each score above the background's mean, in standard deviations, as an (n,) array."""
         if self.transform == "identity":
             values = scores - self.location
         else:
@@ -86,7 +86,7 @@ class Background:
 
 @dataclass(frozen=True, slots=True)
 class QueryWords:
-    """Statistics about the words of a query, from a source whose scores use words.
+    """Statistics about the words of a query, from a source that knows the words of its texts, such as the graph walk.
 
     Parameters
     ----------
@@ -213,7 +213,7 @@ class Ranking:
         check_flag("Ranking.distances", self.distances)
 
     def _settle(self, ids: tuple[str, ...], scores: FloatArray, raw: FloatArray, falls: bool) -> None:
-        """Store valid hits, sorted; `falls` is True if every score is below the previous score."""
+        """Store the given valid hits in sorted order; `falls` is True if every score is below the previous score."""
         positions = _positions(ids)
         if len(positions) != len(ids) or not (falls or _is_ordered(ids, scores)):
             ids, scores, raw = _canonical(ids, scores, raw)

@@ -38,7 +38,7 @@ class SourceReport:
     calibration : str
         ``exact``, ``fitted``, ``estimated`` or the name of a per-list calibrator; ``""`` if the ranking was not fused.
     missing : tuple of str
-        Names of sources whose rankings this source needs, but which did not arrive in time.
+        Names of the sources whose rankings this source needs and did not receive in time.
     notes : tuple of str
         Decisions of the library that the caller should know, such as an inferred score direction or hashed ids.
     out_of_range_share : float
@@ -60,7 +60,7 @@ class SourceReport:
 
     @classmethod
     def of(cls, ranking: Ranking, tier: str = "", out_of_range_share: float = 0.0) -> SourceReport:
-        """Create a report from a ranking alone; `tier` is the value for `calibration`."""
+        """Create the report of a source from its ranking alone; `tier` is the value of the field `calibration`."""
         status, reason = found_in(ranking)
         hits, dropped = len(ranking.ids), ranking.dropped
         return cls(ranking.source, status, reason, "", 0.0, hits, dropped, tier, out_of_range_share=out_of_range_share)
@@ -94,7 +94,7 @@ class SourceReport:
 
 
 def found_in(ranking: Ranking) -> tuple[Status, str]:
-    """Return the status and reason for a source by its ranking.
+    """Return a source's status and the reason for the status, both derived from the source's ranking.
 
     Parameters
     ----------

@@ -70,7 +70,7 @@ class SourceEvidence:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The evidence for the position of a result; contributions and bonus add up to `fused`.
+    """The evidence for the position of a result; the contributions of the sources and the bonus add up to `fused`.
 
     Parameters
     ----------
@@ -85,8 +85,9 @@ class Evidence:
     sources : tuple of SourceEvidence
         The evidence of each source.
     energy, entropy : float or None
-        The energy and entropy of the passage by the quantum document, if the pipeline has a
-        :class:`~phasegraph.fusion.superposition.SuperpositionPrior`. Neither value affects the answer.
+        The energy and entropy of the passage as :class:`~phasegraph.fusion.superposition.Superposition` defines them,
+        if the pipeline has a :class:`~phasegraph.fusion.superposition.SuperpositionPrior`. Neither value affects the
+        answer.
     set_entropy : float or None
         With the selection ``legacy_entropy``, the entropy of the selected set after this result joined, in nats.
     headline : callable, optional
@@ -453,7 +454,7 @@ def _short(value: float | None) -> str:
 
 
 def _walk(ranking: Ranking, name: str) -> dict[str, Any] | None:
-    """Return the path, seeds and words of a passage in the ranking of a graph walk; None for other rankings."""
+    """Return the path, seeds and matched words of a passage in the ranking of a graph walk; None for other rankings."""
     evidence = getattr(ranking.payloads, "evidence", ranking.payloads)
     found = evidence.get(name) if isinstance(evidence, Mapping) else None
     path, seeds = getattr(found, "path", None), getattr(found, "seeds", ())

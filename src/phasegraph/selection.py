@@ -2,7 +2,8 @@
 
 A :class:`SelectionPolicy` is a stored value with the method ``select(relevance, embeddings, k)``. By default, it
 maximises relevance plus a log-determinant of the set's similarities, which has an approximation guarantee. The other
-methods are baselines, a penalty variant, and the rule of the quantum document.
+methods are baselines, a penalty variant, and the rule of the quantum document. The quantum document is a design
+document that describes retrieval in terms of quantum mechanics; see ``docs/research/selection.md``.
 """
 
 from __future__ import annotations
@@ -167,13 +168,13 @@ class _SetFunction(Protocol):
     """A submodular function of a set of rows, defined by its marginal gains."""
 
     def first_gains(self) -> FloatArray:
-        """Return the (n,) gain of each row as the first row of the set."""
+        """Return the gain of each row if it is picked first, an array of shape (n,)."""
 
     def gains(self, rows: IntArray, /) -> FloatArray:
-        """Return the gain of each of `rows`, added to the picked rows."""
+        """Return, for each row in `rows`, the gain if this row is added to the picked rows; shape (len(rows),)."""
 
     def pick(self, row: int, /) -> None:
-        """Add `row` to the set."""
+        """Add `row` to the picked rows."""
 
 
 #: The rows in the order of picking, and the gain of each row.
@@ -234,8 +235,8 @@ def _lazy_greedy(
 def _front(function: _SetFunction, bounds: FloatArray, scale: FloatArray, queue: IntArray, *, fresh: bool) -> int:
     """Return the row with the highest gain in `queue`.
 
-    `bounds` contains an upper bound of each gain. Update only the bounds that can decide, in place; with `fresh`, all
-    bounds are current already.
+    `bounds` contains an upper bound of each gain. Only the bounds that can affect the choice are replaced, in place, by
+    the current gains. If `fresh` is True, all bounds are already the current gains.
     """
     ranked = queue[np.argsort(-bounds[queue] / scale[queue], kind="stable")]
     done, block = 0, _BLOCK
@@ -369,7 +370,7 @@ def set_entropy(relevance: FloatArray, rows: list[int], /) -> FloatArray:
     Returns
     -------
     (n,) array of float
-        Entropy in nats of the relevances of the set with each passage, divided by their sum.
+        For each passage, the entropy in nats of the relevances of the set and this passage, scaled to the sum 1.
     """
     table = np.empty((len(relevance), len(rows) + 1))
     table[:, :-1] = relevance[rows]
@@ -382,9 +383,9 @@ def set_entropy(relevance: FloatArray, rows: list[int], /) -> FloatArray:
 def _legacy_entropy(relevance: FloatArray, penalty: float) -> _Score:
     """Return a function that scores each row by ``relevance - penalty * entropy``; see :func:`set_entropy`.
 
-    This is the rule of the quantum document. The document promises diversity, but the penalty ignores the content of
-    the passages. A passage of low relevance adds little entropy, so a large penalty prefers the least relevant passage
-    (see the golden numbers in the tests). Use the log-determinant instead.
+    This is the rule of the quantum document (see :mod:`phasegraph.selection`). The document promises diversity, but the
+    penalty ignores the content of the passages. A passage of low relevance adds little entropy, so a large penalty
+    prefers the least relevant passage (see the golden numbers in the tests). Use the log-determinant instead.
     """
     return lambda rows: relevance - penalty * set_entropy(relevance, rows)
 
@@ -417,8 +418,8 @@ class SelectionResult:
     relevance : str
         The origin of the relevances. ``given``: the caller gave them. ``fused, scaled``: a pipeline scaled the fused
         values with :func:`scaled_relevance`. For ``legacy_entropy``, a pipeline prefers, in this order:
-        ``superposition`` (the probabilities of the quantum document), ``score`` (the scores of the only source), and
-        ``fused`` (fused values, if all are in [0, 1]).
+        ``superposition`` (the probabilities of :class:`~phasegraph.fusion.superposition.Superposition`), ``score`` (the
+        scores of the only source), and ``fused`` (fused values, if all are in [0, 1]).
     """
 
     rows: IntArray
@@ -441,7 +442,8 @@ class SelectionPolicy:
         ``log_det`` maximises ``sum of relevance + mu / 2 * ln det(I + theta K)``; K is the cosine matrix of the set.
         ``top`` takes the most relevant passages. ``mmr`` trades relevance against the highest similarity to a passage
         that is already picked [3]_. ``von_neumann`` maximises ``sum of relevance - penalty * tr(K ln K)`` and stops
-        when no passage increases this value. ``legacy_entropy`` is exactly the rule of the quantum document.
+        when no passage increases this value. ``legacy_entropy`` is exactly the rule of the quantum document, a design
+        document that describes retrieval in terms of quantum mechanics.
     mu : float, default 0.1
         Weight of novelty against relevance in ``log_det``, >= 0, in the unit of relevance. With 0, ``log_det`` equals
         ``top``; with large values, relevance has no effect. The default suits relevance in [0, 1]; see
@@ -455,7 +457,7 @@ class SelectionPolicy:
     budget : float, optional
         Highest sum of costs of the chosen passages, for example in tokens, > 0. :meth:`select` then needs `costs`.
     distinct : bool, optional
-        For ``log_det``: whether exact copies (cosine 1) count once, so that a copy of a chosen passage comes after all
+        For ``log_det``: whether exact copies (cosine 1) count once. If True, a copy of a chosen passage comes after all
         other passages. The function stays monotone and submodular. With `mu` 0, the value has no effect. Default: True
         in a pipeline, False in a direct call of :meth:`select`.
     max_entropy : float, optional
@@ -645,7 +647,7 @@ class SelectionPolicy:
 
 
 def scaled_relevance(fused: FloatArray, /) -> FloatArray:
-    """Scale fused values to relevance in [0, 1], so that `mu` and `penalty` have the same effect for every rule.
+    """Scale fused values to relevance in [0, 1]; `mu` and `penalty` then have the same effect for every fusion rule.
 
     Parameters
     ----------

@@ -10,7 +10,7 @@ from typing import Any
 from phasegraph._support.text import legible
 
 AGREES = 10
-"""The lowest rank, counted from 1, at which a source counts as agreeing that a passage belongs in the answer."""
+"""Maximum rank, counted from 1, at which a source counts as agreeing that a passage belongs in the answer."""
 LABEL = 60
 """Maximum number of characters of a label that is made from a passage's text, because the passage has no title."""
 _SPOKEN = MappingProxyType({"vector": "vectors", "graph": "the graph", "lexical": "words", "bm25": "words"})
@@ -67,7 +67,7 @@ def path_labels(path: Sequence[Sequence[str]], read: ReadPassage) -> list[str]:
 
 
 def way_of(path: Sequence[Sequence[str]], labels: Sequence[str]) -> list[str]:
-    """Shorten a graph path to the labels of its first step and its entities; the final passage is left out.
+    """Return the labels of the first step and of the entities of a graph path; the final passage is left out.
 
     A path without entities, such as in a graph of chunks, keeps all passages except the final passage.
 
@@ -88,7 +88,7 @@ def way_of(path: Sequence[Sequence[str]], labels: Sequence[str]) -> list[str]:
 
 
 def standings(ranks: Mapping[str, float | None]) -> list[str]:
-    """Return the name of each source that ranks the passage together with the rank, best rank first.
+    """Return a text for each source that ranks the passage: the name of the source and the rank, best rank first.
 
     >>> standings({"vector": 16.0, "graph": 2.0, "bm25": None})
     ['graph 2nd', 'vector 16th']

@@ -161,7 +161,7 @@ _PROMISES = {
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """The certified threshold, its observed risk, and the share of queries that count for the risk.
+    """A certified threshold, its observed risk, and the share of queries that count for the risk.
 
     If no threshold is certified, `value` is None, and the other fields describe the most promising threshold.
     """

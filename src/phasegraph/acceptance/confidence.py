@@ -21,7 +21,7 @@ COSINE_BAR, COSINE_WIDTH = 0.48, 0.03
 BAR_LEVEL, WIDTH_SHARE = 0.05, 0.25
 LEAST_QUERIES = 20
 TOGETHER_HALF = 0.6
-"""The word score of the best hit at which the factor for words is 1/2; used without a cosine similarity."""
+"""The value of t at which the factor ``t / (t + .6)`` is 1/2; see the notes of :class:`ConfidenceModel`."""
 _WALK_WEIGHT, _NAMED_WEIGHT = 2.0, 0.3
 _LEAST = 1e-9
 
@@ -52,7 +52,7 @@ class Confidence:
         check_choice("Confidence.unknown", self.unknown, ("accept", "abstain"))
 
     def holds_back(self, value: float | None) -> bool:
-        """Return True if an answer with the confidence `value` must be empty."""
+        """Return True if an answer with the confidence `value` (None if unknown) must be empty."""
         return self.unknown == "abstain" if value is None else value < self.min
 
     def to_dict(self) -> dict[str, object]:
@@ -131,21 +131,21 @@ class ConfidenceModel:
 
     Notes
     -----
-    Let c be the best score of the source ``vector``. The confidence is ``sigmoid((c - bar) / width) * e`` with
-    ``e = (q_v + 2 q_g + .3 a) / 3.3``. Here, q_v is the share of the query's distinct words that the first 5 hits of
-    the vector source contain, weighted by squared idf; q_g is that of the graph walk. An unknown word counts as the
-    rarest word. The degree to which the query names the subject of a passage is a. Without the vector source, e is
-    ``(2 q_g + .3 a) / 2.3``. Without a graph walk that has word statistics, e is ``(q + .3) / 1.3``, where q is the
-    mean over all sources and the idf comes from the hits.
+    Let c be the best score of the source ``vector``. The confidence is ``sigmoid((c - bar) / width) * e`` with ``e =
+    (q_v + 2 q_g + .3 a) / 3.3``. Here, q_v is the share of the query's distinct words that the first 5 hits of the
+    vector source contain, weighted by squared idf; q_g is the same share for the first 5 hits of the graph walk. An
+    unknown word counts as the rarest word. The variable a is the degree to which the query names the subject of a
+    passage. Without the vector source, e is ``(2 q_g + .3 a) / 2.3``. Without a graph walk that has word statistics, e
+    is ``(q + .3) / 1.3``, where q is the mean over all sources and the idf comes from the hits.
 
     Without a similarity, words replace it, and the confidence is ``t / (t + .6) * e``. Here, t is the best BM25 score
     of a hit, divided by the largest idf of a query word. This factor is always below 1, because a hit that contains the
     words need not contain an answer. The similarity is missing without the source ``vector``, or if its best score is
     not a cosine and the model is not fitted.
 
-    This method is our own, developed on open data; ``docs/guide/thresholds.md`` contains the measurements. The default
-    `bar` and `width` fit cosines of the model MiniLM; for another model, use ``calibrate``. The probability follows
-    Platt [1]_, applied to the logit of the confidence.
+    The authors of phasegraph developed this method on open data; ``docs/guide/thresholds.md`` contains the
+    measurements. The default `bar` and `width` fit cosines of the model MiniLM; for another model, use ``calibrate``.
+    The probability follows Platt [1]_, applied to the logit of the confidence.
 
     References
     ----------
@@ -254,7 +254,7 @@ _NO_COSINES = "without the scores of 'vector', which are no cosines: calibrate f
 
 
 def fit_bar(model: ConfidenceModel, tops: Sequence[float]) -> ConfidenceModel:
-    """Return the model with `bar` and `width` fitted to the best scores of questions without judgements.
+    """Return a copy of the model with `bar` and `width` fitted to the best scores of questions without judgements.
 
     Parameters
     ----------
@@ -280,7 +280,7 @@ def fit_bar(model: ConfidenceModel, tops: Sequence[float]) -> ConfidenceModel:
 def fit_probability(
     model: ConfidenceModel, answerable: Sequence[ConfidenceEvidence], others: Sequence[ConfidenceEvidence]
 ) -> ConfidenceModel:
-    """Return the model with `slope` and `intercept` fitted, so that it gives probabilities.
+    """Return a copy of the model with fitted `slope` and `intercept`; the confidences of the copy are probabilities.
 
     Parameters
     ----------

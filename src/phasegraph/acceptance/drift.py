@@ -1,8 +1,8 @@
 """Detection of drift: a difference between the score distributions of new queries and of judged queries.
 
-The guarantee of a threshold assumes that both have the same distribution. The tests compare the best score and the mean
-score of each query, because the scores of a query's hits are not independent. With labels for new queries, a test also
-compares the share of relevant hits per query (the prevalence).
+The guarantee of a threshold assumes that the scores of new queries and of judged queries have the same distribution.
+The tests compare the best score and the mean score of each query, because the scores of a query's hits are not
+independent. With labels for new queries, a test also compares the share of relevant hits per query (the prevalence).
 """
 
 from __future__ import annotations

@@ -110,8 +110,8 @@ def fit_threshold(
     target : float, optional
         The recall or precision to reach, in (0, 1]; only for ``recall`` and ``precision``.
     midway : bool, default True
-        Whether to set the threshold midway between the lowest accepted score and the next lower score, so that rounding
-        of new scores does not change verdicts. False sets it to the lowest accepted score.
+        Whether to set the threshold midway between the lowest accepted score and the next lower score, because rounding
+        of new scores then does not change verdicts. False sets the threshold to the lowest accepted score.
 
     Returns
     -------
@@ -164,7 +164,7 @@ def area_under_curve(judged: JudgedScores, /) -> float:
 
 
 def fitted(judged: JudgedScores, value: float, **about: Any) -> Threshold:
-    """Create a threshold with the statistics of the judged queries; `about` are further fields of the threshold."""
+    """Create a threshold with the statistics of the judged queries; `about` contains further fields of it."""
     columns = per_query(judged.scores, judged.groups, judged.query_count, judged.labels)
     reference = DriftReference(*(tuple(np.sort(column).tolist()) for column in columns.values()))
     return Threshold(value, queries=judged.query_count, hits=len(judged), reference=reference, **about)
@@ -180,7 +180,7 @@ def midpoint(lower: float, upper: float) -> float:
 
 
 def _rates(judged: JudgedScores, thresholds: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the shares of relevant and of irrelevant hits at or above each threshold."""
+    """Return, for each threshold, the share of the relevant hits and of the irrelevant hits at or above it."""
     relevant = np.sort(judged.scores[judged.labels])
     rest = np.sort(judged.scores[~judged.labels])
     accepted = [1 - np.searchsorted(part, thresholds, side="left") / len(part) for part in (relevant, rest)]

@@ -118,7 +118,7 @@ class JudgedScores:
         return int(self.labels.sum())
 
     def only(self, kept: BoolArray, /) -> JudgedScores:
-        """Return the hits of some queries; `kept` is a (q,) mask of the queries in the order of `names`."""
+        """Return the judged hits of some queries; `kept` is a (q,) mask of these queries, in the order of `names`."""
         rows = np.flatnonzero(kept[self.groups])
         part = JudgedScores(self.scores[rows], self.labels[rows], self.groups[rows], self.source)
         object.__setattr__(part, "names", tuple(self.names[row] for row in np.flatnonzero(kept).tolist()))
@@ -207,7 +207,7 @@ def require_separate(first: JudgedScores, second: JudgedScores, /) -> None:
 def per_query(
     scores: FloatArray, groups: IntArray, count: int, labels: BoolArray | None = None
 ) -> dict[str, FloatArray]:
-    """Return the best and the mean score of each of `count` queries and, with labels, the share of relevant hits."""
+    """Return the best and the mean score of each of `count` queries and, with labels, its share of relevant hits."""
     sizes = np.maximum(np.bincount(groups, minlength=count), 1)
     tops = np.full(count, -np.inf)
     np.maximum.at(tops, groups, scores)
@@ -329,7 +329,7 @@ def check_relevant(relevant: Mapping[str, Collection[str]], /) -> dict[str, froz
 
 
 def _spearman(scores: FloatArray, labels: BoolArray, groups: IntArray) -> FloatArray:
-    """Compute Spearman's correlation in each group that has both labels and at least two different scores."""
+    """Compute Spearman's correlation per query with relevant and irrelevant hits and at least two different scores."""
     order = np.lexsort((scores, groups))
     ordered, group = scores[order], groups[order]
     begins = np.flatnonzero(np.append(True, (ordered[1:] != ordered[:-1]) | (group[1:] != group[:-1])))

@@ -263,7 +263,7 @@ class AcceptancePolicy:
         return threshold.mirrored
 
     def note_on(self, ranking: Ranking, /) -> str:
-        """Return a note for the source's report if its threshold is read as a distance; else empty."""
+        """Return a note for the source's report if the source's threshold is interpreted as a distance; else ""."""
         if not self._on_distances(ranking):
             return ""
         return f"the threshold is a distance: hits are accepted up to {self._named[ranking.source].floor:g}"
@@ -368,7 +368,7 @@ def _threshold(given: Threshold | float) -> Threshold:
 
 
 def _compare(values: FloatArray, threshold: Threshold | None, *, otherwise: int = ACCEPT) -> Verdicts:
-    """Return the verdict for each value; `otherwise` for all values if there is no threshold."""
+    """Return the verdict for each value; if there is no threshold, return the verdict `otherwise` for all values."""
     if threshold is None:
         return np.full(len(values), otherwise, dtype=np.int8)
     band = np.where(values >= threshold.floor, AMBIGUOUS, REJECT)

@@ -66,7 +66,7 @@ class Threshold:
         The lowest accepted score, in the unit of the scores; minus infinity accepts every hit. NaN and plus infinity
         are not allowed.
     lower : float, optional
-        The lowest ambiguous score, at most `value`; default `value`, so that no hit is ambiguous.
+        The lowest ambiguous score, at most `value`. With the default, `value`, no hit is ambiguous.
     method : str, default "given"
         Name of the fitting method; ``given`` if the caller gave the value.
     level : float, optional
@@ -195,5 +195,5 @@ def _to_json(value: float | None) -> float | str | None:
 
 
 def _from_json(value: Any) -> Any:
-    """Convert ``"-inf"`` to a number; return other values unchanged, because :class:`Threshold` checks them."""
+    """Convert ``"-inf"`` to minus infinity; return other values unchanged, because :class:`Threshold` checks them."""
     return -math.inf if value == "-inf" else value

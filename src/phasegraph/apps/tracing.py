@@ -42,7 +42,8 @@ class SpansOfResults:
     reason, calibration, weight, hits and dropped hits. The span of the call has the confidence and the degradation.
     Source spans have the raw scores of the source, and the span of the call has the published scores. Spans contain
     neither the question nor passage texts. The parent is the current span, or the span that OpenInference's
-    instrumentor made for the LangChain run. A source's span starts with the call and ends after the time in its report.
+    instrumentor made for the LangChain run. The span of a source starts with the call, and lasts as long as the time in
+    the source's report.
 
     Examples
     --------
@@ -108,7 +109,7 @@ def _api() -> Any:
 
 
 def _parent(trace: Any) -> Any:
-    """Return the context of the LangChain run's span if only OpenInference's instrumentor knows it; otherwise None."""
+    """Return the context of the LangChain run's span if only OpenInference's instrumentor knows the span; else None."""
     langchain = sys.modules.get("openinference.instrumentation.langchain")
     if langchain is None or trace.get_current_span().get_span_context().is_valid:
         return None

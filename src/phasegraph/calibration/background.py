@@ -166,7 +166,7 @@ class BackgroundCalibrator:
         """Calibrate a ranking by its ranks alone; ties share their mean rank.
 
         The value of a hit is the expected order statistic of its rank. The pipeline uses this method if all sources of
-        a query are uninformative, so that a single short list keeps its order.
+        a query are uninformative; a single short list then keeps its order.
         """
         count = len(ranking)
         size = max(self.assumed_size if ranking.size is None else ranking.size, count + 1)
@@ -227,7 +227,7 @@ def _standardised_by_order(scores: FloatArray, size: int) -> FloatArray | None:
 
 @kept_while_short
 def _expected(count: int, size: int) -> tuple[FloatArray, float, float]:
-    """Return the expected order statistics minus their mean, the sum of squares of these differences, and the mean."""
+    """Return the expected order statistics minus their mean, the sum of these differences' squares, and the mean."""
     expected = order_statistics(count, size)
     centred = expected - expected.mean()
     centred.setflags(write=False)

@@ -66,7 +66,7 @@ def percentile_rank(scores: FloatArray, /) -> FloatArray:
 
 
 def min_max(scores: FloatArray, /, *, constant: float = 1.0) -> FloatArray:
-    """Scale scores linearly, so that the lowest score of the list becomes 0 and the highest becomes 1.
+    """Scale scores linearly: the lowest score of the list becomes 0, and the highest score becomes 1.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def min_max(scores: FloatArray, /, *, constant: float = 1.0) -> FloatArray:
 
 
 def theoretical_min_max(scores: FloatArray, /, *, infimum: float) -> FloatArray:
-    """Scale scores linearly, so that the lowest possible score becomes 0 and the highest score of the list becomes 1.
+    """Scale scores linearly: the lowest possible score becomes 0, and the highest score of the list becomes 1.
 
     This is the normalisation of the method TM2C2.
 

@@ -20,9 +20,9 @@ def calibrate_all(
 ) -> tuple[dict[str, Calibrated], dict[str, str]]:
     """Return the calibrated values by source name, and the reasons of failed calibrations by source name.
 
-    `calibrator_of` gives the fitted calibrators by source name; `default` calibrates all other sources. A source whose
-    calibration fails does not affect other sources. If no source is informative, background calibration uses the ranks
-    instead of the scores, so that a single short list keeps its order.
+    `calibrator_of` contains the fitted calibrators by source name; `default` calibrates all other sources. A source
+    whose calibration fails does not affect other sources. If no source is informative, background calibration uses the
+    ranks instead of the scores; a single short list then keeps its order.
     """
     found: dict[str, Calibrated] = {}
     failed: dict[str, str] = {}

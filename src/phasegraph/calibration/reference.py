@@ -109,7 +109,7 @@ class ReferenceECDF:
         return out
 
     def _moderate(self, values: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return scores and knots divided by the same power of two, so that no computation overflows.
+        """Return scores and knots divided by the same power of two; later computations then do not overflow.
 
         Scores beyond -1e150 or 1e150 on this scale are set to these limits.
         """
@@ -164,7 +164,7 @@ class ReferenceECDF:
 
 
 def _between(values: FloatArray, knots: FloatArray, grid: FloatArray) -> FloatArray:
-    """Interpolate linearly between knots; between knots too close for a slope, use the value of the lower knot."""
+    """Interpolate linearly between knots; if two knots are too close for a slope, use the value of the lower knot."""
     with np.errstate(all="ignore"):
         out = np.interp(values, knots, grid)
     lost = ~np.isfinite(out)

@@ -10,7 +10,7 @@ from phasegraph._support.shared import lazy_property, portable
 
 _NAME = ("model_name", "model", "model_id", "deployment")
 _UNNAMED = "unknown"
-"""LlamaIndex's name for a model without a name."""
+"""The name that LlamaIndex gives to a model without a name."""
 _SETTINGS = (
     "dimensions", "encode_kwargs", "query_encode_kwargs", "normalize", "normalize_embeddings", "embed_instruction",
     "query_instruction", "text_instruction", "doc_embed_type", "input_type", "task_type", "pooling", "revision",

@@ -54,7 +54,7 @@ PUBLISHED: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "graph": ("graph",),
     }
 )
-"""The rows of a published table that lack a stage, by stage; the prefix ``wo_`` of the rows is omitted."""
+"""For each stage, the rows of a published table that were measured without it; names omit their prefix ``wo_``."""
 MODELS = ("rewrite", "rerank", "grade", "facts", "embed")
 """The names of the functions that the caller can pass instead of stand-ins."""
 _ASKS: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -160,8 +160,8 @@ def published_ablation(path: str | Path, stages: Sequence[str]) -> Ablation:
     """Compute an ablation from a published per-query table: ``{"qids", "configs": {"full": {"ndcg", "f1"}, "wo_…"}}``.
 
     `stages` are keys of ``STAGES``, row names without their prefix ``wo_``, or ``all`` for the eight ``wo_`` rows of
-    the paper. A key of ``STAGES`` may select several rows. InvalidInputError if the file is no such table, or has no
-    row for a stage.
+    the paper. A key of ``STAGES`` may select several rows. Raise InvalidInputError if the file is no such table, or has
+    no row for a stage.
     """
     file = Path(path)
     try:
@@ -299,7 +299,7 @@ class _Bench:
         return self.vectors[text] if text in self.vectors or "embed" not in self.models else self.models["embed"](text)
 
     def best_by_words(self, query: str) -> str:
-        """Return the content of the best passage by BM25, or the query if no passage contains a word of it."""
+        """Return the content of the best passage by BM25, or the query if no passage contains a word of the query."""
         lexical: Any = self.graph.lexical
         scores: FloatArray = lexical.look_up(query).scores
         if not len(scores) or scores.max() <= 0:
@@ -347,7 +347,7 @@ class _Bench:
         return engine, {name: _Texted(one, self.contents) for name, one in sources.items()}
 
     def measured(self, on: frozenset[str]) -> dict[str, dict[str, float]]:
-        """Return nDCG and F1 per query, by measure; F1 only for queries with a known answer."""
+        """Return nDCG and F1 in [0, 1], by measure and query id; F1 only for queries with a known answer."""
         engine, sources = self.engine(on)
         found: dict[str, dict[str, float]] = {f"nDCG@{_K}": {}, "F1": {}}
         rows: Any = range(len(self.dataset.queries))

@@ -1,4 +1,4 @@
-"""Measure if a system's confidence separates answerable questions from off-topic and unanswerable questions."""
+"""Measure whether a system's confidence separates answerable from off-topic and unanswerable questions."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Abstention:
     """The separation of answerable questions from other questions by each system's confidence.
 
     `asked` describes the other questions. `auc`, by system, is the probability that an answerable question has a higher
-    confidence than another question; a tie counts half. `intact` is the same figure without the answerable questions
-    that lost some of their passages (empty if no question can lose any). `left_out` has one line per system without
-    confidence.
+    confidence than another question; a tie counts half. `intact` is the same probability, over only the answerable
+    questions that kept all of their relevant passages; it is empty if no passages were deleted. `left_out` has one line
+    per system without confidence.
     """
 
     asked: str
@@ -40,9 +40,9 @@ class Abstention:
 
 
 def abstain_auc(answerable: ArrayLike, others: ArrayLike) -> float:
-    """Return the probability that an answerable question has the higher confidence of two; a tie counts half.
+    """Return the probability that a question of `answerable` has a higher confidence than a question of `others`.
 
-    The second question is drawn from `others`.
+    Both arguments are arrays of confidences. A tie counts half.
 
     >>> abstain_auc([0.9, 0.5], [0.5, 0.1])
     0.875
@@ -68,7 +68,7 @@ def calibration_errors(probabilities: FloatArray, answerable: ArrayLike, bins: i
 def ask_off_topic(inputs: ExperimentInput, systems: Sequence[System], other: Dataset) -> Abstention:
     """Search this corpus with the questions of another data set and compare the confidences.
 
-    InvalidInputError if both data sets contain the same question, or their embeddings have different widths.
+    Raise InvalidInputError if both data sets contain the same question, or their embeddings have different widths.
     """
     own = inputs.dataset
     if own.query_vectors.shape[1] != other.query_vectors.shape[1]:
@@ -97,7 +97,7 @@ def ask_unanswerable(inputs: ExperimentInput, systems: Sequence[System]) -> Abst
     """Delete the judged passages of half of the questions, then ask all questions; repeat with the other half.
 
     :func:`~phasegraph.evaluation.datasets.split_by_id` makes the halves, and each figure is the mean of both rounds.
-    InsufficientDataError if a half has no question, or if every question of the remaining half loses a passage.
+    Raise InsufficientDataError if a half has no question, or if every question of the remaining half loses a passage.
     """
     data = inputs.dataset
     ids = [query.id for query in data.queries]

@@ -193,8 +193,8 @@ def judge_answers(
     """Return by query id how far the passages support each answer, in [0, 1]; an empty answer has 0.
 
     `found` and `depth` are the arguments of :func:`answer_questions`, and `answers` is its result. The judge receives
-    the same passages as the reader. InvalidTypeError if the judge does not return a number, InvalidInputError if the
-    number is outside [0, 1].
+    the same passages as the reader. Raise InvalidTypeError if the judge does not return a number, and InvalidInputError
+    if the number is outside [0, 1].
     """
     check_count("depth", depth, minimum=1)
     marks: dict[str, float] = {}

@@ -17,7 +17,7 @@ from phasegraph.lexical.tokenizers import split
 DEPTH = 10
 """Number of hits requested from a retriever that accepts a number of hits."""
 BEST = 5
-"""Number of passages per answer that are compared."""
+"""Number of passages, from the top of each answer, that are compared."""
 _SHINGLE, _SHARE = 4, 0.5
 
 
@@ -60,7 +60,7 @@ class PassageMatcher:
         return ids
 
     def of_these_files(self) -> bool:
-        """Return True if at least one hit so far matches a passage."""
+        """Return True if at least one hit of the previous calls matches a passage of the files."""
         return any(
             hit.id in self._texts if hit.text in ("", hit.id) else any(self._agrees(hit, name) for name in self._texts)
             for hit in self.hits
@@ -101,7 +101,7 @@ class Flip:
 
     @property
     def won(self) -> bool:
-        """True if phasegraph's answer ranks the passage better than the user's retriever."""
+        """True if the passage has a better rank in phasegraph's answer than in the answer of the user's retriever."""
         return _place(self.rank) < _place(self.own_rank)
 
 
@@ -127,7 +127,7 @@ class Comparison:
     notes: tuple[str, ...]
 
     def pairs(self) -> dict[str, dict[str, tuple[int, int]]]:
-        """Count the questions won and lost, by method and by the method it is compared with."""
+        """Return the numbers of won and lost questions, by method and by the other method of the comparison."""
         column = self.table.measures.index(self.measure)
         values = {name: of[:, column] for name, of in self.table.values.items()}
         return {
@@ -136,7 +136,7 @@ class Comparison:
         }
 
     def flips(self, ours: str, count: int = 3) -> list[Flip]:
-        """Return the questions with the largest rank changes, won and lost questions in turn, the largest first.
+        """Return the questions with the largest differences in rank, largest first, won and lost questions in turn.
 
         If `count` is at least 2 and a question is lost, the result contains a lost question.
 
@@ -177,7 +177,7 @@ def _change(flip: Flip) -> int:
 
 
 def _flips_of(query: Query, found: Sequence[str], own: Sequence[str], k: int) -> list[Flip]:
-    """Return a flip for each hop that only one of the two answers contains in its first k hits."""
+    """Return a :class:`Flip` for each hop that only one of the two answers contains in its first k hits."""
     flips = []
     for hop in query.judgement.hops:
         rank, own_rank = (next((at for at, one in enumerate(ids, 1) if one in hop), None) for ids in (found, own))

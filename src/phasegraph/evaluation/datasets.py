@@ -106,7 +106,7 @@ def id_list(path: Path, line: int, value: object, name: str, *, repeats: bool = 
 def check_ids(owner: str, ids: object, what: str = "an id") -> None:
     """Raise InvalidTypeError if an id is not text, such as an (id, score) pair.
 
-    The message names `owner`, the owner of the ids, and says what to pass instead.
+    The message starts with `owner`, for example the name of a system, and says what to pass instead.
     """
     if isinstance(ids, str | bytes) or not isinstance(ids, Collection):
         raise InvalidTypeError(f"{owner}: ids must be a sequence of text, best first; got {ids!r:.80}")
@@ -128,9 +128,10 @@ UNIT = 2e-3
 def read_vectors(path: str | Path, rows: int, lines_in: str, *, span: tuple[int, int] | None = None) -> Float32Array:
     """Read embeddings from an ``.npy`` file that has one row per line of the file `lines_in`.
 
-    The result is a read-only (rows, d) float32 array of L2-normalized rows. With `span`, it contains only the rows of
-    the span. A row that has unit length up to half-precision rounding is returned unchanged. InvalidInputError if the
-    file is no such array, the number of rows differs, or a row is all zeros or not finite in float32.
+    The result is a read-only (rows, d) float32 array of L2-normalized rows. With `span`, the result contains only the
+    rows of the span. A row that has unit length up to half-precision rounding is returned unchanged. Raise
+    InvalidInputError if the file is no such array, the number of rows differs, or a row is all zeros or not finite in
+    float32.
     """
     file = Path(path)
     array = _array(file, "f", "a (rows, d) array of floats", (2,))
@@ -587,7 +588,7 @@ def _read_answers(file: Path, line: int, row: Mapping[str, object]) -> tuple[str
 
 
 def _sources(passages: Sequence[Passage]) -> dict[str, str]:
-    """Return the page of each passage that names a page."""
+    """Return the page (field ``source``) of each passage that has one, by passage id."""
     named = {passage.id: passage.extra.get("source") for passage in passages}
     return {name: page for name, page in named.items() if isinstance(page, str) and page}
 
@@ -655,7 +656,7 @@ def _read_spans(file: Path, line: int, listed: object, key: str) -> list[Span]:
 
 
 def _places(file: Path, passages: Sequence[Passage]) -> dict[str, Span]:
-    """Return the span of each passage, by passage id."""
+    """Return the :class:`Span` of each passage, by passage id."""
     places = {}
     for passage in passages:
         try:
@@ -716,9 +717,9 @@ def load_facts(dataset: Dataset) -> Facts:
     """Load the facts of a data set from its folder, which has ``triples.jsonl`` and embeddings of the facts.
 
     The embeddings are in ``facts.f16.npy``, or in ``facts.i8.npy`` with ``facts.scale.f16.npy``. Row i belongs to the
-    i-th of the sorted unique normalized triples without an empty part. InsufficientDataError if triples or their
-    embeddings are missing. InvalidInputError if the embeddings do not have one row per fact, or differ in width from
-    the queries' embeddings.
+    i-th of the sorted unique normalized triples without an empty part. Raise InsufficientDataError if triples or their
+    embeddings are missing. Raise InvalidInputError if the embeddings do not have one row per fact, or differ in width
+    from the queries' embeddings.
     """
     if dataset.triples is None or dataset.path is None:
         raise InsufficientDataError(f"this walk needs triples; {dataset.name} has no triples.jsonl")
@@ -772,7 +773,7 @@ def _counted(entries: list[tuple[int, int]], shape: tuple[int, int]) -> Any:
 
 
 def split_by_id(ids: Sequence[str], part: Literal["tune", "confirm"], *, share: float = 0.5) -> IntArray:
-    """Return the rows of the queries of one part; the MD5 of the id decides the part of a query.
+    """Return the row numbers of the queries of one part, ``tune`` or ``confirm``; the MD5 of the id decides the part.
 
     The two parts are disjoint and cover all queries. The part of a query does not depend on other queries. `share`, in
     (0, 1), is the expected fraction of the tuning part.
@@ -790,9 +791,9 @@ def split_by_id(ids: Sequence[str], part: Literal["tune", "confirm"], *, share: 
 def parts_by(dataset: Dataset, name: str) -> dict[str, Dataset]:
     """Split the data set into parts without shared passages, by a field of the queries and passages.
 
-    The parts are in the order of the queries, and a value without a query has no part. A query may be judged by
-    passages of another part, which cannot be found in its own part. InvalidInputError if a query or a passage lacks the
-    field, or if no passage has the value of a query.
+    The parts are in the order of the queries. No part is made for a value of the field that no query has. A query may
+    be judged by passages of another part; a search in the query's own part cannot find these passages. Raise
+    InvalidInputError if a query or a passage lacks the field, or if no passage has the value of a query.
     """
     of_passage = {passage.id: passage.extra.get(name) for passage in dataset.passages}
     rows: dict[str, list[int]] = {}
@@ -833,11 +834,12 @@ ORDER_OF_SPLITS = ("train", "calibration", "tune", "dev", "val", "valid", "valid
 def split_rows(dataset: Dataset, confirm: str | None = None) -> tuple[IntArray, IntArray, str]:
     """Return the rows to tune on, the rows to confirm on, and a description of the criterion that separates them.
 
-    Queries with the split `confirm` confirm, and all other queries tune. The default is the last split present in this
-    order: train, calibration, tune, dev (val, valid, validation), confirm, test. If there is no split or a single
-    split, the MD5 of the ``collection_id`` decides, so that no collection is in both parts. Without collections, the
-    MD5 of the query's id decides, as in :func:`split_by_id`. InvalidInputError if only some queries have a split, if no
-    query has the split `confirm`, or if `confirm` is missing and a split has an unknown name.
+    The rows to confirm on are the queries whose split is `confirm`; all other queries are the rows to tune on. The
+    default of `confirm` is the last split present in this order: train, calibration, tune, dev (val, valid,
+    validation), confirm, test. If there is no split or a single split, the MD5 of the ``collection_id`` decides, so
+    that no collection is in both parts. Without collections, the MD5 of the query's id decides, as in
+    :func:`split_by_id`. Raise InvalidInputError if only some queries have a split, if no query has the split `confirm`,
+    or if `confirm` is missing and a split has an unknown name.
     """
     names = _splits(dataset)
     if confirm is not None and confirm not in names:

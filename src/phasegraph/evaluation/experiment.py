@@ -75,7 +75,8 @@ def pipeline_system(
 ) -> System:
     """Return a system that fuses some sources with a pipeline.
 
-    If `ours` is true, the confidence is that of the pipeline's results; otherwise it is their best score.
+    If `ours` is true, the system's confidence in a query is the field `confidence` of the pipeline's result. Otherwise,
+    it is the best score of the result.
 
     Examples
     --------
@@ -157,7 +158,7 @@ OWN_SYSTEMS: Mapping[str, System] = MappingProxyType(_own())
 
 
 def _named() -> dict[str, System]:
-    """Return a system for each preset and rule that ``OWN_SYSTEMS`` lacks.
+    """Return a system for each preset and each fusion rule that is not in ``OWN_SYSTEMS``.
 
     Each system fuses vector and graph; ``adr`` also fuses BM25.
     """
@@ -351,7 +352,7 @@ class Row:
 
 
 def _shown(measure: Measure, value: float) -> float | None:
-    """Return a value as a percentage, or a count unchanged; None for NaN."""
+    """Return the value of a measure as a percentage, or a count unchanged; None for NaN."""
     return None if np.isnan(value) else measure.unit * value
 
 
@@ -475,7 +476,7 @@ class Table:
         }
 
     def write_rows(self, path: str | Path) -> None:
-        """Write one JSON line per system and query with the ids and every measure, so that others can recompute it."""
+        """Write a JSON line per system and query with ids and all measures, from which to recompute the table."""
         lines = []
         for name, found in self.found.items():
             for query, values in zip(self.queries, self.values[name].tolist(), strict=True):

@@ -181,7 +181,7 @@ MEASURES: Mapping[str, Score] = MappingProxyType(
 )
 """The measures of hops and pages, which qrels cannot express because a hop may have alternative passages.
 
-MRR is included so that it needs no other library.
+MRR is included because it then needs no other library.
 """
 ANSWER_MEASURES: Mapping[str, Score] = MappingProxyType({"EM": exact_match, "F1": token_f1})
 """The measures of answers: their functions receive answer texts instead of passage ids."""
@@ -362,5 +362,5 @@ def _whole(judgement: Judgement) -> dict[str, int]:
 
 
 def surrogate_scores(count: int) -> FloatArray:
-    """Return the strictly decreasing scores count, …, 1, so that no tool's tie rule can reorder a ranking."""
+    """Return the scores `count`, `count` - 1, …, 1; with them, no tool's rule for ties can reorder a ranking."""
     return np.arange(count, 0, -1, dtype=np.float64)

@@ -82,7 +82,7 @@ _WAS_PERSON = re.compile(rf" (is|was) (?:a|an|the) [^.,;]{{0,60}}\b(?:{_PERSON})
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """A generated question, its kind, and the passages it was made from; `about` is the name that it asks about."""
+    """A generated question, its kind, and the passages it was made from; `about` is the name in the question."""
 
     text: str
     kind: str
@@ -185,7 +185,7 @@ def _of_passage(passage: Passage) -> Iterator[_Made]:
 
 
 def _of_fact(name: str, rest: str, passage: Passage) -> Iterator[_Made]:
-    """Yield the questions of a sentence that starts with the name of its passage's subject."""
+    """Yield questions made from a sentence that starts with `name`, the subject of the passage."""
     if found := _BORN.search(rest):
         yield from _fit(f"{'When' if found[1] else 'Where'} was {name} born?", "fact", passage, name)
     if found := _MADE_BY.search(rest):
@@ -209,7 +209,11 @@ def _fit(text: str, kind: str, passage: Passage, about: str = "") -> Iterator[_M
 
 
 def _two_step(passages: Sequence[Passage], known: Sequence[_Made]) -> Iterator[_Made]:
-    """Yield "where" and "when" questions about a person whom another passage names as the maker of its subject."""
+    """Yield "where" and "when" questions that need two passages.
+
+    One passage is about a work and names the person who made it, for example a director. `known` contains questions
+    about this person, made from a second passage.
+    """
     facts: dict[str, list[_Made]] = {}
     for made in known:
         if made.about and made.text.startswith(("Where", "When")):
@@ -227,7 +231,7 @@ def _two_step(passages: Sequence[Passage], known: Sequence[_Made]) -> Iterator[_
 
 
 def _related(passages: Sequence[Passage], graph: EntityGraph) -> Iterator[_Made]:
-    """Yield questions about the names of two passages that share a third name."""
+    """Yield questions about the relation between the subjects of two passages; a third name occurs in both passages."""
     by_id = {passage.id: passage for passage in passages}
     seen: set[str] = set()
     for column in rare_names(graph, np.random.default_rng(len(passages))):
@@ -240,7 +244,7 @@ def _related(passages: Sequence[Passage], graph: EntityGraph) -> Iterator[_Made]
 
 
 def _name_of(graph: EntityGraph, passage: Passage, other: Passage, seen: set[str]) -> str:
-    """Return the name of the passage's subject, or a name mentioned twice, if `other` lacks the name; else ""."""
+    """Return a name that `other` lacks: the subject of the passage, or a name that the passage repeats; else ""."""
     title = passage.title.split(" (")[0]
     if _NAME.fullmatch(title) and title.lower() not in seen and title not in other.content:
         return title

@@ -178,7 +178,7 @@ def _counts(graph: EntityGraph) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
 
 
 def rare_names(graph: EntityGraph, rng: np.random.Generator) -> list[int]:
-    """Return the columns of names in two or a few passages, in random order; names of several words come first."""
+    """Return the columns of names that two or a few passages contain, in random order; names of several words first."""
     counts = _counts(graph)
     rows = np.flatnonzero((counts >= 2) & (counts <= max(5, _COMMON * len(graph.passages))))
     several = np.array([" " in graph.entities[row] for row in rows.tolist()], dtype=bool)
@@ -193,7 +193,7 @@ def holders(graph: EntityGraph, column: int) -> list[int]:
 
 
 def _words(text: str, hidden: set[str], rng: np.random.Generator) -> list[str]:
-    """Draw three words of a text in their order, without the `hidden` words; empty if the text has too few words."""
+    """Draw three words of a text in their order, except words in `hidden`; empty if the text has too few words."""
     words = [word for word in dict.fromkeys(TOKENIZERS["english"](text)) if word not in hidden]
     if len(words) < WORDS:
         return []
@@ -201,7 +201,7 @@ def _words(text: str, hidden: set[str], rng: np.random.Generator) -> list[str]:
 
 
 def apart(passages: list[Passage]) -> list[Passage]:
-    """Return two of the passages, from different documents if possible; fewer if there are fewer passages."""
+    """Return two of the given passages, from different documents if possible; fewer if fewer passages are given."""
     first = passages[0].extra.get("source") if passages else None
     other = next((one for one in passages[1:] if one.extra.get("source") != first), None)
     return [*passages[:1], other] if other is not None else passages[:2]

@@ -55,7 +55,7 @@ def ensemble(dataset: Dataset, batch: Batch, k: int) -> list[Scored]:
 
 
 def query_fusion(mode: str) -> Fuse:
-    """Return a fusion with LlamaIndex's QueryFusionRetriever in one of its modes, without additional queries."""
+    """Return a fusion with LlamaIndex's QueryFusionRetriever in one of its modes, without generated queries."""
 
     def answer(dataset: Dataset, batch: Batch, k: int) -> list[Scored]:
         _needs("llama_index.core" if find_spec("llama_index") else "llama_index", "llama-index-core")
@@ -110,7 +110,7 @@ def ranx_fusion(norm: str | None, method: str) -> Fuse:
 
 
 def bayesian_bm25(dataset: Dataset, batch: Batch, k: int) -> list[Scored]:
-    """Rank with the package bayesian-bm25 and its defaults, on the same words as our BM25; scores are probabilities."""
+    """Rank with the package bayesian-bm25 and its defaults, on the words of the source ``bm25``; scores in [0, 1]."""
     _needs("bayesian_bm25", "bayesian-bm25[scorer]")
     from bayesian_bm25.scorer import BayesianBM25Scorer
 
@@ -125,7 +125,7 @@ def bayesian_bm25(dataset: Dataset, batch: Batch, k: int) -> list[Scored]:
 
 
 def peer_system(name: str, sources: tuple[str, ...], fuse: Fuse, about: str) -> System:
-    """Return a system from a peer's fusion; its confidence is its best score."""
+    """Return a system that fuses with a peer; the system's confidence in a query is its best score."""
 
     def answer(dataset: Dataset, batch: Batch, k: int) -> list[tuple[str, ...]]:
         return [tuple(identifier for identifier, _ in hits) for hits in fuse(dataset, batch, k)]

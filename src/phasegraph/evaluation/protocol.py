@@ -51,8 +51,8 @@ PROTOCOLS: Mapping[str, Protocol] = MappingProxyType({HETDOCQA.name: HETDOCQA})
 def parts_of(dataset: Dataset, protocol: Protocol, other: Dataset | None = None) -> tuple[Dataset, Dataset, str, str]:
     """Return the tested queries, the queries for the sign check, and the names of the two parts.
 
-    If `other` is given, it contains the second part: its split of that name, or all of it if it has no splits.
-    InvalidInputError if a part is missing, or a collection is in both parts.
+    If the data set `other` is given, the second part comes from it: the queries with the split of that name, or all
+    queries if `other` has no splits. Raise InvalidInputError if a part is missing, or a collection is in both parts.
     """
     names = [str(query.extra.get("split", "")) for query in dataset.queries]
     for tested, signs in protocol.parts:

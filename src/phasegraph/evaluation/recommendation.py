@@ -1,6 +1,6 @@
 """Recommend a retrieval method for a data set from its table of results.
 
-The recommendation is the simplest method that no other method clearly beats.
+The recommendation is the simplest method that no other method clearly beats. "Walk" means the graph walk.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from phasegraph.evaluation.measures import COUNTS, Measure
 from phasegraph.evaluation.significance import bootstrap_intervals
 
 FUSED_WORDS = ("rrf-words", "relative-words")
-"""The systems that fuse vectors and BM25 without a walk."""
+"""The systems that fuse vectors and BM25 without the graph walk."""
 WITHOUT_WALK = ("vector", "bm25", *FUSED_WORDS)
 FUSED_WALK = ("rrf", "min-max-sum", "rrf-three", "relative-three")
-"""The frameworks' fusion rules applied to sources that include our walk."""
+"""The systems that apply the frameworks' fusion rules to sources that include phasegraph's graph walk."""
 SIMPLE = (
     *WITHOUT_WALK, *FUSED_WALK,
     "ensemble", "fusion-reciprocal", "fusion-relative", "fusion-distance",
@@ -84,9 +84,9 @@ def best_of(table: Table, names: Sequence[str], measure: Measure) -> str:
 def best_simple(table: Table) -> dict[Measure, str]:
     """Return by measure the best simple system: vectors, BM25, or a framework's fusion of vectors, BM25 and the walk.
 
-    The result is empty if a system without a walk is missing from the table, because the best would be incomplete. The
-    best system is chosen on the same queries on which it is measured, so a difference to it favors the simple system.
-    Counts have no best system.
+    The result is empty if a system without a walk is missing from the table, because the missing system might be the
+    best. The best system is chosen on the same queries on which it is measured, so a comparison with the best simple
+    system favors the simple system. Counts have no best system.
     """
     if not _has(table, WITHOUT_WALK):
         return {}
@@ -167,7 +167,7 @@ def recommend(
 
 RECOMMENDED_BY = Measure("Recall", 5)
 WEIGHED = (*WITHOUT_WALK, *FUSED_WALK, "default")
-"""The systems that a recommendation compares; all must be in the table."""
+"""The names of the systems that a recommendation compares; the table must contain all of them."""
 
 
 def recommendation_of(table: Table, measure: Measure = RECOMMENDED_BY) -> Recommendation | None:
@@ -245,7 +245,7 @@ def recommend_beside(gain: Gain, plain: Gain, ahead: Gain, questions: int, measu
 def recommendation_beside(table: Table, ours: str, measure: Measure) -> Recommendation:
     """Return the recommendation for a table with a user's own retriever as baseline and simple systems as other rows.
 
-    `ours` is the name of the default's row.
+    `ours` is the name of the row of phasegraph's default.
     """
     own, names = table.baseline, [row.name for row in table.rows]
     gain = gain_of(table, ours, own, measure)

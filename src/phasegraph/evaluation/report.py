@@ -321,7 +321,7 @@ def write_report(
     terms: Mapping[str, str] | None = None,
     sort_by: str = "",
 ) -> Path:
-    """Write ``index.html`` and one PNG file per picture; the table shows five rows and folds the rest.
+    """Write ``index.html`` and one PNG file per picture; the table shows five rows, and hides the rest until a click.
 
     Parameters
     ----------
@@ -425,7 +425,7 @@ def _section(picture: Picture) -> str:
 
 
 def _drawn(value: str) -> str:
-    """Escape a text for matplotlib, so that a dollar sign does not start a formula."""
+    """Escape dollar signs in a text, because a dollar sign would start a formula in matplotlib."""
     return legible(value).replace("$", r"\$")
 
 
@@ -434,7 +434,7 @@ def _text(value: str) -> str:
 
 
 def gold_hits(rankings: Mapping[str, Sequence[Ranking]], judgements: Sequence[Judgement]) -> dict[str, BoolArray]:
-    """Return a mask by source that is True for each score of :func:`calibrated_scores` of a gold passage."""
+    """Return, by source, a mask: True for each score of :func:`calibrated_scores` that belongs to a gold passage."""
     gold = [frozenset(judged.passages) for judged in judgements]
     listed = {
         name: [identifier in of for ranking, of in zip(found, gold, strict=True) for identifier in ranking.ids]

@@ -337,7 +337,7 @@ class Hit(NamedTuple):
 
 
 def ids_by_text(passages: Iterable[Passage]) -> dict[str, str]:
-    """Return passage ids by the id that :func:`run_retriever` derives from the text of a hit without an id."""
+    """Return the passage ids by the id that :func:`run_retriever` derives from the text of a passage."""
     return {_id_of_text(text): one.id for one in passages for text in (one.text, one.content)}
 
 

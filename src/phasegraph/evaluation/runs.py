@@ -163,7 +163,7 @@ def _number(file: Path, line: int, value: object) -> float:
 def write_run(run: Run, path: str | Path) -> None:
     """Write a run in TREC's six columns.
 
-    Scores are written with full precision (17 digits), so that reading the file returns the same numbers.
+    Scores are written with full precision (17 digits); reading the file therefore returns the same numbers. Raise
     InvalidInputError if a name or an id contains white space, which separates the columns.
     """
     lines = []
@@ -254,8 +254,8 @@ def read_predictions(path: str | Path) -> dict[str, dict[str, tuple[str, ...]]]:
 
     A JSONL file has one object per line: ``query`` (or ``id``), ``answer`` (or ``prediction``), and optionally
     ``system`` (default: the file name without its suffix). The answer is a text, or a list of texts, best first. If the
-    name ends in ``.json``, the file is one object of answers by query id. InvalidInputError if the file is broken, or a
-    system answers a query twice.
+    name ends in ``.json``, the file is one object of answers by query id. Raise InvalidInputError if the file is
+    broken, or a system answers a query twice.
     """
     file = Path(path)
     found: dict[str, dict[str, tuple[str, ...]]] = {}

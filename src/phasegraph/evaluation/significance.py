@@ -207,7 +207,7 @@ def sign_flips(
 
 
 def _listed_flips(moving: FloatArray) -> float:
-    """Return the share of all sign patterns whose sum is at least as far from zero as the observed sum."""
+    """Return the share of all sign patterns with a sum of the values at least as far from zero as the observed sum."""
     observed = abs(float(moving.sum()))
     sums = np.zeros(1)
     for value in moving:
@@ -270,9 +270,9 @@ def bootstrap_intervals(
 
     Notes
     -----
-    All columns use the same resampled queries, so that the intervals of two systems are comparable. The number of draws
-    of each query is counted once and multiplied with all columns. For 500 queries and 266 columns this takes a third of
-    a second; ``scipy.stats.bootstrap`` takes twenty seconds.
+    All columns use the same resampled queries; the intervals of two systems are therefore comparable. The number of
+    draws of each query is counted once and multiplied with all columns. For 500 queries and 266 columns this takes a
+    third of a second; ``scipy.stats.bootstrap`` takes twenty seconds.
 
     Examples
     --------

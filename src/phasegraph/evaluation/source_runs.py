@@ -50,9 +50,9 @@ def fact_seeds(
 ) -> FloatArray:
     """Return the seed weights of all entities, of shape (E,), from the similarities of the facts to the query.
 
-    Only the `kept` best facts count. Each mention of an entity in them scores the min-max-scaled score of the fact
-    divided by the entity's number of passages. An entity's weight is the mean over its mentions. All but the best
-    `entities` weights are 0.
+    Only the `kept` best facts count. A mention of an entity in such a fact has the min-max-scaled score of the fact,
+    divided by the number of passages with facts about the entity. An entity's weight is the mean over its mentions. All
+    but the best `entities` weights are 0.
 
     References
     ----------
@@ -105,7 +105,7 @@ class FlowWalk:
         return _seeds(self.dataset, self.facts, row, self.parameters.facts, self.parameters.entity_seeds)[0]
 
     def nodes(self, row: int) -> FloatArray:
-        """Return the mass of each entity, then of each passage, for the query at `row`; the shape is (E + P,)."""
+        """Return the walk's mass of each entity, then of each passage, for the query at `row`; shape (E + P,)."""
         chosen, walker = self.parameters, self.walker
         seeds, passages = _seeds(self.dataset, self.facts, row, chosen.facts, chosen.entity_seeds)
         reset = np.concatenate([seeds, chosen.passage_weight * min_max(passages)])
@@ -114,7 +114,7 @@ class FlowWalk:
         return personalized_pagerank(walker, reset, follow_probability=chosen.follow_probability, tolerance=1e-8).mass
 
     def masses(self, row: int) -> FloatArray:
-        """Return the mass of each passage for the query at `row`, as an array of shape (P,)."""
+        """Return the walk's mass of each passage for the query at `row`, as an array of shape (P,)."""
         return self.nodes(row)[len(self.heights) :]
 
 
@@ -127,7 +127,7 @@ def _seeds(dataset: Dataset, facts: Facts, row: int, kept: int, entities: int) -
 
 
 def ranking_of_masses(name: str, dataset: Dataset, masses: FloatArray, limit: int) -> Ranking:
-    """Return the ranking of the `limit` best passages with a positive mass; ties are ordered by id."""
+    """Return the ranking of the `limit` passages with the highest positive walk mass; ties are ordered by id."""
     ids = [passage.id for passage in dataset.passages]
     best = top_order(masses, ids, limit)
     best = best[masses[best] > 0]
@@ -148,7 +148,7 @@ class SourceRun:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExperimentInput:
-    """The input of an experiment: a data set, its entity graph (built on first use), and the list length.
+    """The input of an experiment: a data set, its entity graph (built on first use), and the length of the rankings.
 
     Parameters
     ----------
@@ -228,7 +228,7 @@ def graph_of(dataset: Dataset, tokenizer: Tokenizer = "english") -> EntityGraph:
 
 
 def _graph(inputs: ExperimentInput, upstream: Mapping[str, SourceRun]) -> SourceRun:
-    """Rank by our walk over the given graph or the entity graph, seeded by the vector ranking.
+    """Rank by phasegraph's walk over the given graph or the entity graph, seeded by the vector ranking.
 
     The rankings state their score background.
     """
@@ -255,7 +255,7 @@ def _graph(inputs: ExperimentInput, upstream: Mapping[str, SourceRun]) -> Source
 
 
 def _walked(name: str, walk_of: Callable[[Dataset], HippoWalk | FlowWalk]) -> Search:
-    """Return a search function for a published walk over the data set's facts."""
+    """Return the search function of a source that ranks by a published walk over the data set's facts."""
 
     def search(inputs: ExperimentInput, upstream: Mapping[str, SourceRun]) -> SourceRun:
         walk = walk_of(inputs.dataset)
@@ -273,7 +273,7 @@ SOURCES: Mapping[str, tuple[tuple[str, ...], Search]] = MappingProxyType(
         "semflow": ((), _walked("semflow", FlowWalk)),
     }
 )
-"""The searchable sources by name: the names of the sources that a source depends on, and its search function."""
+"""For each searchable source, by name: the names of the sources that it depends on, and its search function."""
 
 
 def search_sources(
@@ -281,8 +281,8 @@ def search_sources(
 ) -> dict[str, SourceRun]:
     """Search the named sources (keys of ``SOURCES``) and their dependencies once for every query.
 
-    Sources in `known` are not searched again. InvalidInputError for an unknown name. MissingDependencyError if a
-    source's package is not installed. InsufficientDataError if the data set lacks data that a source needs.
+    Sources in `known` are not searched again. Raise InvalidInputError for an unknown name. Raise MissingDependencyError
+    if a source's package is not installed. Raise InsufficientDataError if the data set lacks data that a source needs.
     """
     found = dict(known)
 

@@ -42,10 +42,10 @@ def calibrated_pipeline(
 ) -> FusionPipeline:
     """Fit a reference calibrator for every source that does not state its own background, and return the pipeline.
 
-    `rankings` are, by source, the answers to the same unlabeled queries. `sizes` are the numbers of items in each
-    source; default: the size its rankings state, else 1,000,000. The pipeline keeps its calibrators of other sources.
-    `min_agreement` and the threshold of `confidence` are fitted to these queries. InsufficientDataError if a source
-    answered fewer than 20 queries, or always with the same score.
+    `rankings` are, by source, the answers to the same unlabeled queries. `sizes` gives the number of items in each
+    source; default: the size that the rankings of the source state, else 1,000,000. The pipeline keeps its calibrators
+    of other sources. `min_agreement` and the threshold of `confidence` are fitted to these queries. Raise
+    InsufficientDataError if a source answered fewer than 20 queries, or always with the same score.
 
     >>> lists = [Ranking("v", ["a", "b"], [0.5 + i / 100, 0.4]) for i in range(20)]
     >>> sorted(calibrated_pipeline({"v": lists}, sizes={"v": 1000}).calibrators)
@@ -107,7 +107,7 @@ def learn_weights(
     Notes
     -----
     The weights come from a logistic regression of relevance on the sources' calibrated values. They are bounded below
-    by 0, so that a higher score of a source never lowers the fused value. The intercept is fitted and then dropped,
+    by 0; a higher score of a source therefore never lowers the fused value. The intercept is fitted and then dropped,
     because it does not affect the order.
 
     Examples
@@ -237,7 +237,7 @@ def _fixed(name: str, pipeline: FusionPipeline) -> Candidate:
 
 
 def _weightings(names: Sequence[str]) -> Iterator[tuple[str, dict[str, float]]]:
-    """Yield weights that give one source a share of the weight and divide the rest equally among the other sources."""
+    """Yield weights in which one source has a share of the weight and all other sources have equal weights."""
     if len(names) < 2:
         return
     for name in names[:1] if len(names) == 2 else names:
@@ -622,7 +622,7 @@ def tune_confidence(
 
 
 def _out_of_fold(candidate: Candidate, part: _Part, folds: Sequence[IntArray], measure: Measure) -> float:
-    """Return the mean of a configuration on queries to which it was not fitted; NaN if it could not be fitted."""
+    """Return a configuration's mean in the measure over queries to which it was not fitted; NaN if the fit failed."""
     if not candidate.fitted:
         return float(part.scores(candidate.fit(part.rankings, part.judgements), measure).mean())
     out = np.zeros(len(part.judgements))

@@ -55,7 +55,7 @@ class FusionRule:
         Whether a candidate's fused value depends only on its own row.
     sums : bool
         Whether the literature adds a term per source without dividing by the sum of the weights. Equal weights are then
-        1 each, so that the fused value is the textbook's value.
+        1 each, and the fused value is the textbook's value.
     calibrator : str
         Name of the calibrator for a pipeline that is built from the rule's name; default the calibrator for `expects`.
     experimental : bool

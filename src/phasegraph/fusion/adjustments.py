@@ -113,7 +113,8 @@ class Adjusted:
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return the weights, contributions and calibrated values of the results.
 
-        If there is a reranker, each gets a last column for it, and the sources' columns are scaled down.
+        If there is a reranker, each of the three arrays gets a last column for the reranker, and the columns of the
+        sources are scaled down.
         """
         if self.opinion is None:
             return weights, contributed, calibrated
@@ -137,11 +138,11 @@ class Adjustment:
     weight = 0.0
 
     def given(self) -> Ranking | None:
-        """Return the ranking to fuse that an earlier result already contains, or None."""
+        """Return the adjustment's ranking if an earlier result already contains it, else None."""
         return None
 
     def rank(self, rankings: Sequence[Ranking], context: Context) -> tuple[Ranking, FieldReading] | None:
-        """Rank the candidates of the sources for fusion as one more source; return None without such a ranking."""
+        """Return a ranking of the sources' candidates that is fused like one more source, or None for no ranking."""
         return None
 
     def scale(self, candidates: Candidates, own: Calibrated, calibrator: Calibrator) -> Calibrated:
@@ -162,11 +163,11 @@ class ExactMatches(Adjustment):
         self.weight = bonus.weight
 
     def given(self) -> Ranking | None:
-        """Return the exact matches that an earlier result contains, or None."""
+        """Return the ranking of exact matches if an earlier result already contains it, else None."""
         return self._given
 
     def rank(self, rankings: Sequence[Ranking], context: Context) -> tuple[Ranking, FieldReading] | None:
-        """Return the ranking of the candidates that contain a term of the query, and the counts of their texts."""
+        """Return the ranking of the candidates that contain a query term, and the counts of candidates with a text."""
         if not rankings or any(ranking.source == EXACT_MATCH for ranking in rankings):
             return None
         return self._bonus.ranking(pool(rankings).ids, context)
@@ -254,7 +255,7 @@ class Reranking(Adjustment):
         adjusted.blend(self._opinion(known, rows, total), share)
 
     def _opinion(self, known: Ranking, rows: Any, fused: FloatArray) -> FloatArray:
-        """Return (n,) values for all candidates by the reranker's scores, on the scale of the `fused` values.
+        """Return the reranker's scores of all candidates, converted to the scale of the `fused` values; shape (n,).
 
         Without a calibrator for the reranker, its scores get the mean and standard deviation of the fused values of the
         same candidates. Among equal scores, the fused value decides. Candidates without a score rank below all scored
@@ -284,7 +285,8 @@ class Reranking(Adjustment):
 def _falling(values: FloatArray, keys: Sequence[object]) -> FloatArray:
     """Return `values` lowered as little as necessary to make them decreasing.
 
-    Each value becomes less than the previous value if their keys differ, and at most the previous value otherwise.
+    Each value becomes less than the previous value if the entries of `keys` for the two values differ. Otherwise, it
+    becomes at most the previous value.
     """
     out = values.copy()
     for row in range(1, len(out)):

@@ -115,7 +115,7 @@ def _check(rankings: object, context: object) -> None:
 
 
 def _to_fuse(pipeline: FusionSettings, rankings: Sequence[Ranking]) -> tuple[list[Ranking], tuple[Adjustment, ...]]:
-    """Return the rankings with hits and a positive weight, which are fused, and the pipeline's adjustments."""
+    """Return the rankings to fuse (with hits and a positive weight), and the pipeline's adjustments."""
     weights, chosen, reserved = pipeline.weights, [], []
     for ranking in rankings:
         if ranking.source in RESERVED:
@@ -187,7 +187,7 @@ def _accept(
     judge: Callable[[], ConfidenceEvidence],
     adjustments: Sequence[Adjustment],
 ) -> tuple[IntArray, AcceptanceOutcome | None, Candidates]:
-    """Return the rows of the accepted candidates, the outcome, and the judged candidates.
+    """Return the rows of the accepted candidates, the outcome, and the candidates to which the policy was applied.
 
     The rows are ordered best first. The outcome is None without an acceptance policy.
     """
@@ -232,14 +232,14 @@ def _group(
 def publish(values: FloatArray) -> FloatArray:
     """Map each value f into [0, 1] by ``(1 + f / (1 + |f|)) / 2``.
 
-    The formula is computed such that rounding never reverses an order.
+    The computation ensures that rounding never reverses the order of two values.
     """
     rest = 0.5 / (1.0 + np.abs(values))
     return np.where(values >= 0.0, 1.0 - rest, rest)
 
 
 def with_prior(values: FloatArray, factors: FloatArray) -> FloatArray:
-    """Multiply each fused value by its prior; divide negative values, so that a low prior never raises a value."""
+    """Multiply each fused value by its prior, but divide negative values: a low prior then never raises a value."""
     floor = np.maximum(factors, 1e-9)
     return np.where(values >= 0, values * floor, values / floor)
 
@@ -427,7 +427,7 @@ class Shortlist:
             return plain.select(relevance, None, self.pipeline.k, costs=costs), (failed,)
 
     def _relevance(self, policy: SelectionPolicy) -> tuple[FloatArray, str]:
-        """Return the relevances for the selection and a name for their origin; see ``SelectionResult.relevance``."""
+        """Return the relevances for the selection and the name of their origin; see ``SelectionResult.relevance``."""
         fused = self.final[self.rows]
         if policy.method != "legacy_entropy":
             return scaled_relevance(fused), "fused, scaled"
@@ -521,7 +521,7 @@ def _settle_reports(
 
 
 def _noted(reports: Sequence[SourceReport], notes: Mapping[str, str]) -> tuple[SourceReport, ...]:
-    """Return the reports with the notes of `notes`, by source name, that they do not contain yet."""
+    """Return the reports; add the note in `notes` for a source to its report, unless the report contains the note."""
     said = ((report, notes.get(report.source, "")) for report in reports)
     return tuple(
         replace(report, notes=(*report.notes, note)) if note and note not in report.notes else report

@@ -40,7 +40,7 @@ _SHORTEST = 3
 
 @dataclass(frozen=True, slots=True)
 class ExactMatchBonus(StoredPrior):
-    """A prior that fuses exact matches as one more source.
+    """A prior that adds exact matches to the fusion as one more source.
 
     The source ranks the candidates that contain quoted or rare terms of the query exactly.
 
@@ -69,7 +69,8 @@ class ExactMatchBonus(StoredPrior):
     An attribute ``exact`` of the context, True or False, overrides the comparison for its candidate. Reports and
     evidence name the source ``exact_match``. Thresholds, agreement and the consensus bonus ignore this source.
 
-    The architecture decision record names the bonus without a formula; the formula here is a reconstruction.
+    The architecture decision record of :meth:`FusionPipeline.adr <phasegraph.FusionPipeline.adr>` names the bonus
+    without a formula; the formula here is a reconstruction.
 
     Examples
     --------

@@ -363,9 +363,10 @@ def wasserstein_temperature(
     -----
     The temperature of a list is ``T * (1 + strength * W)``. W is the mean 1-Wasserstein distance between the min-max
     normalised scores of this list and of each other list. The direction of the effect and the compared values are
-    reconstructions, because the paper states neither. It cannot mean percentiles: their distance is about 0 for any two
-    lists. The rule does not have the laws "extra evidence costs no place" and "a raised score never lowers its
-    candidate". The reason is that the temperature of a list depends on the scores of all lists.
+    reconstructions, because the paper states neither. The paper cannot mean percentiles, because the distance between
+    the percentiles of any two lists is about 0. The rule does not have the laws "extra evidence costs no place" and "a
+    raised score never lowers its candidate". The reason is that the temperature of a list depends on the scores of all
+    lists.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Fit the minimum agreement and the confidence of a pipeline to calibration queries."""
+"""Fit a pipeline's minimum agreement between sources, and its confidence model, to calibration queries."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def fit_min_agreement(
     """Return the 5th percentile of the agreement over calibration queries, in [0, 1], for each ordered pair of sources.
 
     The pipeline's caps and weights apply before the comparison. A pair is left out if both sources answered fewer than
-    20 queries. If two sources agree on nothing in most queries, this function warns, because answers will not warn
+    20 queries. If two sources have no common hit in most queries, this function warns, because answers will not warn
     about this pair.
 
     >>> from phasegraph import FusionPipeline
@@ -70,9 +70,9 @@ def fit_confidence(
     confidence. `relevant` gives the ids of the relevant passages by question; they are empty if the corpus has no
     answer. ``words(question, rankings)`` returns the output of :func:`phasegraph.lexical.read_hits`.
 
-    Each judged question with relevant passages is used twice: as it is, and with its relevant passages removed from the
-    rankings. The probability therefore assumes that the corpus answers every second question. If the fit fails with 20
-    or more judged questions, this function warns.
+    Each judged question with relevant passages is used twice: once unchanged, and once with its relevant passages
+    removed from the rankings. The probability therefore assumes that the corpus answers half of all questions. If the
+    fit fails with 20 or more judged questions, this function warns.
 
     >>> lists = [(f"q{i}", [Ranking("vector", ["x"], [0.5 + i / 100])]) for i in range(21)]
     >>> fit_confidence(lists, FusionPipeline()).bar

@@ -99,7 +99,7 @@ class FusionPipeline(FusionSettings):
     Raises
     ------
     InvalidInputError, InvalidTypeError
-        If a field is outside its range; the message names it.
+        If a field is outside its range; the message names the field.
 
     Examples
     --------

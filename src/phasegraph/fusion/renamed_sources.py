@@ -1,4 +1,4 @@
-"""Replace deprecated source names in a pipeline, so that a pipeline saved with these names still applies."""
+"""Replace deprecated source names in a pipeline; pipelines that were saved with these names therefore remain usable."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Value = TypeVar("Value")
 
 
 def with_new_source_names(pipeline: Settings, names: Collection[str]) -> Settings:
-    """Replace deprecated source names in the pipeline by the current names that are in `names`, with a warning.
+    """Return the pipeline with deprecated source names replaced by the current names in `names`, and warn.
 
     >>> from phasegraph import FusionPipeline
     >>> kept = FusionPipeline(weights={"bm25": 1.0, "vector": 2.0})

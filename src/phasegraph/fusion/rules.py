@@ -443,7 +443,7 @@ def filled(matrix: FloatArray, missing: PerSource, /) -> FloatArray:
 
 
 def by_list(matrix: FloatArray, function: Callable[[FloatArray], FloatArray], /) -> FloatArray:
-    """Apply `function` to the returned values of each column; candidates that a list lacks get 0."""
+    """Return (n, m) values: `function` of the returned values of each column; candidates that a list lacks get 0."""
     out = np.zeros(matrix.shape)
     for column, values in enumerate(matrix.T):
         held = ~np.isnan(values)
@@ -453,7 +453,7 @@ def by_list(matrix: FloatArray, function: Callable[[FloatArray], FloatArray], /)
 
 
 def ordered_sum(terms: FloatArray, /) -> FloatArray:
-    """Return the row sums, added column by column from left to right, so that equal input gives equal bits."""
+    """Return the (n,) row sums, added column by column from left to right; equal rows have bitwise equal sums."""
     first, *others = terms.T
     if not others:
         return np.array(first)

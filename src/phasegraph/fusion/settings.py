@@ -134,7 +134,10 @@ def check_calibrator(name: str, value: object) -> None:
 
 
 def check_priors(value: object) -> tuple[Any, ...]:
-    """Return the priors as a tuple; raise an error if an entry is not a prior, or a kind is present twice."""
+    """Return the priors as a tuple; raise an error if an entry is not a prior.
+
+    At most one prior may be an :class:`ExactMatchBonus`, and at most one a :class:`SuperpositionPrior`.
+    """
     if not isinstance(value, tuple | list):
         raise InvalidTypeError(f"priors must be a tuple of priors; got {value!r}")
     for one in value:
@@ -212,7 +215,7 @@ class FusionSettings(KnownFields):
 
     @property
     def exact_match(self) -> ExactMatchBonus | None:
-        """The :class:`ExactMatchBonus` among the priors; None if there is none with a positive weight."""
+        """The :class:`ExactMatchBonus` among the priors, if its weight is positive; otherwise None."""
         if not self.priors:
             return None
         return next((one for one in self.priors if isinstance(one, ExactMatchBonus) and one.weight > 0), None)

@@ -1,4 +1,8 @@
-"""The superposition of the quantum document: relevance, energy and amplitude of each passage."""
+"""A mean of similarity, recency and authority per passage, as the "quantum document" (a design document) defines it.
+
+The quantum document describes retrieval in terms of quantum mechanics: it calls the mean *relevance*, and derives an
+*energy* and a complex *amplitude* of each passage. ``docs/research/selection.md`` states what they affect.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,7 @@ from phasegraph.fusion.priors import as_share, read_ages
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Superposition:
-    """The relevance, energy and amplitude of n passages, as the quantum document defines them.
+    """The relevance, energy and amplitude of n passages, as the quantum document (see the module) defines them.
 
     Parameters
     ----------
@@ -65,7 +69,7 @@ def superposition(
     k: float = 0.1,
     hbar: float = 1.0,
 ) -> Superposition:
-    """Compute the quantum document's relevance: a weighted mean of similarity, recency and authority.
+    """Compute the relevance of passages (a mean of similarity, recency and authority), their energy and amplitude.
 
     Parameters
     ----------
@@ -74,9 +78,10 @@ def superposition(
     age_seconds : (n,) array_like of float
         The age of each passage in seconds; a negative age counts as 0.
     frequency : (n,) array_like of float or float, default 0
-        The document's frequency, finite. It affects only the energy.
+        The variable "frequency" of the quantum document, finite. It affects only the energy.
     weights : (float, float, float), default (0.6, 0.25, 0.15)
-        The document's alpha, beta and gamma: the weights of cosine, recency and authority, >= 0, with sum 1.
+        The variables alpha, beta and gamma of the quantum document: the weights of cosine, recency and authority, >= 0,
+        with sum 1.
     decay_per_hour : float, default 0.25
         Rate of the exponential decay of recency per hour, >= 0. At 0.25, recency halves every 2.8 hours and is 0.0025
         after a day. The document uses one number 0.25 for this rate and for the weight of recency.
@@ -119,9 +124,10 @@ def superposition(
 
 @dataclass(frozen=True, slots=True)
 class SuperpositionPrior(StoredPrior):
-    """A prior that multiplies the fused values by the relevance of the quantum document.
+    """A prior that multiplies the fused values by a mean of similarity, recency and authority.
 
-    The relevance is a weighted mean of similarity, recency and authority; see :func:`superposition`.
+    This weighted mean is the *relevance* of the quantum document, a design document that describes retrieval in terms
+    of quantum mechanics; see :func:`superposition`.
 
     Parameters
     ----------
@@ -132,7 +138,8 @@ class SuperpositionPrior(StoredPrior):
     strength : float, default 0.3
         Strength of the prior, in [0, 1]; the multiplier is ``(1 - strength) + strength * relevance``.
     h, k : float, default 1 and 0.1
-        Factors of frequency and of ``1 - recency`` in the energy. The evidence shows the energy; it affects no score.
+        Factors of frequency and of ``1 - recency`` in the energy. The evidence of a result contains the energy; the
+        energy affects no score.
     source : str, default "vector"
         The source whose score is the cosine of a candidate without the field `cosine`. A score in [-1, 0) counts as 0.
     cosine, timestamp, authority, frequency : str
@@ -140,8 +147,8 @@ class SuperpositionPrior(StoredPrior):
 
     Notes
     -----
-    A candidate without a field gets the best value, so that it has no disadvantage: cosine 1, age 0, authority 1. A
-    missing frequency counts as 0. A selection by ``legacy_entropy`` uses this relevance.
+    A candidate without a field gets the best value of the field, and therefore has no disadvantage: cosine 1, age 0,
+    authority 1. A missing frequency counts as 0. A selection by ``legacy_entropy`` uses this relevance.
 
     Examples
     --------

@@ -95,8 +95,8 @@ def adaptive_weights(rankings: Sequence[Ranking], /, witness: Sequence[str] = ()
     Only the first 20 hits of each ranking affect the weights, so rankings of 20 and of 200 hits get the same weights. A
     change among these hits changes the weights for all candidates. A hit with a raised score may therefore fall.
 
-    This method is our own, developed on open data. ``docs/research/robust-default.md`` describes it together with the
-    alternatives that failed.
+    The authors of phasegraph developed this method on open data. ``docs/research/robust-default.md`` describes the
+    method and the alternatives that failed.
 
     References
     ----------

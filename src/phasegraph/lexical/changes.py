@@ -22,7 +22,7 @@ from phasegraph.lexical.tokenizers import tokenizer_of, tokens_of
 
 
 class ChangedWords:
-    """An index of a changed collection, for :meth:`look_up_listed`.
+    """An index of a collection in which passages were removed and added since it was indexed.
 
     `old` is the original index, and `new` is an index of the added passages, whose rows follow those of `old`. `left`
     is an index of the removed passages, and `gone` are their rows in `old`, ascending.
@@ -45,7 +45,8 @@ class ChangedWords:
     def look_up_listed(self, query: str, most: int) -> ChangedTerms:
         """Return the query's words and approximately the `most` best passages by BM25; see :class:`LexicalIndex`.
 
-        For a frequent word, removed passages may take some of the 500 places, so fewer passages are read.
+        For a frequent word, at most 500 passages are read. If some of the 500 passages were removed from the
+        collection, fewer passages are read.
         """
         found: ChangedTerms = self._recent.get((most, query), lambda: self._look_up_listed(query, most))
         return found

@@ -20,11 +20,12 @@ WITNESS_DEPTH, COVER_DEPTH = 20, 5
 class HitWords:
     """The query's words in the texts of the hits.
 
-    `order` contains the ids of at most 20 hits, ordered by BM25 over the hits' texts. It is empty if no source states
-    :class:`~phasegraph.ranking.QueryWords`. `covers` contains, for each source, the share of the query's words that its
-    first 5 hits contain, in [0, 1]. The words are weighted by their squared inverse document frequency (idf). It is
-    empty if the query has no words or no hit has a text. `together` is the best BM25 score of a hit, divided by the
-    largest idf of a query word. It therefore counts the words of the best hit in units of the rarest word.
+    `order` contains the ids of at most 20 hits, ordered by BM25 over the hits' texts. `order` is empty if no source
+    states :class:`~phasegraph.ranking.QueryWords`. `covers` contains, for each source, the share of the query's words
+    that its first 5 hits contain, in [0, 1]. The words are weighted by their squared inverse document frequency (idf).
+    `covers` is empty if the query has no words or no hit has a text. `together` is the best BM25 score of a hit,
+    divided by the largest idf of a query word. `together` therefore counts the words of the best hit in units of the
+    rarest word.
     """
 
     order: tuple[str, ...] = ()
@@ -34,7 +35,7 @@ class HitWords:
 
 @dataclass(frozen=True, slots=True)
 class CountedTexts:
-    """An index with the word counts of hits' texts, so that these texts need not be read.
+    """An index that already contains the word counts of hits' texts; these texts are therefore not read again.
 
     Parameters
     ----------
@@ -57,8 +58,9 @@ def read_hits(
     tokenizer splits the texts, and its idf weights the words in `covers`. Otherwise, the tokenizer is ``english``, and
     the idf comes from these texts.
 
-    The order of the hits by their texts is independent of the sources, so it helps to weight them. This method is our
-    own. If `counted` has the same tokenizer, its texts are not read; the result is equal bit by bit.
+    The order of the hits by their texts does not depend on the sources, so the pipeline uses it to weight the sources.
+    The authors of phasegraph developed this method. If `counted` has the same tokenizer, the texts that it has counted
+    are not read; the result is equal bit by bit.
 
     >>> from phasegraph.ranking import QueryWords
     >>> texts = {"a": "Bo sang.", "b": "Ada met Bo."}

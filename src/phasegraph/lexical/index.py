@@ -20,21 +20,22 @@ from phasegraph.lexical.tokenizers import Tokenizer, tokenizer_of, tokens_of
 
 K1, B = 1.5, 0.75
 _COUNTED = 1_000_000
-"""Approximate number of words after which the counts so far are condensed, which limits memory during indexing."""
+"""Approximate number of words read before they are replaced by their counts, which limits memory during indexing."""
 MOST_ENTRIES, HEAVIEST, _MOST_WEIGHED = 2048, 500, 1000
 """Limits of :meth:`LexicalIndex.look_up_listed`.
 
-The first constant is the maximum number of index entries that a query reads completely. The second constant is the
-number of passages that are read for a more frequent word; the third is the number of words for which they are cached.
+The first constant is the maximum number of index entries that a query reads completely. For a word with more entries,
+only the passages with its highest weights are read: the second constant is the number of these passages. The third
+constant is the maximum number of words for which these passages are cached.
 """
 _FEW = 16
-"""The divisor for small parts: a part with at most 1/16 of the passages is not indexed, but counted for each query."""
+"""No index is built for a part with at most 1/16 of the passages; the words of each query are counted on demand."""
 _MOST_SCORED = 100_000
-"""Maximum number of passages of a collection for which the scores of the last queries are cached."""
+"""Maximum size of a collection, in passages, for which the BM25 scores of the last queries are cached."""
 _MOST_KEPT = 4000
 """Maximum number of words in a cache of :meth:`ListedTerms.read`."""
 WordIn: TypeAlias = tuple[IntArray, FloatArray]
-"""The places in a list of passages at which a word occurs, and its term frequency factor in each, in (0, 1)."""
+"""For a word, the positions in a list of passages that contain it, and its term frequency factor in each, in (0, 1)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,7 +216,7 @@ class LexicalIndex:
         return {}
 
     def part(self, rows: IntArray) -> LexicalIndex:
-        """Return an index of the passages `rows`, which must ascend; a small part is counted only on demand."""
+        """Return an index of the passages `rows`, which must ascend; in a small part, words are counted on demand."""
         few = len(rows) * _FEW <= len(self.lengths)
         return LexicalPart(self, rows) if few else self.replaced(rows, {})
 
@@ -263,7 +264,7 @@ class LexicalIndex:
 class LexicalPart(LexicalIndex):
     """A part of an index that reads only the entries of a query's words.
 
-    If a caller needs the vocabulary or the entries of all words, the part is counted completely.
+    If a caller needs the vocabulary or the entries of all words, all words of the part are counted.
 
     >>> some = LexicalPart(LexicalIndex.of(["Ada met Bo.", "Cy sang.", "Bo sang."]), np.array([0, 2]))
     >>> some.look_up("Who is Bo?").scores.round(3), some.vocabulary
@@ -330,7 +331,7 @@ class LexicalPart(LexicalIndex):
         return self._of(listed).passages_with(listed)
 
     def _for(self, query: str) -> LexicalIndex:
-        """Return the index of a query's words alone; it is cached for the last queries."""
+        """Return an index of the part with only the query's words; the indexes of the last queries are cached."""
         made: LexicalIndex = self._recent.get(query, lambda: self._of(tokens_of(tokenizer_of(self.tokenizer), query)))
         return made
 
@@ -399,7 +400,7 @@ def _counted(
 
 
 def _spliced(values: Int32Array, places: IntArray, new: Int32Array) -> Int32Array:
-    """Insert the values `new` before the ascending `places` of an array."""
+    """Return an array with the values `new` inserted before the positions `places`, which must ascend."""
     out = np.empty(len(values) + len(new), dtype=np.int32)
     out[places + np.arange(len(new))] = new
     at = 0
@@ -415,9 +416,9 @@ class QueryTerms:
     """The words of a query in a collection of P passages, and the (P,) BM25 `scores` of the passages.
 
     `words` are the t query words that occur in the collection, in the query's order; `idf` is the (t,) inverse document
-    frequency. For each word, `rows` are the passages that contain it, ascending, and `adds` is its part of their
-    scores. `all_idf` contains the idf of every query word; it is ``log(1 + (P + .5) / .5)`` for a word that does not
-    occur.
+    frequency. For each word, `rows` are the passages that contain the word, ascending, and `adds` is the part of their
+    scores that comes from this word. `all_idf` contains the idf of every query word; it is ``log(1 + (P + .5) / .5)``
+    for a word that does not occur.
     """
 
     scores: FloatArray
@@ -455,7 +456,7 @@ class ListedTerms:
 
     `words`, `idf` and `all_idf` are as in :class:`QueryTerms`. For each word, `entries` is the slice of its entries in
     the index, and `times` the number of its occurrences in the query. `found` are the rows of the best passages by
-    BM25, ascending, and `best` is their highest score.
+    BM25, ascending, and `best` is the highest BM25 score.
     """
 
     index: LexicalIndex
@@ -586,7 +587,7 @@ Listed = TypeVar("Listed", ListedTerms, ChangedTerms)
 
 
 def foremost_of(terms: Listed, parts: Sequence[Any], most: int) -> Listed:
-    """Return the terms with the `most` best passages by BM25 among the rows in `parts`."""
+    """Return a copy of `terms` in which `found` are the `most` best passages by BM25 among the rows in `parts`."""
     rows = np.unique(np.concatenate(parts)).astype(np.int64) if parts else np.empty(0, dtype=np.int64)
     scores = terms.scores_of(rows)
     if len(rows) > most:

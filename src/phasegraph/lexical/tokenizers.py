@@ -143,7 +143,7 @@ TOKENIZERS: Mapping[str, Tokenize] = MappingProxyType({name: _Without(stop) for 
 SNOWBALL = "snowball:"
 """The prefix of a language for a tokenizer that stems words and removes no stop words, as in ``snowball:french``."""
 WITHOUT_PARTS = "-without-parts"
-"""The suffix of a tokenizer name with which identifiers are not split, as in indexes that older versions saved."""
+"""The suffix of the name of a tokenizer that does not split identifiers; indexes saved by older versions need it."""
 Tokenizer: TypeAlias = str | Tokenize
 
 

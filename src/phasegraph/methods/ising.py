@@ -141,7 +141,7 @@ class IsingReranker(KnownFields):
 
 
 def entity_links(graph: EntityGraph, ids: Sequence[str]) -> FloatArray:
-    """Return the (n, n) sums of the rarities of the entities that two passages share; the diagonal is 0."""
+    """Return, for each pair of passages, the sum of the weights of their common entities: (n, n), diagonal 0."""
     view = graph.view
     shared = (view.mentions[[view.passage_rows[one] for one in ids]] > 0).astype(np.float64)
     rarity = np.log(len(view.passages) / np.maximum(view.frequency, 1))

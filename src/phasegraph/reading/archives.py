@@ -75,7 +75,7 @@ def _tarred(path: Path) -> Iterator[Member]:
 
 
 class _Budget:
-    """A counter of the files and bytes of an archive, which raises an error beyond the limits."""
+    """A counter of the files and bytes of an archive; it raises an error if a limit is exceeded."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._files, self._bytes = path, 0, 0

@@ -87,7 +87,7 @@ def _joined(parts: list[str], room: int) -> Iterator[str]:
 
 
 def _short(part: str, room: int) -> Iterator[str]:
-    """Yield a sentence, or its words if it is too long; cut a word that is longer than a passage."""
+    """Yield a sentence, or its words if the sentence is too long; cut a word that is longer than a passage."""
     if len(part) <= room:
         yield part
         return

@@ -53,7 +53,7 @@ KINDS: Mapping[str, tuple[tuple[str, ...], Reader]] = MappingProxyType(
 _BY_SUFFIX = {suffix: kind for kind, (suffixes, _) in KINDS.items() for suffix in suffixes}
 _NOT_ENTERED = frozenset(("node_modules", "__pycache__", "__MACOSX", "site-packages"))
 CORPUS, QUERIES = "corpus.jsonl", "queries.jsonl"
-"""The files of a data set: the passages, and the questions, which are not read as documents."""
+"""The file names of a data set: of its passages, and of its questions, which are not read as documents."""
 _OTHER = "no reader for this kind of file"
 _NAMED = 5
 
@@ -101,7 +101,7 @@ def _some(names: list[str]) -> str:
 
 @dataclass(frozen=True)
 class _Part:
-    """The passages of a file or an archive, the file of each passage, and the reasons for skipped files."""
+    """The passages of a file or an archive, the path of each passage's file, and the reason for each skipped file."""
 
     passages: tuple[Passage, ...]
     sources: tuple[str, ...]
@@ -109,7 +109,7 @@ class _Part:
     skipped: Mapping[str, str]
     lacking: MissingDependencyError | None
     state: tuple[int, ...]
-    """Inode, size and times of the file, which change if the file changes."""
+    """The inode, size and times of the file; they change if the file changes."""
 
 
 class FolderReader:
@@ -227,7 +227,7 @@ def _read_place(place: Path, name: str, state: tuple[int, ...], alone: bool) -> 
 
 
 def _files_of(root: Path, without: Collection[Path] = ()) -> list[tuple[Path, str]]:
-    """Return the files of a path, each with the name under which its passages refer to it."""
+    """Return the files of a path, each with the name that is the ``source`` of its passages."""
     if root.is_file():
         return [(root, root.name)]
     if (root / CORPUS).is_file() and (root / QUERIES).is_file():
@@ -271,7 +271,7 @@ def _members(place: Path, name: str) -> Iterator[Member]:
 
 
 def _content(place: Path) -> bytes | str:
-    """Return the bytes of a file, or the reason that it cannot be opened as a string."""
+    """Return the content of a file as bytes; if it cannot be opened, return the reason as a string."""
     try:
         return place.read_bytes()
     except OSError as error:

@@ -19,7 +19,7 @@ _LINES = frozenset(("br", "li", "dt", "dd", "tr"))
 
 
 class _Page(HTMLParser):
-    """A parser that collects the title, headings and text of a page; an unclosed element ends with its parent."""
+    """A parser that collects the title, headings and text of a page; an unclosed element ends at its parent's end."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
@@ -65,7 +65,7 @@ class _Page(HTMLParser):
         (self._named if self._inside else self._pieces).append(re.sub(r"\s+", " ", data))
 
     def flush(self) -> None:
-        """End the current section, and add it with its heading."""
+        """End the current section, and add it to the page's sections."""
         lines = (" ".join(line.split()) for line in "".join(self._pieces).split("\n"))
         text = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
         if text:

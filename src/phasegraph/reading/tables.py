@@ -15,7 +15,7 @@ from phasegraph.reading.documents import Document, Section, title_of
 
 TEXTS = ("text", "content", "contents", "page_content", "body", "passage")
 TITLES = ("title", "name", "heading", "subject")
-"""The names of title fields, in order of preference; ``TEXTS`` are those of text fields."""
+"""The names of title fields, in order of preference; ``TEXTS`` are the names of text fields."""
 
 
 def read_csv(name: str, text: str) -> list[Passage]:

@@ -1,7 +1,7 @@
 """Injection of reproducible faults into sources, to test how an application handles them.
 
 :class:`FaultySource` wraps a source and breaks its answers according to a :class:`FaultPlan`. A plan is a pure function
-of the source's name and the query, so that you can repeat a run.
+of the source's name and the query; a run is therefore repeatable.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ FAILING: Mapping[str, Fault] = MappingProxyType(
         "recurses": _recurses,
     }
 )
-"""The faults by name after which a source counts as failed."""
+"""The names of the faults after which a source counts as failed."""
 HARMLESS: Mapping[str, Fault] = MappingProxyType(
     {
         "nan": _extra(float("nan")),
@@ -137,7 +137,7 @@ HARMLESS: Mapping[str, Fault] = MappingProxyType(
         "reversed": _reversed,
     }
 )
-"""The faults by name that must not change the source's ranking."""
+"""The names of the faults that must not change the source's ranking."""
 FAULTS: Mapping[str, Fault] = MappingProxyType(
     {**FAILING, **HARMLESS, "empty": _empty, "hang": _hang, "unusable": _unusable, "huge": _huge}
 )
@@ -145,7 +145,7 @@ FAULTS: Mapping[str, Fault] = MappingProxyType(
 
 In addition to :data:`FAILING` and :data:`HARMLESS`: ``empty`` returns no hits. ``hang`` answers after the delay.
 ``unusable`` returns only NaN scores, so the source counts as partial and degraded. ``huge`` adds 10,000 worse hits,
-which have no effect if the ranking alone has as many hits as the limit.
+which have no effect if the correct ranking already has as many hits as the limit.
 """
 FATAL: Mapping[str, Fault] = MappingProxyType({"exits": _exits})
 """Faults by name that raise ``SystemExit`` and similar exceptions; a plan has them only if its `kinds` name them."""

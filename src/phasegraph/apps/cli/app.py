@@ -21,7 +21,7 @@ COMMANDS = (
     "fuse", "explain", "serve",
 )  # fmt: skip
 _NAMED_APART = {"try": "try_out"}
-"""The module, and function, of each command whose name is a Python keyword."""
+"""For each command whose name is a Python keyword, the name of its module and function."""
 
 
 class Command(TyperCommand):

@@ -47,7 +47,7 @@ def questions_for(path: Path | None, passages: Sequence[Passage], graph: EntityG
 
 
 def answers_of(inspector: Inspector, queries: Sequence[Query]) -> dict[str, dict[str, tuple[str, ...]]]:
-    """Return the ids found, by method and question id; without an embedder, the vector methods are left out."""
+    """Return the found passage ids, by method and question id; without an embedder, vector methods are left out."""
     with_vectors = "vector" in inspector.sources
     ways = [*([VECTORS] * with_vectors), BM25, *([ENSEMBLE] * with_vectors), OURS]
     found: dict[str, dict[str, tuple[str, ...]]] = {name: {} for name in ways}
@@ -69,7 +69,7 @@ def answers_of(inspector: Inspector, queries: Sequence[Query]) -> dict[str, dict
 def compare_and_print(
     name: str, retriever: object, path: Path | None, passages: Sequence[Passage], inspector: Inspector
 ) -> None:
-    """Compare the retriever with the other methods; print tables, three explained flips and a recommendation."""
+    """Compare the retriever with the other methods; print tables, three explained questions and a recommendation."""
     to = console()
     queries, lines = questions_for(path, passages, inspector.collection.graph)
     for line in lines:
@@ -118,7 +118,7 @@ def _means(found: Comparison) -> tuple[list[str], list[list[str]]]:
 
 
 def _won_lost(found: Comparison) -> tuple[list[str], list[list[str]]]:
-    """Format the second table: the questions won and lost by each pair of methods."""
+    """Format the second table: for each pair of methods, the numbers of questions that the first won and lost."""
     pairs = found.pairs()
     names = list(pairs)
     rows = [[one, *("–" if one == other else "{}/{}".format(*pairs[one][other]) for other in names)] for one in names]
@@ -126,7 +126,7 @@ def _won_lost(found: Comparison) -> tuple[list[str], list[list[str]]]:
 
 
 def explained(number: int, flip: Flip, found: Comparison, inspector: Inspector) -> list[str]:
-    """Format a flip in four lines: the question, the passage, its ranks in both answers, and the reason."""
+    """Format a question in four lines: its text, the passage, the passage's ranks in both answers, and the reason."""
     title, text = inspector.collection.read(flip.passage)
     view = inspector.view(flip.query.text, {})
     row: Mapping[str, Any] = next((one for one in view["rows"] if one["id"] == flip.passage), {"sources": {}})
@@ -150,7 +150,7 @@ def _rank(rank: int | None, returned: int | None = None) -> str:
 
 
 def _why(flip: Flip, ranks: Mapping[str, float | None], walk: Mapping[str, Any] | None) -> str:
-    """Explain a flip by the passage's rank in each source of phasegraph, and the walk's path if the graph found it."""
+    """Explain the difference between two answers by a passage's rank in each source, and by the path of the walk."""
     said = {name: f"rank {rank:g}" if rank is not None else f"not among its {LIMIT}" for name, rank in ranks.items()}
     listed = ", ".join(f"{_SOURCES[name]} {text}" for name, text in said.items())
     steps = [name for _, name in walk["path"]] if walk else []

@@ -114,7 +114,7 @@ def write_pictures(
 
 
 def calibrated(folder: Path, dataset: Dataset, fetch_k: int) -> System:
-    """The system ``calibrated``: the default pipeline, fitted on a folder's queries without their labels.
+    """Return the system ``calibrated``: the default pipeline, fitted on a folder's queries without their labels.
 
     If this folder is the evaluated folder, a pipeline fitted on one half of the queries answers the other half
     (:func:`~phasegraph.evaluation.datasets.split_rows`). If the queries are too few, the row is left out, and a note
@@ -140,7 +140,7 @@ def calibrated(folder: Path, dataset: Dataset, fetch_k: int) -> System:
 
 
 def _half_fitted(dataset: Dataset) -> Confidences:
-    """Return a confidence function whose pipeline is fitted on half of the questions, without their labels."""
+    """Return a function that computes confidences; its pipeline is fitted on half of the questions, without labels."""
 
     def confidence(asked: Dataset, batch: Batch) -> Sequence[float | None]:
         half = dataset.subset(split_rows(dataset)[0])
@@ -171,7 +171,7 @@ def _fitted(rankings: Mapping[str, Sequence[Ranking]], dataset: Dataset, what: s
 
 
 def _refusing(reason: InsufficientDataError) -> Answer:
-    """An answer function that raises `reason`, so that the system's row is left out with this reason."""
+    """Return an answer function that raises `reason`; the table then leaves out the system, and gives this reason."""
 
     def answer(dataset: Dataset, batch: Batch, k: int) -> list[tuple[str, ...]]:
         raise reason
@@ -267,7 +267,7 @@ PANELS = {
     "Questions without an answer": ("off_topic", "unanswerable"),
     "Output": ("json_to", "rows_to", "report_to"),
 }  # fmt: skip
-"""The options of the command by their heading in the help."""
+"""The options of the command, by the heading under which the help lists them."""
 
 
 def _check_together(
@@ -408,7 +408,7 @@ def evaluate(
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """The systems to compare, with the measures, the baseline, and the field of ``--within``."""
+    """The systems to compare, the measures, the baseline, and the metadata field that ``--within`` names (or None)."""
 
     systems: Sequence[System]
     measures: tuple[Measure, ...]
@@ -484,7 +484,7 @@ def main_sheet(table: Table, printed: Collection[Measure], within: str | None) -
 def added_systems(
     pipeline: Path | None, calibrate_on: Path | None, dataset: Dataset, fetch_k: int
 ) -> dict[str, System]:
-    """The systems ``tuned`` (a saved pipeline) and ``calibrated`` (a folder to fit on), if given."""
+    """Return the systems ``tuned`` (a saved pipeline) and ``calibrated`` (fitted on a folder), if options name them."""
     found: dict[str, System] = {}
     if pipeline is not None:
         tuned = with_new_source_names(FusionPipeline.load(pipeline), THREE)
@@ -520,7 +520,7 @@ def evaluate_retrievers(
 
 
 def _first_errors(found: Evaluation) -> list[str]:
-    """The first error of each retriever, with its text; the text is printed and never written to a file."""
+    """Return each retriever's first error with the error's text; the text is printed, and never written to a file."""
     firsts = {name: next(iter(of.items())) for name, of in found.errors.items() if of}
     return [
         f"{name}: the first, on question {query!r}: {type(error).__name__}: {one_line(str(error))}"
@@ -566,7 +566,7 @@ def ranked_measure(text: str) -> Measure:
 
 
 def chosen_systems(text: str, baseline: str, added: Sequence[str]) -> list[str]:
-    """The systems of a comma-separated list, the systems that other options add, and the baseline.
+    """Return the systems of a comma-separated list, the systems that other options add, and the baseline.
 
     ``usual`` and ``all`` are names of groups of systems.
     """
@@ -585,7 +585,7 @@ def chosen_systems(text: str, baseline: str, added: Sequence[str]) -> list[str]:
 
 
 def title_of(table: Table) -> str:
-    """The title of a table: data set, number of queries, list length, baseline."""
+    """Return the title of a table: data set, number of queries, length of the rankings, baseline."""
     return f"{table.dataset}: {len(table.queries)} queries, lists of {table.limit}, against {table.baseline}"
 
 
@@ -682,7 +682,7 @@ def protocol_of(name: str | None, dev_set: Path | None) -> Protocol | None:
 
 
 def protocol_measures(protocol: Protocol) -> tuple[list[Measure], list[str]]:
-    """The measures of a protocol, and a line for each measure whose library is not installed."""
+    """Return the measures of a protocol, and a line for each measure whose library is not installed."""
     found, lacking = [], []
     for text in protocol.measures:
         try:
@@ -695,7 +695,7 @@ def protocol_measures(protocol: Protocol) -> tuple[list[Measure], list[str]]:
 def judge(
     tested: Table, signs: Table, goal: str, protocol: Protocol, parts: tuple[str, str]
 ) -> tuple[dict[str, object], Sheet]:
-    """The protocol's verdicts on one measure, as JSON types and as text."""
+    """Return the protocol's verdicts on the differences in one measure, as JSON types and as a table."""
     measure = Measure.parse(goal)
     found = verdicts(tested, signs, measure, protocol)
     state: dict[str, object] = {
@@ -745,8 +745,8 @@ ANSWER_GOALS = (Measure("EM", 1), Measure("F1", 1))
 def predicted(files: Sequence[Path], *datasets: Dataset) -> dict[str, dict[str, tuple[str, ...]]]:
     """Read the predicted answers of all files, by system.
 
-    Answers to queries that no passage can answer are dropped. InvalidInputError for a query outside the data sets, or a
-    system in two files.
+    Answers to queries that no passage can answer are dropped. Raise InvalidInputError for a query outside the data
+    sets, or a system in two files.
     """
     found: dict[str, dict[str, tuple[str, ...]]] = {}
     known = {query.id for dataset in datasets for query in dataset.queries}
@@ -765,7 +765,7 @@ def predicted(files: Sequence[Path], *datasets: Dataset) -> dict[str, dict[str, 
 
 
 def answer_table(said: Mapping[str, Mapping[str, tuple[str, ...]]], dataset: Dataset, baseline: str) -> Table:
-    """Score predicted answers by EM and F1; without answers of `baseline`, the first system is the baseline."""
+    """Score predicted answers by EM and F1; if `baseline` has no answers, the first system is the baseline."""
     wanted = {query.id for query in dataset.queries}
     answers = [
         Answers(name, {query: given for query, given in of.items() if query in wanted}) for name, of in said.items()
@@ -796,7 +796,7 @@ def answer_sheet(table: Table) -> Sheet:
 
 
 def labels_of(dataset: Dataset, field: str) -> list[str]:
-    """The value of a field of every query; ``–`` for a query without it."""
+    """Return the value of a field of every query; ``–`` for a query without the field."""
     if not any(field in query.extra for query in dataset.queries):
         known = sorted({name for query in dataset.queries for name in query.extra})
         raise InvalidInputError(
@@ -819,7 +819,7 @@ WIDEST = 8
 
 
 def means_by(table: Table, labels: Sequence[str], field: str, measure: Measure) -> tuple[dict[str, object], Sheet]:
-    """Means per value of a field and the mean of these means: all measures as JSON types, `measure` as text."""
+    """Return the means per value of a field, and the mean of these means: all measures as JSON, `measure` as text."""
     found, counts = table.means_by(labels), Counter(labels)
     names = [row.name for row in table.rows]
     macro = {

@@ -24,7 +24,7 @@ WORKER = 1024**3
 def workers_that_fit(passages: Sequence[Passage], vectors: Float32Array | None) -> int | None:
     """Return the number of processes that build these passages in shards; None if the index is built in memory.
 
-    If memory is too small, a message with both sizes is printed.
+    If memory is too small, a message with the needed and the available memory is printed.
     """
     text = sum(len(one.title) + len(one.text) for one in passages)
     sizes = memory.too_large(text, 0 if vectors is None else vectors.nbytes)

@@ -46,7 +46,7 @@ class Embedded:
     threshold: float | None
 
     def made(self) -> NameSynonyms:
-        """Return the synonyms to build an index with."""
+        """Return the synonyms with which to build an index."""
         return NameSynonyms.of(self.vectors, threshold=DEFAULT_THRESHOLD if self.threshold is None else self.threshold)
 
 
@@ -104,7 +104,7 @@ def updated(old: GraphIndex, given: IndexFiles) -> tuple[GraphIndex, str]:
 
 
 def _knowing(old: GraphIndex, given: Embedded | None) -> GraphIndex:
-    """Return the index with the embeddings of further names; the same index if there are none."""
+    """Return the index with the embeddings of additional names; the same index if there are no additional names."""
     if given is None or old.synonyms is None:
         return old
     synonyms = old.synonyms.knowing(old.graph.entities, given.vectors)
@@ -182,7 +182,7 @@ def read_beside(
 ) -> tuple[IndexFiles, int]:
     """Read the files of triples, names and synonyms; return all contents, and the number of malformed triples.
 
-    `synonyms` are the file of names, the file of their embeddings, and the threshold.
+    `synonyms` contains the file of names, the file of their embeddings, and the minimum cosine of synonyms.
     """
     embedded_names = _embedded(*synonyms)
     found = None if triples is None else read_openie(triples, passages, entities=False)
@@ -194,7 +194,7 @@ def read_beside(
 
 
 def _name_files(names: Path | None, embeddings: Path | None, threshold: float | None) -> tuple[Path, Path] | None:
-    """Return the files of the names and of their embeddings; None if not given, an error if only one is given."""
+    """Return the file of names and the file of their embeddings; None without both, an error without one of them."""
     if names is None and embeddings is None and threshold is None:
         return None
     if names is None or embeddings is None:
@@ -223,7 +223,7 @@ def chunks_of(
     document: str | None = None,
     position: str | None = None,
 ) -> ChunkGraph:
-    """Build the chunk graph of a corpus; two fields of its lines may name a chunk's document and its position there."""
+    """Build the chunk graph of a corpus; two fields of a line may name the chunk's document and position."""
 
     def column(option: str, field: str | None, kinds: tuple[type, ...]) -> list[Any] | None:
         if field is None:

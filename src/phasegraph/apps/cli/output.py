@@ -137,7 +137,7 @@ def say_old_name(text: str) -> None:
 
 
 def names_in(text: str) -> list[str]:
-    """The distinct names of a comma-separated list, in order."""
+    """Return the distinct names of a comma-separated list, in order."""
     return list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
 
 
@@ -284,8 +284,8 @@ def percent(value: float | None) -> str:
 def load_object(text: str, option: str) -> object:
     """Import the object named ``module:object`` from the current folder or an installed package.
 
-    A function without parameters is called as a factory. BadParameter, which names the `option`, if the module or
-    object does not exist; errors inside the module are raised unchanged.
+    A function without parameters is called as a factory. Raise BadParameter, which names the `option`, if the module or
+    object does not exist. Errors inside the module are raised unchanged.
     """
     module, colon, names = text.partition(":")
     if not (module and colon and names) or module.endswith(".py"):

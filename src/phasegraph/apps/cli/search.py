@@ -55,7 +55,7 @@ def answered(
     records: Mapping[str, PassageRecord],
     group_by: str | None = None,
 ) -> Result:
-    """Answer a question by the walk, fused with the nearest passages if there is an embedding model."""
+    """Answer a question by the graph walk, fused with the nearest passages if there is an embedding model."""
     graph = graph_in(index)
     rankings: list[Ranking] = []
     if embed is not None:
@@ -87,7 +87,7 @@ def answered(
 def snippet_of(
     text: str, words: Collection[str], tokenizer: Tokenizer = "english"
 ) -> tuple[str, list[tuple[int, int]]]:
-    """Return the part of a text with the most distinct words of the question, and the positions of these words in it.
+    """Return the part of a text with the most distinct question words, and the positions (start, end) of these words.
 
     >>> snippet_of("Ada met  Bo.", {"bo"})
     ('Ada met Bo.', [(8, 10)])

@@ -110,7 +110,7 @@ def serve(
 
 
 def _say_how_many(name: str, view: FollowingView, served: Served) -> None:
-    """Print the number of served passages to standard error, because standard output carries the protocol."""
+    """Print the number of served passages to standard error, because standard output carries the MCP messages."""
     typer.echo(f"{name}: {len(view):,} of {len(served):,} passages are served", err=True)
     if not len(view):
         typer.echo(f"warning: {name}: no passage matches the filter", err=True)

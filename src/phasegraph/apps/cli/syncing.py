@@ -22,7 +22,7 @@ from phasegraph.reading.ignoring import IGNORE
 from phasegraph.retrieval.passage_folder import PassageFolder
 
 DEBOUNCE, LOOK, RETRY = 1600, 1000, 10
-"""Milliseconds in which file changes are collected, milliseconds between two checks, and checks until a retry."""
+"""Milliseconds in which file changes are collected, milliseconds between checks, number of checks before a retry."""
 
 
 def model_named(embedder: str | None) -> EmbeddingModel | None:
@@ -110,7 +110,8 @@ class FileSync:
     def watch(self, told: Callable[[str], None], failed: Callable[[str], None]) -> None:
         """Update the folder now and whenever files change, until Ctrl-C.
 
-        `told` receives a sentence about each sync, and `failed` the reason of a failed sync, which is retried later.
+        The function `told` receives a sentence about each sync. The function `failed` receives the reason of a failed
+        sync, which is retried later.
         """
         due, waited = True, RETRY
         for changed in self._changes():
@@ -125,7 +126,7 @@ class FileSync:
                 failed(str(error))
 
     def _changes(self) -> Iterator[bool]:
-        """Yield True as soon as files changed, and False after each second without a change."""
+        """Yield True as soon as files have changed, and False after each second without a change."""
         with needed("--watch needs watchfiles; pip install 'phasegraph[watch]'"):
             from watchfiles import watch
         root, out = self._reader.root.resolve(), self.out.resolve()
@@ -145,7 +146,7 @@ class FileSync:
 
 
 def _with_source(passage: Any, source: str) -> dict[str, Any]:
-    """Return a passage as a mapping whose document is its file, unless its metadata name another source."""
+    """Return a passage as a mapping; `source`, its file, is added to the metadata unless they contain a source."""
     metadata = {"source": source} | dict(passage.metadata or {})
     return {"id": passage.id, "title": passage.title, "text": passage.text, "metadata": metadata}
 

@@ -50,7 +50,7 @@ class Collection:
     def of(cls, index: GraphIndex | ChunkGraph, passages: Sequence[Passage] = ()) -> Collection:
         """Create a collection from an index; a chunk graph stores only ids, so `passages` provides its texts.
 
-        InvalidInputError if a chunk is not in `passages`.
+        Raise InvalidInputError if a chunk is not in `passages`.
 
         >>> from phasegraph.graph import build_chunk_graph
         >>> rows = [Passage("1", "a", "See Table 2."), Passage("2", "a", "Table 2: 4 EUR")]
@@ -95,7 +95,7 @@ class Collection:
         return "" if record is None else record.content
 
     def relations(self, path: Sequence[Sequence[str]]) -> list[str]:
-        """Describe each step of a path of (kind, name): the relation in the graph that joins it to the next node."""
+        """Describe each step of a path of (kind, name) nodes: the relation in the graph between a node and the next."""
         return [self._relation(*one, *other) for one, other in pairwise(path)]
 
     def _relation(self, kind: str, name: str, next_kind: str, following: str) -> str:

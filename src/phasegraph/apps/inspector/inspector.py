@@ -201,7 +201,7 @@ class Inspector:
         return Asked(question, rankings, found.reports, context)
 
     def _with_records(self, ranking: Ranking, paths: bool) -> Ranking:
-        """Add the passages as payloads; compute paths now, because a lazy path keeps the whole walk in memory."""
+        """Add passages to a ranking as payloads; compute paths now, as a lazy path keeps the whole walk in memory."""
         records = [self.collection.records.get(name) for name in ranking.ids]
         return replace(ranking, payloads=Payloads(ranking.ids, records, dict(ranking.payloads) if paths else {}))
 
@@ -262,9 +262,10 @@ class Inspector:
         """Return the data of :func:`phasegraph.result.view_of` with sentences, and the inspector's additional data.
 
         The additional keys are ``pipeline``, ``settings``, ``why_weights``, ``unlikely``, ``gold`` and ``missed``.
-        ``unlikely`` is true if the answer is probably not in the collection. For a judged question, ``gold`` has for
-        each hop its ``passages`` and if one is ``found``, and ``missed`` has a passage of each missing hop with
-        ``label``, ``text`` and ``why``. Walks also have ``relations``.
+        ``unlikely`` is true if the answer is probably not in the collection. For a judged question, ``gold`` has an
+        entry per hop: the ``passages`` of the hop, and ``found``, which is true if the answer contains such a passage.
+        ``missed`` has a passage of each hop without a found passage, with ``label``, ``text`` and ``why``. Walks also
+        have ``relations``.
         """
         pipeline, asked = self.settled(settings), self.ask(question)
         result, everything = self.decide(asked, pipeline)
@@ -283,7 +284,7 @@ class Inspector:
         }
 
     def _judgement(self, question: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Return the hops of a judged question found in the answer, and the rank of a passage of each missing hop."""
+        """Return which hops of a judged question the answer contains, and the rank of a passage of each missing hop."""
         query = self._gold.get(question)
         hops = [] if query is None else query.judgement.hops
         answer = {row["id"] for row in rows if row["position"]}
@@ -347,7 +348,7 @@ class Inspector:
         }
 
     def _standing(self, asked: Asked, source: str, listed: Ranking | None, name: str) -> dict[str, Any]:
-        """Return the rank of a passage among all passages that a source ranks, and if the source's hits include it."""
+        """Return a passage's rank among all passages that a source ranks, and whether it is among the source's hits."""
         whole = self._ranked_all(asked)[source]
         row, cut = whole.positions.get(name), 0 if listed is None else len(listed)
         state: dict[str, Any] = {"rank": None, "score": None, "of": len(whole), "listed": False, "last": None}
@@ -381,7 +382,7 @@ class Inspector:
     # Judged questions.
 
     def prepare(self, progress: Callable[[Iterable[Any], str], Iterable[Any]] = lambda items, _: items) -> None:
-        """Search the sources for each judged question once, and store the rankings without paths."""
+        """Search all sources once for each judged question, and store the rankings without the walks' paths."""
         with self._judging:
             if self._judged is None:
                 self._judged = [
@@ -426,7 +427,7 @@ class Inspector:
 
 
 def _settings_of(pipeline: FusionPipeline) -> dict[str, Any]:
-    """Return the values that a pipeline has for the settings on the page."""
+    """Return a pipeline's values for the settings that the page shows."""
     policy = pipeline.accept or AcceptancePolicy()
 
     def value(one: Any) -> float | None:
@@ -464,7 +465,7 @@ def _why_weights(pipeline: FusionPipeline, result: Result) -> str:
 
 
 def _verdict(name: str, result: Result, everything: Result) -> list[str]:
-    """Return sentences about the position of a passage in the answer, and about its gap to the last answer."""
+    """Return sentences about a passage's rank, and its difference in fused value to the last passage of the answer."""
     if name in result.ids:
         return [f"The passage is in the answer, at rank {result.ids.index(name) + 1}."]
     if name not in everything.ids:

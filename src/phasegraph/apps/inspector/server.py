@@ -41,7 +41,7 @@ _ESCAPES = {ord(one): f"\\u{ord(one):04x}" for one in "<>&"}
 
 @lru_cache(maxsize=8)
 def part(name: str) -> str:
-    """Read a file of the page."""
+    """Return the text of a static file of the page, such as its style sheet."""
     return (files("phasegraph.apps.inspector") / "static" / name).read_text(encoding="utf-8")
 
 
@@ -185,7 +185,8 @@ def _name_of(host: str) -> str:
 def make_app(inspector: Inspector, host: str = "127.0.0.1", token: str | None = None) -> Guard:
     """Create the ASGI application: the page at ``/``, its files under ``/static``, and its data under ``/api``.
 
-    InvalidInputError if `host` is not a loopback address and there is no token, or if the token is short or not ASCII.
+    Raise InvalidInputError if `host` is not a loopback address and there is no token, or if the token is short or not
+    ASCII.
     """
     if host not in LOOPBACK and not token:
         raise InvalidInputError(

@@ -90,7 +90,7 @@ def unknown_fields(asked: Iterable[str], known: Collection[str]) -> str:
 class SoundMessages:
     """ASGI middleware that passes only valid MCP messages on to the SDK.
 
-    It answers invalid messages with status 400, because the SDK would log them together with the question.
+    It answers an invalid message with status 400, because the SDK would log the message together with the question.
     """
 
     def __init__(self, app: Any) -> None:
@@ -138,7 +138,7 @@ def _refused_message(body: bytes) -> dict[str, Any] | None:
 
 @lru_cache(maxsize=4)
 def _shapes(asks: bool, calls: bool) -> tuple[Any, ...]:
-    """Return the SDK's validators of a message."""
+    """Return the SDK's validators of MCP messages."""
     from mcp import types
     from pydantic import TypeAdapter
 

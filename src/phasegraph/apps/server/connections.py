@@ -10,7 +10,7 @@ from typing import Any
 from phasegraph.errors import InvalidInputError, needed
 
 LARGEST_HEAD, MOST_CONNECTIONS = 16 * 1024, 512
-"""Maximum size of a request's head in bytes, and maximum number of connections."""
+"""Maximum size of a request's head (request line and headers) in bytes, and maximum number of connections."""
 SLOWEST_HEAD = 5.0
 """Maximum seconds to receive a request's head, and maximum seconds until a client reads part of its answer."""
 IDLE = "phasegraph.idle"
@@ -73,7 +73,7 @@ def protocol(door: Door) -> type[asyncio.Protocol]:
 
         @property
         def waits(self) -> bool:
-            """True unless a complete request is being answered; also true if the request will be refused."""
+            """True unless a complete request is being answered. Also True if the request is waiting to be refused."""
             cycle = self.cycle
             return cycle is None or cycle.response_complete or cycle.more_body or IDLE in cycle.scope
 
@@ -172,7 +172,7 @@ def run_server(app: Any, made: socket.socket, door: Door) -> None:
 
 
 def _check_descriptors(connections: int) -> None:
-    """Raise the limit of open files for this number of connections; InvalidInputError if the system refuses."""
+    """Set the limit of open files for this number of connections; raise InvalidInputError if the system refuses."""
     if sys.platform == "win32":
         return
     import resource

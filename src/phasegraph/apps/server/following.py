@@ -93,7 +93,7 @@ class Served:
     def refresh(self) -> bool:
         """Load the changes that another process made to the folder; return True if there were changes.
 
-        All callers switch to the new version together. If the new version cannot be read, a warning is given once, and
+        All callers get the new version at the same time. If the new version cannot be read, this method warns once, and
         all callers stay on the old version.
         """
         try:

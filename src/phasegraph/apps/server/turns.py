@@ -15,7 +15,7 @@ PATIENCE = 10.0
 """Maximum seconds that a request waits for a slot."""
 _LONGEST_RETRY = 60
 _HALF, _NOTHING = 10.0, 1e-3
-"""Half-life, in seconds, of a tenant's used time, and the used seconds below which a tenant counts as inactive."""
+"""Half-life, in seconds, of the slot time that a tenant used, and the seconds below which a tenant is inactive."""
 
 
 class BusyError(PhasegraphError):
@@ -32,8 +32,9 @@ class Turns:
 
     If no slot is free, a request waits up to `patience` seconds in its tenant's queue of at most `queue` requests. A
     free slot goes to the waiting tenant with the fewest slots. If tenants have equally many slots, it goes to the
-    tenant whose requests recently used slots for the least time. Tenants above the average of this time share a quarter
-    of the slots. Other tenants therefore find a free slot, however many such tenants there are.
+    tenant whose requests recently used slots for the least time. All tenants above the average of this time together
+    get at most a quarter of the slots. Other tenants therefore find a free slot, even if many tenants are above the
+    average.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class Turns:
             self._give_back(tenant)
 
     def _recently(self, tenant: Hashable, now: float) -> float:
-        """Return the seconds for which a tenant recently used slots; older seconds count less."""
+        """Return the seconds for which a tenant recently used slots; each second counts less the longer ago it was."""
         seconds, then = self._used.get(tenant, (0.0, now))
         left = float(seconds * 0.5 ** ((now - then) / _HALF))
         return left if left > _NOTHING else 0.0

@@ -35,7 +35,7 @@ Answer = TypeVar("Answer")
 
 
 class Answers(Protocol):
-    """The interface that answers one caller's requests, such as :class:`View`."""
+    """The interface of an object that answers one caller's requests, such as a :class:`View`."""
 
     async def search(self, query: str, k: int = 5) -> dict[str, Any]:
         """Search as :meth:`View.search` does."""
@@ -194,7 +194,7 @@ class View:
 
 
 async def aside(function: Callable[[], Answer]) -> Answer:
-    """Run a function in a worker thread, so that the event loop answers other requests meanwhile."""
+    """Return the result of a function, run in a worker thread while the event loop answers other requests."""
     return await awithin(function, NO_DEADLINE)
 
 

@@ -30,7 +30,7 @@ REFUSAL = 1.0
 """Delay, in seconds, before a request with an invalid token or a full queue is refused; it slows down retries."""
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 OPEN = "/health"
-"""The only path that needs no token; it reports that the server runs, and nothing about its content."""
+"""The only path that needs no token; it reports that the server runs, and reveals nothing about the passages."""
 _log = logging.getLogger("phasegraph")
 
 Receive = Callable[[], Awaitable[Any]]
@@ -40,8 +40,8 @@ Send = Callable[[Any], Awaitable[None]]
 def read_tenants(path: Path) -> dict[str, tuple[str, Filter]]:
     """Read the token and the filter of each tenant from a JSON file.
 
-    Its form is ``{"red": {"token": "…", "filter": {"team": "red"}}, …}``. InvalidInputError if the file has another
-    form, a token is short or repeated, or a filter is empty.
+    Its form is ``{"red": {"token": "…", "filter": {"team": "red"}}, …}``. Raise InvalidInputError if the file has
+    another form, a token is short or repeated, or a filter is empty.
     """
     try:
         state = json.loads(path.read_text(encoding="utf-8-sig"), object_pairs_hook=partial(_once, path))
@@ -86,7 +86,7 @@ def check_token(name: str, token: object) -> str:
 
 
 class Gate:
-    """ASGI middleware that passes a request on to the application of its token.
+    """ASGI middleware that passes a request on to the application that belongs to the request's token.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ class Gate:
         otherwise `most`.
     queue : int, optional
         Maximum number of waiting requests per token; further requests are refused with status 429. Default: 64, or 16
-        with several tokens, so that the waiting requests of a few tenants do not use all connections.
+        with several tokens, because the waiting requests of a few tenants must not use all connections.
     slowest : float
         Maximum seconds to receive a request. A request uses a slot only after it has arrived, so slow senders block no
         slot.
@@ -244,8 +244,8 @@ def web_app(
 ) -> Any:
     """Create the ASGI application of a server: `views` by token ("" without tokens); the rest as in :class:`Gate`.
 
-    It answers ``POST /search``, ``/explain`` (``{"query": …, "k": 5}``), ``/passages`` (``{"ids": […]}``), ``GET
-    /health``, and MCP at ``/mcp``.
+    The application answers ``POST /search``, ``/explain`` (``{"query": …, "k": 5}``), ``/passages`` (``{"ids": […]}``),
+    ``GET /health``, and MCP at ``/mcp``.
     """
     with needed(NEEDED):
         from starlette.applications import Starlette
