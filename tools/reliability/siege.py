@@ -304,7 +304,7 @@ def main() -> None:
     if ended is not None:
         broken.append(f"the server ended with {ended}")
     if "Traceback" in said:
-        broken.append("the server's log has a traceback")
+        broken.append(f"the server's log has a traceback that ends in {said.strip().splitlines()[-1]!r}")
     load = round(os.getloadavg()[2], 1)
     finish("siege", given, {"most_ratio": MOST_RATIO, "load": load, **figures}, broken)
 
