@@ -15,12 +15,14 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import httpx
 import pytest
 from tests.serving.conftest import TOKENS, command, embed, running
 from tests.suites.manual_time import PATIENCE, until
 
+from phasegraph.apps.server.connections import Door, listening, run_server
 from phasegraph.apps.server.turns import BusyError, Turns
 from phasegraph.apps.server.view import View
 from phasegraph.apps.server.web import Gate, check_token, web_app
@@ -635,8 +637,6 @@ def test_a_computing_thread_soon_makes_way(monkeypatch):
 
     import uvicorn
 
-    from phasegraph.apps.server.connections import Door, listening, run_server
-
     before, seen = sys.getswitchinterval(), []
     monkeypatch.setattr(uvicorn.Server, "run", lambda *_, **__: seen.append(sys.getswitchinterval()))
     made, _ = listening("127.0.0.1", 0)
@@ -652,3 +652,25 @@ def test_a_computing_thread_soon_makes_way(monkeypatch):
 def test_a_token_has_at_least_sixteen_visible_characters(token, taken):
     with contextlib.nullcontext() if taken else pytest.raises(InvalidInputError, match="at least 16"):
         assert check_token("the token", token) == token
+
+
+class Idle:
+    """A connection that waits for a request."""
+
+    waits, dropped = True, False
+
+    def __init__(self, unsent: int = 0) -> None:
+        self.transport = SimpleNamespace(get_write_buffer_size=lambda: unsent)
+
+    def drop(self) -> None:
+        self.dropped = True
+
+
+def test_a_connection_whose_answer_is_not_yet_sent_is_closed_last() -> None:
+    door = Door(2)
+    slow, quick, slow_too, last = Idle(unsent=7), Idle(), Idle(unsent=1), Idle()
+    for one in (slow, quick, slow_too):
+        assert door.admit(one, "one address")
+    assert [one.dropped for one in (slow, quick, slow_too)] == [False, True, False]
+    assert door.admit(last, "one address")
+    assert [one.dropped for one in (slow, slow_too)] == [True, False], "the older of two"

@@ -27,7 +27,8 @@ class Door:
     """The connections of a server: at most `most` in total, and at most `each` from one address.
 
     If a limit is reached, the oldest idle connection is closed for a new connection. A connection is idle while it
-    waits for a request or for the rest of a request. If the address of the new connection has `each` connections, the
+    waits for a request or for the rest of a request. A connection with an unsent part of an answer is closed only if
+    every idle connection has one. If the address of the new connection has `each` connections, the
     closed connection is from this address. Otherwise, it is from the address with the most connections. If no
     connection is idle, the new connection is refused.
     """
@@ -50,11 +51,12 @@ class Door:
         elif len(self._held) >= self.most:
             crowded = max(count, key=count.__getitem__)
         if crowded is not None:
-            waiting = next((one for one, of in self._held.items() if of == crowded and one.waits), None)
-            if waiting is None:
+            idle = [one for one, of in self._held.items() if of == crowded and one.waits]
+            if not idle:
                 return False
-            del self._held[waiting]
-            waiting.drop()
+            closed = min(idle, key=lambda one: bool(one.transport.get_write_buffer_size()))  # the oldest of equals
+            del self._held[closed]
+            closed.drop()
         self._held[connection] = address
         return True
 
