@@ -35,8 +35,9 @@ TARGETS = {
     "servers": ["inspecting", "matrix", "neo4j", "report/test_browser.py", "serving"],
     "tools": [
         "collections", "distributed", "examples", "figures", "reliability", "reproduce",
-        "cli/test_hostile.py", "sources/test_forking.py", "test_bounded_caches.py", "test_demo.py", "test_docs.py",
-        "test_regexes.py", "test_release.py", "test_state.py", "test_targets.py",
+        "cli/test_hostile.py", "evaluation/test_ablation.py", "report/test_hostile_names.py", "sources/test_forking.py",
+        "test_bounded_caches.py", "test_demo.py", "test_docs.py", "test_regexes.py", "test_release.py", "test_state.py",
+        "test_targets.py",
     ],
     "wheels": ["wheels"],
 }  # fmt: skip
