@@ -151,7 +151,7 @@ def told_within(callback: ResultCallback, result: Result, run_manager: CallbackM
 async def atold_within(
     callback: ResultCallback, result: Result, run_manager: AsyncCallbackManagerForRetrieverRun
 ) -> None:
-    """Call and await ``on_result`` as a child of the current run."""
+    """Call and await ``on_result``, traced as a child of the current run."""
     if callback.is_set:
         with set_config_context(patch_config(configured(), callbacks=run_manager.get_child())) as context:
             await coro_with_context(callback.anotify(result), context)

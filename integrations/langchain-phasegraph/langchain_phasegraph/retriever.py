@@ -521,7 +521,10 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
 
 
 def access_of(sources: Mapping[str, RetrieverSource]) -> HitAccess:
-    """Return the functions by which the core reads documents; the first store with a model gives the embeddings."""
+    """Return the functions with which phasegraph's core reads the text, metadata and embedding of a document.
+
+    The first source with an embedding model, in its store or of its own, supplies the model for the embeddings.
+    """
     models = (getattr(source.store, "embeddings", None) or source.embeddings for source in sources.values())
     model = next((one for one in models if isinstance(one, Embeddings)), None)
     corpus = next((one for one in (source.corpus for source in sources.values()) if one is not None), None)

@@ -428,7 +428,10 @@ class RetrieverSource(WrappedSource):
         raise InvalidInputError(f"source {other!r} has its own filter, which source {self.name!r} cannot apply: {why}")
 
     def look_up(self) -> Lookup | None:
-        """Return a lookup of documents by id in the source's store; None if the source searches only a part of it."""
+        """Return a lookup of documents by id in the source's store.
+
+        Return None if the store cannot look up ids, or if the source searches only a part of its store.
+        """
         asked = leaves(self.runnable)
         if len(asked) != 1 or bound_filters(self.runnable) or not self.has_own_ids:
             return None
@@ -485,7 +488,11 @@ class RetrieverSource(WrappedSource):
 
 @cache
 def _only_searches(kind: Any) -> bool:
-    """Return True if the class inherits LangChain's ``invoke`` and ``ainvoke``, which only search and notify."""
+    """Return True if the class inherits ``invoke`` and ``ainvoke`` from LangChain's ``BaseRetriever``.
+
+    The inherited methods only search and notify the callback handlers. They do nothing else that a direct search would
+    leave out.
+    """
     plain = issubclass(kind, BaseRetriever) and "run_manager" in parameters_of(kind._get_relevant_documents)
     return plain and kind.invoke is BaseRetriever.invoke and kind.ainvoke is BaseRetriever.ainvoke
 

@@ -20,8 +20,9 @@ def times_vector(matrix: Any, vector: Any) -> Any:
     """Multiply a matrix with a vector, in blocks that OpenBLAS does not distribute to threads.
 
     A helper thread of OpenBLAS keeps a processor busy for several milliseconds after a product of one millisecond. A
-    single thread reads memory as quickly. The result has the same digits as a product that OpenBLAS computes on a
-    single thread. The last digit may differ only in the last rows, and for vectors of more than 2,303 numbers.
+    single thread reads memory as quickly. For vectors of up to 2,303 numbers, the result is the same, to the bit, as
+    a product that OpenBLAS computes on a single thread. Only the last n % 4 rows may differ in their last digits. For
+    longer vectors, every row may differ in its last digits.
 
     Parameters
     ----------

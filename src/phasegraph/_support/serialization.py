@@ -55,7 +55,27 @@ def encode_document(kind: str, version: int, body: Mapping[str, object]) -> byte
 
 
 def decode_document(data: bytes, kind: str, newest: int) -> dict[str, object]:
-    """Return the body of a document; raise IntegrityError if it is damaged, of another kind, or newer than `newest`."""
+    """Return the body of a JSON document that :func:`encode_document` encoded.
+
+    Parameters
+    ----------
+    data : bytes
+        The encoded document.
+    kind : str
+        The kind that the document must have.
+    newest : int
+        The highest format version that this release can read.
+
+    Returns
+    -------
+    dict
+        The body.
+
+    Raises
+    ------
+    IntegrityError
+        If the document is damaged, has another kind, or has a format version above `newest`.
+    """
     if len(data) > MAX_DOCUMENT_BYTES:
         raise IntegrityError(f"the file must have at most {MAX_DOCUMENT_BYTES} bytes; got {len(data)}")
     try:
@@ -292,23 +312,24 @@ Verify: TypeAlias = bool | Literal["again"]
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A bundle that was read from a directory.
+    """The content of a bundle: a directory with a JSON manifest and arrays in ``.npy`` files.
 
     Parameters
     ----------
     body : dict
-        The body.
+        The values that were stored in the manifest.
     arrays : dict of array
-        The arrays by name.
+        The arrays of the bundle, by name.
     sound : bool
-        True if the files are unchanged since their checksums were compared and the reader checked their content.
+        True if an earlier reader compared the checksums and checked the content, and the files did not change since
+        then.
     directory : path
-        The directory.
+        The directory of the bundle.
     state : mapping, optional
-        The sizes, times and checksums that identify this state of the files; None if the result of the checks must not
-        be recorded.
+        The size, modification time and checksum of each file. The result of a check is recorded for this state. None if
+        the result must not be recorded.
     late : LateCheck, optional
-        The check of the files with checksums that were not compared yet; :meth:`passed` starts this check.
+        A check that compares the checksums that were not compared when the bundle was read; :meth:`passed` starts it.
     """
 
     body: dict[str, object]

@@ -186,7 +186,10 @@ class BackgroundCalibrator:
 
 
 def _bounded(values: FloatArray) -> FloatArray:
-    """Compress the parts of descending values beyond -6 and 6 into (-12, 12); leave other values unchanged."""
+    """Compress values above 6 to values in (6, 12), and values below -6 to values in (-12, -6), in the same order.
+
+    `values` descend. Values in [-6, 6] stay unchanged.
+    """
     if not len(values) or (values[0] <= LINEAR and values[-1] >= -LINEAR):
         return values
     out, rising = values.copy(), values[::-1]  # the values descend, so values beyond the limits are at the two ends

@@ -71,7 +71,12 @@ class Linked(NamedTuple):
 
 @dataclass(frozen=True)
 class NameBlocks:
-    """The files of :class:`EmbeddedNames` in blocks: pieces of the file of names with their rows, and the vectors."""
+    """The files of :class:`EmbeddedNames`, divided into blocks of names for the workers.
+
+    `digest` is a checksum of both files, and `embeddings` is the file of vectors. `pieces` has, for each block, a part
+    of the file of names and the span of the block's rows in the file of vectors. `threshold` is the lowest cosine of
+    synonyms.
+    """
 
     digest: str
     embeddings: Path
@@ -110,7 +115,10 @@ class NameBlocks:
         return Linked(stored | arrays, body, len(arrays["synonyms_data"]) // 2)
 
     def _merged(self, blocks: Sequence[Part], folder: Path) -> Part:
-        """Merge the blocks to all distinct names in ascending order, each with its first vector."""
+        """Merge the blocks into a list of all distinct names in ascending order, with their vectors.
+
+        If several blocks have the same name, the name gets its vector from the first of these blocks.
+        """
         width = blocks[0].entries["vectors"]["shape"][1] if blocks else 0
         text, ends, vectors = (
             Spool(folder / name, dtype) for name, dtype in (("text", np.uint8), ("ends", np.int64), ("vectors", "f4"))
@@ -161,7 +169,10 @@ class NameBlocks:
 
 
 def sort_names(piece: Any, embeddings: Path, span: tuple[int, int], total: int, to: Path) -> None:
-    """Normalise the names of a block, and write them in ascending order, each with its first vector."""
+    """Convert the names of a block to normal form, and write the distinct names in ascending order with their vectors.
+
+    If several names of the block have the same normal form, only the vector of the first of these names is written.
+    """
     listed = piece.texts()
     if len(listed) != span[1] - span[0]:
         raise InvalidInputError(f"{piece}: a line of the file of names is blank; remove it together with its vector")

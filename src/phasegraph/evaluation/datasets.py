@@ -409,7 +409,11 @@ class Dataset:
 
     @lazy_property
     def attributes(self) -> Mapping[str, Mapping[str, object]]:
-        """The fields of each passage that priors read, by passage id: the fields of its line, its title and text."""
+        """The metadata of each passage for the priors, by passage id.
+
+        The metadata are the further fields of the passage's line in the corpus file, and the field ``text``. The field
+        ``text`` has the passage's title and text.
+        """
         return {passage.id: {**passage.extra, "text": passage.content} for passage in self.passages}
 
     def context(self, row: int, rankings: Sequence[Ranking]) -> Context:

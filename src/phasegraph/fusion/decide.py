@@ -404,7 +404,11 @@ class Shortlist:
         return rows, extras, (*warned, *noted)
 
     def _together(self, policy: SelectionPolicy, context: Context) -> tuple[SelectionResult, tuple[str, ...]]:
-        """Return the selected rows and warnings; if the selection fails, return the first k rows and a warning."""
+        """Select the passages of the answer together, by the selection policy; return the selection and warnings.
+
+        The policy chooses up to k of the accepted candidates, and may compare the candidates with each other. If the
+        selection fails, return the first k candidates in fused order, and a warning.
+        """
         ids = [self.candidates.ids[row] for row in self.rows.tolist()]
         relevance, kind = self._relevance(policy)
         costs = None if policy.budget is None else _costs(context, ids)

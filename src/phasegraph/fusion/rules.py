@@ -64,8 +64,8 @@ def reciprocal_rank(
     Parameters
     ----------
     values, weights, missing
-        As for :func:`linear`, but only the order within a column of `values` matters, and `missing` is ignored. The
-        architecture decision record uses the weights BM25 1, vector 1 and graph 0.35.
+        As for :func:`linear`, but only the order within a column of `values` matters, and `missing` is ignored.
+        :meth:`FusionPipeline.adr <phasegraph.FusionPipeline.adr>` uses the weights BM25 1, vector 1 and graph 0.35.
     rank_constant : float, default 60
         Number that is added to each rank, > 0. A larger number makes the top ranks count less.
 
@@ -280,8 +280,9 @@ def comb_med(values: FloatArray, /, *, weights: PerSource = None, missing: PerSo
 
     Notes
     -----
-    Like :func:`comb_anz`, the rule does not have the law "extra evidence costs no place". The law "better in every
-    source is better" holds only weakly: with three sources, raising the best value does not change the median.
+    As with :func:`comb_anz`, a candidate can fall in the ranking because one more source returns it. If a
+    source raises the value of a candidate, the fused value never falls. But it may stay the same: with three
+    sources, raising the best value does not change the median.
 
     Examples
     --------

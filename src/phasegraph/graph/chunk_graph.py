@@ -353,7 +353,10 @@ class ChunkGraph:
 
 @dataclass(frozen=True, eq=False)
 class _Linked(EntityGraph):
-    """An entity graph without entities, with edges between passages; it is internal, because it cannot be saved."""
+    """An entity graph without entities, in which edges link passages directly.
+
+    A graph of this class cannot be saved to a file, so the class is not part of the public interface.
+    """
 
     total: Csr = None
 

@@ -300,12 +300,15 @@ class LexicalPart(LexicalIndex):
 
     @property
     def rows(self) -> Int32Array:
-        """The passage of each entry; an (n,) array of int32."""
+        """The row of the passage of each entry, which is a pair of word and passage; an (n,) array of int32."""
         return self._counted_anew.rows
 
     @property
     def counts(self) -> Int32Array:
-        """The number of occurrences in each entry; an (n,) array of int32."""
+        """The number of occurrences of a word in a passage, for each entry: each pair of word and passage.
+
+        An (n,) array of int32, parallel to `rows`.
+        """
         return self._counted_anew.counts
 
     @property

@@ -245,8 +245,9 @@ def walk_corpus(
 def seed_sets(passages: Mapping[str, float], entities: Mapping[str, float]) -> list[dict[str, Any]]:
     """Divide weighted seeds into sets of seeds with equal mass; the masses of a seed's sets add up to its mass.
 
-    There is a set per distinct mass. With more than DIGITS distinct masses, there is a set per binary digit instead. A
-    set is a mapping with its mass ``share`` and the names ``passages`` and ``entities``.
+    With up to DIGITS distinct masses, each distinct mass gets a set. With more distinct masses, each mass is rounded to
+    a binary number. Each power of two then gets a set of all seeds with this power in their mass. A set is a mapping
+    with the mass ``share`` of each seed, and the names of the seeds in ``passages`` and ``entities``.
     """
     seeds = [("passages", name, mass) for name, mass in passages.items()]
     seeds += [("entities", name, mass) for name, mass in entities.items()]

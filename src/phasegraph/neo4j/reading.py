@@ -26,14 +26,19 @@ from phasegraph.neo4j.schema import PHASEGRAPH, GraphSchema, detect_schema, for_
 MARK, ESCAPE = "\x1f", "\x1b"
 _MARKED, _ESCAPED = ESCAPE + "m", ESCAPE + "e"
 FORMAT: Mapping[str, str] = MappingProxyType({"mark": MARK, "escape": ESCAPE, "marked": _MARKED, "escaped": _ESCAPED})
-"""The parameters of every statement that contains an expression from `line`."""
+"""The query parameters that every statement with an expression from `line` needs.
+
+They are the character that ends a value, the escape character, and the texts that replace these two characters in a
+value.
+"""
 NODES_TOGETHER, LINES_TOGETHER = 200, 100
 
 
 def line(*expressions: str, numbers: Iterable[str] = ()) -> str:
-    """Return a Cypher expression that joins values to a text: first texts, then whole numbers.
+    """Return a Cypher expression for a line: a text in which the character `MARK` ends each value.
 
-    The value of a missing property or a list is an empty text.
+    `expressions` are Cypher expressions for texts, and `numbers` are Cypher expressions for whole numbers. The texts
+    come first. A property that is missing, or that is a list, gives an empty value. :func:`values_of` reads lines.
     """
     values = [
         f"replace(replace(coalesce(toStringOrNull({each}), ''), $escape, $escaped), $mark, $marked)"

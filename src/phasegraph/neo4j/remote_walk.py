@@ -307,7 +307,11 @@ class NeighbourhoodWalk:
         return walk
 
     def _within_budget(self) -> LocalWalk:
-        """Walk only over nodes that this query alone would fetch, up to the limit; nodes with most mass first."""
+        """Walk as if the cache of edges were empty, so that the result does not depend on earlier queries.
+
+        Each round adds the edges of the nodes with the most mass, until their number reaches the query's limit. Edges
+        in the cache are not fetched again.
+        """
         passages: list[str] = []
         entities: list[str] = []
         while True:

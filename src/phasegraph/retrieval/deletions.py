@@ -20,9 +20,11 @@ _SAMPLE = 64
 class Deletions:
     """A filter for one source's hits that drops hits of deleted passages, and warns once.
 
-    `corpus` contains the ids of the source's passages in memory. If it is empty, no store is asked. `stores` maps other
-    sources to their lookups by id. A store is used only if it has at least half of a sample of these passages. A
-    passage counts as deleted if no used store has it. Passages with ids made from their texts are not looked up.
+    `corpus` contains the ids of the passages that the source has in memory. If `corpus` is empty, no hit is dropped.
+    `stores` maps the name of each other source to a function that looks up passages in this source's store by their
+    ids. A store is used only if it has at least half of a sample of the passages in `corpus`. A passage counts as
+    deleted if none of the used stores has this passage. If the id of a passage was made from the passage's text, the
+    passage is not looked up.
 
     >>> held = {name: name for name in "abcd"}
     >>> stores = {"v": lambda ids: {one: held[one] for one in ids if one in held}}

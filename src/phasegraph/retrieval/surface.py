@@ -115,7 +115,10 @@ class Calibrating:
         return self
 
     def _sources(self, query: str) -> Sources:
-        """Return the sources in `_engine.asked`, bound to a calibration query."""
+        """Return the sources to search for a calibration query, by name; each source is prepared for this query.
+
+        These are the sources with a weight above 0, and the sources on which they depend.
+        """
         raise NotImplementedError
 
 

@@ -126,7 +126,7 @@ class SourceCall:
 
 
 class _Bound:
-    """A source that is bound to one call."""
+    """A source with the settings of a single call of the retriever, such as the call's filter."""
 
     __slots__ = ("call", "notes")
 

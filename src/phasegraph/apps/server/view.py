@@ -46,7 +46,7 @@ class Answers(Protocol):
         ...
 
     def passages(self, ids: Sequence[str]) -> dict[str, Any]:
-        """Return passages as :meth:`View.passages` does."""
+        """Return the id, title and text of each passage with one of these ids; see :meth:`View.passages`."""
         ...
 
 
@@ -144,7 +144,10 @@ class View:
         }
 
     def passages(self, ids: Sequence[str]) -> dict[str, Any]:
-        """Return passages by id; ``missing`` lists ids that do not exist or that the caller may not see."""
+        """Return the id, title and text of each passage with one of these ids, as the list ``passages``.
+
+        The list ``missing`` has the ids that do not exist or that the caller may not see.
+        """
         wanted = check_names("ids", ids)
         if not 1 <= len(wanted) <= MOST_IDS:
             raise InvalidInputError(f"ids must be 1 to {MOST_IDS}; got {len(wanted)}")

@@ -132,7 +132,7 @@ class Corpus:
         return GraphSource(index.graph, embedder=embeds, embed_clauses=self._embed_clauses).prepare()
 
     def compare_clauses(self) -> None:
-        """Make the graph source embed the clauses of each question.
+        """Make the graph source embed each clause of a question, and compare the passages with the clauses, too.
 
         Raises
         ------

@@ -99,7 +99,8 @@ class ChangedEdges:
     def _count_again(self, before: Mentions, after: Mentions) -> None:
         """Update the number of passages that mention each entity, and whether each entity has a home passage.
 
-        `before` are the old mentions of changed passages, and `after` their new mentions.
+        A home passage of an entity is a passage that has the entity's name as its title or begins with this name.
+        `before` are the old mentions of the changed passages, and `after` their new mentions.
         """
         base, count = self._base, len(self._log.rows)
         columns = np.concatenate([before.columns, after.columns])

@@ -29,7 +29,11 @@ _CLOSER_COST = 30.0
 MAX_PAIRS = 20_000_000
 """Maximum number of synonym pairs; more pairs are an error."""
 _HEADS = (32, 48, 64, 80, 96, 128, 192)
-"""Numbers of leading coordinates that are tried for coarse upper bounds on cosines."""
+"""Numbers of leading coordinates among which the search for synonyms chooses the number with the lowest cost.
+
+From this many leading coordinates, the search computes an upper bound of each cosine. It skips a pair of names if the
+bound is below the threshold.
+"""
 
 
 @dataclass(frozen=True, eq=False)

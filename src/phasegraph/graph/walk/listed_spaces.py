@@ -1,4 +1,7 @@
-"""Shared data for searches that compare only listed passages: a sample of the graph's passages, and scratch arrays."""
+"""Shared data for searches that compare a query only with a list of candidates, and not with all passages of a graph.
+
+The shared data are a sample of the graph's passages, and scratch arrays.
+"""
 
 from __future__ import annotations
 

@@ -19,10 +19,11 @@ MUCH = 1e-3
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ListedGains:
-    """The factors that a walk computed for the weights of edges into each node; looked up like an array.
+    """The gains of all nodes after a walk, looked up by node like an array.
 
-    `values` are the factors of the passages in the ascending `rows`. Other passages have the factor `rest`, and
-    entities have the factor 1.
+    The gain of a node is the factor by which the walk multiplies the weights of edges into the node. `values` are the
+    gains of the passages in the ascending `rows`. All other passages have the gain `rest`, and entities have the gain
+    1.
     """
 
     rows: IntArray
@@ -31,7 +32,7 @@ class ListedGains:
     passages: int
 
     def take(self, nodes: Any) -> FloatArray:
-        """Return the factors of these nodes."""
+        """Return the gain of each of these nodes: the factor for the weights of edges into the node."""
         return found_at(self.rows, self.values, nodes, np.where(nodes < self.passages, self.rest, 1.0))
 
     def __getitem__(self, node: int) -> float:
@@ -41,9 +42,9 @@ class ListedGains:
 class ListedTransitions(RelevanceTransitions):
     """Transitions that compute the gain of a passage only when much mass is about to flow to the passage.
 
-    A gain is the factor for the weights of edges into a passage; until it is computed, it is `rest`. ``gains(rows)``
-    computes the gains of passages. `weights` is a scratch array of shape (P,); it must be all zeros, and :meth:`end`
-    resets it to zeros.
+    The gain of a passage is the factor by which the weights of all edges into the passage are multiplied. The function
+    ``gains(rows)`` computes the gains of passages. A passage has the gain `rest` until its own gain is computed.
+    `weights` is a scratch array of shape (P,); it must be all zeros, and :meth:`end` resets it to zeros.
     """
 
     def __init__(

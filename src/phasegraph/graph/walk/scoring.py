@@ -14,7 +14,11 @@ DEPTH = 50
 _MANY = 200
 """Number of values above which the best values are selected before they are sorted."""
 _EVEN = 0.29
-"""Standard deviation of values that are evenly spread over [0, 1]; factor that scales deviations to log scores."""
+"""Standard deviation of a uniform distribution over [0, 1].
+
+Scores in standard deviations are multiplied by this number, and by the range of the walk's log scores. They then have
+the unit of the walk's log scores.
+"""
 _LIFT = 0.25
 """Weight of a passage's best relevance to a clause, relative to the mean of walk score, cosine and BM25 score."""
 _PART, _KEPT = 1.0, 0.75

@@ -245,7 +245,7 @@ class GraphSource(GraphWalker):
     def _walked_ranking(
         self, query: str, ranking: Ranking | None, vector: Any, limit: int | None, kept: KeptFacts | None
     ) -> Ranking:
-        """Rank passages by a walk from the query's seeds and the entities of the accepted facts."""
+        """Rank passages by a walk from the query's seeds and the entities of the facts that the fact filter kept."""
         if self._has_words and self.words is not None:
             return self._compared_ranking(query, ranking, vector, limit, self.words, kept)
         seeding = self._seeding(query, ranking, vector, kept)

@@ -290,7 +290,10 @@ class _Rewritten:
 
     @property
     def _own_deadline(self) -> Deadline:
-        """The deadline of the rewriter; it leaves time for the source's search."""
+        """The deadline of the rewriter: half of the remaining time, so that the other half is left for the search.
+
+        The remaining time counts as at most the `timeout` of the rewriting.
+        """
         return self.deadline.part(_SHARE, most=self.rewriting.timeout)
 
     def _queries(self, query: str, tried: Tried) -> list[tuple[AskedQuery, int | None]]:

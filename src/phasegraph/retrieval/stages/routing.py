@@ -176,7 +176,10 @@ def is_multi_hop(query: str) -> bool:
 
 
 class EntropyGates(NamedTuple):
-    """The entropy thresholds `low` and `high`, in nats; `agreement` is the share of queries with their best route."""
+    """The entropy thresholds `low` and `high`, in nats, that were fitted to calibration queries.
+
+    `agreement` is the share of the calibration queries that the two thresholds send to their best route, in [0, 1].
+    """
 
     low: float
     high: float

@@ -109,7 +109,8 @@ class StageAdapter:
     def is_model(self, given: Any) -> bool:
         """Return True if the argument is a language model of the framework.
 
-        An integration also returns True for None, which replaces the model in an offline replay.
+        This base class returns False. Integrations override this method, and also return True for None. None takes the
+        place of the model in an offline replay, which uses only cached answers.
         """
         return False
 

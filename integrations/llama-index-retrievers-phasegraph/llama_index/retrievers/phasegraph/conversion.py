@@ -180,7 +180,10 @@ class Embedder:
 
 
 def access_of(retrievers: Iterable[object] = ()) -> HitAccess:
-    """Return the functions by which the core reads nodes; the first retriever with a model gives the embeddings."""
+    """Return the functions with which phasegraph's core reads the text, metadata and embedding of a node.
+
+    The first retriever with an embedding model supplies the model for nodes without an embedding.
+    """
     models = (getattr(retriever, "_embed_model", None) for retriever in retrievers)
     model = next((one for one in models if isinstance(one, BaseEmbedding)), None)
     embedder = None if model is None else Embedder(model)

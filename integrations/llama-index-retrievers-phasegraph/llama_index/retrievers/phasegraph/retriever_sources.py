@@ -539,7 +539,10 @@ class RetrieverSource(WrappedSource):
         return held if isinstance(held, MetadataFilters) and held.filters else None
 
     def look_up(self) -> Lookup | None:
-        """Return a lookup of nodes by id in the source's store; None without a store or if only a part is searched."""
+        """Return a lookup of nodes by id in the source's store.
+
+        Return None if the source has no store, or if the source searches only a part of its store.
+        """
         whole = self.whole
         if not self.has_own_ids:
             return None
@@ -701,7 +704,10 @@ _NULL = {NullEventHandler, NullSpanHandler}
 
 @cache
 def _only_searches(kind: Any) -> bool:
-    """Return True if the class inherits the framework's ``retrieve`` and ``aretrieve``: they only search and notify."""
+    """Return True if the class inherits ``retrieve`` and ``aretrieve`` from LlamaIndex's ``BaseRetriever``.
+
+    The inherited methods only search, and notify the event handlers, span handlers and callback handlers.
+    """
     found = [next((vars(one)[name] for one in kind.__mro__ if name in vars(one)), None) for name in _ASKING]
     return found == [vars(BaseRetriever)[name] for name in _ASKING]
 

@@ -36,7 +36,11 @@ class TransformStep:
 
 
 class PostprocessorModel(ModelFunction):
-    """A reranker that calls a node postprocessor; it ranks by the new scores, else by the returned order."""
+    """A reranker that calls a node postprocessor of LlamaIndex.
+
+    If the scores of the returned nodes fall along the list, the ranking has these scores. Otherwise, the ranking has
+    only the order of the returned nodes.
+    """
 
     reads_hits = True
 
