@@ -106,7 +106,7 @@ def test_triples_and_synonyms_are_built_by_actors(cluster: Any, tmp_path: Path) 
     names = EmbeddedNames(files["names.txt"], files["names.npy"], 0.9)
     corpus = written(rows, tmp_path / "corpus.jsonl")
     actors = engine.Actors(2)
-    options = {"names": names, "gazetteer": GAZETTEER, "shards": 4}
+    options = {"names": names, "known_names": GAZETTEER, "shards": 4}
     build_index(corpus, tmp_path / "both", triples=files["triples.json"], engine=actors, **options)
     actors.stop()
     assert digests(tmp_path / "both") == digests(with_given(rows, files, tmp_path / "one"))

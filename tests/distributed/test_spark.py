@@ -100,7 +100,7 @@ def test_triples_and_synonyms_are_built_by_tasks(session: SparkSession, tmp_path
     files = given_besides(tmp_path, rows)
     names = EmbeddedNames(files["names.txt"], files["names.npy"], 0.9)
     corpus, tasks = written(rows, tmp_path / "corpus.jsonl"), engine.Tasks(session)
-    options = {"names": names, "gazetteer": GAZETTEER, "shards": 4}
+    options = {"names": names, "known_names": GAZETTEER, "shards": 4}
     build_index(corpus, tmp_path / "both", triples=files["triples.json"], engine=tasks, **options)
     assert digests(tmp_path / "both") == digests(with_given(rows, files, tmp_path / "one"))
     engine.build_index(frame_of(session, rows), tmp_path / "names", order_by="row", **options)
