@@ -106,16 +106,12 @@ def main() -> None:
     ):
         with serving(*options) as (port, server):
             found = figures[name] = asyncio.run(run(port, server.pid, given))
-            ended = server.poll()
-            said = stopped(server)
+            faults = stopped(server)
         broken += [f"{name}: {count} honest requests: {what}" for what, count in found["wrong"].items()]
         grown = found["resident_kb"]["most"] - found["resident_kb"]["before"]
         if grown > MOST_KB * max(found["most"], 1):
             broken.append(f"{name}: the server grew by {grown} kB with {found['most']} connections")
-        if ended is not None:
-            broken.append(f"{name}: the server ended with {ended}")
-        if "Traceback" in said:
-            broken.append(f"{name}: the server's log has a traceback")
+        broken += [f"{name}: {fault}" for fault in faults]
     load = round(os.getloadavg()[0], 1)
     finish("connections", given, {"open_files": files, "load": load, "servers": figures}, broken)
 

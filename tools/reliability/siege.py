@@ -282,10 +282,15 @@ def serving(*options: str) -> Iterator[tuple[int, subprocess.Popen[str]]]:
             server.wait()
 
 
-def stopped(server: subprocess.Popen[str]) -> str:
-    """What the server logged, once it has stopped."""
+def stopped(server: subprocess.Popen[str]) -> list[str]:
+    """Stop the server; say whether it had ended before, and whether its log has a traceback."""
+    ended = server.poll()
     server.terminate()
-    return server.communicate(timeout=60)[1]
+    said = server.communicate(timeout=60)[1]
+    broken = [] if ended is None else [f"the server ended with {ended}"]
+    if "Traceback" in said:
+        broken.append(f"the server's log has a traceback that ends in {said.strip().splitlines()[-1]!r}")
+    return broken
 
 
 def main() -> None:
@@ -296,15 +301,11 @@ def main() -> None:
     given = arguments(__doc__, hostile=200, honest=50, seconds=600)
     with serving() as (port, server):
         figures = asyncio.run(run(port, server.pid, given))
-        ended = server.poll()
-        said = stopped(server)
+        faults = stopped(server)
     broken = [f"{count} honest requests: {what}" for what, count in figures["wrong"].items()]
     if figures["ratio"] > MOST_RATIO:
         broken.append(f"honest p99 was {figures['ratio']} times that in quiet, and {MOST_RATIO:g} is the most")
-    if ended is not None:
-        broken.append(f"the server ended with {ended}")
-    if "Traceback" in said:
-        broken.append(f"the server's log has a traceback that ends in {said.strip().splitlines()[-1]!r}")
+    broken += faults
     load = round(os.getloadavg()[2], 1)
     finish("siege", given, {"most_ratio": MOST_RATIO, "load": load, **figures}, broken)
 

@@ -1,4 +1,4 @@
-"""Fusion rules, each of which turns (n, m) calibrated values into (n,) fused values.
+"""Fusion rules: each rule computes (n,) fused values from (n, m) calibrated values.
 
 A rule is a function with an entry in :data:`FUSION_RULES`.
 """
