@@ -103,7 +103,7 @@ def test_parts_that_are_intact_but_do_not_fit_are_refused(tmp_path: Path) -> Non
     wrong = dict(arrays)
     wrong["mentions_indices"] = arrays["mentions_indices"] + np.int32(10_000)
     write_bundle(tmp_path, "entity-graph", 1, body, wrong)
-    with pytest.raises(IntegrityError, match="columns of mentions"):
+    with pytest.raises(IntegrityError, match="column numbers of mentions"):
         load_graph(tmp_path)
     write_bundle(tmp_path, "entity-graph", 1, body, {n: a for n, a in arrays.items() if n != "entities_text"})
     with pytest.raises(IntegrityError, match="entities_text"):

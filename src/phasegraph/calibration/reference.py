@@ -67,7 +67,8 @@ class ReferenceECDF:
         knots, levels = check_flat("knots", self.knots), check_flat("levels", self.levels)
         if knots.shape != levels.shape or len(knots) < 2:
             raise InvalidInputError(
-                f"knots and levels must be two equal rows of >= 2 values; got {knots.shape}, {levels.shape}"
+                "knots and levels must be one-dimensional, of equal length, with at least 2 values; got shapes "
+                f"{knots.shape} and {levels.shape}"
             )
         if not ((np.diff(knots) > 0).all() and (np.diff(levels) > 0).all() and levels[0] > 0 and levels[-1] < 1):
             raise InvalidInputError("knots and levels must be strictly ascending, levels in (0, 1)")

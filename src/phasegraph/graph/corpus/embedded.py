@@ -65,9 +65,9 @@ def check_model(index: GraphIndex, made_by: ModelIdentity | None, embedder: Embe
         known = f", by {made_by.name}," if made_by is not None else ""
         given = "the embedding model" if model is None else model.identity.name
         raise InvalidInputError(
-            f"{name} contains vectors of {vectors.shape[1]} numbers{known} and {given} makes vectors of "
-            f"{found.size // max(len(found), 1)}: open {name} with the model that embedded its passages, or give "
-            "reembed=True to load() to embed all passages again"
+            f"{name} contains vectors with {vectors.shape[1]} numbers{known} but {given} computes vectors with "
+            f"{found.size // max(len(found), 1)}. Open {name} with the model that embedded its passages. To embed all "
+            "passages again, call load() with reembed=True"
         )
     if model is None:
         return False

@@ -366,4 +366,4 @@ def _check_matrix(
     if int(indptr[0]) != 0 or (indptr[1:] < indptr[:-1]).any():
         raise InvalidInputError(f"the row ends of {name} must ascend from 0")
     if len(indices) and not (int(indices.min()) >= 0 and int(indices.max()) < shape[1]):
-        raise InvalidInputError(f"the columns of {name} must be below {shape[1]}")
+        raise InvalidInputError(f"the column numbers of {name} must be < {shape[1]}")
