@@ -34,8 +34,11 @@ def test_what_cannot_keep_a_filter_is_refused(data):
         with pytest.raises(InvalidInputError, match=r"source 'graph' does not support filters="):
             CalibratedFusionRetriever(graph=source).within(only("red"))
     either = MetadataFilters(filters=only("red").filters, condition=FilterCondition.OR)
-    for wrong, error in ((None, InvalidTypeError), (MetadataFilters(filters=[]), InvalidInputError)):
-        with pytest.raises(error, match="filters is empty"):
+    for wrong, error, said in (
+        (None, InvalidTypeError, "filters must be MetadataFilters"),
+        (MetadataFilters(filters=[]), InvalidInputError, "filters is empty"),
+    ):
+        with pytest.raises(error, match=said):
             CalibratedFusionRetriever(graph=walk("LlamaIndex", data)).within(wrong)
     with pytest.raises(InvalidInputError, match="condition AND"):
         CalibratedFusionRetriever(vector=lambda query, filters: []).within(either).within(only("red"))
