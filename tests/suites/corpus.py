@@ -780,7 +780,7 @@ class CorpusSuite:
         path = tmp_path / "corpus"
         framework = str(self.made(self.documents(range(4)), path)._corpus._folder.settings["framework"])
         for vectors in (False, True):
-            with pytest.raises(InvalidInputError, match=r"16 numbers.*vectors of 3"):
+            with pytest.raises(InvalidInputError, match=r"16 numbers.*vectors with 3"):
                 open_folder(path, framework, lambda query: [1.0, 2.0, 3.0], vectors=vectors)
 
         def silent(query: str) -> Any:
