@@ -18,7 +18,7 @@ from phasegraph.ranking import Ranking
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Seeding:
-    """The seeds of a query; if there are no seeds, `reason` explains this.
+    """The seeds of a query; if there are no seeds, `reason` explains why.
 
     `nodes`, of shape (s,), are distinct nodes of the graph: passages in descending order of mass, then entities in the
     order of the query. `masses`, of shape (s,), are positive and need not sum to 1.
