@@ -254,7 +254,7 @@ def streamed_rows(array: Any, rows: IntArray, more: Any) -> StreamedArray:
 
 
 def packed(name: str, texts: Sequence[str]) -> dict[str, NDArray[Any]]:
-    """Convert texts to two named arrays: their concatenated UTF-8 bytes, and the position after the end of each text."""
+    """Convert texts to two named arrays: the concatenated UTF-8 bytes, and the end position of each text in them."""
     if isinstance(texts, PackedTexts):
         return {f"{name}_text": texts.text, f"{name}_ends": texts.ends}
     encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
