@@ -155,7 +155,7 @@ class Work:
         """
         started = time.process_time()
         self.folder.parent.mkdir(parents=True, exist_ok=True)
-        with one_writer(self.folder.parent, name=f".{self.folder.name}.lock"):  # the work folder is removed
+        with one_writer(self.folder.parent, name=f".{self.folder.name}.lock"):  # not in the work folder, which is removed
             self.folder.mkdir(exist_ok=True)
             folders, took = stage_all(self.folder)
             self._check(folders, STAGED, "stage")

@@ -129,7 +129,7 @@ def rows_of(
 
 
 def embed_texts(model: Any, texts: Sequence[str]) -> Float32Array:
-    """Embed n texts with a model of LangChain or LlamaIndex, or with a function of a list of texts; of shape (n, d).
+    """Embed texts with a model of LangChain or LlamaIndex, or with a function; return an array of shape (n, d).
 
     If `model` is a class, it is instantiated once per process; this helps if a model cannot be sent to other processes.
 

@@ -52,7 +52,7 @@ class CountedTexts:
 def read_hits(
     query: str, rankings: Sequence[Ranking], text: Callable[[str], str], counted: CountedTexts | None = None
 ) -> HitWords:
-    """Search for the query's words in the first 20 hits of every ranking.
+    """Search for the query's words in the texts of the first 20 hits of every ranking, and return the result.
 
     ``text(id)`` returns the text of a hit, or "". If a source states :class:`~phasegraph.ranking.QueryWords`, its
     tokenizer splits the texts, and its idf weights the words in `covers`. Otherwise, the tokenizer is ``english``, and

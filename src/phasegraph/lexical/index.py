@@ -456,7 +456,7 @@ class QueryTerms:
         return scores
 
     def held_by(self, passages: IntArray) -> BoolArray:
-        """Return an (n, t) mask: True if the passage contains the word."""
+        """Return a boolean array of shape (n, t): True where one of n passages contains one of the t `words`."""
         held = np.zeros((len(passages), len(self.words)), dtype=np.bool_)
         for column, rows in enumerate(self.rows):
             place = np.minimum(np.searchsorted(rows, passages), len(rows) - 1)
@@ -491,11 +491,14 @@ class ListedTerms:
         )  # fmt: skip
 
     def scores_of(self, passages: IntArray) -> FloatArray:
-        """Return the BM25 scores of the passages in these rows, the same as by :meth:`LexicalIndex.look_up`; (n,)."""
+        """Return the BM25 scores of the passages in these rows, an array of shape (n,).
+
+        The scores are the same as by :meth:`LexicalIndex.look_up`.
+        """
         return self.read(passages)[0]
 
     def held_by(self, passages: IntArray) -> BoolArray:
-        """Return an (n, t) mask: True if the passage contains the word."""
+        """Return a boolean array of shape (n, t): True where one of n passages contains one of the t `words`."""
         return self.read(passages)[1]
 
     def read(self, passages: IntArray, kept: dict[str, WordIn] | None = None) -> tuple[FloatArray, BoolArray]:
@@ -581,7 +584,7 @@ class ChangedTerms:
         return self.read(passages)[0]
 
     def held_by(self, passages: IntArray) -> BoolArray:
-        """Return an (n, t) mask: True if the passage contains the word."""
+        """Return a boolean array of shape (n, t): True where one of n passages contains one of the t `words`."""
         return self.read(passages)[1]
 
     def read(self, passages: IntArray, kept: dict[str, WordIn] | None = None) -> tuple[FloatArray, BoolArray]:

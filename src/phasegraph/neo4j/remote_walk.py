@@ -279,7 +279,7 @@ class LocalWalk:
 
 @dataclass(eq=False)
 class NeighbourhoodWalk:
-    """A walk from weighted seeds that fetches edges when it reaches their nodes; see `Neo4jGraphSource`."""
+    """A walk from weighted seeds that fetches the edges of a node from Neo4j when it reaches the node."""
 
     connection: Neo4jConnection
     corpus: str

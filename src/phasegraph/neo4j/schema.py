@@ -148,7 +148,9 @@ def for_entities(template: str, schema: GraphSchema) -> str:
 
 
 def detect_schema(connection: Neo4jConnection) -> GraphSchema:
-    """Return the preset schema that fits the database: the only preset whose provenance edges occur in it.
+    """Return the preset schema that fits the database.
+
+    It is the only preset whose edges between passages and entities occur in the database.
 
     Raises
     ------

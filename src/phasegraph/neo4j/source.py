@@ -197,7 +197,7 @@ class Neo4jGraphSource:
         allowed : callable or collection of str
             The ids of the allowed passages, which become a parameter of every statement; or a function
             ``allowed(passage_id)`` that returns whether a passage is allowed. The function is called for every id of
-            the corpus; the ids are read once per state of the corpus. If this source is restricted already, a passage
+            the corpus; the ids are cached until the corpus changes. If this source is restricted already, a passage
             must satisfy both restrictions.
 
         Returns

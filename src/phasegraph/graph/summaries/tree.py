@@ -609,7 +609,10 @@ class _Growing:
         return out
 
     def summarised(self, level: int, clusters: Mapping[_Slot, Sequence[_Node]]) -> dict[_Slot, _Node]:
-        """Write and return the summary of each cluster on a level; a cluster with one member returns this member."""
+        """Summarize each cluster on a level, and return the node of each summary.
+
+        `clusters` contains the nodes of each cluster. A cluster with one node is not summarized; its node is returned.
+        """
         distinct = {slot: {one.key: one for one in nodes} for slot, nodes in clusters.items()}
         keys = {
             slot: next(iter(each)) if len(each) == 1 else _hash(self.writer.name, *sorted(each))

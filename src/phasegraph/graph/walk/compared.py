@@ -110,5 +110,5 @@ class Comparison(Protocol):
         ...
 
     def cosines_to(self, vector: Any, features: PassageFeatures) -> FloatArray:
-        """Compute the cosines of the passages in `features` to the embedding of a clause of the query; shape (n,)."""
+        """Compute the cosines of n passages to the embedding `vector` of a clause of the query, an array (n,)."""
         ...

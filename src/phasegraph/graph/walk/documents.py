@@ -80,6 +80,7 @@ def spread_over_documents(
     values : (n,) array of float
         Log scores of the passages, in descending order.
     graph : EntityGraph
+        The graph with the titles of the passages.
     share : float
         Factor for all losses, in [0, 1].
 

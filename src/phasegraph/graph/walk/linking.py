@@ -87,7 +87,10 @@ def link(
 
 
 def both_seeds(passages: Seeding, named: Seeding, otherwise: str) -> Seeding:
-    """Combine passage seeds and entity seeds with positive masses; `otherwise` is the reason of an empty result."""
+    """Combine passage seeds and entity seeds, without seeds of mass 0.
+
+    If no seed is left, the result is empty, and its reason is `otherwise`.
+    """
     nodes = np.concatenate([passages.nodes, named.nodes])
     masses = np.concatenate([passages.masses, named.masses])
     held = masses > 0

@@ -200,7 +200,7 @@ class GraphSource(GraphWalker):
 
     @lazy_property
     def _walked(self) -> EntityGraph:
-        """The graph that a search of listed passages walks.
+        """The graph that a search walks if it scores only some passages (``WalkSettings(compare="listed")``).
 
         Without embedded facts, it is a view that reads a change log in place. With embedded facts, it is the graph into
         which a change log is merged.

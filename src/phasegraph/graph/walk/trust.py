@@ -19,7 +19,10 @@ LINKED = 0.05
 FIRST = 20
 """Number of a walk's best passages for which :func:`linked_share` is computed."""
 _FEW_HOMES = 2
-"""An entity with more home passages (passages about the entity) links none: they are chunks of a document."""
+"""Maximum number of home passages (passages about the entity) of an entity whose home edges count.
+
+More home passages are chunks of a document.
+"""
 _HUB = 1000
 """Number of edges above which an entity is too common to link two passages."""
 
