@@ -81,7 +81,7 @@ def top_order(values: FloatArray, ids: Sequence[str], k: int | None = None) -> I
 
 
 def reached_by(values: FloatArray, wanted: int) -> float | None:
-    """Return a bound that at least `wanted` values reach, so that only values above the bound need to be sorted.
+    """Return a bound that at least `wanted` values reach, so that lower values need not be sorted.
 
     At least `wanted` values are greater than or equal to the bound. The bound is computed from the maxima of groups of
     64 values. A group consists of values at equal distances in the array, because arrays are often sorted.

@@ -43,10 +43,7 @@ MISFITS = (KeyError, TypeError, ValueError, IndexError, OverflowError, Recursion
 
 
 def encode_document(kind: str, version: int, body: Mapping[str, object]) -> bytes:
-    """Encode `body`, which consists of JSON types with finite numbers, as the bytes of a document.
-
-    The document also contains its `kind`, the `version` of its format (at least 1), and a checksum.
-    """
+    """Encode `body` (JSON types, finite numbers) as a document with its kind, format version >= 1 and a checksum."""
     try:
         text = _canonical(body)
     except (TypeError, ValueError) as error:
@@ -119,11 +116,7 @@ def write_document(path: str | os.PathLike[str], kind: str, version: int, body: 
 
 
 def read_document(path: str | os.PathLike[str], kind: str, newest: int) -> dict[str, object]:
-    """Read a document from a file, and return its body.
-
-    Raises IntegrityError, which names the file, if the document is damaged, too large, of another kind or of a newer
-    version.
-    """
+    """Read a document's body; IntegrityError, which names the file, if it is damaged, too large, foreign or newer."""
     file = Path(path)
     try:
         with file.open("rb") as handle:
@@ -405,7 +398,7 @@ def read_bundle(
 
 
 def check_exists(folder: Path) -> None:
-    """Raise IntegrityError if the folder `path` does not exist."""
+    """Raise IntegrityError if `folder` does not exist."""
     if not folder.exists():
         raise IntegrityError(f"the folder {folder.name!r} does not exist")
 
@@ -591,10 +584,7 @@ def mapped_in(arrays: Iterable[Any]) -> tuple[Any, ...]:
 
 
 class MappedArray(np.memmap):
-    """An array that is memory-mapped from a file.
-
-    `late` is the check of the file that may still run in a thread, or None.
-    """
+    """A memory-mapped array; `late` is the check of its file that may still run in a thread, or None."""
 
     late: LateCheck | None = None
 

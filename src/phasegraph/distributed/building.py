@@ -155,7 +155,8 @@ class Work:
         """
         started = time.process_time()
         self.folder.parent.mkdir(parents=True, exist_ok=True)
-        with one_writer(self.folder.parent, name=f".{self.folder.name}.lock"):  # not in the work folder, which is removed
+        # The lock file is next to the work folder, because the work folder is removed at the end.
+        with one_writer(self.folder.parent, name=f".{self.folder.name}.lock"):
             self.folder.mkdir(exist_ok=True)
             folders, took = stage_all(self.folder)
             self._check(folders, STAGED, "stage")

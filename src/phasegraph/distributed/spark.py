@@ -28,7 +28,7 @@ def _sql() -> Any:
 
 
 def _checked(frame: Any) -> Any:
-    """Return `dataset` if it is a DataFrame of Spark or of Spark Connect; otherwise, raise InvalidTypeError."""
+    """Return `frame` if it is a DataFrame of Spark or of Spark Connect; otherwise, raise InvalidTypeError."""
     _sql()
     if not (hasattr(frame, "mapInArrow") and hasattr(frame, "sparkSession")):
         raise InvalidTypeError(f"dataset must be a pyspark.sql.DataFrame; got {type(frame).__name__}")
@@ -181,7 +181,7 @@ class Tasks:
         self._session = session
 
     def __call__(self, task: Callable[..., None], arguments: Sequence[tuple[Any, ...]], label: str, /) -> list[Spent]:
-        """Run all calls, and return time and memory of each; see :class:`~phasegraph.distributed.building.Run`."""
+        """Call the task with each tuple of arguments; see :class:`~phasegraph.distributed.building.Run`."""
         if not arguments:
             return []
         count = len(arguments)

@@ -183,9 +183,9 @@ class LexicalIndex:
         return ListedTerms(self, *self._recent.get(query, lambda: self._terms(query)))
 
     def _terms(self, query: str) -> tuple[Any, ...]:
-        """Return the fields of :class:`ListedTerms` for the query's words, without the index, for the cache.
+        """Return the fields of :class:`ListedTerms` for the query's words, except the field `index`.
 
-        A cached value that refers to the index would keep the index in memory.
+        The result is cached, and a cached value must not refer to the index, which it would keep in memory.
         """
         asked = Counter(tokens_of(tokenizer_of(self.tokenizer), query))
         found = {word: term for word in asked if (term := self._places.get(word)) is not None}
@@ -300,25 +300,22 @@ class LexicalPart(LexicalIndex):
 
     @property
     def vocabulary(self) -> Sequence[str]:
-        """The words of the part, ascending."""
+        """The words that occur in the part's passages, in ascending order."""
         return self._counted_anew.vocabulary
 
     @property
     def starts(self) -> IntArray:
-        """The start of the entries of each word; a (V + 1,) array of int64."""
+        """The position of the first entry of each of the V words, then the number of entries; int64, shape (V + 1,)."""
         return self._counted_anew.starts
 
     @property
     def rows(self) -> Int32Array:
-        """The row of the passage of each entry, which is a pair of word and passage; an (n,) array of int32."""
+        """The row of the passage of each entry, an int32 array; an entry is a pair of a word and a passage with it."""
         return self._counted_anew.rows
 
     @property
     def counts(self) -> Int32Array:
-        """The number of occurrences of a word in a passage, for each entry: each pair of word and passage.
-
-        An (n,) array of int32, parallel to `rows`.
-        """
+        """The number of occurrences of the word in the passage of each entry, an int32 array parallel to `rows`."""
         return self._counted_anew.counts
 
     @property

@@ -32,7 +32,7 @@ def list_corpora(connection: Neo4jConnection) -> tuple[str, ...]:
 
 
 def drop_corpus(connection: Neo4jConnection, corpus: str) -> None:
-    """Delete a corpus, its records of removed passages and its GDS projections; after an error, call again to resume."""
+    """Delete a corpus, its removal records and its GDS projections; after an error, call the function again."""
     check_corpus(corpus)
     values = {"corpus": corpus}
     while connection.write_all([(_FORSAKE, values), (_DROP_SOME, values)])[0][0] > 0:

@@ -114,7 +114,10 @@ class StaticTransitions(Transitions):
 
     @property
     def stationary(self) -> FloatArray | None:
-        """The sum of the weights of each node's out-edges, divided by the sum of all weights; None if directed."""
+        """The sum of the weights of each node's out-edges, divided by the sum of all weights, of shape (n,).
+
+        None for a directed graph, whose stationary distribution is not known in advance.
+        """
         return self.graph.stationary if self.graph.symmetric else None
 
     def spread(self, nodes: IntArray, amounts: FloatArray) -> tuple[IntArray, FloatArray]:

@@ -90,7 +90,10 @@ class Folder:
         settings: Mapping[str, object],
         table: DocumentTable | None = None,
     ) -> Folder:
-        """Write the index to a new or empty folder; with a `table`, also the document names of the passages."""
+        """Write the index to a new or empty folder, and return the folder.
+
+        If a `table` is given, the document names of the passages are also stored.
+        """
         folder = cls(path)
         check_new(folder.path)
         try:

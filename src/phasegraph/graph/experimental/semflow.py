@@ -593,6 +593,7 @@ class SemFlowSource(GraphWalker):
         The parameters, or a key of ``SEMFLOW_PARAMETERS``. "paper" names the parameters of the paper, and "released"
         the parameters of the released program, whose walk is undirected.
     name : str, default "semflow"
+        Name of the source in rankings and reports.
     fact_filter : FactFilter or callable, optional
         A filter of the facts, as in :class:`~phasegraph.graph.GraphSource`; in the paper, a language model filters the
         facts.
@@ -600,7 +601,7 @@ class SemFlowSource(GraphWalker):
     Notes
     -----
     The score of a passage is its mass. If the index contains no fact, passages are ranked by similarity, as published;
-    `Ranking.reason` then states this.
+    `Ranking.reason` then says so.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""The graph of an index with a change log.
+"""The graph of an index with a change log, which is merged only if a use needs the merged graph.
 
 The base graph is the graph before the changes in the log. A search that scores only some passages, called listed
 passages, reads the base graph and the log without merging. All other uses merge the base graph and the log first.

@@ -1,4 +1,4 @@
-"""Two rules for the scores of chunks: a good chunk raises its neighbors; a document's fourth and later chunks lose.
+"""Two rules for the scores of chunks: good chunks raise their neighbors; later chunks of a document lose score.
 
 Passages with the same title are chunks of a document; adjacent chunks are neighbors. Neither rule applies if the walk
 alone determines the scores, because titles then name subjects instead of documents. The rules are our own and not
