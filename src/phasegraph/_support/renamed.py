@@ -85,9 +85,9 @@ def renamed_arguments(given: Mapping[str, Any], known: Collection[str]) -> dict[
 def renamed_sources(mentioned: Collection[str], names: Collection[str]) -> dict[str, str]:
     """Return the existing source for each source name that the user mentions under its other name, old or new.
 
-    `mentioned` are the names in an argument of the user, and `names` the names of the existing sources. The result maps
-    an old name to an existing source with the new name, or a new name to an existing source with the old name. Each
-    mapped name causes a warning.
+    `mentioned` are the names in an argument of the user, and `names` the names of the existing sources. For example, a
+    user may mention "lexical", the old name of a source "bm25"; the result is then {"lexical": "bm25"}. Each name in
+    the result causes a warning.
 
     >>> renamed_sources(["bm25", "vector"], ["bm25", "vector"])
     {}

@@ -432,9 +432,9 @@ def open_bundle(
     Notes
     -----
     With ``verify=True``, checksums are compared once for each state of the files. After the `reader` has called
-    :meth:`Bundle.passed`, they are compared again only if the manifest changes, or the inode, the size or a time of a
-    file. The checksums of large files are compared in a thread after :meth:`Bundle.passed`. Damage is recorded, and the
-    next call raises IntegrityError. On Windows, files have no time of change, so checks are always repeated.
+    :meth:`Bundle.passed`, they are compared again only if the manifest changes, or a file's inode, size or time. The
+    checksums of large files are compared in a thread after :meth:`Bundle.passed`. Damage is recorded, and the next call
+    raises IntegrityError. On Windows, files have no time of change, so checks are always repeated.
 
     The records are in ``$XDG_CACHE_HOME/phasegraph/checked`` or ``~/.cache/phasegraph/checked``, for the last 1,000
     directories. They are outside of the directory, because the author of a directory must not be able to claim that it

@@ -226,8 +226,8 @@ class _Merge:
     def names(self, name: str) -> tuple[dict[str, Any], list[Spool]]:
         """Merge the packed names `name` of all parts.
 
-        Returns the arrays of the sorted distinct names and, for each part, a table with the position of each of the
-        part's names among the distinct names.
+        Returns the arrays of the sorted distinct names, and a table for each part. The table contains the position of
+        each of the part's names among the distinct names.
         """
         text, ends = (Spool(self.scratch / f"{name}_{kind}", dtype) for kind, dtype in (("text", "u1"), ("ends", "i8")))
         tables = [Spool(self.scratch / f"{name}-{number:06d}", np.int64) for number in range(len(self.parts))]

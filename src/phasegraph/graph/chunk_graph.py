@@ -146,8 +146,8 @@ def looks_like_code(text: str) -> bool:
 def semantic(embeddings: Float32Array, threshold: float, nearest: int) -> Csr:
     """Compute a symmetric csr matrix of cosines between chunks, of shape (P, P).
 
-    It contains a pair of chunks if their cosine is at least `threshold`, and if one chunk is among the `nearest` chunks
-    that are nearest to the other chunk.
+    It contains pairs of chunks whose cosine is at least `threshold`. One chunk of a pair must also be among the
+    `nearest` nearest chunks of the other chunk.
 
     >>> semantic(np.array([[1, 0], [1, 0.1], [0, 1]], dtype=np.float32), 0.7, 16).nnz
     2

@@ -107,8 +107,8 @@ def _hit_words(
     """Compute the result of :func:`read_hits` from word counts.
 
     `asked` contains the t query words, and `ids` the n hits. `times`, of shape (n, t), is the number of occurrences of
-    each query word in each hit, and `lengths`, of shape (n,), the number of words in each hit. `known` is the idf that
-    a source states; None computes the idf from the hits.
+    each query word in each hit. `lengths`, of shape (n,), is the number of words in each hit. `known` is the idf that a
+    source states; None computes the idf from the hits.
     """
     if not asked or not lengths.any():
         return HitWords()

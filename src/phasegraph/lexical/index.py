@@ -548,8 +548,8 @@ class ChangedTerms:
     """The words of a query in a collection that changed since it was indexed.
 
     The class has the methods of :class:`ListedTerms`. `old` are the terms of the original index, and `new` the terms of
-    an index of the added passages, whose rows follow the rows of the original index. `found` are the rows of the best
-    passages by BM25, ascending, and `best` is the highest BM25 score.
+    an index of the added passages. Rows of added passages follow the rows of the original index. `found` are the rows
+    of the best passages by BM25, ascending, and `best` is the highest BM25 score.
     """
 
     old: ListedTerms

@@ -4,9 +4,10 @@ The functions do the same operations in the same order as the numpy rounds in :m
 and counters are identical to the bit. Lists are written without branches: the next entry overwrites an entry that does
 not count. Each list therefore has space for an additional entry.
 
-The `state` is an array with a row per node. Its columns are the left mass (arrived and not pushed yet), the gained mass
-(stopped at the node), and the last round in which mass arrived. The `frontier` contains the nodes that the next round
-pushes. Positions in inner loops are unsigned, because numba checks signed positions for negative values.
+The `state` is an array with a row per node and three columns. The first is the left mass, which has arrived and is not
+pushed yet. The second is the gained mass, which has stopped at the node. The third is the last round in which mass
+arrived. The `frontier` contains the nodes that the next round pushes. Positions in inner loops are unsigned, because
+numba checks signed positions for negative values.
 """
 
 from __future__ import annotations
@@ -94,9 +95,9 @@ def static_rounds(
 ) -> tuple[int, int, int, int]:
     """Run push rounds with fixed edge weights.
 
-    The rounds end when no node's left mass is above its threshold, before a dense round (a round that reads more than
-    `dense_edges` edges), or at the maximum number of rounds. Returns the size of the new frontier, the number of
-    rounds, the number of edges read, and the number of nodes that received mass.
+    The rounds end when no node's left mass is above its threshold, or at the maximum number of rounds. They also end
+    before a dense round, which would read more than `dense_edges` edges. Returns the size of the new frontier, the
+    number of rounds, the number of edges read, and the number of nodes that received mass.
     """
     indptr, indices, weights, inverse_out, costs = graph
     follow, threshold, dense_edges, limit = settings
@@ -166,9 +167,9 @@ def relevance_rounds(
     """Run push rounds in which the weight of an edge is multiplied by the weight of its target node.
 
     A node weight of 0 is replaced by `rest`; nodes beyond the array of node weights have weight 1. `lookout` is the
-    tuple (`much`, `inverse_out`, `found`). `inverse_out` is 1 / (sum of the weights of a node's out-edges). If nodes
-    with weight 0 are about to receive more than the mass `much`, they are written to `found`, whose last entry is their
-    number, and the rounds pause. The caller then sets the weights of these nodes and calls the function again. If
+    tuple (`much`, `inverse_out`, `found`). `inverse_out` is 1 / (sum of the weights of a node's out-edges). The rounds
+    pause if nodes with weight 0 are about to receive more than the mass `much`. These nodes are written to `found`,
+    whose last entry is their number. The caller then sets the weights of these nodes and calls the function again. If
     `much` is 0, the rounds never pause. The result is described at :func:`static_rounds`.
     """
     indptr, indices, weights, node_weights, rest, costs = graph

@@ -88,9 +88,8 @@ class Corpus:
     for titles and documents; the default is the folder's keys. `embed_clauses` is the option of
     :class:`~phasegraph.graph.GraphSource`; :meth:`compare_clauses` turns it on later.
 
-    After any sequence of changes, the graph and the BM25 index are identical, to the bit, to a graph and an index that
-    are built from the current passages, in the order of their addition. A change is all or nothing: if the store
-    refuses a change, the old state is restored.
+    Changes give the same graph and BM25 index, to the bit, as building both from the current passages in the order of
+    their addition. A change is all or nothing: if the store refuses a change, the old state is restored.
     """
 
     def __init__(
@@ -364,7 +363,8 @@ class Corpus:
 
         `vectors` is an array of shape (n, d), in the order of the passages. Raises InvalidInputError if the vectors are
         in the caller's own store or have a wrong shape. Raises StoreError if the folder or its store refuses the
-        vectors, or if passages were added or deleted after the snapshot `planned`, whose passages were embedded.
+        vectors. Also raises StoreError if passages were added or deleted after the snapshot `planned`, whose passages
+        were embedded.
         """
         with self._changing, self._held() as folder:
             state = self.state

@@ -62,8 +62,8 @@ class _DoubtError(StoreError):
 class Version:
     """The identity of a folder's contents.
 
-    `base` is the digest of the index, `last` the number of the last change, `change` the digest of the last change, and
-    `state_id` the random id of the state file.
+    `base` is the digest of the index, and `state_id` is the random id of the state file. `last` is the number of the
+    last change, and `change` its digest.
     """
 
     base: str

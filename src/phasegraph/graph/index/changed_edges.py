@@ -32,8 +32,8 @@ _TABLE = 65_536
 class Mentions:
     """Mentions of entities in passages, as arrays with an entry per pair of passage and entity.
 
-    `rows` are passages, `columns` are entities, `counts` are numbers of mentions, and `homes` are values of the matrix
-    of home passages (0 if the passage is not about the entity).
+    `rows` are passages, `columns` are entities, and `counts` are numbers of mentions. `homes` are values of the matrix
+    of home passages; 0 means that the passage is not about the entity.
     """
 
     rows: IntArray

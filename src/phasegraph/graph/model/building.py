@@ -316,7 +316,7 @@ def by_entry(
     """Yield the entries of a file in HippoRAG's format, with the ids of the passages to which each entry belongs.
 
     `rows` are (id, title, text) of the passages, and `known` contains all ids of the corpus. Entries of passages that
-    are not in `rows` are left out if `part` is True (the rows are only a part of the corpus), and an error otherwise.
+    are not in `rows` are an error. If the rows are only a part of the corpus (`part`), such entries are left out.
     """
     own: set[str] = set()
     by_text: dict[str, list[str]] = {}

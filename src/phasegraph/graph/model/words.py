@@ -51,7 +51,7 @@ class Words:
 
     `texts` are the words in lower case, without the dots of abbreviations ("U.S." is "us") and without a possessive s.
     `capital` is True for a word that starts with an upper-case letter. `joined` is True for a word that can belong to
-    the same name as the previous word, because only a space or a hyphen, for example, separates the two words.
+    the same name as the previous word. Only a space or a hyphen, for example, separates such words.
     """
 
     texts: list[str]
