@@ -1,7 +1,7 @@
-"""The requests that the steps of a call (a flow) can yield, and two functions that run a flow: sync and async.
+"""Run the steps of a call (a flow), synchronously or asynchronously, and define the requests that a flow can yield.
 
 A flow is a generator without I/O. The functions :func:`run` and :func:`arun` carry out its requests, and give each
-request the remaining time of the call.
+request the deadline of the call.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _GRACE_SECONDS = 0.25
 
 
 class Request(Protocol):
-    """An operation that a flow waits for, on the caller's thread or on its event loop, until the deadline."""
+    """An operation whose outcome a flow needs; the driver runs it on the caller's thread or event loop."""
 
     def run(self, deadline: Deadline) -> Any:
         """Run the operation on this thread, and return its outcome."""
@@ -106,7 +106,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Compute:
-    """A request to call a slow function in a worker; raises Late if the function misses the deadline."""
+    """A request to call a slow function in a worker; it raises Late if the function misses the deadline."""
 
     function: Callable[[], Any]
     guard: DeadlineGuard
@@ -178,7 +178,7 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class _UnderWay:
-    """A source that waits for an earlier search of the same source, and returns its answer."""
+    """A source that does not search, but returns the answer of a search of the same source that already runs."""
 
     source: AnySource
     answer: Callable[[], Any]
@@ -194,8 +194,8 @@ class _UnderWay:
 class EarlyGather:
     """A request to ask some sources before the others.
 
-    It raises Late after half of the remaining time. The searches then continue, and the sources in :attr:`under_way`
-    return their answers.
+    After half of the remaining time, it raises Late, and the searches continue. The sources in :attr:`under_way` then
+    return the answers of these searches.
     """
 
     __slots__ = ("_gatherer", "_outcome", "_query", "_sources", "_task")
@@ -259,7 +259,7 @@ class EarlyGather:
 
     @property
     def under_way(self) -> Sources:
-        """Sources with the same names that do not search again, but wait for the searches that already run."""
+        """Replacements for the sources, by name, which wait for the searches that already run."""
         return {name: _UnderWay(source, partial(self._answer, name)) for name, source in self._sources.items()}
 
     def _answer(self, name: str) -> Any:

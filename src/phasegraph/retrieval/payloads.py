@@ -41,7 +41,7 @@ class Payloads(Mapping[str, Any]):
         return Payloads, (list(self._ids), list(self._hits), dict(self.evidence))
 
     def follow(self, ranking: Ranking) -> None:
-        """Find hits by the rows of `ranking`, which must have the same ids in the same order."""
+        """From now on, find a hit by the row of its id in `ranking`, which must have the same ids in the same order."""
         self._ranking = ranking
 
     def get(self, identifier: str, default: Any = None, /) -> Any:

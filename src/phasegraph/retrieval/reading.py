@@ -79,8 +79,8 @@ class HitReader:
         """Return scores from a metadata key that usually contains scores, and a pair of their direction and a note.
 
         Every hit must have a number under the key. The plain key ``score`` may have another meaning, such as the
-        rating of a film. It is used only if its values fall along the source's lists. Without scores, both values are
-        None.
+        rating of a film. It is used only if its values fall from the first hit to the last. Without scores, both values
+        are None.
         """
         first = self.metadata(hits[0]) if hits else {}
         if SCORE_KEYS.keys().isdisjoint(first):

@@ -51,7 +51,7 @@ class Answers(Protocol):
 
 
 class PassingIds:
-    """The ids of the passages that match each filter, updated from changed passages only."""
+    """The ids of the passages that match each filter; after a change, only changed passages are tested again."""
 
     def __init__(self, filters: Sequence[Filter]) -> None:
         self._filters = filters

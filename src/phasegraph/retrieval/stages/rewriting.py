@@ -292,7 +292,7 @@ class _Rewritten:
     def _own_deadline(self) -> Deadline:
         """The deadline of the rewriter: half of the remaining time, so that the other half is left for the search.
 
-        The remaining time counts as at most the `timeout` of the rewriting.
+        The remaining time is at most the `timeout` of the source.
         """
         return self.deadline.part(_SHARE, most=self.rewriting.timeout)
 
@@ -332,7 +332,7 @@ class _Rewritten:
             self.rewriting.step.note_unused(_EMBEDS_NOTHING)
 
     def _contain(self, query: str, asked: Sequence[tuple[AskedQuery, int | None]], error: Exception) -> None:
-        """Report a failed search of the rewritten texts; raise the error if the search included the original query."""
+        """Report that the search with rewritten texts failed; raise the error if it included the original query."""
         if is_fatal(error) or any(text == query for text, _ in asked):
             raise error
         reason = f"the source failed on the rewritten texts ({reason_of(error)})"
