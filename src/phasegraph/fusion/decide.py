@@ -51,7 +51,10 @@ def make_shortlist(
     reports: Sequence[SourceReport] = (),
     k: int | None = None,
 ) -> Shortlist:
-    """Calibrate, fuse and accept the rankings of one query; :meth:`Shortlist.decide` then runs the selection."""
+    """Calibrate and fuse the rankings of one query, and apply the acceptance policy; no selection is made.
+
+    :meth:`Shortlist.decide` of the returned shortlist makes the selection.
+    """
     context = _NO_CONTEXT if context is None else context
     _check(rankings, context)
     pipeline = with_new_source_names(pipeline, [ranking.source for ranking in rankings])
@@ -304,7 +307,7 @@ class Shortlist:
 
     @property
     def values(self) -> FloatArray:
-        """The (n, m) calibrated values; for missing candidates filled in if the rule has `terms`, else NaN."""
+        """The (n, m) calibrated values; if a source lacks a candidate, NaN, or a value if the rule has `terms`."""
         return self.adjusted.values
 
     @property
