@@ -37,7 +37,7 @@ class Tried:
 
     @property
     def status(self) -> StageStatus:
-        """The status for a :class:`StageReport`."""
+        """The status of the step for a :class:`StageReport`: ``ok``, ``failed``, ``late`` or ``skipped``."""
         if self.error is None:
             return "ok"
         if isinstance(self.error, SkippedError):

@@ -212,7 +212,7 @@ class Inspector:
         return np.asarray(graph.embeddings[[graph.passage_rows[name] for name in ids]], dtype=np.float64)
 
     def settled(self, settings: object) -> FusionPipeline:
-        """Create the pipeline of the page's settings; raise for an unknown name or a value out of range.
+        """Create the pipeline of the page's settings; raise InvalidInputError for an unknown name or invalid value.
 
         ``pipeline`` is a key of :attr:`pipelines`. ``weights`` and ``thresholds`` (by source), ``final``, ``common``,
         ``confidence`` and ``k`` replace the values of that pipeline. The value None removes a threshold, or restores
