@@ -204,6 +204,7 @@ def ablate(
     Parameters
     ----------
     inputs : ExperimentInput
+        The data set and the length of the rankings.
     stages : sequence of str
         Keys of ``STAGES``, at least one, or ``all``. Stages that are not named are off in every configuration, except
         the graph.

@@ -448,6 +448,7 @@ def load_dataset(folder: str | Path, *, share: float = 0.5) -> Dataset:
     Returns
     -------
     Dataset
+        The passages, judged queries, embeddings and triples of the folder.
 
     Raises
     ------

@@ -296,7 +296,9 @@ def score_run(
         Ids, best first, by query id. A judged query without an entry counts as an empty ranking: its score is 0, and it
         stays in the mean.
     judgements : sequence of Judgement
+        The judgements of the n queries.
     measure : Measure
+        The measure to compute, at a depth.
     corpus : collection of str, optional
         Ids of the corpus passages. If ids were found, at least one found id must be in `corpus` or be judged for some
         query.

@@ -96,6 +96,7 @@ def natural_questions(passages: Sequence[Passage], graph: EntityGraph, count: in
     Parameters
     ----------
     passages : sequence of Passage
+        The passages from which the questions are made.
     graph : EntityGraph
         The entity graph of the passages.
     count : int, default 8

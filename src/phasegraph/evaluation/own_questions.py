@@ -25,7 +25,9 @@ def known_item(text: str, rng: np.random.Generator) -> str | None:
     Parameters
     ----------
     text : str
+        The text of a passage.
     rng : numpy.random.Generator
+        The generator that chooses the words or the position.
 
     Returns
     -------
@@ -58,9 +60,11 @@ def known_items(passages: Sequence[Passage], count: int, seed: int = 0) -> list[
     Parameters
     ----------
     passages : sequence of Passage
+        The passages from which the questions are drawn.
     count : int
         Maximum number of questions; the result is shorter if too few passages are long enough.
     seed : int, default 0
+        Seed of the sampling.
 
     Returns
     -------
@@ -113,10 +117,12 @@ def read_questions(path: str | Path, passages: Sequence[Passage]) -> tuple[Query
         answer it. ``pages`` are names of files, each of which answers it by any passage. ``relevant`` and ``hops`` are
         ids as in :func:`phasegraph.evaluation.evaluate`.
     passages : sequence of Passage
+        The passages of the user's files, in which quotes, files and ids are looked up.
 
     Returns
     -------
     tuple of Query
+        The questions in the order of the file, judged by ids of `passages`.
 
     Raises
     ------
