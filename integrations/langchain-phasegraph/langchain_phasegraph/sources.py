@@ -156,7 +156,7 @@ class ScoredVectorStoreRetriever(VectorStoreRetriever):
 
 
 def _deep_attempts(settings: Mapping[str, Any], kwargs: Mapping[str, Any]) -> Attempts:
-    """Return the attempts of a search; there are several only if `settings` request more hits than `kwargs`."""
+    """Return the attempts of a search; several attempts are made if `settings` have another ``k`` than `kwargs`."""
     depth = settings.get("k")
     return Attempts(None if depth == kwargs.get("k") else depth, [])
 
@@ -340,7 +340,9 @@ class RetrieverSource(WrappedSource):
     Parameters
     ----------
     name : str
+        Name of the source.
     spec : SourceSpec
+        The retriever with the user's settings for it.
     """
 
     def __init__(self, name: str, spec: SourceSpec) -> None:

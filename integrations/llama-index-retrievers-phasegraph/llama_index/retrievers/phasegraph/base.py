@@ -259,6 +259,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         Parameters
         ----------
         nodes : iterable of BaseNode
+            The nodes; each node is a passage of the corpus.
         embed_model : BaseEmbedding
             The model that embeds each query, and once every node that has no embedding.
         path : path, optional
@@ -319,6 +320,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         Parameters
         ----------
         path : path
+            The folder.
         embed_model : BaseEmbedding
             The model that embedded the nodes.
         reembed : bool, default False
@@ -571,7 +573,7 @@ def _count(name: str, value: int | None) -> int | None:
 
 
 def _unlimited(spec: SourceSpec) -> SourceSpec:
-    """Remove the limit on the hits of a source without order, unless the caller set it: a limit would drop any hits."""
+    """Remove the limit on the hits of an unordered source, unless the caller set it: it would drop arbitrary hits."""
     return replace(spec, fetch_k=None) if spec.fetch_k == "default" else spec
 
 
