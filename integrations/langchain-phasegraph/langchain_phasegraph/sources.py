@@ -310,7 +310,7 @@ def _awaits(leaf: Runnable[str, Any]) -> bool:
 
 
 def _store_awaits(store: VectorStore, method: str) -> bool:
-    """Return True if the store overrides an asynchronous method and was opened for asynchronous use."""
+    """Return True if the store overrides the asynchronous `method`, and was opened for asynchronous use."""
     return overrides(store, VectorStore, method) and getattr(store, "async_mode", True) is not False
 
 

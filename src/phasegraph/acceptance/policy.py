@@ -56,9 +56,10 @@ class AcceptanceOutcome:
     verdicts : (n,) array of int8
         The verdict for each candidate: 1 accept, 0 ambiguous, -1 reject.
     reason : str
-        ``accepted``, ``no_thresholds``, ``no_candidates``, ``all_below_threshold``, ``callback`` or
-        ``low_confidence``. ``kept_best``: `min_keep` or ``on_empty="best"`` accepted candidates below a threshold.
-        ``callback_failed: `` with a class of error: `on_empty` raised this error, and no candidate is accepted.
+        ``accepted``, ``no_thresholds``, ``no_candidates``, ``all_below_threshold`` or ``low_confidence``.
+        ``kept_best``: `min_keep` or ``on_empty="best"`` accepted candidates below a threshold. ``callback``: the
+        function `on_empty` chose the accepted candidates. ``callback_failed: `` with a class of error: `on_empty`
+        raised this error, and no candidate is accepted.
     certificates : tuple of Certificate
         One per threshold with a guarantee that was applied.
     """

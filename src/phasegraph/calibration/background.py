@@ -230,7 +230,10 @@ def _standardised_by_order(scores: FloatArray, size: int) -> FloatArray | None:
 
 @kept_while_short
 def _expected(count: int, size: int) -> tuple[FloatArray, float, float]:
-    """Return the expected order statistics minus their mean, the sum of these differences' squares, and the mean."""
+    """Return data for fitting a line to `count` hits: the expected order statistics, centered at 0, for `size` items.
+
+    Also return the sum of their squares, and the mean that was subtracted.
+    """
     expected = order_statistics(count, size)
     centred = expected - expected.mean()
     centred.setflags(write=False)

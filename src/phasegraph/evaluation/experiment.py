@@ -538,7 +538,7 @@ def compare(
         At least one system. Names are distinct and include the baseline. A judged query without an answer counts as an
         empty ranking.
     judgements : sequence of Judgement
-        At least one.
+        The judgement of each query; at least one.
     baseline : str, default "vector"
         Name of the system with which all others are compared.
     measures : sequence of Measure

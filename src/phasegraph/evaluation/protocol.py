@@ -121,11 +121,12 @@ class Verdict:
 
 
 def verdicts(tested: Table, signs: Table, measure: Measure, protocol: Protocol = HETDOCQA) -> dict[str, Verdict]:
-    """Return for each system except the baseline the verdict on its difference to the baseline in `measure`.
+    """Judge, for each system, whether its difference to the baseline in `measure` is reliable; return all verdicts.
 
-    Both tables contain `measure`. A difference is reliable if two conditions hold. Holm's correction over the systems
-    rejects the paired bootstrap's p-value at the protocol's level on the tested part. The mean difference has the same
-    sign, not 0, on the second part.
+    `tested` is the table of the tested part of the queries, and `signs` the table of the second part. Both tables
+    contain `measure`. A difference is reliable if two conditions hold. On the tested part, its p-value from the paired
+    bootstrap, after Holm's correction over the systems, is at most the protocol's level. On the second part, the mean
+    difference has the same sign, not 0.
 
     References
     ----------

@@ -206,7 +206,7 @@ def system_bars(
     Parameters
     ----------
     means : mapping of str to float
-        In [0, 1].
+        Mean of the measure by system, in [0, 1].
     intervals : mapping of str to (float, float)
         Low and high end of each system's interval, in [0, 1].
     measure, baseline : str

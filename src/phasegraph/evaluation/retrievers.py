@@ -74,7 +74,7 @@ class Evaluation:
 
     @property
     def means(self) -> dict[str, dict[str, float]]:
-        """Means in [0, 1], by retriever and measure (``"Recall@5"``); counts as they are."""
+        """The mean of each measure (such as ``"Recall@5"``) by retriever, in [0, 1] or as a mean count."""
         return {row.name: {str(measure): mean for measure, mean in row.means.items()} for row in self.table.rows}
 
     def to_dict(self) -> dict[str, object]:

@@ -364,7 +364,7 @@ class Tuning:
 
     @property
     def verdict(self) -> str:
-        """The conclusion in one sentence."""
+        """A sentence that says whether the gain over the default is confirmed, with its figures."""
         gain = f"{100 * self.difference:+.1f} points of {self.measure} (p {self.p:.3g})"
         if self.chosen_name == self.default_name:
             return f"none of {self.tried} configurations beat the default on the tuning part; the default stays"

@@ -138,7 +138,7 @@ class Adjustment:
     weight = 0.0
 
     def given(self) -> Ranking | None:
-        """Return the adjustment's ranking if an earlier result already contains it, else None."""
+        """Return the adjustment's ranking from an earlier result that is fused again; None if there is none."""
         return None
 
     def rank(self, rankings: Sequence[Ranking], context: Context) -> tuple[Ranking, FieldReading] | None:
@@ -163,7 +163,7 @@ class ExactMatches(Adjustment):
         self.weight = bonus.weight
 
     def given(self) -> Ranking | None:
-        """Return the ranking of exact matches if an earlier result already contains it, else None."""
+        """Return the ranking of exact matches from an earlier result that is fused again; None if there is none."""
         return self._given
 
     def rank(self, rankings: Sequence[Ranking], context: Context) -> tuple[Ranking, FieldReading] | None:

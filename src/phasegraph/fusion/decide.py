@@ -528,7 +528,7 @@ def _settle_reports(
 
 
 def _noted(reports: Sequence[SourceReport], notes: Mapping[str, str]) -> tuple[SourceReport, ...]:
-    """Return the reports; add the note in `notes` for a source to its report, unless the report contains the note."""
+    """Return the reports with the notes in `notes`, which are given by source; repeated notes are not added."""
     said = ((report, notes.get(report.source, "")) for report in reports)
     return tuple(
         replace(report, notes=(*report.notes, note)) if note and note not in report.notes else report

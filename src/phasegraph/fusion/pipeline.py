@@ -165,7 +165,7 @@ class FusionPipeline(FusionSettings):
     def reciprocal_rank(
         cls, weights: Mapping[str, float] | None = None, *, rank_constant: float = 60.0
     ) -> FusionPipeline:
-        """Build weighted reciprocal rank fusion.
+        """Build a pipeline for weighted reciprocal rank fusion (RRF).
 
         Parameters
         ----------
@@ -236,7 +236,7 @@ class FusionPipeline(FusionSettings):
     def convex(
         cls, weights: Mapping[str, float] | None = None, *, infima: Mapping[str, float] | None = None
     ) -> FusionPipeline:
-        """Build the rule TM2C2: theoretical min-max normalization of each list, then a convex combination.
+        """Build the pipeline TM2C2: theoretical min-max normalization of each list, then a convex combination.
 
         Parameters
         ----------
@@ -281,7 +281,7 @@ class FusionPipeline(FusionSettings):
 
     @classmethod
     def named(cls, name: str, /, weights: Mapping[str, float] | None = None) -> FusionPipeline:
-        """Build a preset or a fusion rule by its name.
+        """Build the pipeline of a preset, or of a fusion rule, by its name.
 
         Parameters
         ----------

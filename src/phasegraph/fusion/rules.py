@@ -412,7 +412,8 @@ def dbsf(values: FloatArray, /, *, weights: PerSource = None, missing: PerSource
 def checked(values: FloatArray, weights: PerSource, /) -> tuple[FloatArray, FloatArray]:
     """Check the arguments of a rule, and return them as arrays.
 
-    The values become an (n, m) array with m >= 1 and without infinities, the weights (m,) finite numbers >= 0.
+    The values become an (n, m) array with m >= 1 and without infinities. The weights become an (m,) array of finite
+    numbers >= 0.
     """
     matrix = np.asarray(values, dtype=np.float64)
     if matrix.ndim != 2 or matrix.shape[1] < 1:

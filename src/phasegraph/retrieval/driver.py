@@ -112,13 +112,13 @@ class Compute:
     guard: DeadlineGuard
 
     def run(self, deadline: Deadline) -> Any:
-        """Return the value of the function."""
+        """Call the function, and return its value; with a deadline, the function runs in a worker."""
         if deadline.due == FOREVER:
             return self.function()
         return within(self.guard.bounded(self.function), deadline)
 
     async def arun(self, deadline: Deadline) -> Any:
-        """Return the value of the function, without blocking the event loop if there is a deadline."""
+        """Call the function, and return its value; with a deadline, the event loop is not blocked."""
         if deadline.due == FOREVER:
             return self.function()
         return await awithin(self.guard.bounded(self.function), deadline)
@@ -145,10 +145,10 @@ class Embed:
 
 @dataclass(frozen=True, slots=True)
 class RunStep:
-    """A request to run a step within a `share` of the call's remaining time; a failure of the step is not raised.
+    """A request to run a step, which is a function of the user, within a `share` of the call's remaining time.
 
-    The step is a function of the user. ``read(answer)`` checks and converts its answer. The outcome contains the
-    failure, if any.
+    ``read(answer)`` checks and converts the answer of the function. An error of the function is not raised; the outcome
+    contains the error.
     """
 
     step: Step
@@ -157,17 +157,17 @@ class RunStep:
     share: float = 1.0
 
     def run(self, deadline: Deadline) -> Tried:
-        """Return the outcome of the step: its value or its failure."""
+        """Run the step on this thread, and return its outcome: a value, or the error that the step raised."""
         return self.step.run(self.arguments, deadline.part(self.share), self.read)
 
     async def arun(self, deadline: Deadline) -> Tried:
-        """Return the outcome of the step, without blocking the event loop."""
+        """Run the step without blocking the event loop, and return its outcome."""
         return await self.step.arun(self.arguments, deadline.part(self.share), self.read)
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A search function that returns a known ranking for any query."""
+    """A search function that returns a ranking that is already known, for any query."""
 
     ranking: Ranking
 

@@ -104,7 +104,7 @@ class KeptPassages:
         allow_empty: bool = False,
         progress: bool = True,
     ) -> SyncCounts:
-        """Update the corpus to match some documents, which are given as the passages into which they are split.
+        """Update the corpus to match documents; the input contains the passages of each document.
 
         New documents are added, and documents with changed passages are updated. With `full`, all other documents are
         deleted. A passage with unchanged text and metadata stays in the corpus under its stored id. Only new passages
@@ -197,7 +197,7 @@ class KeptPassages:
         return tables.setdefault(key, phasegraph.graph.DocumentTable(key, self._uncounted))
 
     def _members(self, index: Any, key: str) -> Mapping[str, Sequence[str]]:
-        """Return the ids of the passages of each document; the value under the metadata `key` is its name."""
+        """Return the ids of the passages by document name, which is the value under the metadata `key`."""
         own = self._changing().keys.source
         usual = own is None and key == "source"  # the table for the default keys reads this key before the other keys
         return self._table(None if usual else key).members(index)

@@ -297,7 +297,7 @@ class GraphPassages(KeptPassages):
     def _of_passages(
         cls, hits: Iterable[Any], model: Any, how: Indexing, vectors: Any, extractor: Any, fields: Mapping[str, Any]
     ) -> Self:
-        """Build a retriever from documents or nodes; with an `extractor`, its passages cannot be changed later."""
+        """Build a retriever from documents or nodes; a retriever with an `extractor` cannot be changed later."""
         from phasegraph.graph import graph_of_documents
 
         framework = cls._framework

@@ -1,4 +1,4 @@
-"""The framework's documents or nodes behind a ranking, by id."""
+"""Map the ids of a ranking to the framework's documents or nodes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Payloads(Mapping[str, Any]):
         self._ranking = ranking
 
     def get(self, identifier: str, default: Any = None, /) -> Any:
-        """Return the hit of an id; return `default` if it is missing."""
+        """Return the hit with an id; return `default` if the hit is missing."""
         if self._ranking is None:
             return self.by_id.get(identifier, default)
         row = self._ranking.row_of(identifier)

@@ -277,7 +277,7 @@ def check_length(hits: Sized) -> None:
 
 
 def drained(answer: Iterable[object]) -> list[object]:
-    """Read an iterator of hits; raise MalformedAnswerError if it raises, or yields more than 100,000 hits."""
+    """Read an iterator of hits; raise MalformedAnswerError if the iterator fails, or yields more than 100,000 hits."""
     items: list[object] = []
     try:
         items.extend(islice(answer, _MOST_HITS + 1))

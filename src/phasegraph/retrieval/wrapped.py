@@ -72,12 +72,12 @@ class WrappedSource:
         self._kind: type[_Bound] = _Either if blocks and awaits else _Blocking if blocks else _Awaiting
 
     def bound(self, call: SourceCall) -> AnySource:
-        """Create the source of one call."""
+        """Create the source that the engine searches in one call; it uses the settings in `call`."""
         return cast("AnySource", self._kind(call))
 
 
 class SourceCall:
-    """The base class of one call of a wrapped source: it searches the retriever and reads the answer.
+    """Base class of an object that searches a wrapped retriever for one call, and reads the answer.
 
     `is_filtered` is True if the call has a filter. `notes` receives a note for each repaired problem.
     """

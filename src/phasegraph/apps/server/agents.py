@@ -138,7 +138,7 @@ def _refused_message(body: bytes) -> dict[str, Any] | None:
 
 @lru_cache(maxsize=4)
 def _shapes(asks: bool, calls: bool) -> tuple[Any, ...]:
-    """Return the SDK's validators of MCP messages; `asks` means that a message has an id, `calls` a method."""
+    """Return the SDK's validators of an MCP message; `asks`: the message has an id; `calls`: it names a method."""
     from mcp import types
     from pydantic import TypeAdapter
 

@@ -75,7 +75,7 @@ def protocol(door: Door) -> type[asyncio.Protocol]:
 
         @property
         def waits(self) -> bool:
-            """True if the connection is idle: it waits for a request, for the rest of one, or to be refused."""
+            """True if the connection is idle: it waits for a request, for the rest of a request, or for a refusal."""
             cycle = self.cycle
             return cycle is None or cycle.response_complete or cycle.more_body or IDLE in cycle.scope
 

@@ -196,7 +196,7 @@ class Gate:
 
 
 async def _body(receive: Receive) -> bytes | None:
-    """Read the whole body, or enough to see that it is too long; None if the client disconnected."""
+    """Read the body of a request, or enough of a body that is too long; None if the client disconnected."""
     body, more = b"", True
     while more and len(body) <= LARGEST_BODY:
         message = await receive()
