@@ -156,7 +156,7 @@ class ScoredVectorStoreRetriever(VectorStoreRetriever):
 
 
 def _deep_attempts(settings: Mapping[str, Any], kwargs: Mapping[str, Any]) -> Attempts:
-    """Return the attempts of a search; several attempts are made if `settings` have another ``k`` than `kwargs`."""
+    """Return the attempts of a search; several attempts if a filter changed the ``k`` of `kwargs` in `settings`."""
     depth = settings.get("k")
     return Attempts(None if depth == kwargs.get("k") else depth, [])
 

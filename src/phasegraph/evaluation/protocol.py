@@ -153,7 +153,7 @@ def verdicts(tested: Table, signs: Table, measure: Measure, protocol: Protocol =
 
 
 def _differences(table: Table, name: str, measure: Measure) -> tuple[FloatArray, list[str] | None]:
-    """Return system minus baseline on the scored queries, and the groups of these queries."""
+    """Return the values of a system minus those of the baseline, by scored query, and the groups of these queries."""
     column = table.measures.index(measure)
     values = table.values[name][:, column] - table.values[table.baseline][:, column]
     rows = np.flatnonzero(~np.isnan(values)).tolist()

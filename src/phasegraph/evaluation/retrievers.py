@@ -318,7 +318,7 @@ class RetrieverRun:
 
 
 class Hit(NamedTuple):
-    """A hit of an answer.
+    """A hit in the answer of a user's retriever.
 
     Parameters
     ----------

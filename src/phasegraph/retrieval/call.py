@@ -364,7 +364,7 @@ class Call:
         return second
 
     def _ask_again(self, again: AskedQuery, draft: Draft, *, merges: bool) -> Flow[Result]:
-        """Answer a rewritten query from its own hits; if `merges`, also from the hits of the original query."""
+        """Search and fuse with a rewritten query; if `merges`, the hits of the original query are also fused."""
         text, names = text_of(again), [one.source for one in draft.reports if one.source in self.sources]
         asked = {name: bound_to(self.sources[name], again) for name in names}
         gathered: Gathered = yield Ask(self.gatherer, asked, text)

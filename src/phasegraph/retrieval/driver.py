@@ -50,7 +50,7 @@ Flow: TypeAlias = Generator[Request, Any, Item]
 
 
 def run(flow: Flow[Item], deadline: Deadline) -> Item:
-    """Run a flow to the end on this thread."""
+    """Run a flow (the steps of a call) to the end on this thread, and return its value."""
     error: Exception | None = None
     outcome: Any = None
     try:
@@ -69,7 +69,7 @@ def run(flow: Flow[Item], deadline: Deadline) -> Item:
 
 
 async def arun(flow: Flow[Item], deadline: Deadline) -> Item:
-    """Run a flow to the end on the caller's event loop."""
+    """Run a flow (the steps of a call) to the end on the caller's event loop, and return its value."""
     error: Exception | None = None
     outcome: Any = None
     try:

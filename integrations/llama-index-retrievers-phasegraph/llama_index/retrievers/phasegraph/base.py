@@ -530,7 +530,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         return {"similarity_top_k": self.similarity_top_k, **{name: one.shown for name, one in self._by_name.items()}}
 
     def _nodes(self, result: Result, hits: list[SelectedHit]) -> list[NodeWithScore]:
-        """Return the nodes of a result; for another phasegraph retriever, also put evidence in the :class:`Exchange`."""
+        """Return the nodes of a result; for another phasegraph retriever, also put evidence in an :class:`Exchange`."""
         hits = self._with_parents(hits, self.whole_filters())
         if self.exchange is None:
             return nodes_of(result, hits, self._evidence_key)
