@@ -203,7 +203,7 @@ class FunctionRetriever(BaseRetriever):
 
 
 def as_runnable(retriever: object) -> Runnable[str, Any]:
-    """Return the runnable that is invoked for a source.
+    """Convert a retriever, vector store, source or function to the runnable that is invoked for a source.
 
     Raises
     ------

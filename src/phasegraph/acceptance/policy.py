@@ -27,7 +27,7 @@ ACCEPT, AMBIGUOUS, REJECT = 1, 0, -1
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """A statement whether the guarantee of a threshold is valid for an answer.
+    """A statement that says whether the guarantee of a threshold is valid for an answer.
 
     Parameters
     ----------
@@ -299,7 +299,7 @@ class AcceptancePolicy:
         return _compare(best, self._common)
 
     def _fill(self, candidates: Candidates, scores: FloatArray, verdicts: Verdicts) -> tuple[Verdicts, str]:
-        """Apply `min_keep` and `on_empty` to a copy of `verdicts`."""
+        """Apply `min_keep` and `on_empty` to a copy of `verdicts`; return the copy and the reason of the outcome."""
         out = verdicts.copy()
         if not len(out):
             return out, "no_candidates"

@@ -184,7 +184,10 @@ def _counts(graph: EntityGraph) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
 
 
 def rare_names(graph: EntityGraph, rng: np.random.Generator) -> list[int]:
-    """Return the columns of names that two or a few passages contain, in random order; names of several words first."""
+    """Return the entities that only a few passages (but at least two) mention, in random order, as column numbers.
+
+    Entities with names of several words come first.
+    """
     counts = _counts(graph)
     rows = np.flatnonzero((counts >= 2) & (counts <= max(5, _COMMON * len(graph.passages))))
     several = np.array([" " in graph.entities[row] for row in rows.tolist()], dtype=bool)
@@ -194,7 +197,7 @@ def rare_names(graph: EntityGraph, rng: np.random.Generator) -> list[int]:
 
 
 def holders(graph: EntityGraph, column: int) -> list[int]:
-    """Return the rows of the passages that mention an entity."""
+    """Return the row numbers of the passages that mention the entity in `column` of the mentions."""
     return [int(row) for row in np.unique(graph.mentions[:, [column]].tocoo().row)]
 
 

@@ -307,7 +307,11 @@ class Shortlist:
 
     @property
     def values(self) -> FloatArray:
-        """The (n, m) calibrated values; if a source lacks a candidate, NaN, or a value if the rule has `terms`."""
+        """The (n, m) calibrated values of the candidates.
+
+        A candidate that a source did not return has the source's value for missing candidates if the rule has `terms`,
+        else NaN.
+        """
         return self.adjusted.values
 
     @property

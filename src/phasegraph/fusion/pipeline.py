@@ -203,7 +203,7 @@ class FusionPipeline(FusionSettings):
         importance: str = "importance",
         strength: float = 0.3,
     ) -> FusionPipeline:
-        """Build the pipeline of the architecture decision record (ADR).
+        """Build the pipeline of a design record (ADR, architecture decision record) that prefers RRF.
 
         It is weighted reciprocal rank fusion with exact matches as one more source and a prior for importance.
 

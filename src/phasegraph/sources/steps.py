@@ -195,7 +195,7 @@ class Step:
             self._leave()
 
     def _release(self) -> None:
-        """Tell the breaker that a trial has ended without an outcome."""
+        """Record in the circuit breaker that a trial has ended without an outcome."""
         with self._lock:
             self._breaker.release()
 

@@ -108,7 +108,7 @@ class WorkerPool:
 def as_they_come(
     make: Callable[[Item], Made], items: Iterable[Item], workers: int, enough: Callable[[], bool] = lambda: False
 ) -> Iterator[tuple[Item, Made]]:
-    """Yield each item with ``make(item)``, in order of completion, with at most `workers` calls at the same time.
+    """Yield pairs ``(item, make(item))`` in the order in which the calls end, with at most `workers` calls at once.
 
     An error of ``make`` is raised, and no further call is started. After ``enough()`` has returned True, no further
     call is started, and the results of the running calls are still yielded.

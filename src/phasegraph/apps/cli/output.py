@@ -89,7 +89,7 @@ DEFAULT_OVERLAP = 0.5
 
 
 def kept_graph(folder: Path | None) -> EntityGraph | ChunkGraph | None:
-    """Load the entity graph or chunk graph of a folder."""
+    """Load the entity graph or chunk graph that is saved in a folder; None without a folder."""
     if folder is None:
         return None
     return ChunkGraph.load(folder) if bundle_kind(folder) == KIND else load_graph(folder)

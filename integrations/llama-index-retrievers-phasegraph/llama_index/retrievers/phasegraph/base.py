@@ -509,9 +509,9 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
 
     @property
     def _now(self) -> Mapping[str, RetrieverSource]:
-        """The sources, restricted to the filters.
+        """The retriever's sources by name, restricted to its filters.
 
-        The sources are restricted again after nodes were added or deleted.
+        After nodes were added or deleted, the restriction is computed again.
         """
         if self._filters is not None and self._corpus is not None and self._corpus.index is not self._narrowed_at:
             index = self._corpus.index
