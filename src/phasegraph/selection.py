@@ -358,7 +358,7 @@ def _marginal_relevance(relevance: FloatArray, unit: FloatArray, balance: float)
 
 
 def set_entropy(relevance: FloatArray, rows: list[int], /) -> FloatArray:
-    """Compute the entropy of a set of passages after each single passage has joined it.
+    """Compute, for each passage, the entropy of the set of the chosen passages and this passage.
 
     Parameters
     ----------

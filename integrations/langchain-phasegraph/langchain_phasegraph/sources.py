@@ -261,7 +261,7 @@ def _searches_plainly(retriever: VectorStoreRetriever) -> bool:
 
 
 def leaves(runnable: Runnable[str, Any]) -> list[Runnable[str, Any]]:
-    """Return the runnables inside of bindings, fallbacks and configurable fields."""
+    """Return the innermost runnables, which bindings, fallbacks and configurable fields wrap."""
     if isinstance(runnable, RunnableBindingBase):
         return leaves(runnable.bound)
     if isinstance(runnable, RunnableWithFallbacks):

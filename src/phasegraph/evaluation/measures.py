@@ -243,7 +243,7 @@ class Measure:
         return (inspect.getdoc(_OWN[self.name]) or "").partition("\n")[0] if self.name in _OWN else ""
 
     def __call__(self, ids: Sequence[str], judgement: Judgement) -> float | None:
-        """Return the measure of one ranking, or None if the measure leaves the query out."""
+        """Return the value of the measure for one ranking, or None if the measure leaves the query out."""
         if self.name in _OWN:
             return _OWN[self.name](ids, judgement, self.k)
         return float(values_of({judgement.query: ids}, [judgement], self)[0])

@@ -462,7 +462,7 @@ def plackett_luce(
 
 
 def _log_strengths(column: FloatArray, prior: float, tolerance: float, iterations: int) -> FloatArray:
-    """Return the (n,) log strengths of the candidates in a list; missing candidates rank below all its hits."""
+    """Return the (n,) Plackett-Luce log strengths of a list's candidates; missing candidates rank below all hits."""
     level = np.where(np.isnan(column), -np.inf, column)
     order = np.argsort(-level, kind="stable")
     ranked = level[order]

@@ -147,7 +147,7 @@ class FusionEngine:
         return bare.with_pipeline(base)
 
     def with_pipeline(self, pipeline: FusionPipeline) -> FusionEngine:
-        """Return a copy of the engine with another pipeline; the constructor's arguments override its values, too."""
+        """Return a copy of the engine with another pipeline, whose values the retriever's arguments still override."""
         pipeline = with_new_source_names(pipeline, self.specs)
         decides = self.chosen.on(pipeline)
         check_names(decides, self.specs, reranks=self.stages.rerank is not None)

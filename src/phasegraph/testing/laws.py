@@ -107,7 +107,7 @@ def weight_zero_is_absent(pipeline: FusionPipeline, rankings: Sequence[Ranking])
 
 
 def order_of_sources(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
-    """Check that the order of the sources and a repetition do not change a bit of the answer (I4 and I5)."""
+    """Check that the answer is the same, bit by bit, for another order of the sources and in a second call (I4, I5)."""
     first = _all(pipeline, rankings)
     _same(first, _all(pipeline, list(reversed(rankings))), "sources reversed")
     _same(first, _all(pipeline, rankings), "repeated")

@@ -264,8 +264,8 @@ class Inspector:
         The additional keys are ``pipeline``, ``settings``, ``why_weights``, ``unlikely``, ``gold`` and ``missed``.
         ``unlikely`` is true if the answer is probably not in the collection. For a judged question, ``gold`` has an
         entry per hop: the ``passages`` of the hop, and ``found``, which is true if the answer contains such a passage.
-        ``missed`` has a passage of each hop without a found passage, with ``label``, ``text`` and ``why``. Walks also
-        have ``relations``.
+        ``missed`` has one passage for each hop that the answer lacks, with ``label``, ``text`` and ``why``. The walks
+        of the rows also have ``relations``, a text for each step.
         """
         pipeline, asked = self.settled(settings), self.ask(question)
         result, everything = self.decide(asked, pipeline)
