@@ -110,8 +110,8 @@ def fit_threshold(
     target : float, optional
         The recall or precision to reach, in (0, 1]; only for ``recall`` and ``precision``.
     midway : bool, default True
-        Whether to set the threshold midway between the lowest accepted score and the next lower score, because rounding
-        of new scores then does not change verdicts. False sets the threshold to the lowest accepted score.
+        Whether to set the threshold midway between the lowest accepted score and the next lower score. Rounding of new
+        scores then does not change verdicts. False sets the threshold to the lowest accepted score.
 
     Returns
     -------

@@ -393,9 +393,9 @@ class Inspector:
     def flips(self, settings: object, before: object) -> dict[str, Any]:
         """Compare two settings: return the judged questions that gain or lose a gold passage among the first k.
 
-        The result has ``questions``, ``k``, ``k_before``, ``gold``, ``found_before`` and ``found`` (numbers of gold
-        passages in total, and among the first k before and now), ``gained`` and ``lost``. The questions in ``gained``
-        and ``lost`` have ``id``, ``question`` and ``passages``, with id and title.
+        The result has the numbers ``questions``, ``k`` and ``k_before``. The number of gold passages is ``gold`` in
+        total; ``found_before`` and ``found`` of them are among the first k, before and now. The lists ``gained`` and
+        ``lost`` contain questions with ``id``, ``question`` and ``passages``, with id and title.
         """
         if not self.judged:
             raise InvalidInputError("there are no judged questions: restart with --judged QUESTIONS.jsonl")

@@ -497,8 +497,8 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         """Return a retriever that finds only matching nodes; the filters apply to every source and to the graph walk.
 
         The new retriever shares the calibrators, score directions and circuit breakers with this retriever. Sources
-        also apply their own filters. If a source cannot apply the filters, such as the retriever of a property graph,
-        InvalidInputError is raised, because unfiltered hits could include nodes that the caller must not see.
+        also apply their own filters. If a source, such as the retriever of a property graph, cannot apply the filters,
+        InvalidInputError is raised. Unfiltered hits could include nodes that the caller must not see.
         """
         checked = check_filters(filters)
         made = copy.copy(self)
