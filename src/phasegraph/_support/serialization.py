@@ -479,7 +479,7 @@ def _read_bundle(
         state, settled = _state(manifest, handles)
         known = _remembered(state) if verify != "again" and settled else {}
         if verify and known.get("damage"):
-            raise IntegrityError(f"{known['damage']:.500} (found before; restore the file)")
+            raise IntegrityError(f"{known['damage']:.500} (found by an earlier check; restore the file)")
         sound = reader in known.get("readers", ())
         check = bool(verify) and not sound
         large = sum(os.fstat(one.fileno()).st_size for one in handles.values()) > LATE_BYTES

@@ -125,7 +125,7 @@ def of_call(owner: object, current: T) -> T:
 def go_on() -> None:
     """Raise TimeoutError if the running search was given up; long computations call this regularly."""
     if OVER.get():
-        raise TimeoutError("the call has given up this search")
+        raise TimeoutError("this search was canceled, because its call has ended")
 
 
 Made = TypeVar("Made", bound=Callable[..., Any])

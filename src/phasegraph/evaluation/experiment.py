@@ -418,10 +418,13 @@ class Table:
             if not count:
                 out.append(f"{name} and its test are left out: {why}")
             else:
-                out.append(f"{name} covers {count} of {len(self.queries)} queries; the other queries are left out: "
-                           f"{why}")
+                out.append(
+                    f"{name} covers {count} of {len(self.queries)} queries; the other queries are left out: {why}"
+                )
         if self.groups is not None:
-            tests = "tests (except that of LastHop)" if "LastHop" in {measure.name for measure in self.tests} else "tests"
+            tests = (
+                "tests (except that of LastHop)" if "LastHop" in {measure.name for measure in self.tests} else "tests"
+            )
             out.append(f"intervals and {tests} resample each of the {len(set(self.groups))} collections as a whole")
         return tuple(out)
 

@@ -79,10 +79,17 @@ class Attempts:
         return True
 
     def _said(self) -> str:
-        refused = f"it refused {self._limit} hits ({type(self._first).__name__}) and was asked again for "
+        refused = (
+            f"the source refused to return {self._limit} hits ({type(self._first).__name__}), so it was asked "
+            "again for "
+        )
         if self._wanted is None:
-            return f"{refused}its own number"
-        return f"{refused}fewer" if self._within else f"{refused}{self._wanted}: fetch_k={self._wanted} asks once"
+            return f"{refused}its own default number of hits"
+        return (
+            f"{refused}fewer hits"
+            if self._within
+            else (f"{refused}{self._wanted} hits: set fetch_k={self._wanted} to ask only once")
+        )
 
 
 def _fewer(error: BaseException, limit: int | None) -> list[int | None]:

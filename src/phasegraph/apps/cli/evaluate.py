@@ -98,7 +98,10 @@ def write_pictures(
     pictures = evaluation_pictures(
         table, rankings, results, data.judgements, pipeline=pipeline, chosen=shown, labels=labels
     )
-    lead = "Percentages; in brackets, and under W/L, the p of the paired test against the baseline, corrected by Holm."
+    lead = (
+        "Values are percentages. In brackets and under W/L: p of the paired test against the baseline, with "
+        "Holm's correction."
+    )
     return write_report(
         target,
         title=sheet.title,
@@ -125,7 +128,7 @@ def calibrated(folder: Path, dataset: Dataset, fetch_k: int) -> System:
             "calibrated",
             TWO,
             _crosswise,
-            "default, with each half of the queries answered by a pipeline fitted on the other half",
+            "default; each half of the queries is answered by a pipeline that was fitted on the other half",
             _half_fitted(dataset),
         )
     other = load_dataset(folder)
@@ -232,14 +235,16 @@ DevSet = Annotated[Path | None, folder_option("Folder of the protocol's second p
 OffTopic = Annotated[
     Path | None,
     folder_option(
-        "Also ask this folder's questions, and add abstain_auc: how well each system's confidence separates them."
+        "Also ask the questions of this folder, which the corpus does not answer. Add abstain_auc: how well each "
+        "system's confidence separates them from the other questions."
     ),
 ]
 Unanswerable = Annotated[
     bool,
     typer.Option(
         "--unanswerable",
-        help="Remove the gold passages of one half of the questions, then of the other half, and add abstain_auc.",
+        help="Remove the gold passages of each half of the questions in turn. Add abstain_auc: how well each "
+        "system's confidence shows that the answer is missing.",
     ),
 ]
 RowsTo = Annotated[
@@ -477,7 +482,9 @@ def main_sheet(table: Table, printed: Collection[Measure], within: str | None) -
     if within is not None:
         notes.append(f"each query is answered only from the passages with its own {within}")
     if len(table.rows) > 1:
-        notes.append(f"in brackets, and under W/L: p of the paired test against {table.baseline}, corrected by Holm")
+        notes.append(
+            f"in brackets and under W/L: p of the paired test against {table.baseline}, with Holm's correction"
+        )
     return Sheet(title_of(table), columns, cells, notes)
 
 
@@ -592,12 +599,12 @@ def title_of(table: Table) -> str:
 def meanings(
     table: Table,
     systems: Sequence[System],
-    ms: str = "milliseconds per question, for searching the sources one after another and fusing",
+    ms: str = "milliseconds per question to search the sources, one after another, and to fuse the hits",
 ) -> dict[str, str]:
     """Explain the names in a table: measures, columns and systems; `ms` explains the column of times."""
     terms = {measure.name: measure.about for measure in table.measures if measure.about}
     terms["@k"] = "the measure counts the first k passages"
-    terms["(p)"] = f"p-value of the paired test against {table.baseline}, corrected by Holm"
+    terms["(p)"] = f"p-value of the paired test against {table.baseline}, with Holm's correction"
     if any(measure.name == "LastHop" for measure in table.tests):
         terms["W/L"] = f"questions won and lost against {table.baseline}"
     terms["ms"] = ms
@@ -716,8 +723,8 @@ def judge(
         f"signs from {parts[1]} ({len(signs.queries)})"
     )
     rule = (
-        f"reliable: paired bootstrap, Holm over the {len(found)} systems rejects at {protocol.level:g}, and the "
-        f"difference on {parts[1]} has the same sign; p of collections is not used by the rule"
+        f"reliable: p (Holm) of the paired bootstrap over {len(found)} systems is at most {protocol.level:g}, and "
+        f"the difference on {parts[1]} has the same sign; p of collections does not count"
     )
     return state, Sheet(title, columns, rows, [rule])
 

@@ -638,10 +638,12 @@ class _Call(SourceCall):
         source, notes = self.source, self.notes
         if source.knowledge:
             if not source.own_chunks:
-                notes.append("its triples name the passages of their subjects, not the passages that state the triples")
+                notes.append(
+                    "its triples name the passages of their subjects, not the passages that contain the triples"
+                )
             return knowledge_ranking(source.reader, found, limit, notes)
         if decides_membership(source.retriever) and source.reader.fields.score is None:
-            notes.append("rank only: the scores of its mode are not similarities")
+            notes.append("rank only: in its search mode, the scores are not similarities")
             return ranking_of(source.reader, found, limit, notes, ranks=True)
         if source.unordered and source.reader.fields.score is None and all(hit.score is None for hit in found):
             return ranking_of(source.reader, found, limit, notes, ordered=False)
