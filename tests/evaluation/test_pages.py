@@ -98,8 +98,8 @@ def test_the_command_measures_pages_where_questions_name_them(paged, tmp_path, c
         assert state["systems"]["vector"][f"PageRecall@{k}"] == pytest.approx(100 * sum(found) / 3)
     assert state["scored"]["PageRecall@5"] == 3
     assert (
-        "PageRecall covers 3 of 4 queries; the other queries are left out: the page with the answer is unknown (fields 'pages'"
-        in captured.err
+        "PageRecall covers 3 of 4 queries; the other queries are left out: the page with the answer is unknown "
+        "(fields 'pages'" in captured.err
     )
     assert all(f"{measure} (p)" in captured.err for measure in (*PAGE_MEASURES, "MRR@10"))
 

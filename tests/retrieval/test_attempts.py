@@ -41,7 +41,8 @@ def test_scikit_learn_is_asked_again_for_what_it_holds():
     seen, (_, rows) = asked(lambda wanted: nearest.kneighbors(points[:1], n_neighbors=wanted), 50, notes)
     assert (seen, rows.shape) == ([50, 9], (1, 9))
     assert notes == [
-        "the source refused to return 50 hits (ValueError), so it was asked again for 9 hits: set fetch_k=9 to ask only once"
+        "the source refused to return 50 hits (ValueError), so it was asked again for 9 hits: set fetch_k=9 to ask "
+        "only once"
     ]
 
 

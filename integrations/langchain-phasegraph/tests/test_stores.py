@@ -161,8 +161,8 @@ async def test_a_store_that_refuses_more_hits_than_it_holds_is_asked_again(searc
         vector = next(one for one in result.reports if one.source == "vector")
         assert (vector.status, vector.hits) == ("ok", 9)
         assert (
-            "the source refused to return 50 hits (ValueError), so it was asked again for 9 hits: set fetch_k=9 to ask only once"
-            in vector.notes
+            "the source refused to return 50 hits (ValueError), so it was asked again for 9 hits: set fetch_k=9 to ask "
+            "only once" in vector.notes
         )
         ranking = next(one for one in result.candidates.rankings if one.source == "vector")
         assert ranking.ids == tuple(one.metadata["id"] for one in store.similarity_search("what?", k=9))

@@ -111,7 +111,7 @@ async def test_an_index_that_refuses_more_hits_than_it_holds_is_asked_again():
         (report,) = result.reports
         assert (report.status, report.hits) == ("ok", 9)
         assert (
-            "the source refused to return 50 hits (ValueError), so it was asked again for 9 hits: set fetch_k=9 to ask only once"
-            in report.notes
+            "the source refused to return 50 hits (ValueError), so it was asked again for 9 hits: set fetch_k=9 to ask "
+            "only once" in report.notes
         )
     assert CalibratedFusionRetriever(vector=function).explain("what?").reports[0].hits == 9
