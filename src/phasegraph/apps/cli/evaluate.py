@@ -213,25 +213,31 @@ Retrievers = Annotated[
 Systems = Annotated[
     str,
     typer.Option(
-        help="Comma-separated names, 'usual' or 'all'. A rule without a suffix fuses vectors and the walk (rrf), with "
-        "-words vectors and BM25 (rrf-words), with -three all three (rrf-three)."
+        help="Comma-separated names of systems, 'usual' or 'all'. A fusion such as rrf fuses vectors and the walk; "
+        "rrf-words fuses vectors and BM25; rrf-three fuses all three."
     ),
 ]
 CorpusFile = Annotated[
-    Path | None, file_option("With --retriever: the corpus (JSONL), to count returned ids that are not in it.")
+    Path | None,
+    file_option("With --retriever: the corpus (JSONL). The table then counts returned ids that are not in the corpus."),
 ]
 IdKey = Annotated[
     str | None,
-    typer.Option(help="With --retriever: the metadata key, or attribute of a hit, that contains the judged id."),
+    typer.Option(help="With --retriever: the metadata key or attribute of a hit that contains the id of its passage."),
 ]
 CalibrateOn = Annotated[
-    Path | None, folder_option("Add a row 'calibrated', fitted on this folder's queries without their labels.")
+    Path | None,
+    folder_option(
+        "Add the row 'calibrated': the default pipeline, fitted on the queries of this folder, without their labels."
+    ),
 ]
-Predictions = Annotated[list[Path] | None, file_option("Predicted answers, for EM and F1 (repeatable).")]
+Predictions = Annotated[list[Path] | None, file_option("File of predicted answers, to measure EM and F1 (repeatable).")]
 ProtocolName = Annotated[
-    str | None, typer.Option("--protocol", help=f"Run a benchmark's own protocol: {', '.join(PROTOCOLS)}.")
+    str | None, typer.Option("--protocol", help=f"Measure by the rules of a benchmark: {', '.join(PROTOCOLS)}.")
 ]
-DevSet = Annotated[Path | None, folder_option("Folder of the protocol's second part, if it is not in DATASET_DIR.")]
+DevSet = Annotated[
+    Path | None, folder_option("With --protocol: the folder of the dev split, if DATASET_DIR does not contain it.")
+]
 OffTopic = Annotated[
     Path | None,
     folder_option(
@@ -248,14 +254,17 @@ Unanswerable = Annotated[
     ),
 ]
 RowsTo = Annotated[
-    Path | None, typer.Option("--rows", help="Write every query's ids and measures as JSONL.", dir_okay=False)
+    Path | None,
+    typer.Option(
+        "--rows", help="Write the returned ids and the measures of each query to this JSONL file.", dir_okay=False
+    ),
 ]
 Ablated = Annotated[
     str | None,
     typer.Option(
         "--ablate",
-        help=f"Measure a pipeline with these stages, then without each of them: {', '.join(STAGES)} or all. "
-        "DATASET_DIR may also be a published per-query table (JSON).",
+        help=f"Measure a pipeline with these stages, and then without each of these stages: {', '.join(STAGES)} or "
+        "all. DATASET_DIR may also be a JSON file of published values per query.",
     ),
 ]
 ReportTo = Annotated[
@@ -306,17 +315,21 @@ def evaluate(
     pipeline: PipelineFile = None,
     calibrate_on: CalibrateOn = None,
     fetch_k: FetchK = DEFAULT_LIMIT,
-    baseline: Annotated[str, typer.Option(help="The system that all others are compared with.")] = "vector",
-    measures: Annotated[str, typer.Option(help="More measures, such as nDCG@10,MRR@10.")] = "",
+    baseline: Annotated[str, typer.Option(help="The system with which all other systems are compared.")] = "vector",
+    measures: Annotated[str, typer.Option(help="Additional measures, such as nDCG@10,MRR@10.")] = "",
     graph: GraphDir = None,
-    tokenizer: Annotated[str, typer.Option(help="Tokenizer of BM25 and of the graph, as for index.")] = "english",
+    tokenizer: Annotated[
+        str, typer.Option(help="The tokenizer of BM25 and of the graph; same values as for phasegraph index.")
+    ] = "english",
     embedder: Embedder = None,
     span_overlap: SpanOverlap = None,
     by: Annotated[
-        str | None, typer.Option(help="Also print means per value of a query field, such as collection_id.")
+        str | None,
+        typer.Option(help="Also print the means for each value of a field of the queries, such as collection_id."),
     ] = None,
     within: Annotated[
-        str | None, typer.Option(help="Answer each query only from the passages with the same value of this field.")
+        str | None,
+        typer.Option(help="Search for each query only the passages with the same value of this field as the query."),
     ] = None,
     predictions: Predictions = None,
     protocol: ProtocolName = None,
