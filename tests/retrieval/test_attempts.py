@@ -62,7 +62,7 @@ def test_the_largest_smaller_count_that_the_error_names_is_asked_for_else_its_ow
     assert seen == expected
     assert answer == (expected[-1] or 4)
     assert len(notes) == 1
-    assert ("again for 9: fetch_k=9" if expected[-1] else "again for its own number") in notes[0]
+    assert ("again for 9 hits: set fetch_k=9" if expected[-1] else "again for its own default number") in notes[0]
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,7 @@ def test_a_retriever_that_returns_all_it_holds_counts_by_membership_alone(kind):
     assert "all its hits get the same rank: they have no order" in report.notes
     assert [name for name in result.ids if name in ("c00", "c01", "c02")] == ["c02", "c01", "c00"]
     alone = CalibratedFusionRetriever(retrievers={"all": SourceSpec(retriever=UNORDERED[kind](found), fetch_k=2)})
-    with pytest.warns(PhasegraphWarning, match="in no order"):
+    with pytest.warns(PhasegraphWarning, match="without an order"):
         assert len(alone.retrieve("text 7")) <= 2
 
 

@@ -668,7 +668,7 @@ def _read_array(
     header = handle.read(int.from_bytes(start[8:10], "little"))
     found = _HEADER.fullmatch(header)
     if start[:8] != b"\x93NUMPY\x01\x00" or found is None or not _TYPE.fullmatch(found[1].decode()):
-        raise IntegrityError(f"{name}: the file is no npy array of a numeric type; it is damaged")
+        raise IntegrityError(f"{name}: the file is not a numeric npy array; it is damaged")
     shape = tuple(map(int, found[2].replace(b",", b" ").split()))
     dtype, first = np.dtype(found[1].decode()), handle.tell()
     if list(shape) != entry.get("shape") or dtype.str != entry.get("dtype"):

@@ -42,8 +42,10 @@ class Attempts:
     >>> for attempt in Attempts(50, notes := []):
     ...     with attempt as wanted:
     ...         found = search(wanted)
-    >>> found, notes
-    (9, ['it refused 50 hits (ValueError) and was asked again for 9: fetch_k=9 asks once'])
+    >>> found
+    9
+    >>> print(notes[0])
+    the source refused to return 50 hits (ValueError), so it was asked again for 9 hits: set fetch_k=9 to ask only once
     """
 
     __slots__ = ("_first", "_left", "_limit", "_notes", "_wanted", "_within")

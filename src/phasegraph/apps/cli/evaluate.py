@@ -128,7 +128,7 @@ def calibrated(folder: Path, dataset: Dataset, fetch_k: int) -> System:
             "calibrated",
             TWO,
             _crosswise,
-            "default; each half of the queries is answered by a pipeline that was fitted on the other half",
+            "default, with each half of the queries answered by a pipeline fitted on the other half",
             _half_fitted(dataset),
         )
     other = load_dataset(folder)
@@ -736,8 +736,8 @@ def judge(
         f"signs from {parts[1]} ({len(signs.queries)})"
     )
     rule = (
-        f"reliable: p (Holm) of the paired bootstrap over {len(found)} systems is at most {protocol.level:g}, and "
-        f"the difference on {parts[1]} has the same sign; p of collections does not count"
+        f"reliable: paired bootstrap, Holm over the {len(found)} systems rejects at {protocol.level:g}, and the "
+        f"difference on {parts[1]} has the same sign; p of collections is not used by the rule"
     )
     return state, Sheet(title, columns, rows, [rule])
 

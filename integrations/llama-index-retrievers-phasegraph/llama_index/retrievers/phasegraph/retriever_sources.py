@@ -663,7 +663,11 @@ class _Call(SourceCall):
         if filters is not None:
             nodes: list[Any] = list(ranking.payloads.values())
             if len(matching_rows(nodes, filters)) < len(nodes):
-                raise MalformedAnswerError(f"source {self.source.name!r} returned nodes that do not match the filters")
+                raise MalformedAnswerError(
+                    f"source {self.source.name!r} returned nodes that do not match the "
+                    "filters, so its hits are not used: check how this source applies "
+                    "filters"
+                )
         return ranking
 
     def unpack(self, answer: object) -> list[NodeWithScore]:
