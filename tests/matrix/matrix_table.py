@@ -191,7 +191,7 @@ NOTES = """\
 - LangChain's `LanceDB` searches by squared distance, whatever value its argument `distance` has.
 - phasegraph uses a declared direction even if the order of an answer contradicts it. In this case, you get one warning,
   and a note in the source's report of every such answer.
-- A source of the core package, such as `EntityGraphSource`, returns ids without texts. phasegraph takes the texts from
+- A source of the core package, such as `GraphSource`, returns ids without texts. phasegraph takes the texts from
   the hits of the other sources, or looks them up by id in the stores of these sources. LanceDB returns no ids.
   LlamaIndex's `BM25Retriever` and both frameworks' Neo4jVector cannot look up ids. With these stores, pass the texts
   (`documents=`, `nodes=` or `HitFields(resolve=...)`). Otherwise, a warning says that the texts are missing.

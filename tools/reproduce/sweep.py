@@ -169,9 +169,10 @@ def page_of(found: Mapping[str, Sweep]) -> Page:
     for name, one in found.items():
         wins = np.array(list(one.wins.values()))
         parts.append(
-            f"**{name}** ({one.tuned} hard queries choose, {len(one.hard.queries)} test, {len(one.whole.queries)} "
-            f"confirm queries in all). Last hops found by the {len(wins)} where they were chosen: lowest {wins.min()}, "
-            f"median {np.median(wins):g}, highest {wins.max()}, reached by {int((wins == wins.max()).sum())}."
+            f"**{name}** ({one.tuned} hard queries choose, {len(one.hard.queries)} hard queries test; "
+            f"{len(one.whole.queries)} confirm queries in all). Number of last hops that the {len(wins)} "
+            f"configurations find on the half that chooses: lowest {wins.min()}, median {np.median(wins):g}, "
+            f"highest {wins.max()}, reached by {int((wins == wins.max()).sum())}."
         )
         columns = [
             "rule",
@@ -235,7 +236,11 @@ def _verdicts(found: Mapping[str, Sweep]) -> list[Verdict]:
             0.1,
             shown=points,
         ),
-        judge("That is more than chance (p)", {name: one.hard[BEST].p[LAST] for name, one in found.items()}, high=0.05),
+        judge(
+            "This difference is significant (p)",
+            {name: one.hard[BEST].p[LAST] for name, one in found.items()},
+            high=0.05,
+        ),
         judge(
             "On the other half, the best configuration finds more last hops than the default, for which nothing "
             "was chosen",
