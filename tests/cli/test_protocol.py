@@ -49,7 +49,7 @@ def test_without_a_hop_order_last_hop_and_mcnemar_are_left_out_and_said_to_be(co
     assert [row[key] for key in keys] == [None] * 10
     assert "LastHop" not in " ".join(state["tests"])
     assert "exact McNemar" not in state["tests"].values()
-    assert "LastHop and its test are left out: no hop order is known" in printed
+    assert "LastHop and its test are left out: the order of the hops is unknown" in printed
     assert "W/L" not in printed.split("in brackets")[0]
     assert set(row["p"]) >= {"FullSup@5", "Recall@10", "nDCG@10"}
 
@@ -58,7 +58,7 @@ def test_collections_are_counted_and_taken_whole(collections, capsys):
     state, printed = table_of(capsys, collections, "--systems", "vector,rrf")
     assert state["groups"] == 12
     assert set(state["tests"].values()) == {"sign-flip permutation of whole groups"}
-    assert "take the 12 collections whole" in printed
+    assert "resample each of the 12 collections as a whole" in printed
 
 
 def test_means_are_given_by_any_field(collections, capsys):

@@ -98,8 +98,8 @@ def test_the_command_measures_pages_where_questions_name_them(paged, tmp_path, c
         assert state["systems"]["vector"][f"PageRecall@{k}"] == pytest.approx(100 * sum(found) / 3)
     assert state["scored"]["PageRecall@5"] == 3
     assert (
-        "PageRecall is of 3 of 4 queries, the others left out: no page that answers is known (fields 'pages'"
-        in captured.err
+        "PageRecall covers 3 of 4 queries; the other queries are left out: the page with the answer is unknown "
+        "(fields 'pages'" in captured.err
     )
     assert all(f"{measure} (p)" in captured.err for measure in (*PAGE_MEASURES, "MRR@10"))
 
@@ -135,5 +135,7 @@ def test_without_a_corpus_the_hits_say_their_pages():
 
 def test_where_no_hit_says_its_page_that_is_said():
     found = evaluate(lambda question: ["p00", "p01"], JUDGED)
-    assert any(note.startswith("PageRecall and its test are left out: no page that answers") for note in found.notes)
+    assert any(
+        note.startswith("PageRecall and its test are left out: the page with the answer") for note in found.notes
+    )
     assert any(note.startswith("Pages and its test are left out: no passage names") for note in found.notes)

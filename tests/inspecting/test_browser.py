@@ -269,7 +269,7 @@ def test_judged_questions_are_offered_first_starred_and_their_missed_passages_sh
     ghost = page.locator("#answers li.ghost")
     expect(ghost).to_contain_text(missed["label"])
     expect(ghost.locator(".why")).to_have_text(missed["why"])
-    assert re.fullmatch(r"Number \d+ of 15 candidates: graph \d+th, vector \d+th.", missed["why"])
+    assert re.fullmatch(r"Rank \d+ of 15 candidates: graph \d+th, vector \d+th.", missed["why"])
     ghost.get_by_role("button", name="Why not?").click()
     expect(page.locator("#why h3")).to_have_text(missed["label"])
     page.get_by_role("tab", name="Judged").click()

@@ -197,7 +197,7 @@ def test_a_judged_question_has_its_gold_and_the_place_of_what_was_missed(inspect
     lost = next(hop["passages"] for hop in less["gold"] if not hop["found"])
     assert missed["id"] in lost
     place = next(number for number, row in enumerate(less["rows"], 1) if row["id"] == missed["id"])
-    assert missed["why"].startswith(f"Number {place} of 15 candidates: ")
+    assert missed["why"].startswith(f"Rank {place} of 15 candidates: ")
     assert inspector.view("Who is Ada?", {})["gold"] == []
 
 

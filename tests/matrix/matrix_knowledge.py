@@ -49,23 +49,25 @@ def both_frameworks(*rows: GraphRow) -> list[GraphRow]:
 
 
 PG = "LlamaIndex"
-HANDED = "its own filter"
+RANDOM = "a new random id in every call"
+ITSELF = "the hit itself"
+HANDED = "the retriever's own filter"
 KNOWLEDGE = (
     *(
         GraphRow(
             PG,
             f"{title}, {where}, {'passages' if text else 'triples'}",
             score,
-            "the passage's" if text else "random at every call",
-            "the relation's own",
+            "the passage's id" if text else RANDOM,
+            "the passage that the relation names",
             partial(sub_retriever, kind, where, text),
             facts=not text,
             neo4j=where == "Neo4j",
         )
         for where in ("SimplePropertyGraphStore", "Neo4j")
         for kind, title, score in (
-            ("vector", "VectorContextRetriever", "cosine of the nearer end"),
-            ("synonym", "LLMSynonymRetriever", "1 throughout"),
+            ("vector", "VectorContextRetriever", "cosine of the more similar end of the relation"),
+            ("synonym", "LLMSynonymRetriever", "1 for every hit"),
         )
         for text in (True, False)
     ),
@@ -73,8 +75,8 @@ KNOWLEDGE = (
         PG,
         "CypherTemplateRetriever, Neo4j",
         "1",
-        "random at every call",
-        "none: one text of all rows",
+        RANDOM,
+        "none: the hit is one text with all rows",
         partial(sub_retriever, "cypher", "Neo4j", False),
         passages=False,
         neo4j=True,
@@ -82,26 +84,26 @@ KNOWLEDGE = (
     GraphRow(
         PG,
         "KnowledgeGraphRAGRetriever",
-        "none",
-        "random at every call",
-        "none: one text of all facts",
+        "no score",
+        RANDOM,
+        "none: the hit is one text with all facts",
         knowledge_graph_rag,
         passages=False,
     ),
     GraphRow(
         PG,
-        "CustomPGRetriever, nodes of one's own",
-        "what it gives them",
-        "the node's",
-        "its own",
+        "CustomPGRetriever that returns your own nodes",
+        "the score that the retriever sets",
+        "the node's id",
+        ITSELF,
         partial(custom, False),
     ),
     GraphRow(
         PG,
-        "PGRetriever of that and of LLMSynonymRetriever's triples",
-        "theirs",
-        "the node's; random at every call",
-        "its own; the relation's own",
+        "PGRetriever over CustomPGRetriever and LLMSynonymRetriever",
+        "the score of each retriever",
+        "the node's id; for a triple, a new random id in every call",
+        "the hit itself; for a triple, the passage that the relation names",
         partial(custom, True),
     ),
     *both_frameworks(
@@ -111,35 +113,45 @@ KNOWLEDGE = (
                 f"neo4j-graphrag {title}",
                 score,
                 "the node's property `id`" if kind != "cypher" else "the record's column `id`",
-                "its own",
+                ITSELF,
                 partial(graphrag, kind),
                 neo4j=True,
                 filtered=filtered,
             )
             for kind, title, score, filtered in (
                 ("vector", "VectorRetriever", "(1 + cosine) / 2", HANDED),
-                ("cypher", "VectorCypherRetriever", "what its Cypher returns", ""),
-                ("hybrid", "HybridRetriever", "largest share of an index's best", ""),
+                ("cypher", "VectorCypherRetriever", "the value that its Cypher query returns", ""),
+                (
+                    "hybrid",
+                    "HybridRetriever",
+                    "score divided by the best score of its index; the larger value of both indexes",
+                    "",
+                ),
             )
         ),
         GraphRow(
-            "", "a function that returns dicts", "their `score`", "their `id`", "its own", partial(answers, "dicts")
+            "",
+            "a function that returns dicts",
+            "the dict's `score`",
+            "the dict's `id`",
+            ITSELF,
+            partial(answers, "dicts"),
         ),
         GraphRow(
             "",
             "a function that returns triples",
-            "none",
+            "no score",
             "a hash of its text",
-            "none: a text each",
+            "none: each triple is a text of its own",
             partial(answers, "triples"),
             passages=False,
         ),
         GraphRow(
             "",
             "a function that returns a text",
-            "none",
+            "no score",
             "a hash of the text",
-            "none: one text",
+            "none: the hit is one text",
             partial(answers, "text"),
             passages=False,
         ),
@@ -148,9 +160,9 @@ KNOWLEDGE = (
         GraphRow(
             framework,
             f"{title} (ours)",
-            "mass",
-            "the passage's",
-            "its own",
+            "probability mass of the walk",
+            "the passage's id",
+            ITSELF,
             partial(walked, framework),
             filtered=WALLED,
         )
@@ -161,7 +173,7 @@ KNOWLEDGE = (
         GraphRow(
             "LangChain",
             f"GraphCypherQAChain, {title}",
-            "none",
+            "no score",
             where,
             passage,
             partial(cypher_chain, kind),
@@ -169,9 +181,9 @@ KNOWLEDGE = (
             neo4j=True,
         )
         for kind, title, where, passage in (
-            ("rows", "its rows (`return_direct`)", "the row's column `id`", "its own"),
-            ("documents", "its rows made documents", "what the Cypher returns", "its own"),
-            ("words", "its answer in words", "a hash of the answer", "none: one text"),
+            ("rows", "its rows (`return_direct`)", "the row's column `id`", ITSELF),
+            ("documents", "its rows converted to documents", "the id that the Cypher query returns", ITSELF),
+            ("words", "its answer as a text", "a hash of the answer", "none: the hit is one text"),
         )
     ),
     GraphRow(
@@ -179,8 +191,8 @@ KNOWLEDGE = (
         "GraphRetriever (langchain-graph-retriever)",
         "cosine, in metadata `_similarity_score`",
         "`Document.id`",
-        "its own",
+        ITSELF,
         graph_retriever,
-        filtered="its own filter, in the search and at every step",
+        filtered="the retriever's own filter, in the search and at every step of the traversal",
     ),
 )

@@ -38,7 +38,7 @@ def identity(document: Document) -> tuple[str, str]:
     if document.id is not None:
         return "`Document.id`", document.id
     key = next(key for key in KEYS if key in document.metadata)
-    own = "" if key in ("_id", "id") else ", which you write: the store hands back none"
+    own = "" if key in ("_id", "id") else ", which you must write, because the store returns no id"
     return f"metadata `{key}`{own}", str(document.metadata[key])
 
 

@@ -9,12 +9,12 @@ from typing import Any
 from matrix_servers import Servers
 from matrix_slice import Slice
 
-TESTED = "a test of every document, by the store"
-DROPPED = "every row is asked for (up to 10,000), others are dropped before any trace"
-REBUILT = "an index of the matching documents alone, built once per filter"
-SELECTED = "FAISS's own selection of rows, made from the metadata"
-RESCORED = "the store's own filter, which scores by (1 + cosine) / 2 instead"
-WALLED = "a graph of the matching passages alone"
+TESTED = "the store tests every document"
+DROPPED = "phasegraph requests all rows (up to 10,000) and first drops the rows of the other tenant"
+REBUILT = "phasegraph builds an index of the matching documents only, once per filter"
+SELECTED = "FAISS searches only the rows with matching metadata"
+RESCORED = "the store's own filter; with a filter, the store scores by (1 + cosine) / 2"
+WALLED = "the walk runs on a graph of the matching passages only"
 
 UNTOLD = frozenset(
     {"LlamaIndex BM25Retriever", "LangChain LanceDB, l2", "LangChain LanceDB, cosine asked for"}

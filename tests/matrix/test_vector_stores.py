@@ -86,7 +86,7 @@ def test_a_direction_declared_wrongly_is_said_aloud_and_in_the_report(case, data
             assert ids(ask(turned, question))[0] != best
         (report,) = turned.explain(question).reports
         assert f"{said}; the declared direction was used" in report.notes
-        assert "its order contradicts its scores; the scores were used" in report.notes
+        assert "the order of its hits contradicts their scores; the scores were used" in report.notes
 
 
 def test_the_fused_ids_are_those_of_the_core_on_the_same_lists(case, data):

@@ -153,7 +153,7 @@ def test_a_closed_connection_says_so():
     with fake_bolt(None) as server:
         with Neo4jConnection.connect(server.uri, auth=("a", "b")) as connection:
             pass
-        with pytest.raises(StoreError, match=r"^this Neo4jConnection has been closed$"):
+        with pytest.raises(StoreError, match=r"^this Neo4jConnection has been closed: make a new connection$"):
             connection.read("RETURN 1")
 
 

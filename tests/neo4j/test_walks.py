@@ -162,7 +162,7 @@ def test_a_small_budget_is_kept_and_says_what_it_does_not_know(stored):
     poor = Neo4jGraphSource(connection, "walk", fetch=FetchSettings(nodes=12, per_round=12))
     found = poor.search(question, 20, {"vector": ranking})
     assert len(found.ids) > 0
-    assert "of the walk's mass is at nodes that were not fetched" in found.reason
+    assert "of the walk's probability mass is at nodes that were not fetched" in found.reason
     walk = NeighbourhoodWalk(
         connection,
         "walk",

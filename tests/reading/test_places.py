@@ -113,7 +113,9 @@ def test_an_archive_in_an_archive_is_skipped_with_the_reason(tmp_path) -> None:
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr("inner.zip", inner)
         archive.writestr("b.txt", "Bo left.")
-    assert read_files(tmp_path).skipped == {"a.zip/inner.zip": "the archive is in another archive"}
+    assert read_files(tmp_path).skipped == {
+        "a.zip/inner.zip": "the archive is inside another archive: unpack the outer archive"
+    }
 
 
 def test_a_data_set_is_read_without_its_questions(tmp_path) -> None:

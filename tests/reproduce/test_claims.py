@@ -246,7 +246,7 @@ def test_the_index_counts_what_holds_and_names_the_pages_where_something_does_no
     pages = [path.read_text(encoding="utf-8") for path in (tmp_path / "out").glob("*.md") if path.stem != "README"]
     count = {start: sum(page.count(f"- **{start}") for page in pages) for start in ("Holds", "Refused", "Not decided")}
     assert all(count.values())
-    assert f"{count['Holds']} of {sum(count.values())} hold, {count['Not decided']} cannot be decided" in text
+    assert f"{count['Holds']} of {sum(count.values())} claims hold, {count['Not decided']} cannot be decided" in text
     refused = (tmp_path / "out" / "paper-statistics.md").read_text(encoding="utf-8").count("- **Refused")
     assert f"(paper-statistics.md): {refused}" in text
 

@@ -44,12 +44,12 @@ def test_an_effect_that_grows_with_the_modalities_is_seen(mixed):
     folder, dataset = mixed
     assert kinds_of(dataset) == {"plain": 1, "both": 2}
     page = heterogeneity_page(folder, dataset)
-    assert "| method | 1 (30 queries) | 2 (30 queries) | for each further modality |" in page.text()
+    assert "| method | 1 (30 queries) | 2 (30 queries) | per additional modality |" in page.text()
     assert (
         "| SSCC | +0.0000 [+0.0000, +0.0000] | +0.2500 [+0.2500, +0.2500] | +0.2500 [+0.2500, +0.2500] |" in page.text()
     )
     assert page.verdicts[-1].holds
-    assert "for each further modality" not in heterogeneity_page(folder, None).text()
+    assert "per additional modality" not in heterogeneity_page(folder, None).text()
 
 
 def test_a_collection_that_the_data_set_lacks_is_named(mixed):

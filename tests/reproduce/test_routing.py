@@ -73,7 +73,7 @@ def test_the_page_of_a_data_set_with_a_calibration_split(tmp_path):
     }
     (tmp_path / "routing_musique.json").write_text(json.dumps(state), encoding="utf-8")
     page = routing_page(tmp_path, [dataset])
-    assert "**split, systems of ours** (12 queries judged" in page.text()
+    assert "**split, our systems** (12 queries judged" in page.text()
     assert "| split | code | 18 |" in page.text()
     assert len(page.verdicts) == 7
     effect = flag_effect(dataset)

@@ -40,7 +40,10 @@ def test_scikit_learn_is_asked_again_for_what_it_holds():
     notes = []
     seen, (_, rows) = asked(lambda wanted: nearest.kneighbors(points[:1], n_neighbors=wanted), 50, notes)
     assert (seen, rows.shape) == ([50, 9], (1, 9))
-    assert notes == ["it refused 50 hits (ValueError) and was asked again for 9: fetch_k=9 asks once"]
+    assert notes == [
+        "the source refused to return 50 hits (ValueError), so it was asked again for 9 hits: set fetch_k=9 to ask "
+        "only once"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -59,7 +62,7 @@ def test_the_largest_smaller_count_that_the_error_names_is_asked_for_else_its_ow
     assert seen == expected
     assert answer == (expected[-1] or 4)
     assert len(notes) == 1
-    assert ("again for 9: fetch_k=9" if expected[-1] else "again for its own number") in notes[0]
+    assert ("again for 9 hits: set fetch_k=9" if expected[-1] else "again for its own default number") in notes[0]
 
 
 @pytest.mark.parametrize(

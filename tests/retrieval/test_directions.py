@@ -61,7 +61,7 @@ def test_a_direction_is_what_most_of_the_evidence_says():
     assert direction.of([2.0, 1.0, 3.0])[0] is None
     assert direction.of([5.0, 4.0, 3.0, 2.0, 1.0])[0] is True
     higher, note = direction.of([1.0, 2.0, 3.0])
-    assert (higher, note.endswith("in earlier answers; this one says the opposite")) == (True, True)
+    assert (higher, note.endswith("in earlier answers; the order of this answer says the opposite")) == (True, True)
     assert direction.of([0.5]) == direction.of([2.0, 1.0, 3.0]) == (True, note.partition(" in earlier")[0])
     assert direction.higher_is_better is True
 

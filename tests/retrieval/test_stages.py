@@ -424,7 +424,11 @@ def test_a_router_that_waits_for_a_late_ranking_costs_no_answer(
     assert (found.ids, found.scores.tobytes()) == (expected.ids, expected.scores.tobytes())
     assert [one.status for one in found.reports] == [one.status for one in expected.reports] == ["ok", status]
     (told,) = found.extras["stages"]
-    assert (told.stage, told.status, told.reason) == ("route", "skipped", "'vector' gave no ranking to route by")
+    assert (told.stage, told.status, told.reason) == (
+        "route",
+        "skipped",
+        "source 'vector' returned no ranking, which the router needs",
+    )
 
 
 @pytest.mark.parametrize("awaits", [False, True])

@@ -293,7 +293,7 @@ class FrameworkSuite(ManualTime):
         ("score", "note"),
         [
             ("nope", "rank only: no score under 'nope'"),
-            (lambda hit: None, "rank only: fields.score gave none"),
+            (lambda hit: None, "rank only: fields.score returned no score"),
             (lambda hit: float("nan"), "none of its scores is a number"),
             (lambda hit: 1.0, "uninformative: its scores do not differ"),
         ],

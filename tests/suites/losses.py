@@ -113,7 +113,7 @@ class LossSuite:
             retriever = self.made(wrong)
             assert [name for name, _ in self.asked(retriever)] == [self.name_of(one) for one in wrong]
             if rows or self.reads_metadata:
-                assert "metadata 'score' does not fall along the list" in self.notes(retriever)
+                assert "the values of metadata 'score' do not descend from hit to hit" in self.notes(retriever)
         best = sorted(answer, key=lambda one: -films[self.name_of(one)])
         if rows or self.reads_metadata:
             assert "higher is better: inferred from the order of its scores" in self.notes(self.made(best))

@@ -33,8 +33,10 @@ from phasegraph.testing import FAILING, FATAL, HARMLESS, FaultPlan
 
 CLOSE = 1e-9
 CONDITIONAL = {
-    "I10": "holds for calibrators that are fitted again, not for those of a list",
-    "I19": "promised for stated and fitted backgrounds, not for those recovered from a list",
+    "I10": "holds for calibrators that are fitted again after the transform, not for calibrators that use only the "
+    "returned list",
+    "I19": "holds for backgrounds that a source states or that are fitted, not for backgrounds that are estimated from "
+    "the returned list",
 }
 
 
@@ -118,12 +120,12 @@ def single(fuser: Fuser, case: Case) -> None:
 
 
 def empty(fuser: Fuser, case: Case) -> None:
-    """an empty source is as one that was never there: set, order, scores"""
+    """an empty source changes nothing: the same hits, order and scores as without the source"""
     same(fuser.fuse(case.lists[:2]), fuser.fuse([*case.lists[:2], []]), "with an empty list")
 
 
 def weight_zero(fuser: Fuser, case: Case) -> None:
-    """weight 0 is absent"""
+    """a source with weight 0 changes nothing"""
     needs(fuser.weighted, "it takes no weights")
     others = case.lists[1:]
     if not fuser.alone and len(others) == 1:
@@ -134,7 +136,7 @@ def weight_zero(fuser: Fuser, case: Case) -> None:
 
 
 def permuted(fuser: Fuser, case: Case) -> None:
-    """any order of the sources, and of hits with equal scores, gives the same"""
+    """the order of the sources, and of hits with equal scores, changes nothing"""
     shuffled = [*reversed(case.lists)]
     if fuser.scored:  # else the order is all that a source says
         shuffled = [sorted(hits, key=lambda hit: (-hit[2], hit[0][::-1])) for hits in shuffled]
@@ -142,7 +144,7 @@ def permuted(fuser: Fuser, case: Case) -> None:
 
 
 def deterministic(fuser: Fuser, case: Case) -> None:
-    """the same again, and in processes with other hash seeds"""
+    """a repeated call gives the same answer, also in processes with other hash seeds"""
     demand(fuser.fuse(case.lists) == fuser.fuse(case.lists), "another answer the second time")
 
 
@@ -152,7 +154,7 @@ def idempotent(fuser: Fuser, case: Case) -> None:
 
 
 def unanimous(fuser: Fuser, case: Case) -> None:
-    """better in every source is better in the answer"""
+    """a hit with better scores in every source has a better rank in the answer"""
     place = {name: row for row, name in enumerate(ids(fuser.fuse(case.lists)))}
     held = [{name: score for name, _, score in hits} for hits in case.lists]
     shared = sorted(set.intersection(*(set(one) for one in held)))
@@ -163,7 +165,7 @@ def unanimous(fuser: Fuser, case: Case) -> None:
 
 
 def monotone(fuser: Fuser, case: Case) -> None:
-    """a raised score lowers no place"""
+    """a higher score never lowers the rank of a hit"""
     hits = case.lists[0]
     before = ids(fuser.fuse(case.lists))
     name, text, _ = hits[-1]
@@ -173,7 +175,7 @@ def monotone(fuser: Fuser, case: Case) -> None:
 
 
 def extra(fuser: Fuser, case: Case) -> None:
-    """being found by one more source lowers no place"""
+    """a hit that one more source returns never falls"""
     hits = case.lists[0]
     before = ids(fuser.fuse(case.lists))
     new = next((one for one in before if one not in {name for name, _, _ in hits}), None)
@@ -206,7 +208,7 @@ def bounded(fuser: Fuser, case: Case) -> None:
 
 def contained(fuser: Fuser, case: Case) -> None:
     """hits with NaN or infinite scores are left out, and the others are unchanged"""
-    needs(fuser.scored, "its sources carry no scores")
+    needs(fuser.scored, "its sources have no scores")
     clean = fuser.fuse(case.lists)
     for bad in (float("nan"), float("inf")):
         dirty = [[("bad", "text of bad", bad), *case.lists[0]], *case.lists[1:]]
@@ -214,33 +216,33 @@ def contained(fuser: Fuser, case: Case) -> None:
 
 
 def constant(fuser: Fuser, case: Case) -> None:
-    """a source that scores all alike adds no order"""
+    """a source with equal scores for all hits does not change the order of other hits"""
     flat = mapped(sorted(case.lists[0], key=lambda hit: hit[0][::-1]), lambda score: 1.0)
     keeps(fuser.fuse([case.lists[0], flat]), case.lists[0], "with a constant list")
 
 
 def negative(fuser: Fuser, case: Case) -> None:
-    """negative scores are ordinary: the order that the same scores above 0 have"""
+    """negative scores give the same order as the same scores shifted above 0"""
     shifted = [mapped(hits, lambda score: score - 2.0) for hits in case.lists]
     demand(ids(fuser.fuse(case.lists)) == ids(fuser.fuse(shifted)), "the order changed")
 
 
 def duplicated(fuser: Fuser, case: Case) -> None:
-    """a hit that a source returns twice counts once, its best"""
-    needs(fuser.repeats, "its lists are mappings of ids")
+    """a hit that a source returns twice counts once, with its best score"""
+    needs(fuser.repeats, "its lists are mappings of ids, so an id cannot occur twice")
     lists = [[*case.lists[0], (*case.lists[0][0][:2], case.lists[0][-1][2] - 0.1)], *case.lists[1:]]
     same(fuser.fuse(case.lists), fuser.fuse(lists), "with a hit twice")
 
 
 def identity(fuser: Fuser, case: Case) -> None:
-    """different ids with one text both survive; each id once"""
+    """two ids with the same text both stay in the answer, each once"""
     alike = [[(name, "one text", score) for name, _, score in hits] for hits in case.lists]
     found = ids(fuser.fuse(alike))
     demand(sorted(found) == sorted({name for hits in alike for name, _, _ in hits}), f"{len(found)} are left")
 
 
 def prefix(fuser: Fuser, case: Case) -> None:
-    """the first k of more are the answer for k"""
+    """the first k hits of a longer answer are the answer for k"""
     needs(fuser.cut, "it takes no number of results")
     whole = fuser.fuse(case.lists)
     for k in (1, 3, len(whole) // 2):
@@ -248,7 +250,7 @@ def prefix(fuser: Fuser, case: Case) -> None:
 
 
 def appended(fuser: Fuser, case: Case) -> None:
-    """a worst hit at the end of a source changes no order of what all returned"""
+    """a worst hit at the end of a list does not change the order of the hits that all sources returned"""
     everywhere = set.intersection(*({name for name, _, _ in hits} for hits in case.lists))
     before = [name for name in ids(fuser.fuse(case.lists)) if name in everywhere]
     for row, hits in enumerate(case.lists):
@@ -258,8 +260,8 @@ def appended(fuser: Fuser, case: Case) -> None:
 
 
 def poor(fuser: Fuser, case: Case) -> None:
-    """the best of a source whose scores are all far below its usual does not pass the best of a good one"""
-    needs(isinstance(fuser, OursLangChain), "it keeps nothing of what a source usually returns")
+    """the best hit of a source with unusually low scores does not outrank the best hit of a good source"""
+    needs(isinstance(fuser, OursLangChain), "it does not know the usual scores of a source")
 
     def source(name: str, usual: float, now: float) -> Callable[[str], list[Hit]]:
         def search(query: str) -> list[Hit]:
@@ -276,7 +278,7 @@ def poor(fuser: Fuser, case: Case) -> None:
 
 
 def untouched(fuser: Fuser, case: Case) -> None:
-    """what is handed over is not changed"""
+    """fusion does not change its input"""
     fuser.fuse(case.lists)
     demand(not fuser.changed, "inputs were changed")
 
@@ -289,12 +291,14 @@ def ours(fuser: Fuser) -> OursLangChain:
 
 def bonus(fuser: Fuser, case: Case) -> None:
     """a bonus for agreement is bounded, and its bound is stated"""
-    raise NotApplicableError("no bonus by default; with one: tests/fusion" if fuser.ours else "it gives no bonus")
+    raise NotApplicableError(
+        "it has no bonus by default; tests/fusion tests the bonus" if fuser.ours else "it has no bonus for agreement"
+    )
 
 
 def nested(fuser: Fuser, case: Case) -> None:
-    """a higher threshold only removes; no threshold removes nothing"""
-    needs(fuser.ours, "it takes no thresholds")
+    """a higher threshold only removes hits; without a threshold, no hit is removed"""
+    needs(fuser.ours, "it has no thresholds")
     scores = sorted({score for _, _, score in case.lists[0]})
     names = []
     for threshold in (scores[0] - 1.0, *scores):
@@ -306,8 +310,8 @@ def nested(fuser: Fuser, case: Case) -> None:
 
 
 def selected(fuser: Fuser, case: Case) -> None:
-    """a selection is a part of what was fused, without repetition, of at most k"""
-    needs(fuser.ours, "it selects nothing")
+    """a selection contains at most k of the fused hits, each once"""
+    needs(fuser.ours, "it has no selection of diverse hits")
     result = ours(fuser).selecting(case.lists, 3).explain("who?")
     found = result.ids
     demand("selection" in result.extras, f"nothing was selected: {result.warnings}")
@@ -316,15 +320,15 @@ def selected(fuser: Fuser, case: Case) -> None:
 
 
 def scaled(fuser: Fuser, case: Case) -> None:
-    """weights times 7 are the same weights"""
+    """weights multiplied by 7 give the same answer"""
     needs(fuser.weighted, "it takes no weights")
     weights = [1.0 + row for row in range(len(case.lists))]
     same(fuser.fuse(case.lists, weights), fuser.fuse(case.lists, [7.0 * one for one in weights]), "weights times 7")
 
 
 def explained(fuser: Fuser, case: Case) -> None:
-    """the parts of a score add up to it, and the kept rankings give the answer again"""
-    needs(fuser.ours, "it explains nothing")
+    """the contributions add up to the fused value, and the stored rankings give the same answer again"""
+    needs(fuser.ours, "it gives no explanation of a score")
     retriever, _ = ours(fuser).built(case.lists)
     result = retriever.explain("who?")
     gap = np.abs(result.contributions.sum(axis=1) + result.bonuses - result.fused)
@@ -334,15 +338,15 @@ def explained(fuser: Fuser, case: Case) -> None:
 
 
 def saved(fuser: Fuser, case: Case) -> None:
-    """written and read again, it gives the same bits"""
-    needs(fuser.saved is not None, "it is not saved")
+    """after saving and loading, the answer is the same to the bit"""
+    needs(fuser.saved is not None, "it cannot be saved")
     again = fuser.saved() if fuser.saved is not None else fuser
     demand(fuser.fuse(case.lists) == again.fuse(case.lists), "another answer")
 
 
 def subset(fuser: Fuser, case: Case) -> None:
-    """with a source failed, the answer is that of a retriever built without it"""
-    needs(fuser.asks, "it fuses what was fetched before")
+    """if a source fails, the answer equals that of a retriever without this source"""
+    needs(fuser.asks, "it fuses lists that were fetched before")
     failed = [*case.lists[:1], RuntimeError("injected"), *case.lists[1:]]
     same(fuser.fuse(case.lists), fuser.fuse(failed), "with a failed source")
 

@@ -117,7 +117,7 @@ def siege(found: dict[str, Any]) -> list[str]:
 
 def connections(found: dict[str, Any]) -> list[str]:
     """What connections.py found."""
-    columns = ["server", "connections at once, at most", "what became of them", "honest answers quiet", "p50 ms",
+    columns = ["server", "connections at once, at most", "outcomes", "honest answers quiet", "p50 ms",
                "honest answers beside", "p50 ms", "most ms", "the server's MB before", "at most"]  # fmt: skip
     rows = []
     for name, one in found["servers"].items():
@@ -269,8 +269,8 @@ TITLES = {
 
 
 ATTACKS = {
-    "tests/suites/stages.py": "24 hostile behaviours of each stage's model, in LangChain and in LlamaIndex",
-    "tests/distributed/test_hostile_workers.py": "workers that say that they are done and are not; two builds of one "
+    "tests/suites/stages.py": "24 hostile behaviors of each stage's model, in LangChain and in LlamaIndex",
+    "tests/distributed/test_hostile_workers.py": "workers that falsely report that they are done; two builds of one "
     "index at once",
     "tests/distributed/test_ray.py": "shards that raise, are rubbish or repeat the ids of another shard; an actor, a "
     "node and a driver that are killed (`make test-distributed`)",

@@ -34,7 +34,9 @@ from studies import hard_slice
 EM, F1 = Measure("EM", 1), Measure("F1", 1)
 PAPER, GOLD = "paper-hard-slice", "the right passages"
 LIMIT, DEPTH = 50, 5
-STAND_IN = "a stand-in that extracts a name or a number, and needs no model: its figures say nothing about a model"
+STAND_IN = (
+    "a stand-in that extracts a name or a number without a model, so the figures say nothing about a language model"
+)
 
 
 def answers_page(
@@ -77,13 +79,14 @@ def answered(dataset: Dataset, reader: AnswerReader, faithful: FaithfulnessJudge
 def page_of(found: Mapping[str, tuple[Table, Mapping[str, float]]], read_by: str) -> Page:
     """The tables and what they say."""
     parts = [
-        "The paper answers the questions of its hard slice from the passages of each system. Here the hard slice holds "
-        "the questions whose last hop is not among the vectors' first ten (reconstructed). Each system's first "
-        f"{DEPTH} passages are read by {read_by}. *{GOLD}* are the passages of all hops: the most that the reader can "
-        "make of them. Differences, W/L and p are against vectors: F1 with its paired 95 % bootstrap interval, and W/L "
-        "with the exact McNemar p of EM. Faithfulness is the mean of a judge's marks: those of a model where one is "
-        "handed in, else the share of the question's words in the sentence that holds the answer. `--only "
-        "hard-slice-answers --model MODULE:FUNCTION --answers FILE` hands a model in; `--offline` replays its answers.",
+        "The paper has a language model answer its hard questions from the passages of each system. Here, a "
+        "question is hard if the vectors' first ten hits do not contain its last hop; this definition is "
+        f"reconstructed. Each system's first {DEPTH} passages are read by {read_by}. *{GOLD}* are the passages of "
+        "all hops, an upper bound for the reader. Differences, W/L and p are against vectors: F1 has a paired 95 % "
+        "bootstrap interval, and W/L has the exact McNemar p of exact match (EM). Faithfulness is the mean mark of "
+        "a judge. Without a model, the mark is the share of the question's words in the sentence with the answer. "
+        "`--only hard-slice-answers --model MODULE:FUNCTION --answers FILE` uses a model, and `--offline` repeats "
+        "its stored answers.",
     ]
     for name, (of, marks) in found.items():
         parts.append(f"**{name}** ({len(of.queries)} hard questions, lists of {LIMIT})")
@@ -102,26 +105,27 @@ def page_of(found: Mapping[str, tuple[Table, Mapping[str, float]]], read_by: str
     chance = {name: of["default"].p[EM] for name, (of, _) in found.items()}
     verdicts = (
         judge(
-            "On the default's passages the reader has more F1 than on the vectors'",
+            "The reader has a higher F1 with the default's passages than with the vectors' passages",
             gains("default", "vector"),
             0.1,
             shown=points,
         ),
-        judge("That is more than chance (p of EM)", chance, high=0.05),
+        judge("This difference is significant (p of EM)", chance, high=0.05),
         judge(
-            "The default's passages give more F1 than those of the paper's setting for the slice",
+            "The reader has a higher F1 with the default's passages than with the passages of the paper's setting "
+            "for hard queries",
             gains("default", PAPER),
             0.1,
             shown=points,
         ),
         judge(
-            "The right passages bear the answers out more than those of vectors (points of faithfulness)",
+            "The right passages support the answers more than the vectors' passages do (points of faithfulness)",
             {name: 100 * (marks[GOLD] - marks["vector"]) for name, (_, marks) in found.items()},
             0.1,
             shown=points,
         ),
         judge(
-            "The reader can answer from the right passages; below this its figures say nothing about passages (F1)",
+            "The reader can answer from the right passages; otherwise, its figures say nothing about the passages (F1)",
             {name: 100 * of[GOLD].means[F1] for name, (of, _) in found.items()},
             20,
             shown=points,

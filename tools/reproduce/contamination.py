@@ -141,14 +141,14 @@ def contamination_page(
 def page_of(found: Mapping[str, Contamination]) -> Page:
     """The tables and what they say."""
     parts = [
-        "The paper names contamination as the cost of one graph for several collections; how it measured that is not "
-        "known here (reconstructed). Every collection is asked its own questions in three ways. "
-        f"*{ISOLATED}*: its own graph and its own passages. "
-        f"*{OWN}*: the walk runs on the graph of all collections, and only passages of its own may be returned. "
-        f"*{SHARED}*: passages of all may be returned. {', '.join(TOGETHER)} share one graph; the collections of a "
-        "data set that has some share another. Differences, W/L and p are those of Recall@5 against isolated, with "
-        "the paired 95 % bootstrap interval; collections are resampled whole. *Foreign* is the share of other "
-        f"collections' passages in the first ten. Lists of {LIMIT}, nothing fitted."
+        "The paper says that one graph for several collections contaminates the answers. We do not know how the "
+        "paper measured this, so the experiment is reconstructed. Every collection is asked its own questions in "
+        f"three ways. *{ISOLATED}*: the collection has its own graph and its own passages. *{OWN}*: the walk runs "
+        f"on the graph of all collections, but returns only passages of this collection. *{SHARED}*: the walk may "
+        f"return passages of all collections. {', '.join(TOGETHER)} share one graph. The collections within "
+        "hetdocqa share a second graph. Differences, W/L and p compare Recall@5 with *isolated*; the intervals are "
+        "paired 95 % bootstrap intervals that resample whole collections. *Foreign* is the share of other "
+        f"collections' passages among the first ten. Each source returns {LIMIT} hits, and nothing is fitted."
     ]
     for name, one in found.items():
         rows = []
@@ -174,26 +174,37 @@ def _verdicts(found: Mapping[str, Contamination]) -> list[Verdict]:
     brought = foreign("vectors")
     return [
         judge(
-            "A shared graph costs the walk Recall@5 even where only its own passages may be returned",
+            "A shared graph lowers the walk's Recall@5 even if it may return only passages of its own collection",
             lost("walk", OWN),
             high=-0.1,
             shown=points,
         ),
         judge(
-            "That cost is more than chance (p)",
+            "This loss is significant (p)",
             {name: one.tables["walk"][f"walk, {OWN}"].p[RECALL] for name, one in found.items()},
             high=0.05,
         ),
-        judge("Shared passages cost the walk Recall@5", lost("walk", SHARED), high=-0.1, shown=points),
-        judge("Shared passages cost the default a point of Recall@5 or more", default, high=-1, shown=points),
         judge(
-            "The default loses no more Recall@5 by sharing than the vectors do (difference of losses)",
+            "If passages of all collections may be returned, the walk loses Recall@5",
+            lost("walk", SHARED),
+            high=-0.1,
+            shown=points,
+        ),
+        judge(
+            "If passages of all collections may be returned, the default loses at least one point of Recall@5",
+            default,
+            high=-1,
+            shown=points,
+        ),
+        judge(
+            "If passages of all collections may be returned, the default loses no more Recall@5 than the vectors "
+            "(difference of the losses)",
             {name: default[name] - vectors[name] for name in default},
             0,
             shown=points,
         ),
         judge(
-            "The walk brings more foreign passages into the first ten than the vectors (points)",
+            "The walk returns more foreign passages among the first ten than the vectors (points)",
             {name: value - brought[name] for name, value in foreign("walk").items()},
             0.1,
             shown=points,

@@ -54,12 +54,25 @@ def sheet_row(dataset: Dataset) -> list[object]:
 
 def datasheet_page(datasets: Sequence[Dataset]) -> Page:
     """Every data set in figures, and HetDocQA against what its authors print."""
-    columns = ["data set", "questions", "types", "gold passages a question", "several gold passages, %"]
-    columns += ["last hop known, %", "passages", "documents", "triples", "median words a passage", "with an answer, %"]
+    columns = [
+        "data set",
+        "questions",
+        "types",
+        "gold passages per question",
+        "questions with several gold passages, %",
+    ]
+    columns += [
+        "questions with a known last hop, %",
+        "passages",
+        "documents",
+        "triples",
+        "median words per passage",
+        "questions with an answer, %",
+    ]
     parts = [
-        "What the data sets of this reproduction hold; musique-openie and postgresql come with the project. Gold "
-        "passages are those that count as found for a question, alternatives included. Documents are counted where "
-        "passages name theirs.",
+        "This page describes the data sets of the reproduction. musique-openie and postgresql are in the "
+        "repository. Gold passages are the passages that answer a question, including alternatives. Documents are "
+        "counted only if the passages name their documents.",
         table(columns, [sheet_row(dataset) for dataset in datasets]),
     ]
     verdicts = []
@@ -73,10 +86,11 @@ def datasheet_page(datasets: Sequence[Dataset]) -> Page:
         ]
         kinds = Counter(documents_of(hetdocqa).values())
         parts += [
-            f"{hetdocqa.name} beside the composition that its authors print, calibration and development splits. A "
-            "question is left out where the text of its source could not be recovered.",
+            f"Number of questions in {hetdocqa.name}, compared with the numbers that its authors print, for the "
+            "calibration and development splits. A question is left out if the text of its source could not be "
+            "recovered.",
             table(["split", "type", "printed", "here", "difference"], rows),
-            "Documents by modality, all splits:",
+            "Number of documents by modality, in all splits:",
             table(
                 ["modality", "printed", "here", "difference"],
                 [[kind, said, kinds[kind], kinds[kind] - said] for kind, said in PRINTED_DOCUMENTS.items()],
@@ -88,7 +102,15 @@ def datasheet_page(datasets: Sequence[Dataset]) -> Page:
         }
         absent = {kind: float(said - kinds[kind]) for kind, said in PRINTED_DOCUMENTS.items()}
         verdicts = [
-            judge("Every published question of the open splits is there (questions missing)", missing, 0, 0, plain),
-            judge("Every published document has a passage (documents without one)", absent, 0, 0, plain),
+            judge(
+                "Our copy contains every published question of the open splits (missing questions)",
+                missing,
+                0,
+                0,
+                plain,
+            ),
+            judge(
+                "Every published document has at least one passage (documents without a passage)", absent, 0, 0, plain
+            ),
         ]
     return Page("datasheet", "The data sets in figures", tuple(parts), tuple(verdicts))

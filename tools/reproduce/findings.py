@@ -19,45 +19,51 @@ FINDINGS: Mapping[str, tuple[Claim, ...]] = MappingProxyType(
     {
         "table-1": (
             Claim(
-                "At vector weight .7 the paper's rule and equal-weight RRF reach the same Recall@5 to a point",
+                "With vector weight .7, the Recall@5 of the paper's rule differs by at most one point from that of "
+                "equal-weight RRF",
                 gap("paper", "rrf"),
                 -1,
                 1,
             ),
             Claim(
-                "At its setting for 2Wiki (vector weight .4, graph list cut at 20) the paper's rule reaches far more: "
-                "weight and list length decide",
+                "With the paper's setting for 2Wiki (vector weight .4, graph list cut at 20), its rule has a "
+                "Recall@5 at least five points above its other setting",
                 gap("paper-2wiki", "paper"),
                 5,
             ),
             Claim(
-                "At its hard slice's setting (vector .3, no cap) it is ahead of vectors (corrected p of LastHop@10)",
+                "With the paper's setting for hard queries (vector weight .3, no cap), its rule beats vectors "
+                "(corrected p of LastHop@10)",
                 p_of("paper, vector .3, no cap", corrected=True),
                 high=0.05,
                 shown=plain,
             ),
             Claim("The graph alone has a higher Recall@5 than vectors alone", gap("graph", "vector"), 0.1),
             Claim(
-                "The default, with nothing fitted, stays within a point of Recall@5 of the better of its sources",
+                "The default, without any fitting, is at most one point of Recall@5 below the better of its two "
+                "sources",
                 lowest(gap("default", "graph"), gap("default", "vector")),
                 -1,
             ),
         ),
         "against-rrf": (
             Claim(
-                "At vector weight .7 the paper's rule cannot be told from RRF (exact p of LastHop@10)",
+                "With vector weight .7, the paper's rule does not differ significantly from RRF (exact p of "
+                "LastHop@10)",
                 p_of("paper"),
                 0.05,
                 shown=plain,
             ),
             Claim(
-                "Nor can it with Holm's correction over the table",
+                "With Holm's correction over the table, it does not differ significantly from RRF either "
+                "(corrected p of LastHop@10)",
                 p_of("paper", corrected=True),
                 0.05,
                 shown=plain,
             ),
             Claim(
-                "At its setting for 2Wiki it is better than RRF (corrected p of LastHop@10)",
+                "With the paper's setting for 2Wiki, its rule differs significantly from RRF (corrected p of "
+                "LastHop@10)",
                 p_of("paper-2wiki", corrected=True),
                 high=0.05,
                 shown=plain,
@@ -65,23 +71,25 @@ FINDINGS: Mapping[str, tuple[Claim, ...]] = MappingProxyType(
         ),
         "table-2-calibration": (
             Claim(
-                "Under the Boltzmann rule the four calibrations are within four points of Recall@5, as the paper finds",
+                "With the Boltzmann rule, the four calibrations differ by at most four points of Recall@5, as the "
+                "paper reports",
                 spread(*BOLTZMANN),
                 high=4,
             ),
             Claim(
-                "Under a weighted sum they are further apart than under the Boltzmann rule",
+                "With a weighted sum, the calibrations differ more than with the Boltzmann rule",
                 lambda table: spread(*LINEAR)(table) - spread(*BOLTZMANN)(table),
                 0.1,
             ),
             Claim(
-                "Percentiles of a reference sample have the lowest Recall@5 of all under a weighted sum",
+                "With a weighted sum, percentiles of a reference sample have the lowest Recall@5 of all four "
+                "calibrations",
                 highest(*(gap(LINEAR[-1], other) for other in LINEAR[:-1])),
                 high=-0.1,
             ),
             Claim(
-                "Bending the scores by exp(5s) changes no answer of own-list percentiles: they keep ranks only "
-                "(queries answered otherwise)",
+                "Percentiles within the returned list use only ranks, so transforming the scores by exp(5s) "
+                "changes no answer (number of changed queries)",
                 differing(f"{BOLTZMANN[0]}, scores bent by exp(5s)", BOLTZMANN[0]),
                 0,
                 0,
@@ -90,91 +98,117 @@ FINDINGS: Mapping[str, tuple[Claim, ...]] = MappingProxyType(
         ),
         "table-2-temperature": (
             Claim(
-                "The automatic temperature and a fixed .5 give the same LastHop@10 to a point",
+                "The automatic temperature and a fixed temperature of .5 differ by at most one point of LastHop@10",
                 gap(AUTO, "fixed 0.5", LAST),
                 -1,
                 1,
             ),
-            Claim("They give the same Recall@5 to a point", gap(AUTO, "fixed 0.5"), -1, 1),
-            Claim("A temperature of .1 loses a point of LastHop@10 or more", gap("fixed 0.1", AUTO, LAST), high=-1),
-            Claim("One of .25 gives up no Recall@5", gap("fixed 0.25", AUTO), 0),
-            Claim("One of .25 gives up no LastHop@10", gap("fixed 0.25", AUTO, LAST), 0),
             Claim(
-                "1 and 2 lose a point of Recall@5 or more",
+                "The automatic temperature and a fixed temperature of .5 differ by at most one point of Recall@5",
+                gap(AUTO, "fixed 0.5"),
+                -1,
+                1,
+            ),
+            Claim("A temperature of .1 loses at least one point of LastHop@10", gap("fixed 0.1", AUTO, LAST), high=-1),
+            Claim("A temperature of .25 loses no Recall@5", gap("fixed 0.25", AUTO), 0),
+            Claim("A temperature of .25 loses no LastHop@10", gap("fixed 0.25", AUTO, LAST), 0),
+            Claim(
+                "Temperatures of 1 and 2 lose at least one point of Recall@5",
                 highest(gap("fixed 1", AUTO), gap("fixed 2", AUTO)),
                 high=-1,
             ),
         ),
         "pool-caps": (
             Claim(
-                "With vector lists of 200 a graph list of 10 to 30 has five points of Recall@5 more than one of 100",
+                "With 200 hits of the vectors, 10 to 30 hits of the graph give at least five points of Recall@5 "
+                "more than 100 hits of the graph",
                 lowest(*(gap(f"list cut at {cap}", "list cut at 100") for cap in (10, 20, 30))),
                 5,
             ),
             Claim(
-                "The second reading of the cap (only passages that vectors lack are counted) has the lower Recall@5 at "
-                "every length",
+                "A cap that counts only passages missing from the vectors' list has a lower Recall@5 than a cap "
+                "that cuts the list, at every length",
                 highest(*(gap(f"at most {n} that vectors lack", f"list cut at {n}") for n in (10, 20, 30, 50, 100))),
                 high=-0.1,
             ),
         ),
         "pool-explosion": (
             Claim(
-                "With its whole list the graph has no say: the paper's rule wins and loses no query against vectors",
+                "With all hits of the graph, the paper's rule ignores the graph: it wins and loses no query "
+                "against vectors",
                 changed(WHOLE),
                 0,
                 0,
                 shown=plain,
             ),
             Claim(
-                "At its hard slice's setting (vector .3, no cap) the whole list has no say either",
+                "With the paper's setting for hard queries (vector weight .3, no cap), all hits of the graph gain "
+                "at most half a point of Recall@5 over vectors",
                 gap("paper's rule, vector .3, no cap", "vector"),
                 high=0.5,
             ),
-            Claim("The cap brings the graph back", gap("paper's rule, graph list cut at 30", WHOLE), 1),
             Claim(
-                "Dividing each list's weights by their maximum does not",
+                "With the graph list cut at 30, the graph gains at least one point of Recall@5",
+                gap("paper's rule, graph list cut at 30", WHOLE),
+                1,
+            ),
+            Claim(
+                "Dividing each list's weights by their maximum, without a cap, gains at most half a point of Recall@5",
                 gap("paper's rule divided by its maximum", WHOLE),
                 high=0.5,
             ),
-            Claim("A weighted sum of percentiles does not", gap("linear over percentiles", WHOLE), high=0.5),
             Claim(
-                "The default needs no cap: it stays within a point of the graph alone",
+                "A weighted sum of percentiles, without a cap, gains at most half a point of Recall@5",
+                gap("linear over percentiles", WHOLE),
+                high=0.5,
+            ),
+            Claim(
+                "The default needs no cap: it is at most one point of Recall@5 below the graph alone",
                 gap("default", "graph"),
                 -1,
             ),
         ),
         "rrf-or-convex": (
             Claim(
-                "RRF of two depends on its weights: the design record's (graph .35) lose a point of Recall@5 or more",
+                "RRF of two sources depends on its weights: the design record's weights (graph .35) lose at least "
+                "one point of Recall@5",
                 gap("weighted-rrf", "rrf"),
                 high=-1,
             ),
             Claim(
-                "At the same weights the convex combination of three has the higher Recall@5 throughout",
+                "With the same weights of three sources, a convex combination always has a higher Recall@5 than RRF",
                 lowest(
                     *(gap(f"convex of three, graph {n}", f"weighted rrf of three, graph {n}") for n in GRAPH_SHARES)
                 ),
                 0,
             ),
             Claim(
-                "With the heaviest graph RRF of three has the higher LastHop@10 on MuSiQue",
+                "With the highest graph weight (.6), RRF of three sources has a higher LastHop@10 than a convex "
+                "combination on MuSiQue",
                 gap(f"weighted rrf {HEAVY}", f"convex {HEAVY}", LAST),
                 0.1,
                 only="musique",
             ),
             Claim(
-                "With the heaviest graph the convex combination of three has the higher LastHop@10 on 2Wiki",
+                "With the highest graph weight (.6), a convex combination of three sources has a higher LastHop@10 "
+                "than RRF on 2Wiki",
                 gap(f"convex {HEAVY}", f"weighted rrf {HEAVY}", LAST),
                 0.1,
                 only="2wiki",
             ),
-            Claim("A lexical source at equal weight gives RRF Recall@5", gap("rrf-three", "rrf"), 0.1),
-            Claim("It costs RRF LastHop@10 on MuSiQue", gap("rrf-three", "rrf", LAST), high=-0.1, only="musique"),
-            Claim("It gains RRF LastHop@10 on 2Wiki", gap("rrf-three", "rrf", LAST), 0.1, only="2wiki"),
+            Claim("Adding BM25 with equal weight raises the Recall@5 of RRF", gap("rrf-three", "rrf"), 0.1),
             Claim(
-                "Neither rule comes within five points of Recall@5 of a calibration that knows how far the walk's "
-                "first passages stand out",
+                "Adding BM25 lowers the LastHop@10 of RRF on MuSiQue",
+                gap("rrf-three", "rrf", LAST),
+                high=-0.1,
+                only="musique",
+            ),
+            Claim(
+                "Adding BM25 raises the LastHop@10 of RRF on 2Wiki", gap("rrf-three", "rrf", LAST), 0.1, only="2wiki"
+            ),
+            Claim(
+                "The default, which calibrates with the score distribution of the walk, has a Recall@5 at least "
+                "five points above both rules with any weights",
                 lowest(
                     *(gap("default", f"convex, vector {share}") for share in ("0.8", "0.7", "0.5", "0.3")),
                     *(gap("default", f"convex of three, graph {n}") for n in GRAPH_SHARES),
@@ -186,30 +220,31 @@ FINDINGS: Mapping[str, tuple[Claim, ...]] = MappingProxyType(
         ),
         "rank-constant": (
             Claim(
-                "Between 10 and 100 the constant is uncritical at equal weights: Recall@5 moves by a point at most",
+                "With equal weights, constants from 10 to 100 change Recall@5 by at most one point",
                 spread(*(f"rrf, constant {n}" for n in CONSTANTS[1:])),
                 high=1,
             ),
             Claim(
-                "Between 10 and 100 it is uncritical at the design record's weights",
+                "With the design record's weights, constants from 10 to 100 change Recall@5 by at most one point",
                 spread(*(f"design record, constant {n}" for n in CONSTANTS[1:])),
                 high=1,
             ),
             Claim(
-                "60 is within a point of Recall@5 of the best constant at the design record's weights",
+                "With the design record's weights, a constant of 60 is at most one point of Recall@5 below the "
+                "best constant",
                 highest(*(gap(f"design record, constant {n}", "design record, constant 60") for n in CONSTANTS)),
                 high=1,
             ),
         ),
         "exact-match": (
             Claim(
-                "Where something matches exactly the bonus (weight 1) gains Recall@5",
+                "On queries with an exact match, the bonus (weight 1) raises Recall@5",
                 gap("with exact matches, weight 1", "design record"),
                 0.1,
                 part="exact",
             ),
             Claim(
-                "There it gains LastHop@10 by more than chance (p)",
+                "On these queries, the bonus raises LastHop@10 significantly (p)",
                 lambda table: (
                     p_of("with exact matches, weight 1")(table)
                     if gap("with exact matches, weight 1", "design record", LAST)(table) > 0
@@ -221,7 +256,8 @@ FINDINGS: Mapping[str, tuple[Claim, ...]] = MappingProxyType(
             ),
             *(
                 Claim(
-                    f"On exact matches the design record dips below {other} in {measure}, as it reports",
+                    f"On queries with an exact match, the design record's pipeline has a lower {measure} than "
+                    f"{other}, as the record reports",
                     gap("design record", system, measure),
                     high=-0.1,
                     part="exact",
@@ -231,8 +267,8 @@ FINDINGS: Mapping[str, tuple[Claim, ...]] = MappingProxyType(
             ),
             *(
                 Claim(
-                    f"The dip below {other} has the size that it reports, {said:.3f} in {measure}: this lies within "
-                    "the 95 % interval (points outside)",
+                    f"The loss against {other} in {measure} has the reported size of {said:.3f}: this size lies "
+                    "within our 95 % interval (points outside the interval)",
                     beyond(system, measure, said),
                     high=0,
                     part="exact",
@@ -242,13 +278,13 @@ FINDINGS: Mapping[str, tuple[Claim, ...]] = MappingProxyType(
                 for measure, said in REPORTED_DIPS
             ),
             Claim(
-                "The bonus (weight 1) gains nDCG@10 there",
+                "On queries with an exact match, the bonus (weight 1) raises nDCG@10",
                 gap("with exact matches, weight 1", "design record", NDCG),
                 0.1,
                 part="exact",
             ),
             Claim(
-                "Where nothing does it changes no answer (queries)",
+                "On queries without an exact match, the bonus changes no answer (number of changed queries)",
                 differing("with exact matches, weight 1", "design record"),
                 0,
                 0,

@@ -67,7 +67,7 @@ def effects_of(folder: Path) -> tuple[list[str], dict[str, FloatArray]]:
 
 
 def slope_of(kinds: IntArray, effects: FloatArray) -> tuple[float, float, float]:
-    """Change of an effect for each further modality: least squares, with its 95 % bootstrap interval over queries."""
+    """Change of an effect per additional modality: least squares, with its 95 % bootstrap interval over queries."""
     rows = np.random.default_rng(0).integers(0, len(kinds), (RESAMPLES, len(kinds)))
     x, y = kinds[rows] - kinds[rows].mean(axis=1, keepdims=True), effects[rows]
     varying = (x != 0).any(axis=1)
@@ -82,9 +82,10 @@ def heterogeneity_page(folder: Path, corpus: Dataset | None) -> Page:
     queries, effects = effects_of(folder)
     parts = [
         "Figure 5 of the paper shows the F1 that SSCC, HyDE and RAPTOR add, from plain prose (MuSiQue, QASPER) to "
-        "mixed collections (HetDocQA). HetDocQA is recomputed from the published values of each test query: paired "
-        f"bootstrap, {RESAMPLES:,} resamples, seed 0. Of the other two benchmarks the means and p of the authors' logs "
-        "are quoted. Their values by query are not in our data, so that their intervals are not recomputed.",
+        "mixed collections (HetDocQA). For HetDocQA, the table is recomputed from the published values of each "
+        f"test query, by a paired bootstrap with {RESAMPLES:,} resamples, seed 0. For the other two benchmarks, the "
+        "table quotes the means and p of the authors' logs. Our data has no values per query for these benchmarks, "
+        "so their intervals cannot be computed.",
         _benchmarks(effects),
     ]
     verdicts = [*_growth(effects)]
@@ -95,14 +96,15 @@ def heterogeneity_page(folder: Path, corpus: Dataset | None) -> Page:
             raise InvalidInputError(f"{corpus.name} must hold every published collection; {absent[0]} has none")
         kinds = np.array([known[collection_of(query)] for query in queries])
         parts += [
-            "Within HetDocQA, by the number of modalities (code, PDF, prose, markdown, tables) among the documents of "
-            f"the question's collection in {corpus.name}: F1 added, with its 95 % interval. The last column is the "
-            "change for each further modality (least squares, bootstrap over queries).",
+            "The next table splits HetDocQA by the number of modalities (code, PDF, prose, markdown, tables) in "
+            "the question's collection. It shows the added F1 with its 95 % interval. The last column is the "
+            "change of the added F1 per additional modality (least squares, bootstrap over queries).",
             _within(kinds, effects),
         ]
         verdicts.append(
             judge(
-                "An effect grows with the collection's modalities (lower end of the slope's interval, points of F1)",
+                "The added F1 grows with the number of modalities in the collection (lower end of the interval of "
+                "the slope, points of F1)",
                 {name: 100 * slope_of(kinds, effects[name])[1] for name in METHODS},
                 0.1,
                 shown=points,
@@ -132,7 +134,7 @@ def _within(kinds: IntArray, effects: Mapping[str, FloatArray]) -> str:
         slope, low, high = slope_of(kinds, values)
         cells = [f"{one.mean:+.4f} [{one.low:+.4f}, {one.high:+.4f}]" for one in found]
         rows.append([name, *cells, f"{slope:+.4f} [{low:+.4f}, {high:+.4f}]"])
-    return table(["method", *columns, "for each further modality"], rows)
+    return table(["method", *columns, "per additional modality"], rows)
 
 
 def _growth(effects: Mapping[str, FloatArray]) -> list[Verdict]:
@@ -141,7 +143,7 @@ def _growth(effects: Mapping[str, FloatArray]) -> list[Verdict]:
     ours = float(effects["SSCC"].mean())
     return [
         judge(
-            "SSCC's gain grows with the heterogeneity of the benchmark (points of F1 more than the benchmark before)",
+            "SSCC's gain grows with the heterogeneity of the benchmark (points of F1 above the previous benchmark)",
             {
                 "QASPER after MuSiQue": 100 * (added["QASPER"] - added["MuSiQue"]),
                 "HetDocQA after QASPER": 100 * (ours - added["QASPER"]),
@@ -150,13 +152,14 @@ def _growth(effects: Mapping[str, FloatArray]) -> list[Verdict]:
             shown=points,
         ),
         judge(
-            "SSCC gains on HetDocQA over the corrector that asks a model (lower end of the interval, points of F1)",
+            "On HetDocQA, SSCC has a higher F1 than the corrector that asks a language model (lower end of the "
+            "interval, points of F1)",
             {"gain": 100 * paired_bootstrap(effects["SSCC"]).low},
             0.1,
             shown=points,
         ),
         judge(
-            "SSCC gains on HetDocQA over no correction (lower end of the interval, points of F1)",
+            "On HetDocQA, SSCC has a higher F1 than no correction (lower end of the interval, points of F1)",
             {"gain": 100 * paired_bootstrap(effects["SSCC against no correction"]).low},
             0.1,
             shown=points,

@@ -33,7 +33,16 @@ class Page:
 
     def text(self) -> str:
         """The page as Markdown."""
-        end = ["\n".join(["What the figures say:", "", *(f"- {one.text}" for one in self.verdicts)])]
+        end = [
+            "\n".join(
+                [
+                    "Claims, and what the figures say about them. The brackets give the measured values, and "
+                    "the values that the claim needs:",
+                    "",
+                    *(f"- {one.text}" for one in self.verdicts),
+                ]
+            )
+        ]
         return "\n\n".join([f"# {self.title}", *self.parts, *(end if self.verdicts else ())]) + "\n"
 
 

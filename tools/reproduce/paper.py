@@ -46,17 +46,18 @@ def paper_page() -> Page:
         "paper-statistics",
         "The paper's statistics and its calibration, checked",
         (
-            "Wins and losses as printed; p is the two-sided exact McNemar test.",
+            "This page recomputes the statistics that the paper prints. The wins and losses are those of the "
+            "paper; p is the two-sided exact McNemar test.",
             table(
                 ["wins", "losses", "p", "the paper says"],
                 [[wins, losses, p_value(mcnemar_exact(wins, losses)), f"{said:.3f}"] for wins, losses, said in PAIRS],
             ),
-            f"Wilson intervals of the hard slice, n = {SLICE}:",
+            f"Wilson intervals of the paper's hard queries, n = {SLICE}:",
             table(
                 ["successes", "95 % interval", "the paper says"],
                 [[k, "{:.1f} to {:.1f}".format(*_interval(k)), f"{low} to {high}"] for k, low, high in INTERVALS],
             ),
-            "Temperature of the Boltzmann rule and the weight of the first passage, for untied lists:",
+            "Temperature of the Boltzmann rule, and the weight of the first passage, for lists without ties:",
             table(
                 ["list of", "temperature", "weight of the first"],
                 [[n, number(t, 6), number(w, 6)] for n, t, w in _weights()],
@@ -75,23 +76,24 @@ def _printed() -> list[Verdict]:
     base = INTERVALS[0][0] / (SLICE - INTERVALS[0][0])
     return [
         judge(
-            "Every printed p is that of the two-sided exact McNemar test, rounded (difference)",
+            "Every printed p is the rounded p of the two-sided exact McNemar test (difference)",
             {f"{w}/{n}": abs(mcnemar_exact(w, n) - said) for w, n, said in PAIRS},
             high=HALF_DIGIT,
         ),
         judge(
-            f"The p printed for {first[0]}/{first[1]} is not that of a one-sided test or of the chi-square test with "
-            "continuity correction (difference)",
+            f"The p printed for {first[0]}/{first[1]} comes neither from a one-sided test nor from the chi-square "
+            "test with continuity correction (difference)",
             {name: abs(p - PAIRS[0][2]) for name, p in (("one-sided", one_sided), ("chi-square", corrected))},
             HALF_DIGIT,
         ),
         judge(
-            "The smaller p against vectors goes with the larger gain, paper's rule before RRF (net wins)",
+            "The paper's rule, which has a smaller p against vectors than RRF, also has more net wins (difference "
+            "in net wins)",
             {"ahead of RRF": (THERMO[0] - THERMO[1]) - (RRF[0] - RRF[1])},
             0,
         ),
         judge(
-            "The ends of the Wilson intervals are as printed (largest difference, points)",
+            "The recomputed ends of the Wilson intervals equal the printed ends (largest difference, points)",
             {
                 f"{k} of {SLICE}": float(np.abs(np.subtract(_interval(k), (low, high))).max())
                 for k, low, high in INTERVALS
@@ -99,18 +101,18 @@ def _printed() -> list[Verdict]:
             high=0.05,
         ),
         judge(
-            "The printed odds ratios are those of unadjusted two-by-two tables, without the pairing (difference)",
+            "The printed odds ratios come from two-by-two tables that ignore the pairing of the queries (difference)",
             {f"{k} of {SLICE}": abs(k / (SLICE - k) / base - said) for k, said in ODDS},
             high=HALF_OF_ODDS,
         ),
         judge(
-            f"The full-corpus row of {wins} wins and {losses} losses can have gone from {before} to {after} (change of "
-            "the mean, in the direction of the net wins)",
+            f"The printed means {before} and {after} of the full corpus fit its {wins} wins and {losses} losses "
+            "(change of the mean, in the direction of the net wins)",
             {"points": (after - before) * float(np.sign(wins - losses))},
             0,
         ),
         judge(
-            "Tables 1 and 2 have the same baseline for 2Wiki (difference, points)",
+            "Tables 1 and 2 print the same baseline for 2Wiki (difference, points)",
             {"Table 2": BASELINES["Table 2"] - BASELINES["Table 1"]},
             -0.05,
             0.05,
@@ -128,25 +130,26 @@ def _kept() -> list[Verdict]:
     weights = _weights()
     return [
         judge(
-            "The rule keeps magnitude: passing fifty scores through exp(5s) changes the fused weights (largest change)",
+            "The rule uses the magnitude of scores: transforming fifty scores by exp(5s) changes the fused weights "
+            "(largest change)",
             {"weights": float(np.abs(plain_weights - bent).max())},
             1e-12,
         ),
         judge(
-            f"The fifth of ten, weight {number(float(flat), 10)} in a flat list, weighs otherwise in one that falls "
-            "off sharply (difference)",
+            f"The fifth of ten passages has the weight {number(float(flat), 10)} if the scores fall slowly, and "
+            "another weight if they fall sharply (difference)",
             {"weights": abs(float(flat - sharp))},
             1e-12,
         ),
         judge(
-            "The temperature of an untied list depends on its length alone and tends to 1/2, so that the rule is close "
-            "to the square of the percentile (distance to 1/2)",
+            "The temperature of a list without ties depends only on its length and tends to 1/2, so the rule is "
+            "close to the square of the percentile (distance to 1/2)",
             {f"{n}": abs(t - 0.5) for n, t, _ in weights if n >= 1000},
             high=0.0025,
         ),
         judge(
-            "The weight of the first passage falls like 3/n, so that a cap on one list changes its weight against "
-            "another (weight times length)",
+            "The weight of the first passage falls like 3/n, so a cap on one list changes its weight relative to "
+            "another list (weight times length)",
             {f"{n}": n * first for n, _, first in weights if n >= 50},
             2.97,
             3.03,

@@ -160,10 +160,10 @@ def robust_page(found: Sequence[Standing]) -> Page:
         "robust-default",
         "The default without labels",
         (
-            "Regret: the best of vectors, graph and equal-weight RRF on the same lists, minus the default, in points; "
-            "negative where the default is the best of all. A wrong graph: every query is given the graph ranking of "
-            f"another (shifted by {', '.join(map(str, SHIFTS))} places; the lowest counts).",
-            f"Against the bars: {_met(found)}",
+            "Regret is the best of vectors, graph and equal-weight RRF on the same lists, minus the default, in "
+            "points. It is negative if the default is the best. With a wrong graph, every query gets the graph "
+            f"ranking of another query (shifted by {', '.join(map(str, SHIFTS))} places; the worst result counts).",
+            f"How many cells are within their limits: {_met(found)}",
             table(columns, rows),
             f"Largest regret: {100 * worst:+.1f} points, on {at.dataset} with lists of {at.limit}. Largest harm of a "
             f"wrong graph: {100 * harm:+.1f} points of Recall@10 below vectors alone, on {hurt.dataset} with lists of "

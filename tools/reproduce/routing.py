@@ -27,7 +27,7 @@ PLAIN, WALK = "rrf-words", "default"
 OWN = ("vector", PLAIN, WALK)
 """Systems of ours in the place of the paper's strategies, which need a language model."""
 PUBLISHED_GATES = (1.8, 2.6)
-FIXED = "the best one on the fitting part"
+FIXED = "the best single strategy of the fitting part"
 FITTED = ("fitted gates, raw distances", "fitted gates, normalised")
 GATED = ("published gates, raw distances", "published gates, normalised")
 ORACLE = "oracle"
@@ -83,7 +83,7 @@ def published_choices(folder: Path) -> Choices:
 
 
 def own_choices(dataset: Dataset) -> Choices:
-    """A data set with a calibration split, under systems of ours: fitted there, judged on the other queries."""
+    """A data set with a calibration split, under our systems: fitted there, judged on the other queries."""
     inputs = ExperimentInput(dataset)
     runs = search_sources(inputs, ("vector", "graph", "bm25"))
     answers, _ = run_systems(inputs, [OWN_SYSTEMS[name] for name in OWN], 10, runs)
@@ -127,17 +127,19 @@ def routing_page(folder: Path, datasets: Sequence[Dataset]) -> Page:
     published = published_choices(folder)
     sets = {"MuSiQue, published queries": published}
     sets |= {
-        f"{one.name}, systems of ours": own_choices(one)
+        f"{one.name}, our systems": own_choices(one)
         for one in datasets
         if any(query.extra.get("split") == "calibration" for query in one.queries)
     }
     routes = {name: routes_of(one) for name, one in sets.items()}
     parts = [
-        "EGR takes the entropy of a query's nearest neighbours and two gates: below the first a single search, below "
-        "the second fusion, then step-back. The gates are fitted as in the paper's code: 40 values, every pair, the "
-        "agreement with the oracle's choice. The published queries are fitted on one half and judged on the other, "
-        "both ways. A data set with a calibration split is fitted there and judged on its other queries. Differences "
-        f"are to {FIXED}, with their paired 95 % bootstrap interval."
+        "The entropy router (EGR) compares the entropy of a query's nearest neighbors with two gates. Below the "
+        "first gate, it searches the vectors only. Below the second gate, it fuses the sources. Above both gates, "
+        "it uses step-back rewriting. The gates are fitted as in the paper's code: of all pairs among 40 values, "
+        "the fit takes the pair that agrees most often with the oracle. The oracle knows the best strategy of each "
+        "query. For the published queries, gates are fitted on each half and judged on the other half. For a data "
+        "set with a calibration split, gates are fitted on this split and judged on the other queries. Differences "
+        f"are from {FIXED}, with paired 95 % bootstrap intervals."
     ]
     for name, choices in sets.items():
         ties = int((np.sort(choices.rewards, axis=1)[:, -2] == choices.rewards.max(axis=1)).sum())
@@ -150,15 +152,17 @@ def routing_page(folder: Path, datasets: Sequence[Dataset]) -> Page:
     if datasets:
         flagged = [flag_effect(one) for one in datasets]
         parts += [
-            "The multi-hop flag: two different capitalised words, or a cue word. Share of the questions that have it, "
-            "with the Wilson 95 % interval. In the paper's code it counts only where step-back is chosen, and adds "
-            "passages along edges of entailment; its benchmark graphs have none.",
+            "A question has the multi-hop flag if it contains two different capitalized words, or a cue word. The "
+            "next table shows the share of questions with the flag, with its Wilson 95 % interval. In the paper's "
+            "code, the flag matters only for questions that go to step-back. For these questions, it adds passages "
+            "along edges of entailment, but the paper's benchmark graphs contain no such edges.",
             _flags(datasets),
-            "What the flag is worth, all questions, nothing fitted. A walk stands for the further passages. The gains "
-            f"are points of nDCG@10 that {WALK} has over {PLAIN}, with and without the flag, and their paired 95 % "
-            f"bootstrap intervals. *By the flag* sends questions with the flag to {WALK} and others to {PLAIN}; its "
-            f"difference is to {WALK} for all. The last column counts the questions on which EGR would read the flag: "
-            "those that the published gates on normalised distances send to step-back.",
+            "The next table shows what the flag is worth, on all questions and without fitting. Our walk replaces "
+            f"the passages that the flag adds. A gain is the nDCG@10 of {WALK} minus that of {PLAIN} in points, "
+            f"with its paired 95 % bootstrap interval. *By the flag* sends questions with the flag to {WALK} and "
+            f"other questions to {PLAIN}; the column shows its difference from sending all questions to {WALK}. The "
+            "last column counts the questions for which EGR would read the flag. These are the questions that the "
+            "published gates on normalized distances send to step-back.",
             _effects(flagged),
         ]
         verdicts += _flag_verdicts(flagged)
@@ -231,13 +235,15 @@ def _flag_verdicts(found: Sequence[FlagEffect]) -> list[Verdict]:
     }
     return [
         judge(
-            f"{WALK} gains more over {PLAIN} on questions with the multi-hop flag than on others (points of nDCG@10)",
+            f"The gain of {WALK} over {PLAIN} is larger on questions with the multi-hop flag than on other "
+            "questions (points of nDCG@10)",
             apart,
             0.1,
             shown=points,
         ),
         judge(
-            f"Routing by the flag beats {WALK} for all questions (lower end of the 95 % interval, points of nDCG@10)",
+            f"Routing by the flag has a higher nDCG@10 than {WALK} for all questions (lower end of the 95 % "
+            "interval, points of nDCG@10)",
             {one.name: 100 * paired_bootstrap(one.by_flag()).low for one in found if not one.flags.all()},
             0.1,
             shown=points,
@@ -285,10 +291,17 @@ def _verdicts(sets: Mapping[str, Choices], routes: Mapping[str, Mapping[str, Int
 
     kinds = {name: float(len(set(found[GATED[0]].tolist()))) for name, found in routes.items()}
     return [
-        judge("The published gates on raw distances send every query the same way (routes taken)", kinds, 1, 1, plain),
+        judge(
+            "The published gates on raw distances send every query to the same strategy (number of strategies)",
+            kinds,
+            1,
+            1,
+            plain,
+        ),
         *(
             judge(
-                f"Routing by {way} beats {FIXED} (lower end of the 95 % interval, points of nDCG@10)",
+                f"Routing by {way} has a higher nDCG@10 than {FIXED} (lower end of the 95 % interval, points of "
+                "nDCG@10)",
                 {name: 100 * paired_bootstrap(gain(name, way, FIXED)).low for name in sets},
                 0.1,
                 shown=points,
@@ -296,13 +309,13 @@ def _verdicts(sets: Mapping[str, Choices], routes: Mapping[str, Mapping[str, Int
             for way in FITTED
         ),
         judge(
-            "On normalised distances fitted gates agree with the oracle more often than published gates (points)",
+            "On normalized distances, fitted gates agree with the oracle more often than published gates (points)",
             {name: 100 * (agreed(name, FITTED[1]) - agreed(name, GATED[1])) for name in sets},
             0.1,
             shown=points,
         ),
         judge(
-            "They gain over published gates (points of nDCG@10)",
+            "On normalized distances, fitted gates have a higher nDCG@10 than published gates (points of nDCG@10)",
             {name: 100 * float(gain(name, FITTED[1], GATED[1]).mean()) for name in sets},
             0.1,
             shown=points,

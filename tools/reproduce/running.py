@@ -253,11 +253,14 @@ def study_page(study: Study, tables: Mapping[str, Mapping[str, Table]]) -> Page:
     parts = [study.question]
     for name, both in tables.items():
         counts = ", ".join(f"{len(one.queries)} {part}" for part, one in both.items())
-        lists = f"lists of {study.limit}" + ("" if study.graph_limit is None else ", whole graph lists")
-        parts.append(f"**{name}** ({counts} queries, {lists}; W/L and exact McNemar p against {study.baseline})")
+        lists = f"{study.limit} hits per source" + ("" if study.graph_limit is None else ", but all hits of the graph")
+        parts.append(
+            f"**{name}** ({counts} queries, {lists}; wins/losses (W/L) and the exact McNemar p compare "
+            f"LastHop@10 with {study.baseline})"
+        )
         parts.append(_side_by_side(both))
         if study.differences:
-            parts.append(f"Differences to {study.baseline} in points, with their paired 95 % bootstrap intervals:")
+            parts.append(f"Differences from {study.baseline} in points, with paired 95 % bootstrap intervals:")
             parts.append(_differences(both, study.differences))
     claims = CLAIMS.get(study.name, ())
     verdicts = tuple(claim.verdict(tables) for claim in claims)
@@ -295,10 +298,11 @@ def _differences(both: Mapping[str, Table], measures: Sequence[Measure]) -> str:
 
 
 INTRO = (
-    "Regenerate with `python tools/reproduce DATA --out docs/reproduction`, one page alone with `--only NAME`; no "
-    "network is used. Every study keeps two parts of the queries apart (by the MD5 of their ids); what is fitted for "
-    "one part is fitted on the other, without labels. The graph source is ours, not the papers'. `figures.json` holds "
-    "every number in full, intervals included."
+    "These pages repeat experiments of the papers on our data. The graph source is phasegraph's walk, not the "
+    "papers' graph. `python tools/reproduce DATA --out docs/reproduction` writes all pages, and `--only NAME` "
+    "writes one page. No network is needed. Every study splits its queries into two parts by the MD5 of their ids. "
+    "Settings for one part are fitted on the other part, without labels. `figures.json` contains all numbers in "
+    "full, with their intervals."
 )
 
 
@@ -311,12 +315,12 @@ def _index(target: Path) -> str:
     count = {start: {name: text.count(f"\n- **{start}") for name, text in texts.items()} for start in STARTS}
     holds, refused, open_ones = (sum(of.values()) for of in count.values())
     tally = (
-        "Below the tables stand claims, most of them the papers', each with the figures that decide it and the bounds "
-        f"it is held to. {holds} of {holds + refused + open_ones} hold"
+        "Each page ends with claims, most of them from the papers. A claim shows the measured values and the "
+        f"values that it needs. {holds} of {holds + refused + open_ones} claims hold"
     )
     tally += f", {open_ones} cannot be decided on this data" if open_ones else ""
     where = ", ".join(f"{links[name]}: {times}" for name, times in count["Refused"].items() if times)
-    tally += f". Refused: {where}." if refused else "; none is refused."
+    tally += f". Number of refused claims by page: {where}." if refused else "; no claim is refused."
     return "\n\n".join(["# Reproduction", INTRO, tally, "\n".join(f"- {link}" for link in links.values())]) + "\n"
 
 

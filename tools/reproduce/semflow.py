@@ -156,25 +156,26 @@ def _headline_verdicts(found: Mapping[str, tuple[Headline, Headline]]) -> list[V
     }
     return [
         judge(
-            "Direction lowers the abstractness of the first ten entities (upper end of the interval, per cent)",
+            "The directed walk lowers the abstractness of the first ten entities (upper end of the interval, percent)",
             {graph: change[2] for graph, change in changes["abstract"].items()},
             high=-0.1,
             shown=points,
         ),
         judge(
-            "It lowers it by half of the paper's figure or more (per cent)",
+            "The directed walk lowers this abstractness by at least half of the paper's figure (percent)",
             {graph: change[0] for graph, change in changes["abstract"].items()},
             high=PRINTED["abstract"] / 2,
             shown=points,
         ),
         judge(
-            "Direction raises the similarity at ranks 60 to 100 (lower end of the interval, per cent)",
+            "The directed walk raises the similarity to the query at ranks 60 to 100 (lower end of the interval, "
+            "percent)",
             {graph: change[1] for graph, change in changes["similar"].items()},
             0.1,
             shown=points,
         ),
         judge(
-            "It raises it by half of the paper's figure or more (per cent)",
+            "The directed walk raises this similarity by at least half of the paper's figure (percent)",
             {graph: change[0] for graph, change in changes["similar"].items()},
             PRINTED["similar"] / 2,
             shown=points,
@@ -245,12 +246,15 @@ def semflow_page(dataset: Dataset) -> tuple[Page, Table]:
             "semflow",
             "SemFlowRAG's walk, its parts and its black holes",
             (
-                f"Its ablations on {dataset.name} ({len(dataset.queries)} queries), all queries, nothing fitted, no "
-                "language model's filter of the facts. W/L and exact McNemar p are those of LastHop@10 against the "
-                "paper's walk; the difference is that of Recall@5, with its paired 95 % bootstrap interval.",
+                f"The table shows the ablations of SemFlowRAG on {dataset.name} ({len(dataset.queries)} queries). "
+                "Nothing is fitted, and no language model filters the facts. W/L and the exact McNemar p compare "
+                "LastHop@10 with the paper's walk. The difference is that of Recall@5, with its paired 95 % "
+                "bootstrap interval.",
                 _ablation_table(found),
-                "Where the mass of the entities lies: on the hundredth with the most links and passages, on the most "
-                "abstract hundredth; the mean abstractness, and the effective number of entities (exp of the entropy).",
+                "The next table shows where the walk's probability mass on entities lies. The first two columns "
+                "are the shares of two groups: the 1 % of entities with the most links and passages, and the most "
+                "abstract 1 %. Then follow the mean abstractness, and the effective number of entities (exp of the "
+                "entropy).",
                 table(
                     ["walk", "best connected 1 %", "most abstract 1 %", "mean abstractness", "effective entities"],
                     [
@@ -259,12 +263,12 @@ def semflow_page(dataset: Dataset) -> tuple[Page, Table]:
                         if n in ABLATIONS
                     ],
                 ),
-                "The paper's headline: direction changes the mean abstractness of the ten entities with the most mass "
-                f"by {PRINTED['abstract']:+.1f} %, and the similarity to the query at ranks 60 to 100 by "
-                f"{PRINTED['similar']:+.1f} %. The paper gives no formula; these figures are reconstructed from the "
-                "side experiment of its released code, which walks over the entities alone.",
+                "The paper's main claim is that direction changes the mean abstractness of the ten entities with "
+                f"the most mass by {PRINTED['abstract']:+.1f} %, and the similarity to the query at ranks 60 to 100 "
+                f"by {PRINTED['similar']:+.1f} %. The paper gives no formula; these figures are reconstructed from "
+                "the side experiment of its released code, which walks over the entities alone.",
                 _headline_table(heads),
-                "One number changed at a time, directed / undirected:",
+                "The next table changes one parameter at a time; a cell shows the directed / the undirected walk:",
                 _sweep_table(found, {parameters: name for name, parameters in variants.items()}),
             ),
             (
@@ -316,9 +320,9 @@ def _direction(found: Table) -> list[Verdict]:
     """The claim that the paper is named after."""
     gains = {str(m): 100 * (found[FULL].means[m] - found[UNDIRECTED].means[m]) for m in MEASURES}
     return [
-        judge("Direction gains over the undirected walk with the same seeds", gains, 0.1, shown=points),
+        judge("The directed walk beats the undirected walk with the same seeds", gains, 0.1, shown=points),
         judge(
-            "The difference is more than chance (exact p of LastHop@10)",
+            "The difference between both walks is significant (exact p of LastHop@10)",
             {UNDIRECTED: found[UNDIRECTED].p[TEN]},
             high=0.05,
         ),
@@ -329,8 +333,7 @@ def _parts(found: Table) -> list[Verdict]:
     """What is lost without each part."""
     lost = {name: {m: 100 * (found[FULL].means[m] - found[name].means[m]) for m in MEASURES} for name in PARTS}
     return [
-        judge(f"Every part of the walk is worth something in {m}", {n: lost[n][m] for n in PARTS}, 0.1, shown=points)
-        for m in MEASURES
+        judge(f"Each part of the walk raises {m}", {n: lost[n][m] for n in PARTS}, 0.1, shown=points) for m in MEASURES
     ]
 
 
@@ -339,20 +342,25 @@ def _holes(holes: Mapping[str, Holes]) -> list[Verdict]:
     with_it, without = holes[FULL], holes[UNDIRECTED]
     return [
         judge(
-            "Direction takes mass from the best connected entities (points of the entities' mass)",
+            "The directed walk puts less mass on the best connected entities (points of the entities' mass)",
             {"taken": 100 * (without.connected - with_it.connected)},
             0.1,
             shown=points,
         ),
         judge(
-            "Direction takes mass from the most abstract entities (points of the entities' mass)",
+            "The directed walk puts less mass on the most abstract entities (points of the entities' mass)",
             {"taken": 100 * (without.abstract - with_it.abstract)},
             0.1,
             shown=points,
         ),
-        judge("The mass lies lower in abstractness", {"lower by": without.level - with_it.level}, 0.001, shown=plain),
         judge(
-            "The mass is on fewer entities by a twentieth or more (effective entities, per cent)",
+            "The directed walk has a lower mean abstractness",
+            {"lower by": without.level - with_it.level},
+            0.001,
+            shown=plain,
+        ),
+        judge(
+            "The directed walk puts its mass on at least 5 % fewer entities (effective entities, percent)",
             {"fewer by": 100 * (1 - with_it.spread / without.spread)},
             5,
             shown=points,
@@ -367,4 +375,11 @@ def _numbers(found: Table, variants: Mapping[str, FlowParameters]) -> list[Verdi
         swept = [_changed(field, value) for value in values]
         best = max(found[name].means[measure] for name, one in variants.items() if one in swept)
         out[field] = 100 * (best - found[FULL].means[measure])
-    return [judge("The paper's number is within a point of Recall@5 of the best swept", out, high=1, shown=points)]
+    return [
+        judge(
+            "The paper's value of a parameter is at most one point of Recall@5 below the best value in the table",
+            out,
+            high=1,
+            shown=points,
+        )
+    ]

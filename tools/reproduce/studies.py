@@ -279,15 +279,15 @@ STUDIES: tuple[Study, ...] = (
     Study(
         "table-1",
         "Vectors, RRF and the paper's fusion",
-        "The shape of the paper's Table 1, on our data and our graph source: wins and losses of LastHop against "
-        "vectors.",
+        "This page repeats Table 1 of the paper on our data and with our graph source. The table compares each "
+        "system's LastHop with that of the vectors.",
         table_one,
         limit=50,
     ),
     Study(
         "against-rrf",
         "The paper's fusion against RRF",
-        "The paper tests each against vectors only. Here reciprocal rank fusion is the baseline.",
+        "The paper compares its systems only with vectors. Here, the baseline is reciprocal rank fusion (RRF).",
         against_rrf,
         baseline="rrf",
         limit=50,
@@ -295,22 +295,30 @@ STUDIES: tuple[Study, ...] = (
     Study(
         "table-2-calibration",
         "Calibrations and rules",
-        "The shape of the paper's Table 2: own-list percentiles against min-max, raw/max and a reference sample, under "
-        "a weighted sum and under the Boltzmann rule, at the paper's weight and cap for the data set.",
+        "This page repeats Table 2 of the paper. It compares four calibrations: percentiles within the returned "
+        "list, min-max, raw/max, and percentiles of a reference sample (reference ECDF). Each calibration is fused "
+        "by a weighted sum and by the Boltzmann rule, with the paper's weight and cap for the data set.",
         calibrations,
     ),
     Study(
         "table-2-temperature",
         "Temperatures",
-        "Automatic against fixed temperatures of the Boltzmann rule.",
+        "This page compares the automatic temperature of the Boltzmann rule with fixed temperatures.",
         temperatures,
     ),
-    Study("pool-caps", "Pool caps", "How long the graph list may be, under the paper's rule.", caps),
+    Study(
+        "pool-caps",
+        "Pool caps",
+        "This page shows the effect of the length of the graph list under the paper's "
+        "rule. A cap cuts the list, or limits the number of passages that the vectors "
+        "did not return.",
+        caps,
+    ),
     Study(
         "pool-explosion",
         "The pool explosion, and its cure",
-        "The paper's section 7.2: without a limit the graph returns thousands of passages. Vectors give 50, the graph "
-        "everything that its walk reached.",
+        "Section 7.2 of the paper says that a graph without a limit returns thousands of passages. Here, the "
+        "vectors return 50 hits, and the graph returns all passages that its walk reached.",
         explosion,
         limit=50,
         graph_limit=WHOLE,
@@ -318,8 +326,8 @@ STUDIES: tuple[Study, ...] = (
     Study(
         "rrf-or-convex",
         "RRF or convex combination, two sources and three",
-        "The design record chose weighted RRF; the study it cites prefers a convex combination. Lists of 50; wins, "
-        "losses and p against equal-weight RRF of two sources.",
+        "The design record, a document with which this project began, chose weighted RRF. The study that it cites "
+        "prefers a convex combination. The baseline is RRF of two sources with equal weights.",
         convex_or_rrf,
         baseline="rrf",
         limit=50,
@@ -328,8 +336,9 @@ STUDIES: tuple[Study, ...] = (
     Study(
         "rank-constant",
         "The rank constant",
-        "The design record calls the constant of reciprocal rank fusion uncritical between 10 and 100. Two sources at "
-        "equal weights, and three at its weights (vectors and BM25 1, graph .35).",
+        "The design record says that the constant of reciprocal rank fusion hardly matters between 10 and 100. The "
+        "table tests two sources with equal weights, and three sources with the record's weights (vectors and BM25 "
+        "1, graph .35).",
         rank_constants,
         limit=50,
         sources=THREE,
@@ -337,11 +346,12 @@ STUDIES: tuple[Study, ...] = (
     Study(
         "exact-match",
         "Exact matches",
-        "The design record's bonus for an exact match, as one more ranked source. The queries are parted by whether "
-        "any passage matches exactly: holds a phrase that they quote, or a word of theirs that at most "
-        f"{RARE} passages hold. Nothing is fitted. The record reports a dip on exact matches, of "
-        f"{REPORTED_DIPS[0][1]} in nDCG and {REPORTED_DIPS[1][1]} in MRR, and does not say below which system: below "
-        "BM25 alone and below a convex combination are both shown.",
+        "The design record adds a bonus for exact matches, as one more ranked source. The table splits the queries "
+        "into those with and without an exact match. A query has an exact match if a passage contains a phrase "
+        f"that the query quotes, or a word of the query that at most {RARE} passages contain. Nothing is fitted. "
+        f"The record reports a loss on queries with an exact match, of {REPORTED_DIPS[0][1]} in nDCG and "
+        f"{REPORTED_DIPS[1][1]} in MRR. It does not say against which system, so the page compares with BM25 alone "
+        "and with a convex combination.",
         exact_bonus,
         baseline="design record",
         limit=50,

@@ -216,7 +216,10 @@ def only_matching(answer: object, wanted: Mapping[str, Any], source: str = "") -
     if len(kept) == len(found):
         return found
     if found.ranking is not None:
-        raise MalformedAnswerError(f"source {source!r} returned documents that do not match the filter")
+        raise MalformedAnswerError(
+            f"source {source!r} returned documents that do not match the filter, so its hits "
+            "are not used: check how this source applies filters"
+        )
     made = ScoredDocuments(found[row] for row in kept)
     made.scores = None if found.scores is None else [found.scores[row] for row in kept]
     made.searched = None if found.searched is None else [one for one in found.searched if matches(one[0], wanted)]

@@ -391,7 +391,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
 
     def _follow(self, checked: Self, name: str) -> None:
         if any(holds(spec, self) for spec in checked._engine.specs.values()):
-            raise InvalidInputError("the retriever contains itself")
+            raise InvalidInputError("the retriever contains itself: remove it from its own sources")
         self._callback = checked._callback
         if name == "k":
             self._engine = self._engine.with_k(checked.k)

@@ -422,7 +422,7 @@ class RetrieverSource(WrappedSource):
         """Raise InvalidInputError if the source cannot apply a filter of another source."""
         walks = [one for one in self._leaves if isinstance(one, EntityGraphRetriever)]
         if any(one.documents is None for one in walks):
-            why = "it does not have the metadata of its passages: pass documents="
+            why = "it does not know the metadata of its passages: pass documents="
         elif "filter" in self.accepts or self._dynamic or bm25_within(self.runnable, wanted) is not None:
             return
         else:

@@ -183,7 +183,7 @@ def test_a_filter_that_others_cannot_be_given_fails_where_the_retriever_is_made(
         PhaseGraphRetriever(retrievers=[english, german])
     for other, why in (
         (lambda query: [], "it does not support filter="),
-        (EntityGraphRetriever(graph=graph.graph), "it does not have the metadata of its passages: pass documents="),
+        (EntityGraphRetriever(graph=graph.graph), "it does not know the metadata of its passages: pass documents="),
     ):
         with pytest.raises(InvalidInputError, match=f"'vector' has its own filter.*source 'graph' cannot apply: {why}"):
             PhaseGraphRetriever(vector=english, graph=other)

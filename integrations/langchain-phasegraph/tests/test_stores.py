@@ -160,7 +160,10 @@ async def test_a_store_that_refuses_more_hits_than_it_holds_is_asked_again(searc
     for result in (retriever.explain("what?"), await retriever.aexplain("what?")):
         vector = next(one for one in result.reports if one.source == "vector")
         assert (vector.status, vector.hits) == ("ok", 9)
-        assert "it refused 50 hits (ValueError) and was asked again for 9: fetch_k=9 asks once" in vector.notes
+        assert (
+            "the source refused to return 50 hits (ValueError), so it was asked again for 9 hits: set fetch_k=9 to ask "
+            "only once" in vector.notes
+        )
         ranking = next(one for one in result.candidates.rankings if one.source == "vector")
         assert ranking.ids == tuple(one.metadata["id"] for one in store.similarity_search("what?", k=9))
     store.add_documents([Document(page_content="text of p10", id="p10")])
@@ -183,7 +186,7 @@ async def test_a_store_that_refuses_is_asked_within_a_filter_and_its_size_is_not
 
     (report,) = PhaseGraphRetriever(vector=search, filter={"page": {"$gt": 5}}).explain("what?").reports
     assert (report.hits, "9" in str(report.notes)) == (3, False)
-    assert "it refused 50 hits (ValueError) and was asked again for fewer" in report.notes
+    assert "the source refused to return 50 hits (ValueError), so it was asked again for fewer hits" in report.notes
 
 
 async def test_a_function_over_an_index_that_refuses_is_asked_again():

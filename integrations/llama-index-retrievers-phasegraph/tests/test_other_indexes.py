@@ -75,7 +75,7 @@ def test_equal_scores_keep_one_order_where_facts_get_a_new_id_at_every_call(kind
     assert {name for name, _ in order} - {*made} == (set() if kind == "graph RAG" else {"c0", "c1", "c2"})
     (report,) = graph.explain("Who is Ada?").reports
     total = len(order)
-    assert f"made anew at every call: facts of a graph (1 of {total} hits)" in report.notes
+    assert f"1 of {total} hits get a new random id in every call: facts of a graph" in report.notes
     assert f"ids of 1 of {total} hits from their text" in report.notes
 
 
@@ -121,7 +121,9 @@ def test_a_retriever_that_returns_all_it_holds_counts_by_membership_alone(kind):
         k=99,
         evidence_key="why",
     )
-    with pytest.warns(PhasegraphWarning, match="source 'all' returns its hits in no order: only membership counts"):
+    with pytest.warns(
+        PhasegraphWarning, match="source 'all' returns its hits without an order: all its hits get the same rank"
+    ):
         answer = retriever.retrieve("text 7")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -134,10 +136,10 @@ def test_a_retriever_that_returns_all_it_holds_counts_by_membership_alone(kind):
     assert {one["rank"] for one in blocks if one["rank"] is not None} == {(len(ranking) + 1) / 2}
     assert len({one["contribution"] for one in blocks if one["rank"] is not None}) == 1
     report = next(one for one in result.reports if one.source == "all")
-    assert "membership only: its hits have no order" in report.notes
+    assert "all its hits get the same rank: they have no order" in report.notes
     assert [name for name in result.ids if name in ("c00", "c01", "c02")] == ["c02", "c01", "c00"]
     alone = CalibratedFusionRetriever(retrievers={"all": SourceSpec(retriever=UNORDERED[kind](found), fetch_k=2)})
-    with pytest.warns(PhasegraphWarning, match="in no order"):
+    with pytest.warns(PhasegraphWarning, match="without an order"):
         assert len(alone.retrieve("text 7")) <= 2
 
 

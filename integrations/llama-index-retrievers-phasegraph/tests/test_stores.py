@@ -72,7 +72,10 @@ def test_mmr_keeps_its_own_members_and_gives_ranks(index):
     members = ids_of(own.retrieve("what?"))
     retriever = CalibratedFusionRetriever(vector=own)
     assert ids_of(retriever.retrieve("what?")) == members
-    assert retriever.explain("what?").reports[0].notes[0] == "rank only: the scores of its mode are not similarities"
+    assert (
+        retriever.explain("what?").reports[0].notes[0]
+        == "rank only: in its search mode, the scores are not similarities"
+    )
 
 
 def test_an_embedding_that_the_caller_gives_is_used_and_kept(index):
@@ -107,5 +110,8 @@ async def test_an_index_that_refuses_more_hits_than_it_holds_is_asked_again():
         result = await CalibratedFusionRetriever(vector=given).aexplain("what?")
         (report,) = result.reports
         assert (report.status, report.hits) == ("ok", 9)
-        assert "it refused 50 hits (ValueError) and was asked again for 9: fetch_k=9 asks once" in report.notes
+        assert (
+            "the source refused to return 50 hits (ValueError), so it was asked again for 9 hits: set fetch_k=9 to ask "
+            "only once" in report.notes
+        )
     assert CalibratedFusionRetriever(vector=function).explain("what?").reports[0].hits == 9

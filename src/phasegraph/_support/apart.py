@@ -63,4 +63,6 @@ def run_apart(module: str, function: str, arguments: Sequence[str], seconds: flo
     if done.returncode < 0:
         return f"its process was ended by signal {-done.returncode}"
     said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-    return "" if not done.returncode else (said[-1] if said else f"its process ended with {done.returncode}")
+    return (
+        "" if not done.returncode else (said[-1] if said else f"its process ended with the exit code {done.returncode}")
+    )

@@ -49,7 +49,7 @@ class PackedTexts(Sequence[str]):
         if place < 0:
             place += count
         if not 0 <= place < count:
-            raise IndexError(f"there are {count} texts; got {row}")
+            raise IndexError(f"row {row} does not exist: there are {count} texts")
         return _decoded(self.raw(place))
 
     def raw(self, row: int) -> bytes:

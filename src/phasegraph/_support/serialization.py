@@ -479,7 +479,7 @@ def _read_bundle(
         state, settled = _state(manifest, handles)
         known = _remembered(state) if verify != "again" and settled else {}
         if verify and known.get("damage"):
-            raise IntegrityError(f"{known['damage']:.500} (found before; restore the file)")
+            raise IntegrityError(f"{known['damage']:.500} (found by an earlier check; restore the file)")
         sound = reader in known.get("readers", ())
         check = bool(verify) and not sound
         large = sum(os.fstat(one.fileno()).st_size for one in handles.values()) > LATE_BYTES
@@ -668,7 +668,7 @@ def _read_array(
     header = handle.read(int.from_bytes(start[8:10], "little"))
     found = _HEADER.fullmatch(header)
     if start[:8] != b"\x93NUMPY\x01\x00" or found is None or not _TYPE.fullmatch(found[1].decode()):
-        raise IntegrityError(f"{name}: the file is no npy array of a numeric type; it is damaged")
+        raise IntegrityError(f"{name}: the file is not a numeric npy array; it is damaged")
     shape = tuple(map(int, found[2].replace(b",", b" ").split()))
     dtype, first = np.dtype(found[1].decode()), handle.tell()
     if list(shape) != entry.get("shape") or dtype.str != entry.get("dtype"):

@@ -125,7 +125,7 @@ def of_call(owner: object, current: T) -> T:
 def go_on() -> None:
     """Raise TimeoutError if the caller no longer waits for the running search; long computations call this often."""
     if OVER.get():
-        raise TimeoutError("the call has given up this search")
+        raise TimeoutError("this search was canceled, because its call has ended")
 
 
 Made = TypeVar("Made", bound=Callable[..., Any])

@@ -336,7 +336,10 @@ def fit_probability(
     if not fit.success:
         raise NotConvergedError(f"fitting the probability did not converge: {fit.message}")
     if not fit.x[0] > 0:
-        raise InsufficientDataError("the confidence is not higher for questions with an answer than for other ones")
+        raise InsufficientDataError(
+            "the confidence of questions with an answer is not higher than the confidence "
+            "of questions without an answer"
+        )
     return replace(model, slope=float(fit.x[0]), intercept=float(fit.x[1]), without=without)
 
 

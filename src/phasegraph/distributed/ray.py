@@ -182,10 +182,16 @@ class Actors:
                 raise (error.cause or error) from None
             except ray.exceptions.RayActorError as error:  # the actor or its node died
                 if number < 0:
-                    raise PhasegraphError(f"Ray could not start a worker: {error}") from error
+                    raise PhasegraphError(
+                        "Ray could not start a worker; check that the cluster has a free "
+                        f"processor and enough memory: {error}"
+                    ) from error
                 deaths[number] += 1
                 if deaths[number] > RETRIES:
-                    raise PhasegraphError(f"{RETRIES + 1} workers died during the same task: {error}") from error
+                    raise PhasegraphError(
+                        f"{RETRIES + 1} workers died during the same task; check that memory "
+                        f"suffices for a shard per worker: {error}"
+                    ) from error
                 waiting.appendleft(number)
                 self._starting.update([self._started()])
                 continue

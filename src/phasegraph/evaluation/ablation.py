@@ -37,7 +37,8 @@ STAGES: Mapping[str, str] = MappingProxyType(
     {
         "rewrite": "HyDE: a second vector search with BM25's best passage; both rankings fused by reciprocal rank",
         "rerank": "rerank the top 30 by word overlap with the query plus cosine, averaged with the fused score",
-        "route": "use vectors only if the entropy of the 20 nearest neighbors is below 1.8, else all sources",
+        "route": "search only the vectors if the entropy of the 20 nearest neighbors is below 1.8, otherwise all "
+        "sources",
         "correct": "grade the top 3 by word overlap with the query; below 25, search with BM25's best passage",
         "summaries": "a summary tree of extracted sentences; its leaves are an additional source",
         "facts": "the nearest facts that share a word with the query seed the walk",
@@ -241,7 +242,7 @@ def ablate(
     asked = {one: [name for name in _ASKS.get(one, ()) if name in models] for one in wanted}
     notes += [f"{one}: {'by the model that was passed' if asked[one] else STAGES[one]}" for one in wanted]
     if not any(asked.values()):
-        notes.append("stand-ins, not models: the figures say nothing about the effect of a model")
+        notes.append("stand-ins replace the models: the figures say nothing about the effect of a model")
     on = frozenset(wanted) | {"graph"}
     values = {_FULL: bench.measured(on)} | {f"- {one}": bench.measured(on - {one}) for one in wanted}
     return compare_ablations(inputs.dataset.name, values, notes=notes, resamples=resamples)

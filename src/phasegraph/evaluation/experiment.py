@@ -421,14 +421,18 @@ class Table:
         out = []
         names = {measure.name: count for measure, count in self.scored.items() if count < len(self.queries)}
         for name, count in names.items():
-            why = WHY_LEFT_OUT.get(name, "it does not score them")
+            why = WHY_LEFT_OUT.get(name, "the measure does not score them")
             if not count:
                 out.append(f"{name} and its test are left out: {why}")
             else:
-                out.append(f"{name} is of {count} of {len(self.queries)} queries, the others left out: {why}")
+                out.append(
+                    f"{name} covers {count} of {len(self.queries)} queries; the other queries are left out: {why}"
+                )
         if self.groups is not None:
-            tests = "tests (LastHop's excepted)" if "LastHop" in {measure.name for measure in self.tests} else "tests"
-            out.append(f"intervals and {tests} take the {len(set(self.groups))} collections whole")
+            tests = (
+                "tests (except that of LastHop)" if "LastHop" in {measure.name for measure in self.tests} else "tests"
+            )
+            out.append(f"intervals and {tests} resample each of the {len(set(self.groups))} collections as a whole")
         return tuple(out)
 
     def means_by(self, labels: Sequence[str]) -> dict[str, dict[str, dict[str, float | None]]]:
@@ -496,11 +500,11 @@ class Table:
 
 WHY_LEFT_OUT: Mapping[str, str] = MappingProxyType(
     {
-        "LastHop": "no hop order is known (hop_order_known, last_hop_known)",
-        "PageRecall": "no page that answers is known (fields 'pages' of the query, 'source' of the passages)",
-        "Pages": "no passage names its page (field 'source')",
-        "EM": "no correct answer is given (field 'answer')",
-        "F1": "no correct answer is given (field 'answer')",
+        "LastHop": "the order of the hops is unknown (fields hop_order_known, last_hop_known)",
+        "PageRecall": "the page with the answer is unknown (fields 'pages' of the query, 'source' of the passages)",
+        "Pages": "no passage names its page (field 'source' of the passages)",
+        "EM": "the query has no correct answer (field 'answer')",
+        "F1": "the query has no correct answer (field 'answer')",
     }
 )
 MCNEMAR, SIGN_FLIP, BY_GROUP = "exact McNemar", "sign-flip permutation", "sign-flip permutation of whole groups"

@@ -154,7 +154,8 @@ def fit_weights(
     total = float(weights.sum())
     if not total > 0:
         raise InsufficientDataError(
-            "no source separates relevant from irrelevant candidates; all learned weights are 0"
+            "no source separates relevant from irrelevant candidates, so all learned weights are 0: check the "
+            "sources and the judgements"
         )
     return dict(zip(names, (weights / total).tolist(), strict=True))
 

@@ -317,7 +317,10 @@ class ChunkGraph:
             shape = (len(passages), len(passages))
             return cls(passages, {kind: unpacked_matrix(kind, arrays, shape, np.float32) for kind in kinds}, embeddings)
         except MISFITS as error:
-            raise IntegrityError(f"{Path(directory).name}: the parts of the saved graph do not fit: {error}") from error
+            raise IntegrityError(
+                f"{Path(directory).name}: the parts of the saved graph do not fit: {error}. "
+                "Restore the folder, or build the graph again"
+            ) from error
 
     def within(self, allowed: Allowed) -> ChunkGraph | None:
         """Return the graph of the `allowed` chunks and the edges between them; None if no chunk is allowed.

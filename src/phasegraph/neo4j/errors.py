@@ -50,7 +50,7 @@ def translated(error: BaseException, seconds: float, database: str | None = None
             "reason, use a bolt:// or bolt+s:// address)"
         )
     if _UNRESOLVED in str(error):
-        return StoreError(f"unreachable: the host of the address could not be resolved ({name})")
+        return StoreError(f"unreachable: the host of the address could not be resolved, so check the address ({name})")
     if name in _AWAY or isinstance(error, OSError):
         return StoreError(f"unreachable: Neo4j could not be reached within {seconds:g} s ({name})")
     if not code:

@@ -291,7 +291,10 @@ class GraphRecords:
             If `graph` has other passages than these records, or no passages are left.
         """
         if graph.passages != tuple(record.id for record in self.passages):
-            raise InvalidInputError("graph is not the graph of these records: its passages differ")
+            raise InvalidInputError(
+                "graph is not the graph of these records, because its passages differ: pass "
+                "the graph that records.graph() returned"
+            )
         after = self.with_changes(changes)
         touched = {record.id: record for record in changes.changed}
         gone = {*touched, *changes.removed}

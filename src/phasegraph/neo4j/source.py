@@ -319,7 +319,10 @@ class Neo4jGraphSource:
         names = [graph.passages[row] for row in rows.tolist()]
         best = top_order(scores, names, limit)
         ids = tuple(names[place] for place in best.tolist())
-        part = f"{walk.unknown:.1%} of the walk's mass is at nodes that were not fetched"
+        part = (
+            f"{walk.unknown:.1%} of the walk's probability mass is at nodes that were not fetched, so the "
+            "ranking is approximate"
+        )
         return Ranking(
             self.name,
             ids,

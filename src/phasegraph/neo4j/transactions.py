@@ -111,7 +111,7 @@ class Transactions:
         again = False
         while True:
             if self._closed:
-                raise StoreError("this Neo4jConnection has been closed")
+                raise StoreError("this Neo4jConnection has been closed: make a new connection")
             left = max(seconds - (monotonic() - began), 0.001)
             patience = min(seconds / 2, left, 60.0)
             try:

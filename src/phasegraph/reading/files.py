@@ -275,7 +275,10 @@ def _members(place: Path, name: str) -> Iterator[Member]:
         hidden = any(part.startswith(".") or part in _NOT_ENTERED for part in PurePosixPath(member).parts)
         if hidden and not isinstance(data, str):
             continue
-        yield (f"{name}/{member}", "the archive is in another archive" if is_archive(member) else data)
+        yield (
+            f"{name}/{member}",
+            "the archive is inside another archive: unpack the outer archive" if is_archive(member) else data,
+        )
 
 
 def _content(place: Path) -> bytes | str:

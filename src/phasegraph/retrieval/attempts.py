@@ -42,8 +42,10 @@ class Attempts:
     >>> for attempt in Attempts(50, notes := []):
     ...     with attempt as wanted:
     ...         found = search(wanted)
-    >>> found, notes
-    (9, ['it refused 50 hits (ValueError) and was asked again for 9: fetch_k=9 asks once'])
+    >>> found
+    9
+    >>> print(notes[0])
+    the source refused to return 50 hits (ValueError), so it was asked again for 9 hits: set fetch_k=9 to ask only once
     """
 
     __slots__ = ("_first", "_left", "_limit", "_notes", "_wanted", "_within")
@@ -79,10 +81,17 @@ class Attempts:
         return True
 
     def _said(self) -> str:
-        refused = f"it refused {self._limit} hits ({type(self._first).__name__}) and was asked again for "
+        refused = (
+            f"the source refused to return {self._limit} hits ({type(self._first).__name__}), so it was asked "
+            "again for "
+        )
         if self._wanted is None:
-            return f"{refused}its own number"
-        return f"{refused}fewer" if self._within else f"{refused}{self._wanted}: fetch_k={self._wanted} asks once"
+            return f"{refused}its own default number of hits"
+        return (
+            f"{refused}fewer hits"
+            if self._within
+            else (f"{refused}{self._wanted} hits: set fetch_k={self._wanted} to ask only once")
+        )
 
 
 def _fewer(error: BaseException, limit: int | None) -> list[int | None]:

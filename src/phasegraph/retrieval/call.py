@@ -122,7 +122,9 @@ class Call:
             except Late:
                 ranking, sources = None, {**sources, **early.under_way}
             if ranking is None:
-                self.stage_reports.append(StageReport("route", "skipped", f"{first!r} gave no ranking to route by"))
+                self.stage_reports.append(
+                    StageReport("route", "skipped", f"source {first!r} returned no ranking, which the router needs")
+                )
                 try:
                     gathered: Gathered = yield Ask(self.gatherer, sources, query)
                     return gathered

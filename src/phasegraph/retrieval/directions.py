@@ -117,7 +117,8 @@ class Direction:
         opposite = found is not None and found is not higher
         return higher, _note(
             higher,
-            "inferred from the order of its scores" + " in earlier answers; this one says the opposite" * opposite,
+            "inferred from the order of its scores" + " in earlier answers; the order of this answer says the "
+            "opposite" * opposite,
         )
 
     def warn_of_none(self) -> None:
@@ -125,8 +126,7 @@ class Direction:
         if not self._unordered:
             self._unordered = True
             warn(
-                f"source {self._source!r} returns its hits in no order: only membership counts, not the position "
-                "of a hit",
+                f"source {self._source!r} returns its hits without an order: all its hits get the same rank",
                 stacklevel=6,
             )
 

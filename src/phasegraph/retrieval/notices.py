@@ -52,8 +52,9 @@ class FirstAnswers:
                 nearest = best if ranking.raw is None or ranking.rank_only else float(ranking.raw[0])
                 bound = f"at most {-threshold.value:g}" if ranking.distances else f"at least {threshold.value:g}"
                 text = (
-                    f"the threshold of {ranking.source!r} rejected everything that it returned in its first {count} "
-                    f"answers: it accepts {bound}, and its best hit has {nearest:g}"
+                    f"the threshold of {ranking.source!r} rejected all hits of this source in its first {count} "
+                    f"answers: it accepts scores of {bound}, and the best hit now has {nearest:g}. Check the "
+                    "threshold, or fit it again"
                 )
                 warn(text, stacklevel=5)
 
@@ -227,8 +228,8 @@ _MOST_STEPS = 256
 HASTY_HITS = 1_000
 
 IN_HASTE = (
-    "deciding was not ready in time: priors, the query's words and hits beyond the best "
-    f"{HASTY_HITS:,} of each source were ignored"
+    "fusing the hits missed the deadline: the answer ignores priors, the words of the query, and the hits of each "
+    f"source after its best {HASTY_HITS:,}"
 )
 
 
@@ -255,7 +256,11 @@ class DeadlineGuard:
         """Warn when fusing starts or stops missing the deadline; `late` is True if fusing was late in this call."""
         if late is not self._late:
             self._late = late
-            said = f"{IN_HASTE}. Raise timeout=, or lower fetch_k=" if late else "deciding is in time again"
+            said = (
+                f"{IN_HASTE}. Raise timeout=, or lower fetch_k="
+                if late
+                else ("fusing the hits meets the deadline again")
+            )
             warn(said, stacklevel=5)
 
     def bounded(self, function: Callable[[], Item]) -> Callable[[], Item]:

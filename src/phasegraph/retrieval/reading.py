@@ -93,7 +93,9 @@ class HitReader:
         if higher is not None:
             return scores, (higher, f"higher is better: known for metadata key {key!r}")
         if self.direction.stated is None and not self.direction.falls(scores):
-            notes.append(f"rank only: metadata {key!r} does not fall along the list, so it may not be a score")
+            notes.append(
+                f"rank only: the values of metadata {key!r} do not descend from hit to hit, so they may not be scores"
+            )
             return None, None
         return scores, (True, _note(True, "inferred from the order of its scores"))
 
@@ -140,13 +142,13 @@ class HitReader:
         if found.ids == tuple(ids):
             payloads.follow(found)
         elif scores is not None and not joined and _contradicts(found, ids):
-            notes.append("its order contradicts its scores; the scores were used")
+            notes.append("the order of its hits contradicts their scores; the scores were used")
         return limited(found if ordered else self._membership(found, notes), limit, notes)
 
     def _membership(self, ranking: Ranking, notes: list[str]) -> Ranking:
         """Return the ranking of unordered hits, in which all hits have the same rank."""
         if len(ranking):
-            notes.append("membership only: its hits have no order")
+            notes.append("all its hits get the same rank: they have no order")
             self.direction.warn_of_none()
         return replace(ranking, scores=np.full(len(ranking), -(len(ranking) + 1) / 2.0), rank_only=True)
 
@@ -156,7 +158,7 @@ class HitReader:
             return scores
         if hits:
             where = self.fields.score
-            looked = "it returns no scores" if where is None else "fields.score gave none"
+            looked = "it returns no scores" if where is None else "fields.score returned no score"
             notes.append(f"rank only: no score under {where!r}" if isinstance(where, str) else f"rank only: {looked}")
         return None
 

@@ -240,7 +240,9 @@ class Gatherer:
             self._renew()
         within = _WITHIN.get()
         if id(self) in within:
-            raise InvalidInputError("the retriever contains itself, directly or through another retriever")
+            raise InvalidInputError(
+                "the retriever contains itself, directly or through another retriever: remove it from its own sources"
+            )
         token = _WITHIN.set((*within, id(self)))
         try:
             tasks = [self._task(name, sources[name], runner is not None) for name in sorted(sources)]

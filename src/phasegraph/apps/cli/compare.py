@@ -40,9 +40,9 @@ def questions_for(path: Path | None, passages: Sequence[Passage], graph: EntityG
             "the passages of these files are too short to make questions from: give a QUESTIONS.jsonl file"
         )
     return [*known, *parts], [
-        f"asking {len(known) + len(parts)} questions made from the files, which no user asked:",
-        f"  {len(known)} known-item: {WORDS} words of a passage, which is the answer; they favour BM25",
-        f"  {len(parts)} two-part: words of two passages that share a name; they favour the graph",
+        f"asking {len(known) + len(parts)} questions that were made from the files, not asked by users:",
+        f"  {len(known)} known-item: {WORDS} words of a passage, which is the answer; these questions favor BM25",
+        f"  {len(parts)} two-part: words of two passages that share a name; these questions favor the graph",
     ]
 
 
@@ -97,7 +97,7 @@ def compare_and_print(
     made = " on questions made from the files" if path is None else ""
     to.print(f"verdict{made}: {advice.sentence}")
     if path is None:
-        to.print("your users' questions may give another verdict: write 40 of them (docs/guide/try.md)")
+        to.print("the questions of your users may give another result: write 40 questions (docs/guide/try.md)")
 
 
 def _means(found: Comparison) -> tuple[list[str], list[list[str]]]:
@@ -162,5 +162,5 @@ def _why(flip: Flip, ranks: Mapping[str, float | None], walk: Mapping[str, Any] 
     if not flip.won and least > BEST:
         return f"no source of phasegraph ranks it among its first {BEST} ({listed}){path}"
     best = " and ".join(_SOURCES[name] for name, rank in known.items() if rank == least)
-    outvoted = "" if flip.won else ", but the other sources outvote it"
+    outvoted = "" if flip.won else ", but the other sources rank it too low"
     return f"best by {best}{outvoted} ({listed}){path}"

@@ -54,7 +54,7 @@ def _installed_model() -> Any:
 
 def demo(
     ask: Annotated[
-        str | None, typer.Option(metavar="QUESTION", help="Open the page on the answer to this question.")
+        str | None, typer.Option(metavar="QUESTION", help="Open the page with the answer to this question.")
     ] = None,
     port: Port = 0,
     open_it: OpenPage = None,

@@ -22,7 +22,8 @@ def documents(
             metavar="SHARE",
             min=0.01,
             max=1.0,
-            help="List pairs of documents that share at least this share of their four-word sequences, such as 0.8.",
+            help="Instead list pairs of documents that have at least this share of their four-word sequences in "
+            "common, such as 0.8.",
         ),
     ] = None,
     json_to: JsonTo = None,

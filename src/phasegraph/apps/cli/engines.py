@@ -29,7 +29,8 @@ EngineName = Annotated[
     Engine | None,
     typer.Option(
         "--engine",
-        help="Process the work in shards: local (processes), ray (at RAY_ADDRESS, else started locally), or spark.",
+        help="Do the work in shards: with processes of this machine (local), with Ray (the cluster at RAY_ADDRESS, "
+        "otherwise a local one), or with Spark.",
     ),
 ]
 Shards = Annotated[int | None, typer.Option("--shards", min=1, help="With --engine: number of shards.")]
@@ -38,7 +39,11 @@ Workers = Annotated[
 ]
 WorkFolder = Annotated[
     Path | None,
-    typer.Option("--work", help="With --engine: folder for finished shards; default OUT.work.", file_okay=False),
+    typer.Option(
+        "--work",
+        help="With --engine: folder for finished shards, which an interrupted build uses again; default OUT.work.",
+        file_okay=False,
+    ),
 ]
 
 

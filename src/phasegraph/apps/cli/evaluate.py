@@ -98,7 +98,10 @@ def write_pictures(
     pictures = evaluation_pictures(
         table, rankings, results, data.judgements, pipeline=pipeline, chosen=shown, labels=labels
     )
-    lead = "Percentages; in brackets, and under W/L, the p of the paired test against the baseline, corrected by Holm."
+    lead = (
+        "Values are percentages. In brackets and under W/L: p of the paired test against the baseline, with "
+        "Holm's correction."
+    )
     return write_report(
         target,
         title=sheet.title,
@@ -210,47 +213,58 @@ Retrievers = Annotated[
 Systems = Annotated[
     str,
     typer.Option(
-        help="Comma-separated names, 'usual' or 'all'. A rule without a suffix fuses vectors and the walk (rrf), with "
-        "-words vectors and BM25 (rrf-words), with -three all three (rrf-three)."
+        help="Comma-separated names of systems, 'usual' or 'all'. A fusion such as rrf fuses vectors and the walk; "
+        "rrf-words fuses vectors and BM25; rrf-three fuses all three."
     ),
 ]
 CorpusFile = Annotated[
-    Path | None, file_option("With --retriever: the corpus (JSONL), to count returned ids that are not in it.")
+    Path | None,
+    file_option("With --retriever: the corpus (JSONL). The table then counts returned ids that are not in the corpus."),
 ]
 IdKey = Annotated[
     str | None,
-    typer.Option(help="With --retriever: the metadata key, or attribute of a hit, that contains the judged id."),
+    typer.Option(help="With --retriever: the metadata key or attribute of a hit that contains the id of its passage."),
 ]
 CalibrateOn = Annotated[
-    Path | None, folder_option("Add a row 'calibrated', fitted on this folder's queries without their labels.")
+    Path | None,
+    folder_option(
+        "Add the row 'calibrated': the default pipeline, fitted on the queries of this folder, without their labels."
+    ),
 ]
-Predictions = Annotated[list[Path] | None, file_option("Predicted answers, for EM and F1 (repeatable).")]
+Predictions = Annotated[list[Path] | None, file_option("File of predicted answers, to measure EM and F1 (repeatable).")]
 ProtocolName = Annotated[
-    str | None, typer.Option("--protocol", help=f"Run a benchmark's own protocol: {', '.join(PROTOCOLS)}.")
+    str | None, typer.Option("--protocol", help=f"Measure by the rules of a benchmark: {', '.join(PROTOCOLS)}.")
 ]
-DevSet = Annotated[Path | None, folder_option("Folder of the protocol's second part, if it is not in DATASET_DIR.")]
+DevSet = Annotated[
+    Path | None, folder_option("With --protocol: the folder of the dev split, if DATASET_DIR does not contain it.")
+]
 OffTopic = Annotated[
     Path | None,
     folder_option(
-        "Also ask this folder's questions, and add abstain_auc: how well each system's confidence separates them."
+        "Also ask the questions of this folder, which the corpus does not answer. Add abstain_auc: how well each "
+        "system's confidence separates them from the other questions."
     ),
 ]
 Unanswerable = Annotated[
     bool,
     typer.Option(
         "--unanswerable",
-        help="Remove the gold passages of one half of the questions, then of the other half, and add abstain_auc.",
+        help="Remove the gold passages of each half of the questions in turn. Add abstain_auc: how well each "
+        "system's confidence shows that the answer is missing.",
     ),
 ]
 RowsTo = Annotated[
-    Path | None, typer.Option("--rows", help="Write every query's ids and measures as JSONL.", dir_okay=False)
+    Path | None,
+    typer.Option(
+        "--rows", help="Write the returned ids and the measures of each query to this JSONL file.", dir_okay=False
+    ),
 ]
 Ablated = Annotated[
     str | None,
     typer.Option(
         "--ablate",
-        help=f"Measure a pipeline with these stages, then without each of them: {', '.join(STAGES)} or all. "
-        "DATASET_DIR may also be a published per-query table (JSON).",
+        help=f"Measure a pipeline with these stages, and then without each of these stages: {', '.join(STAGES)} or "
+        "all. DATASET_DIR may also be a JSON file of published values per query.",
     ),
 ]
 ReportTo = Annotated[
@@ -301,17 +315,21 @@ def evaluate(
     pipeline: PipelineFile = None,
     calibrate_on: CalibrateOn = None,
     fetch_k: FetchK = DEFAULT_LIMIT,
-    baseline: Annotated[str, typer.Option(help="The system that all others are compared with.")] = "vector",
-    measures: Annotated[str, typer.Option(help="More measures, such as nDCG@10,MRR@10.")] = "",
+    baseline: Annotated[str, typer.Option(help="The system with which all other systems are compared.")] = "vector",
+    measures: Annotated[str, typer.Option(help="Additional measures, such as nDCG@10,MRR@10.")] = "",
     graph: GraphDir = None,
-    tokenizer: Annotated[str, typer.Option(help="Tokenizer of BM25 and of the graph, as for index.")] = "english",
+    tokenizer: Annotated[
+        str, typer.Option(help="The tokenizer of BM25 and of the graph; same values as for phasegraph index.")
+    ] = "english",
     embedder: Embedder = None,
     span_overlap: SpanOverlap = None,
     by: Annotated[
-        str | None, typer.Option(help="Also print means per value of a query field, such as collection_id.")
+        str | None,
+        typer.Option(help="Also print the means for each value of a field of the queries, such as collection_id."),
     ] = None,
     within: Annotated[
-        str | None, typer.Option(help="Answer each query only from the passages with the same value of this field.")
+        str | None,
+        typer.Option(help="Search for each query only the passages with the same value of this field as the query."),
     ] = None,
     predictions: Predictions = None,
     protocol: ProtocolName = None,
@@ -477,7 +495,9 @@ def main_sheet(table: Table, printed: Collection[Measure], within: str | None) -
     if within is not None:
         notes.append(f"each query is answered only from the passages with its own {within}")
     if len(table.rows) > 1:
-        notes.append(f"in brackets, and under W/L: p of the paired test against {table.baseline}, corrected by Holm")
+        notes.append(
+            f"in brackets and under W/L: p of the paired test against {table.baseline}, with Holm's correction"
+        )
     return Sheet(title_of(table), columns, cells, notes)
 
 
@@ -592,12 +612,12 @@ def title_of(table: Table) -> str:
 def meanings(
     table: Table,
     systems: Sequence[System],
-    ms: str = "milliseconds per question, for searching the sources one after another and fusing",
+    ms: str = "milliseconds per question to search the sources, one after another, and to fuse the hits",
 ) -> dict[str, str]:
     """Explain the names in a table: measures, columns and systems; `ms` explains the column of times."""
     terms = {measure.name: measure.about for measure in table.measures if measure.about}
     terms["@k"] = "the measure counts the first k passages"
-    terms["(p)"] = f"p-value of the paired test against {table.baseline}, corrected by Holm"
+    terms["(p)"] = f"p-value of the paired test against {table.baseline}, with Holm's correction"
     if any(measure.name == "LastHop" for measure in table.tests):
         terms["W/L"] = f"questions won and lost against {table.baseline}"
     terms["ms"] = ms

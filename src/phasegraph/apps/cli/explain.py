@@ -34,7 +34,7 @@ from phasegraph.result import WHY_EMPTY, Evidence, Result
 
 def explain(
     folder: DatasetDir,
-    query_id: Annotated[str, typer.Argument(metavar="QUERY_ID")],
+    query_id: Annotated[str, typer.Argument(metavar="QUERY_ID", help="The id of a query in queries.jsonl.")],
     pipeline: PipelineFile = None,
     graph: GraphDir = None,
     fetch_k: FetchK = DEFAULT_LIMIT,

@@ -19,10 +19,12 @@ from phasegraph.retrieval.source_config import check_no_exact_match
 
 
 def fuse(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", exists=True, dir_okay=False)],
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", exists=True, dir_okay=False, help="Run files in the TREC format.")
+    ],
     out: Annotated[Path, typer.Option(help="File for the fused run.", dir_okay=False)],
     rule: Annotated[str, typer.Option(help=f"One of {', '.join(PIPELINE_NAMES)}.")] = "default",
-    weights: Annotated[str, typer.Option(help="Weight of each source, such as vector=1,graph=0.35.")] = "",
+    weights: Annotated[str, typer.Option(help="Weights of the sources, such as vector=1,graph=0.35.")] = "",
     pipeline: PipelineFile = None,
     k: Annotated[int, typer.Option(min=1, help="Number of hits per query.")] = 100,
     name: Annotated[str, typer.Option(help="Name of the fused run.")] = "fused",

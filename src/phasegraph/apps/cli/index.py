@@ -267,22 +267,31 @@ KnownNames = Annotated[
     Path | None, file_option("File of additional entity names to find in the texts, one name per line.")
 ]
 Update = Annotated[
-    bool, typer.Option("--update", help="Update the index in OUT: only changed passages are processed again.")
+    bool,
+    typer.Option(
+        "--update", help="Update the index in OUT: process only new and changed passages, and remove deleted passages."
+    ),
 ]
-Force = Annotated[bool, typer.Option("--force", help="Replace an index in OUT without asking.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace the index in OUT without asking.")]
 Sync = Annotated[
     bool,
     typer.Option(
-        "--sync", help="Synchronize OUT with the files: read only changed files, remove deleted files. For serve."
+        "--sync",
+        help="Update OUT after changes of the files: read new and changed files, and remove the passages "
+        "of deleted files.",
     ),
 ]
-Watch = Annotated[bool, typer.Option("--watch", help="As --sync, repeated whenever files change.")]
+Watch = Annotated[bool, typer.Option("--watch", help="Run --sync now, and again whenever the files change.")]
 Names = Annotated[Path | None, file_option("File of entity names to compare for synonyms, one name per line.")]
-NameEmbeddings = Annotated[Path | None, file_option("Embeddings of the names of --names (.npy), row i for name i.")]
+NameEmbeddings = Annotated[
+    Path | None, file_option("Embeddings of the names in --names (.npy); row i belongs to name i.")
+]
 SynonymThreshold = Annotated[float | None, typer.Option(help="Minimum cosine of two synonyms, in (0, 1]; default 0.8.")]
 Chunks = Annotated[
     bool,
-    typer.Option("--chunks", help="Build a chunk graph instead of an entity graph: for corpora without names."),
+    typer.Option(
+        "--chunks", help="Build a chunk graph instead of an entity graph, for corpora whose passages share no names."
+    ),
 ]
 DocumentField = Annotated[
     str | None,
@@ -300,7 +309,7 @@ EntitiesTo = Annotated[
     Path | None,
     typer.Option(
         "--entities-to",
-        help="Write the names of the entities to this file, one per line, for embedding.",
+        help="Write the entity names to this file, one per line, so that you can embed them for --name-embeddings.",
         dir_okay=False,
     ),
 ]
@@ -309,9 +318,13 @@ EntitiesTo = Annotated[
 def index(
     corpus: ReadableFiles,
     out: Annotated[Path, typer.Option(help="Folder for the index: new, empty, or an older index.", file_okay=False)],
-    embeddings: Annotated[Path | None, file_option("Passage embeddings (.npy), row i for line i.")] = None,
+    embeddings: Annotated[
+        Path | None, file_option("Embeddings of the passages (.npy); row i belongs to line i of the corpus.")
+    ] = None,
     embedder: Embedder = None,
-    triples: Annotated[Path | None, file_option("Triples by passage (.jsonl, or HippoRAG's OpenIE .json).")] = None,
+    triples: Annotated[
+        Path | None, file_option("Triples of the passages (.jsonl, or HippoRAG's OpenIE .json).")
+    ] = None,
     known_names: KnownNames = None,
     names: Names = None,
     name_embeddings: NameEmbeddings = None,

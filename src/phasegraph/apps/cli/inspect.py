@@ -85,16 +85,24 @@ def inspect(
     pipeline: Annotated[
         str | None,
         typer.Option(
-            metavar="FILE|NAME", help="Default: the pipeline saved in the folder, otherwise the default pipeline."
+            metavar="FILE|NAME",
+            help="The pipeline that fuses the hits. Default: the pipeline saved in the "
+            "folder, otherwise the default pipeline.",
         ),
     ] = None,
-    compare: Annotated[str | None, typer.Option(metavar="FILE|NAME", help="A second pipeline to compare with.")] = None,
+    compare: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE|NAME",
+            help="A second pipeline, whose answers the page compares with the answers of --pipeline.",
+        ),
+    ] = None,
     judged: Annotated[
         Path | None,
         typer.Option(
             exists=True,
-            help="Judged questions (JSONL, or a folder with queries.jsonl): the page marks the passages that answer "
-            "them with a star, and shows which questions a setting gains.",
+            help="Questions with their right passages (JSONL, or a folder with queries.jsonl). The page marks "
+            "right passages with a star, and shows which questions a setting gains or loses.",
         ),
     ] = None,
     ask: Annotated[str | None, typer.Option(metavar="QUESTION", help="With --export: the question to answer.")] = None,
@@ -102,7 +110,7 @@ def inspect(
         Path | None, typer.Option(metavar="PAGE.html", help="Write one offline page instead of starting a server.")
     ] = None,
     host: Annotated[
-        str, typer.Option(help="Address to listen on; other hosts than loopback need a token.")
+        str, typer.Option(help="Address to listen on; if other machines can reach the address, a token is needed.")
     ] = "127.0.0.1",
     port: Port = 8765,
     open_it: OpenPage = False,

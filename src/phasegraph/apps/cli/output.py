@@ -82,7 +82,8 @@ SpanOverlap = Annotated[
     typer.Option(
         min=0.0,
         max=1.0,
-        help="Share of a gold span that a passage must contain to be relevant; default 0.5, or 0.3 with --protocol.",
+        help="For questions judged by text spans: the share of a span that a passage must contain to be relevant; "
+        "default 0.5, or 0.3 with --protocol.",
     ),
 ]
 DEFAULT_OVERLAP = 0.5

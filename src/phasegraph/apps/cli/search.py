@@ -112,13 +112,14 @@ def snippet_of(
 
 def search(
     folder: IndexFolder,
-    question: Annotated[str, typer.Argument(metavar="QUESTION")],
+    question: Annotated[str, typer.Argument(metavar="QUESTION", help="The question to answer.")],
     k: Annotated[int, typer.Option(min=1, help="Number of passages to show.")] = 5,
     embedder: Embedder = None,
     group_by: Annotated[
         str | None,
         typer.Option(
-            metavar="KEY", help="Metadata key with the name of a passage's document: show each document once."
+            metavar="KEY",
+            help="Show each document once; KEY is the metadata key with the name of a passage's document.",
         ),
     ] = None,
     json_to: JsonTo = None,

@@ -32,16 +32,19 @@ def serve(
     tenants: Annotated[
         Path | None,
         file_option(
-            'With http: JSON {"name": {"token": …, "filter": {…}}}; the token identifies the tenant.', metavar="FILE"
+            'With http: JSON file {"name": {"token": …, "filter": {…}}}; the token of a request identifies its tenant.',
+            metavar="FILE",
         ),
     ] = None,
     token_file: Annotated[
         Path | None, file_option("With http: file with the token of all clients.", metavar="FILE")
     ] = None,
     host: Annotated[
-        str, typer.Option(help="Address to listen on; other hosts than loopback need a token.")
+        str, typer.Option(help="Address to listen on; if other machines can reach the address, a token is needed.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535)] = 8321,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="With http: port of the server; 0 chooses a free port.")
+    ] = 8321,
     allow_host: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME", help="A host name allowed in the Host header of requests (repeatable)."),
@@ -59,7 +62,10 @@ def serve(
     ] = MOST_CONNECTIONS,
     max_connections_per_address: Annotated[
         int | None,
-        typer.Option(min=1, help="Maximum number of concurrent connections per address; leave out behind a proxy."),
+        typer.Option(
+            min=1,
+            help="Maximum number of concurrent connections per client address; leave this option out behind a proxy.",
+        ),
     ] = None,
 ) -> None:
     """Serve the passages of a folder: search, explain, and read passages by id.

@@ -39,7 +39,7 @@ Questions = Annotated[
         metavar="QUESTIONS.jsonl",
         exists=True,
         dir_okay=False,
-        help="Your judged questions. Default: questions made from the files.",
+        help="Your questions with their right passages. Default: questions that phasegraph makes from the files.",
         show_default=False,
     ),
 ]
@@ -47,7 +47,7 @@ Compare = Annotated[
     str | None,
     typer.Option(
         metavar="MODULE:OBJECT",
-        help="Compare your own retriever over these files with vectors, BM25, their fusion and phasegraph.",
+        help="Compare your own retriever of these files with vectors, BM25, the fusion of both, and phasegraph.",
     ),
 ]
 
@@ -59,7 +59,7 @@ def try_out(
     compare: Compare = None,
     embedder: Embedder = None,
     ask: Annotated[
-        str | None, typer.Option(metavar="QUESTION", help="Open the page on the answer to this question.")
+        str | None, typer.Option(metavar="QUESTION", help="Open the page with the answer to this question.")
     ] = None,
     out: Annotated[
         Path | None,

@@ -33,11 +33,14 @@ from phasegraph.lexical import read_hits
 def tune(
     folder: DatasetDir,
     out: Annotated[Path, typer.Option(help="JSON file to write the pipeline to.", dir_okay=False)],
-    measure: Annotated[str, typer.Option(help="Measure to maximize.")] = "Recall@5",
-    sources: Annotated[str, typer.Option(help="Comma-separated sources.")] = "vector,graph",
+    measure: Annotated[str, typer.Option(help="The measure to maximize.")] = "Recall@5",
+    sources: Annotated[str, typer.Option(help="Comma-separated sources to fuse.")] = "vector,graph",
     fetch_k: FetchK = DEFAULT_LIMIT,
     confirm_split: Annotated[
-        str | None, typer.Option(help="The split that confirms; default: the last split of the data set.")
+        str | None,
+        typer.Option(
+            help="The split on which the best pipeline is confirmed; default: the last split of the data set."
+        ),
     ] = None,
     span_overlap: SpanOverlap = None,
     keep_unconfirmed: Annotated[

@@ -294,10 +294,10 @@ class Inspector:
             if answer.isdisjoint(hop):
                 name = min(hop, key=lambda one: places.get(one, len(places) + 1))
                 title, text = self.collection.read(name)
-                why = f"No source has it in its first {LIMIT} hits."
+                why = f"No source returned this passage among its first {LIMIT} hits."
                 if name in places:
                     ranks = {source: one["rank"] for source, one in rows[places[name] - 1]["sources"].items()}
-                    why = f"Number {places[name]} of {len(rows)} candidates: {', '.join(standings(ranks))}."
+                    why = f"Rank {places[name]} of {len(rows)} candidates: {', '.join(standings(ranks))}."
                 missed.append({"id": name, "label": label_of(name, title, text), "text": text, "why": why})
         return {
             "gold": [{"passages": list(hop), "found": not answer.isdisjoint(hop)} for hop in hops],
@@ -367,7 +367,8 @@ class Inspector:
         if state["listed"]:
             return state | {"said": f"among the {cut} hits of the source"}
         return state | {
-            "said": f"below the {LIMIT} requested hits, of which the last has the score {state['last']:.4g}"
+            "said": f"not among the {LIMIT} requested hits of the source; the last of them has the score "
+            f"{state['last']:.4g}"
         }
 
     def _ranked_all(self, asked: Asked) -> dict[str, Ranking]:
@@ -496,5 +497,7 @@ def _verdict(name: str, result: Result, everything: Result) -> list[str]:
         }
         worst = max(gaps, key=lambda source: gaps[source])
         if gaps[worst] > 0:
-            said.append(f"The largest gap is in {worst}: a contribution lower by {gaps[worst]:.3f}.")
+            said.append(
+                f"The largest difference is in the contribution of {worst}, which is lower by {gaps[worst]:.3f}."
+            )
     return said

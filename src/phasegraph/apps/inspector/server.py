@@ -160,7 +160,7 @@ class Guard:
             return 403, "requests from other sites are refused"
         given = headers.get("authorization", "").removeprefix("Bearer ")
         if self._token is not None and not hmac.compare_digest(given.encode(), self._token.encode()):
-            return 401, "the token is missing or wrong"
+            return 401, "the token is missing or wrong: open the address that the server printed"
         if scope["method"] == "POST" and headers.get("content-type", "").split(";")[0] != "application/json":
             return 415, "the request must have the content type application/json"
         return None

@@ -149,7 +149,9 @@ def listening(host: str, port: int) -> tuple[socket.socket, str]:
     try:
         made = socket.create_server((host, port), family=family)
     except OSError as error:
-        raise InvalidInputError(f"cannot listen on {host} port {port}: {error.strerror or error}") from error
+        raise InvalidInputError(
+            f"cannot listen on {host} port {port}: {error.strerror or error}. Choose another --host or --port"
+        ) from error
     shown = f"[{host}]" if ":" in host else host
     return made, f"http://{shown}:{made.getsockname()[1]}"
 

@@ -81,7 +81,9 @@ class Change:
             reembedded = body.get("reembedded") is True
             return cls(unpacked("removed", arrays), passages, vectors, dict(settings), reembedded)
         except MISFITS as error:
-            raise IntegrityError(f"{directory.name}: the parts of the change do not fit: {error}") from error
+            raise IntegrityError(
+                f"{directory.name}: the parts of the change do not fit: {error}. Restore the whole folder from a backup"
+            ) from error
 
 
 def joined(changes: Sequence[Change]) -> list[Change]:

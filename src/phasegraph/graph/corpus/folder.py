@@ -212,7 +212,10 @@ class Folder:
             if number <= last or (upto is not None and number > upto):
                 continue
             if number != last + 1:
-                raise IntegrityError(f"changes: change {last + 1} is missing; {number} follows")
+                raise IntegrityError(
+                    f"changes: change {last + 1} is missing, but change {number} exists: restore "
+                    "the whole folder from a backup"
+                )
             change = Change.read(directory)
             since.append(change)
             last, pending = number, pending + change.size
@@ -223,7 +226,10 @@ class Folder:
             try:
                 index = change.made_in(index)
             except MISFITS as error:
-                raise IntegrityError(f"changes: changes {first} to {last} do not fit the index: {error}") from error
+                raise IntegrityError(
+                    f"changes: changes {first} to {last} do not fit the index: {error}. Restore "
+                    "the whole folder from a backup"
+                ) from error
         state = self._state()
         applied = _number(state.get("applied"))
         if last < applied and upto is None:

@@ -414,7 +414,10 @@ class GraphIndex:
             names = frozenset(map(str, body["gazetteer"]))  # type: ignore[call-overload]
             made = cls(records, names, graph, words, synonyms_from_parts(body.get("synonyms"), arrays))
         except MISFITS as error:
-            raise IntegrityError(f"{name}: the records of the saved index do not fit: {error}") from error
+            raise IntegrityError(
+                f"{name}: the records of the saved index do not fit: {error}. Restore the folder, "
+                "or build the index again"
+            ) from error
         end_opening(bundle, graph, "graph", "index")
         return made
 

@@ -186,7 +186,9 @@ def graph_from_parts(
         _take_over(graph, arrays, sound)
         return graph
     except MISFITS as error:
-        raise IntegrityError(f"{name}: the parts of the saved graph do not fit: {error}") from error
+        raise IntegrityError(
+            f"{name}: the parts of the saved graph do not fit: {error}. Restore the folder, or build the graph again"
+        ) from error
 
 
 def _shaped(embeddings: Any, rows: int) -> bool:

@@ -481,7 +481,10 @@ class SummaryTree:
                 },
             )  # fmt: skip
         except MISFITS as error:
-            raise IntegrityError(f"{Path(directory).name}: the parts of the saved tree do not fit: {error}") from error
+            raise IntegrityError(
+                f"{Path(directory).name}: the parts of the saved tree do not fit: {error}. Restore "
+                "the folder, or build the tree again"
+            ) from error
 
 
 def _slot(said: Any) -> _Slot:

@@ -330,7 +330,7 @@ def _with_stable_ids(hits: Sequence[NodeWithScore], notes: list[str]) -> Sequenc
     if not said:
         return hits
     count = sum(key is not None for key in keys)
-    notes.append(f"made anew at every call: {', '.join(said)} ({count} of {len(hits)} hits)")
+    notes.append(f"{count} of {len(hits)} hits get a new random id in every call: {', '.join(said)}")
     return [hit if key is None else _without_id(hit) for hit, key in zip(hits, keys, strict=True)]
 
 

@@ -638,10 +638,12 @@ class _Call(SourceCall):
         source, notes = self.source, self.notes
         if source.knowledge:
             if not source.own_chunks:
-                notes.append("its triples name the passages of their subjects, not the passages that state the triples")
+                notes.append(
+                    "its triples name the passages of their subjects, not the passages that contain the triples"
+                )
             return knowledge_ranking(source.reader, found, limit, notes)
         if decides_membership(source.retriever) and source.reader.fields.score is None:
-            notes.append("rank only: the scores of its mode are not similarities")
+            notes.append("rank only: in its search mode, the scores are not similarities")
             return ranking_of(source.reader, found, limit, notes, ranks=True)
         if source.unordered and source.reader.fields.score is None and all(hit.score is None for hit in found):
             return ranking_of(source.reader, found, limit, notes, ordered=False)
@@ -661,7 +663,11 @@ class _Call(SourceCall):
         if filters is not None:
             nodes: list[Any] = list(ranking.payloads.values())
             if len(matching_rows(nodes, filters)) < len(nodes):
-                raise MalformedAnswerError(f"source {self.source.name!r} returned nodes that do not match the filters")
+                raise MalformedAnswerError(
+                    f"source {self.source.name!r} returned nodes that do not match the "
+                    "filters, so its hits are not used: check how this source applies "
+                    "filters"
+                )
         return ranking
 
     def unpack(self, answer: object) -> list[NodeWithScore]:
