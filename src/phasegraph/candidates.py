@@ -81,7 +81,7 @@ class Candidates:
         )
 
     def spread(self, columns: Sequence[FloatArray], fill: Sequence[float] | None = None) -> FloatArray:
-        """Arrange a value per hit of each ranking as an (n, m) array.
+        """Arrange the values of the hits, given by ranking in `columns`, as an (n, m) array: candidates by sources.
 
         A candidate that a source did not return gets the source's value in `fill`, or NaN without `fill`.
         """

@@ -86,7 +86,7 @@ class AllSourcesFailed(PhasegraphError, RuntimeError):  # noqa: N818 - the name 
 
 
 def blame(error: Exception, causes: Mapping[str, BaseException]) -> None:
-    """Set the first error in `causes` as ``__cause__``, and add a note with the class and text of each other error."""
+    """Set the first of the `causes` as ``__cause__`` of `error`; add a note with class and text of each other cause."""
     first, *others = causes.items()
     error.__cause__ = first[1]
     for name, cause in others:
@@ -114,7 +114,7 @@ def _reason(name: str, error: BaseException) -> str:
 
 
 def _portable(error: BaseException | None) -> BaseException | None:
-    """Return the error; if it cannot be pickled, return a RuntimeError with the error's class name and text."""
+    """Return the error, or, if it cannot be pickled, a RuntimeError with the error's class name and text."""
     if error is None:
         return None
     from multiprocessing.reduction import ForkingPickler

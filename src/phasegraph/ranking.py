@@ -319,7 +319,7 @@ class Ranking:
 
 @kept_while_short
 def _places(count: int) -> FloatArray:
-    """Return the scores -1, -2, … of a ranking without scores."""
+    """Return the scores -1, -2, …, -`count`, which a ranking without scores gets for its order."""
     return np.arange(-1.0, -count - 1.0, -1.0)
 
 

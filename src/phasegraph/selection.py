@@ -1,7 +1,7 @@
 """Choose passages that are relevant and not redundant.
 
 A :class:`SelectionPolicy` is a stored value with the method ``select(relevance, embeddings, k)``. By default, it
-maximises relevance plus a log-determinant of the set's similarities, which has an approximation guarantee. The other
+maximizes relevance plus a log-determinant of the set's similarities, which has an approximation guarantee. The other
 methods are baselines, a penalty variant, and the rule of the quantum document. The quantum document is a design
 document that describes retrieval in terms of quantum mechanics; see ``docs/research/selection.md``.
 """
@@ -358,7 +358,7 @@ def _marginal_relevance(relevance: FloatArray, unit: FloatArray, balance: float)
 
 
 def set_entropy(relevance: FloatArray, rows: list[int], /) -> FloatArray:
-    """Compute the entropy of a set of passages after each single passage has joined it.
+    """Compute, for each passage, the entropy of the set of the chosen passages and this passage.
 
     Parameters
     ----------
@@ -439,9 +439,9 @@ class SelectionPolicy:
     Parameters
     ----------
     method : {"log_det", "top", "mmr", "von_neumann", "legacy_entropy"}, default "log_det"
-        ``log_det`` maximises ``sum of relevance + mu / 2 * ln det(I + theta K)``; K is the cosine matrix of the set.
+        ``log_det`` maximizes ``sum of relevance + mu / 2 * ln det(I + theta K)``; K is the cosine matrix of the set.
         ``top`` takes the most relevant passages. ``mmr`` trades relevance against the highest similarity to a passage
-        that is already picked [3]_. ``von_neumann`` maximises ``sum of relevance - penalty * tr(K ln K)`` and stops
+        that is already picked [3]_. ``von_neumann`` maximizes ``sum of relevance - penalty * tr(K ln K)`` and stops
         when no passage increases this value. ``legacy_entropy`` is exactly the rule of the quantum document, a design
         document that describes retrieval in terms of quantum mechanics.
     mu : float, default 0.1
@@ -471,7 +471,7 @@ class SelectionPolicy:
     (1 - 1/e) = 63 % of the best set of k [1]_. Suppose that only a budget limits the set. The best of three choices is
     then worth at least (1 - 1/e)/2 = 32 % of the best set [2]_: greedy by gain per cost, greedy by gain, and the best
     single passage. The von Neumann penalty is submodular but not monotone, so no such guarantee exists. MMR does not
-    maximise a set function.
+    maximize a set function.
 
     References
     ----------
@@ -549,6 +549,7 @@ class SelectionPolicy:
         Returns
         -------
         SelectionResult
+            The chosen rows with their gains and statistics.
 
         Raises
         ------

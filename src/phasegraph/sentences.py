@@ -43,7 +43,7 @@ def label_of(name: str, title: str, text: str) -> str:
 
 
 def written(name: str, text: str) -> str:
-    """Return a normalised entity name as a text spells it; "" if the text does not contain the name.
+    """Return a normalized entity name as a text spells it; "" if the text does not contain the name.
 
     Case does not matter, and a hyphen may replace a space.
 

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ require("pyspark", "pyarrow")
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 from pyspark.sql.types import ArrayType, FloatType, IntegerType, StringType, StructType
 from sharded_corpus import (
@@ -42,6 +45,7 @@ from sharded_corpus import (
 import phasegraph.distributed.spark as engine
 from phasegraph import InvalidInputError, InvalidTypeError
 from phasegraph.distributed import EmbeddedNames, build_index
+from phasegraph.graph import GraphIndex
 
 pytestmark = pytest.mark.timeout(180)
 SCHEMA = (
@@ -171,3 +175,35 @@ def test_a_hostile_shard_leaves_no_index_and_a_sound_build_follows(
     assert not (tmp_path / "out").exists()
     engine.build_index(frame, tmp_path / "out", order_by="row", known_names=GAZETTEER, shards=3)
     assert digests(tmp_path / "out") == digests(of_one_process(rows, None, tmp_path / "one"))
+
+
+DRIVER = """
+import sys
+from pyspark.sql import SparkSession
+import phasegraph.distributed.spark as engine
+made = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").config("spark.log.level", "OFF")
+made = made.config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1")
+session = made.config("spark.driver.memory", "600m").getOrCreate()
+engine.build_index(session.read.parquet(sys.argv[1]), sys.argv[2], order_by="row", shards=6)
+"""
+
+
+@pytest.mark.timeout(400)
+def test_a_driver_that_is_killed_leaves_no_index_and_another_driver_builds_it(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    """Tasks of the dead driver may still write for a moment; the next build checks what they leave."""
+    rows = plain(400)
+    pq.write_table(pa.Table.from_pylist([row | {"row": number} for number, row in enumerate(rows)]), tmp_path / "rows")
+    command = [sys.executable, "-c", DRIVER, str(tmp_path / "rows"), str(tmp_path / "out")]
+    driver = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while not list((tmp_path / "out.work").rglob("manifest.json")) and driver.poll() is None:
+        time.sleep(0.01)
+    assert driver.poll() is None
+    driver.kill()
+    driver.wait()
+    assert not (tmp_path / "out").exists()
+    frame = session.read.parquet(str(tmp_path / "rows"))
+    engine.build_index(frame, tmp_path / "out", order_by="row", shards=6)
+    GraphIndex.build(rows).save(tmp_path / "one")
+    assert digests(tmp_path / "out") == digests(tmp_path / "one")

@@ -98,3 +98,12 @@ def test_the_questions_of_the_documentation_are_short_whole_and_of_several_kinds
 
 def test_a_corpus_without_such_sentences_makes_no_question() -> None:
     assert made_of(Passage("a", "", "nothing here is named"), Passage("b", "", "nor is it there")) == {}
+
+
+def test_a_heading_that_chunks_repeat_is_answered_by_each_of_them() -> None:
+    heading = "Does the corpus hold an answer?"
+    chunks = [Passage(f"p{row}", "Thresholds", f"{heading}\nPart {row} of the section.") for row in range(3)]
+    (query,) = natural_questions(chunks, build_graph(chunks))
+    assert query.text == heading
+    assert sorted(query.judgement.hops[0]) == ["p0", "p1", "p2"]
+    assert len(query.judgement.hops) == 1

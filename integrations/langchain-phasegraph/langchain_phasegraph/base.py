@@ -68,7 +68,7 @@ class CheckedRetriever(BaseRetriever):
             return super().__getattr__(name) if new == name else getattr(self, new)
 
     def _take(self, name: str, value: Any) -> None:
-        """Set the field `name` without validating `value` and without updating the state that depends on the field."""
+        """Set the field `name` to `value`, without validation and without an update of the derived state."""
         super().__setattr__(name, value)
 
     def __repr_args__(self) -> Any:
@@ -76,7 +76,7 @@ class CheckedRetriever(BaseRetriever):
         return shown({name: getattr(self, name) for name in type(self).model_fields if name in self.model_fields_set})
 
     def _follow(self, checked: Self, name: str) -> None:
-        """Copy the derived state of `checked`, a copy of this retriever with another value of the field `name`."""
+        """Take over the derived state of `checked`, a validated copy in which the field `name` has its new value."""
         raise NotImplementedError
 
     def whole_filter(self) -> Mapping[str, Any] | None:

@@ -153,7 +153,9 @@ def documents_of(
     Parameters
     ----------
     result : Result
+        The core's result, with scores and evidence.
     hits : sequence of SelectedHit
+        The document chosen for each id of the result, in the same order.
     score_key : str or None
         Metadata key for the published score; None: add no score. If a document already has a value under this key, the
         value stays.

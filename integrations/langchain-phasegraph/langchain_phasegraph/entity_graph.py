@@ -64,7 +64,7 @@ Documents: TypeAlias = Mapping[str, Document] | Callable[[Sequence[str]], Mappin
 
 
 class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
-    """A retriever that ranks passages by personalised PageRank over an entity graph, with the path to each passage.
+    """A retriever that ranks passages by personalized PageRank over an entity graph, with the path to each passage.
 
     Parameters
     ----------
@@ -184,6 +184,7 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
         Parameters
         ----------
         documents : iterable of Document
+            The documents; each document is a passage of the graph.
         embeddings : Embeddings, optional
             The model that embeds each query, and every passage unless you pass `vectors`.
         vectors : (P, d) array_like, optional
@@ -214,6 +215,7 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
         Parameters
         ----------
         path : path
+            The folder.
         embeddings : Embeddings, optional
             The model that embedded the passages.
         **fields

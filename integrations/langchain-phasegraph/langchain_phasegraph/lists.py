@@ -80,7 +80,7 @@ def fuse_lists(
     pipeline : FusionPipeline, optional
         The pipeline that fuses the lists.
     fields : mapping of str to HitFields, optional
-        The fields of a hit that contain its id and score, and the direction of the scores, by the name of the list.
+        For each list, by its name: the fields of a hit with its id and score, and the direction of the scores.
     score_key, evidence_key
         As for :class:`~langchain_phasegraph.PhaseGraphRetriever`.
 

@@ -314,6 +314,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         Parameters
         ----------
         path : path
+            The folder.
         embeddings : Embeddings
             The model that embedded the documents.
         reembed : bool, default False

@@ -156,7 +156,7 @@ class ScoredVectorStoreRetriever(VectorStoreRetriever):
 
 
 def _deep_attempts(settings: Mapping[str, Any], kwargs: Mapping[str, Any]) -> Attempts:
-    """Return the attempts of a search; there are several only if `settings` request more hits than `kwargs`."""
+    """Return the attempts of a search; several attempts if a filter changed the ``k`` of `kwargs` in `settings`."""
     depth = settings.get("k")
     return Attempts(None if depth == kwargs.get("k") else depth, [])
 
@@ -203,7 +203,7 @@ class FunctionRetriever(BaseRetriever):
 
 
 def as_runnable(retriever: object) -> Runnable[str, Any]:
-    """Return the runnable that is invoked for a source.
+    """Convert a retriever, vector store, source or function to the runnable that is invoked for a source.
 
     Raises
     ------
@@ -261,7 +261,7 @@ def _searches_plainly(retriever: VectorStoreRetriever) -> bool:
 
 
 def leaves(runnable: Runnable[str, Any]) -> list[Runnable[str, Any]]:
-    """Return the runnables inside of bindings, fallbacks and configurable fields."""
+    """Return the innermost runnables, which bindings, fallbacks and configurable fields wrap."""
     if isinstance(runnable, RunnableBindingBase):
         return leaves(runnable.bound)
     if isinstance(runnable, RunnableWithFallbacks):
@@ -310,7 +310,7 @@ def _awaits(leaf: Runnable[str, Any]) -> bool:
 
 
 def _store_awaits(store: VectorStore, method: str) -> bool:
-    """Return True if the store overrides an asynchronous method and was opened for asynchronous use."""
+    """Return True if the store overrides the asynchronous `method`, and was opened for asynchronous use."""
     return overrides(store, VectorStore, method) and getattr(store, "async_mode", True) is not False
 
 
@@ -340,7 +340,9 @@ class RetrieverSource(WrappedSource):
     Parameters
     ----------
     name : str
+        Name of the source.
     spec : SourceSpec
+        The retriever with the user's settings for it.
     """
 
     def __init__(self, name: str, spec: SourceSpec) -> None:

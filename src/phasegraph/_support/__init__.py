@@ -1,1 +1,1 @@
-"""Helpers for all packages of phasegraph: files, validation, text, threads, clocks and array types."""
+"""Helpers for all of phasegraph's packages: files, validation of arguments, text, threads, clocks and array types."""

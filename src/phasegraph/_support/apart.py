@@ -20,16 +20,16 @@ _BELOW_NORMAL = 0x4000
 
 
 def run_apart(module: str, function: str, arguments: Sequence[str], seconds: float) -> str:
-    """Call a function of an installed module with texts, in a new process of low priority, and wait for its end.
+    """Call a function of an installed module in a new process of low priority, and wait until the process ends.
 
-    The new interpreter shares no thread, lock or array with this process. Its memory is free when it ends.
+    The new process shares no thread, lock or array with this process, and frees its memory when it ends.
 
     Parameters
     ----------
     module, function : str
         The names of the module and of the function.
     arguments : sequence of str
-        The arguments of the function.
+        The arguments of the function, which are texts.
     seconds : float
         Time in seconds after which the process is killed.
 

@@ -7,7 +7,9 @@ from collections.abc import Callable
 
 
 class Background:
-    """A daemon thread that exists while a function runs; a copy of the object, or a forked child, has no thread.
+    """A runner of functions in a daemon thread, which exists only while a function runs.
+
+    A copy of the object, and a forked child process, have no thread.
 
     >>> work, done = Background("example"), []
     >>> work.start(lambda: done.append(1))

@@ -28,8 +28,8 @@ class Timer(Protocol):
 class Clock:
     """The monotonic clock of the machine, with methods that wait until a time on this clock.
 
-    A call uses a single clock, the clock of its gatherer. A test passes a :class:`phasegraph.testing.ManualClock`, and
-    controls its time.
+    All code within a retrieval call uses the same clock. A test passes a :class:`phasegraph.testing.ManualClock`, whose
+    time the test controls.
 
     >>> Clock().now() <= Clock().now()
     True
@@ -44,13 +44,13 @@ class Clock:
         return "CLOCK"
 
     def get(self, queue: SimpleQueue[Item], until: float) -> Item:
-        """Wait for the next item of a queue; raise ``queue.Empty`` if there is no item at the time `until`."""
+        """Wait for the next item of a queue, and return it; raise ``queue.Empty`` if there is none by time `until`."""
         return queue.get() if until == FOREVER else queue.get(timeout=max(until - monotonic(), 0.0))
 
     def call_at(
         self, loop: asyncio.AbstractEventLoop, until: float, function: Callable[..., object], *arguments: object
     ) -> Timer:
-        """Schedule a call of a function on an event loop at the time `until`; call this on the thread of the loop."""
+        """Let an event loop call a function at the time `until`; this method must run on the thread of the loop."""
         return loop.call_later(max(until - monotonic(), 0.0), function, *arguments)
 
     async def wait_for(self, awaitable: Awaitable[Item], until: float) -> Item:
@@ -67,7 +67,7 @@ class Clock:
                 timer.cancel()
 
     async def wait(self, futures: Collection[asyncio.Future[Any]], until: float) -> None:
-        """Wait for all futures, at most until the time `until`; no future is canceled."""
+        """Wait until all futures are done, at most until the time `until`; no future is canceled."""
         with suppress(TimeoutError):
             await self.wait_for(asyncio.wait(futures), until)
 
@@ -77,7 +77,7 @@ CLOCK = Clock()
 
 
 class Deadline:
-    """The time on a clock after which a call or step counts as late.
+    """The time on a clock by which a call or a step of a call must end.
 
     >>> Deadline.after(CLOCK, 60.0).part(0.5).left() <= 30.0, Deadline.after(CLOCK, None).left()
     (True, None)
@@ -99,9 +99,9 @@ class Deadline:
         return None if self.due == FOREVER else max(self.due - self.clock.now(), _LEAST_SECONDS)
 
     def part(self, share: float = 1.0, most: float | None = None) -> Deadline:
-        """Return the deadline of a step that may use a `share` of the remaining time.
+        """Return the deadline of a step that may use a `share` of the remaining time, in [0, 1].
 
-        If `most` is given, the remaining time counts as at most `most` seconds.
+        If `most` is given, and more than `most` seconds remain, the share is taken of `most` seconds.
         """
         left = self.left()
         if left is None or (most is not None and most < left):

@@ -1,7 +1,6 @@
-"""Replace files in one step, and allow only one writer at a time in a folder.
+"""Replace files atomically, and lock folders so that only one process or thread at a time writes to them.
 
-The module uses locks of the operating system. The system releases the locks of a process that ends, so no lock becomes
-stale.
+The locks are locks of the operating system, which releases the locks of a process that ends. No lock becomes stale.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _BEYOND = 1 << 30
 def naming_full_disk(folder: Path) -> Iterator[None]:
     """Replace the error of a full disk, raised in the ``with`` block, by an error that names the folder.
 
-    numpy reports a short write without an error code: "8192 requested and 0 written".
+    This also covers numpy's error for a full disk, which has no error code: "8192 requested and 0 written".
     """
     try:
         yield
@@ -76,7 +75,7 @@ def _replace(path: Path, data: bytes) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Create a directory and its missing parents, and write them to disk; afterwards, they survive a power failure."""
+    """Create a directory and its missing parents, and sync them to disk, so that they survive a power failure."""
     made = [one for one in (path, *path.parents) if not one.exists()]
     path.mkdir(parents=True, exist_ok=True)
     for one in made:
@@ -84,7 +83,7 @@ def make_folder(path: Path) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """Write the entries of a directory to disk; afterwards, a power failure undoes no rename and no deletion in it.
+    """Sync the entries of a directory to disk, so that a power failure undoes no rename and no deletion in it.
 
     On Windows, and on file systems that cannot sync a directory, the function does nothing.
     """
@@ -101,13 +100,13 @@ def sync_folder(path: Path) -> None:
 
 
 def file_digest(path: Path) -> str:
-    """Return the SHA-256 of a file, in hexadecimal digits."""
+    """Return the SHA-256 digest of a file's content, in hexadecimal digits."""
     with path.open("rb") as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 def _begin(path: Path) -> tuple[int, str]:
-    """Create and lock a temporary file next to `path`; return its descriptor and its name."""
+    """Create and lock a temporary file in the folder of `path`; return its descriptor and its name."""
     while True:
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent)
         if _lock(descriptor) is not False and os.path.exists(name):  # otherwise, another process is deleting it
@@ -125,7 +124,10 @@ def _sweep(path: Path) -> None:
 
 
 def _umask() -> int:
-    """Return the process's permission mask for new files; the system returns it only when a new mask is set."""
+    """Return the process's permission mask for new files.
+
+    The system returns the mask only when a new mask is set, so the mask is set twice.
+    """
     mask = os.umask(0o022)
     os.umask(mask)
     return mask

@@ -1,4 +1,4 @@
-"""Helpers for frozen dataclasses: make their contents read-only, and pickle them by their fields."""
+"""Helpers for frozen dataclasses: make their arrays and dictionaries read-only, and pickle them by their fields."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ def read_only(value: Any) -> None:
 
 
 def by_fields(value: Any) -> tuple[Callable[..., Any], tuple[type, Mapping[str, Any]]]:
-    """Pickle a frozen dataclass by its fields, because unpickling then runs all checks; use this as ``__reduce__``."""
+    """Pickle a frozen dataclass as its class and fields; use this function as ``__reduce__``.
+
+    Unpickling then calls the constructor, which runs all checks.
+    """
     given = {one.name: getattr(value, one.name) for one in fields(value) if one.init}
     return _made, (type(value), {name: _plain(one) for name, one in given.items()})
 

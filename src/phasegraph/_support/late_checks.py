@@ -1,4 +1,7 @@
-"""Compare the checksums of large files in a thread while the files are in use; later uses of damaged files fail."""
+"""Compare the checksums of large files in a thread while the files are already in use.
+
+After damage is found, every use of the files raises an error.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,11 @@ CheckBytes = Callable[[bytes], str]
 
 @dataclass(frozen=True, slots=True)
 class LateFile:
-    """A file to check: its open descriptor, name and checksum, the offset of its first row, and the bytes per row."""
+    """A file to check.
+
+    `descriptor` is the open file, `name` its name for messages, and `sha256` its checksum. `first` is the position of
+    the first row in the file, in bytes, and `row` the number of bytes per row.
+    """
 
     descriptor: int
     name: str
@@ -56,17 +63,17 @@ class LateCheck:
     def add(self, array: str, descriptor: int, name: str, sha256: object, first: int, row: int) -> None:
         """Add a file to the check; the caller may close its descriptor afterwards.
 
-        `array` is the name of the array in the file, `first` the offset of its first row, and `row` the bytes per row.
+        `array` is the name of the array in the file. The other arguments are the fields of :class:`LateFile`.
         """
         kept = os.dup(descriptor)
         self._open.append(kept)
         self._files[array] = LateFile(kept, name, sha256, first, row)
 
     def begin(self, done: Callable[[str], object], checks: dict[str, CheckBytes]) -> None:
-        """Start the check. At its end, ``done(damage)`` is called.
+        """Start the check in a thread; at its end, call ``done(damage)``.
 
         `damage` is a text about the damaged file, or "" if all files are intact. `checks` maps names of arrays to
-        functions that also check the rows of these arrays.
+        functions that additionally check the rows of these arrays.
         """
         self._done, self._checks, self._process = done, checks, os.getpid()
         self._thread.start(self._run)

@@ -1,4 +1,4 @@
-"""Find how much memory this process can still use on its machine, or within the limit of its container."""
+"""Determine how much memory this process can still use on its machine, or within the limit of its container."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ The first number is measured; see docs/research/scale.md. Building means the com
 
 
 def free_memory() -> int | None:
-    """Return the number of bytes of available memory, including caches that the system can drop; None if unknown.
+    """Return the number of bytes of available memory; None if unknown.
 
-    If the process runs in a container with less free memory, the container's limit minus its used memory is returned.
-    The container's cached file pages count as used.
+    File caches that the system can drop count as available. If the process runs in a container with less available
+    memory, the result is the container's limit minus its used memory; cached file pages then count as used.
     """
     lines = dict(line.split(":", 1) for line in _text(_MACHINE).splitlines() if ":" in line)
     found = [int(lines["MemAvailable"].split()[0]) * 1024] if "MemAvailable" in lines else []
@@ -30,9 +30,10 @@ def free_memory() -> int | None:
 
 
 def too_large(text: int, more: int = 0) -> str:
-    """Return a text with the needed and the free memory if an index is too large to build in memory; otherwise "".
+    """Return a message if an index is too large to build in memory; otherwise, return "".
 
-    `text` is the size of the passages' texts in bytes, and `more` the number of further bytes that the index needs.
+    The message contains the needed and the available memory. `text` is the size of the passages' texts in bytes, and
+    `more` is the number of further bytes that the index needs.
     """
     free = free_memory()
     needed = BYTES_OF_TEXT * text + more

@@ -1,4 +1,4 @@
-"""Convert numbers of foreign types to floats, and scale values to prevent overflow and underflow."""
+"""Convert numbers of any type to floats, and scale values to prevent overflow and underflow."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NUMERIC = frozenset({float, int, np.float64, np.float32, np.float16, np.int64, 
 
 
 def all_true(flags: BoolArray) -> bool:
-    """Return True if every flag is True."""
+    """Return True if all values of a boolean array are True."""
     return bool(np.logical_and.reduce(flags))
 
 

@@ -42,12 +42,12 @@ def top_order(values: FloatArray, ids: Sequence[str], k: int | None = None) -> I
     ids : sequence of str
         The ids of the n values.
     k : int, optional
-        Number of rows; default: all.
+        Number of positions; default: all.
 
     Returns
     -------
     (min(k, n),) array of int
-        The rows.
+        The positions.
 
     Examples
     --------
@@ -81,17 +81,17 @@ def top_order(values: FloatArray, ids: Sequence[str], k: int | None = None) -> I
 
 
 def reached_by(values: FloatArray, wanted: int) -> float | None:
-    """Return a lower bound for the `wanted`-th largest value; only values from this bound need to be sorted.
+    """Return a bound that at least `wanted` values reach, so that lower values need not be sorted.
 
-    At least `wanted` values are greater than or equal to the bound. It is computed from the maxima of groups of 64
-    values. A group consists of values at equal distances in the array, because arrays are often sorted.
+    At least `wanted` values are greater than or equal to the bound. The bound is computed from the maxima of groups of
+    64 values. A group consists of values at equal distances in the array, because arrays are often sorted.
 
     Parameters
     ----------
     values : (n,) array of float
         The values; no NaN.
     wanted : int
-        Number of values, at least 1.
+        Number of values that are sought, at least 1.
 
     Returns
     -------
@@ -112,23 +112,23 @@ def reached_by(values: FloatArray, wanted: int) -> float | None:
 
 
 def possibly_best(cosines: FloatArray | Float32Array, wanted: int, width: int) -> IntArray:
-    """Return the positions of the cosines that may be among the `wanted` highest, as ascending numbers.
+    """Return the ascending positions of the cosines that may be among the `wanted` highest.
 
-    The positions include ties and a margin for rounding errors, because libraries add numbers in different orders.
+    Ties are included, and cosines that could be among the highest after rounding in another order of addition.
 
     Parameters
     ----------
     cosines : (n,) array of float32
         The cosines.
     wanted : int
-        Number of cosines, at least 1.
+        Number of cosines that are sought, at least 1.
     width : int
-        Dimension of the vectors.
+        Number of dimensions of the vectors, on which the rounding errors depend.
 
     Returns
     -------
     array of int
-        The rows; at least min(wanted, n).
+        The positions; at least min(wanted, n).
 
     Examples
     --------
@@ -151,12 +151,12 @@ def best_rows(values: FloatArray, wanted: int) -> IntArray:
     values : (n,) array of float
         The values; no NaN.
     wanted : int
-        Number of rows, at least 1.
+        Number of positions, at least 1.
 
     Returns
     -------
     (min(wanted, n),) array of int
-        The rows.
+        The positions.
 
     Examples
     --------

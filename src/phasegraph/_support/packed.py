@@ -25,8 +25,9 @@ _ROWS, _STRIDE = range(2**62), 32
 class PackedTexts(Sequence[str]):
     """A sequence of texts that is stored as UTF-8 bytes and the end position of each text.
 
-    It compares equal to the tuple of its texts. `order` is an array of the rows in ascending order of their texts; by
-    default, it is computed when needed. `ascends` is True if the texts are known to be unique and in ascending order.
+    The sequence compares equal to the tuple of its texts. `order` is an array of the rows (positions of texts) in
+    ascending order of their texts; by default, it is computed when it is needed. `ascends` is True if the texts are
+    known to be unique and in ascending order.
 
     >>> texts = PackedTexts(np.frombuffer("adabo".encode(), dtype=np.uint8), np.array([3, 5]))
     >>> texts, texts[-1], texts == ("ada", "bo")
@@ -56,7 +57,10 @@ class PackedTexts(Sequence[str]):
         return self._bytes[self._ends[row - 1] if row else 0 : self._ends[row]].tobytes()
 
     def place(self, text: str, first: int = 0) -> int:
-        """Return ``bisect_left(texts, text, first)`` for texts in ascending order, without decoding the texts."""
+        """Return the position of a text among ascending texts, or the position at which it would be inserted.
+
+        The result is ``bisect_left(texts, text, first)``, computed without decoding the texts.
+        """
         sought = text.encode("utf-8", "surrogatepass")
         near = bisect_left(self._marks, sought)
         low, high = max(first, (near - 1) * _STRIDE), min(near * _STRIDE, len(self._ends))
@@ -64,7 +68,7 @@ class PackedTexts(Sequence[str]):
 
     @lazy_property
     def _marks(self) -> list[bytes]:
-        """The bytes of every 32nd text, as a list in memory; a bisection first searches this list."""
+        """The bytes of every 32nd text, as a list in memory, which a bisection searches first."""
         return self.raws(np.arange(0, len(self._ends), _STRIDE))
 
     def raws(self, rows: IntArray) -> list[bytes]:
@@ -101,7 +105,7 @@ class PackedTexts(Sequence[str]):
         return tuple, (tuple(self),)
 
     def edited(self, stays: BoolArray, new: Sequence[tuple[int, str]]) -> PackedTexts:
-        """Return a sequence of the texts with the entry True in `stays`, together with the new texts.
+        """Return a new sequence without the texts whose entry in `stays` is False, and with the texts in `new`.
 
         `new` contains pairs of a row and a text, in ascending order of rows. Each text is inserted before the old text
         in this row.
@@ -134,7 +138,7 @@ class PackedTexts(Sequence[str]):
     def ascend_by(self, rows: IntArray | None = None) -> bool:
         """Return True if the texts, taken in the order of `rows`, are unique and in ascending order.
 
-        Eight bytes are compared at a time, for many texts at once. The order of UTF-8 bytes equals the order of texts.
+        Eight bytes of many texts are compared at a time; UTF-8 bytes have the same order as texts.
 
         Raises
         ------
@@ -206,7 +210,7 @@ class TextRows(Mapping[str, int]):
 
 
 def place_of(names: Sequence[str], name: str, first: int = 0) -> int:
-    """Return the row of a name among names in ascending order, or the row at which it would be inserted.
+    """Return the row of a name among ascending names, or the row at which the name would be inserted.
 
     The search begins at the row `first`.
 
@@ -217,7 +221,7 @@ def place_of(names: Sequence[str], name: str, first: int = 0) -> int:
 
 
 def ascending_order(texts: Sequence[str]) -> IntArray:
-    """Return the rows in ascending order of their texts, as an int32 array of shape (n,)."""
+    """Return the positions of n texts, sorted by text, as an int32 array of shape (n,)."""
     listed = list(texts)
     return np.array(sorted(range(len(listed)), key=listed.__getitem__), dtype=np.int32)
 
@@ -238,7 +242,10 @@ _WORD = 8
 
 
 def _with_tail(text: Any) -> Any:
-    """Return the eight bytes from each position of `text` as an integer in native byte order; the result is a view."""
+    """Return, for each position from which `text` has eight bytes, these bytes as an integer in native byte order.
+
+    A text of less than eight bytes is first padded with zeros. The result is a view, not a copy.
+    """
     whole = text if len(text) >= _WORD else np.concatenate([text, np.zeros(_WORD, dtype=np.uint8)])
     return np.ndarray((len(whole) - _WORD + 1,), dtype=np.uint64, buffer=whole, strides=(1,))
 
@@ -261,9 +268,10 @@ def _spans_ascend(words: Any, starts: IntArray, ends: IntArray) -> bool:
 
 
 def _next_word(words: Any, starts: IntArray, ends: IntArray) -> tuple[Any, IntArray]:
-    """Return the first eight bytes of each span as an integer, padded with zeros, and how many bytes the span gave.
+    """Return two arrays: the first eight bytes of each span as an integer, and the number of these bytes in the span.
 
-    The first byte is the most significant byte, because the integers then compare like the bytes.
+    Missing bytes are zeros. The first byte is the most significant byte, because the integers then compare like the
+    bytes.
     """
     count = np.minimum(ends - starts, _WORD)
     places = np.minimum(starts, len(words) - 1)
@@ -296,8 +304,8 @@ class NameRows(Mapping[str, int]):
     def begun(self, text: str, first: int = 0) -> tuple[int, bool, bool]:
         """Return a tuple: the row of a text, whether a name begins with the text, and whether the text is a name.
 
-        If the text is not a name, the row is where it would be inserted. The search begins at the row `first`. Results
-        are cached, because many questions contain the same words.
+        If the text is not a name, the row is the row at which the text would be inserted. The search begins at the row
+        `first`. Results are cached, because many questions contain the same words.
 
         >>> NameRows(("ada", "bo")).begun("b")
         (1, True, False)
@@ -353,7 +361,8 @@ class ChangedRows(Mapping[str, int]):
 class ChangedNames(NameRows):
     """A mapping of names to rows after a change, with the methods of :class:`NameRows`.
 
-    `parts` has two sequences, which are searched by bisection: the old names, and the added names in ascending order.
+    `parts` contains two sequences, which are searched by bisection: the old names and the added names, both ascending.
+    `gone` contains the names that were removed.
     """
 
     def __init__(self, names: Sequence[str], came: Mapping[str, int], gone: Collection[str]) -> None:

@@ -1,4 +1,4 @@
-"""Multiply a matrix with a vector without any helper thread."""
+"""Multiply a matrix with a vector on the calling thread alone."""
 
 from __future__ import annotations
 

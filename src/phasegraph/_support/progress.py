@@ -18,7 +18,7 @@ def with_progress(
     unit: str = "query",
     total: int | None = None,
 ) -> Iterable[Item]:
-    """Return an iterable of the same items that shows a progress bar while it is read.
+    """Return an iterable of the same items that shows a progress bar while it is iterated.
 
     The bar appears only if `show` is True, standard error is a terminal, and tqdm is installed. `total` is the number
     of items, if it is known.

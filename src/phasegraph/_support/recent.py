@@ -8,10 +8,9 @@ from typing import Any
 
 
 class Recent:
-    """A cache of the `most` most recently computed values, by key.
+    """A thread-safe cache, by key, of the `most` most recently computed values.
 
-    A value is valid for `seconds` seconds; None means that it is always valid. A copy of the cache is empty.
-    Thread-safe.
+    A value is valid for `seconds` seconds; None means that a value is always valid. A copy of the cache is empty.
 
     >>> recent = Recent()
     >>> recent.get("a", lambda: 1), recent.get("a", lambda: 2)

@@ -61,9 +61,10 @@ def _is_between(module: str) -> bool:
 
 
 def renamed_arguments(given: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:
-    """Return the arguments of a function under their new names; `known` are the function's parameters.
+    """Return the given arguments of a function under the new names of its parameters.
 
-    Warn about each old name. Raise InvalidInputError if an argument is given under its old and its new name.
+    `known` contains the function's parameters. Each old name causes a warning. Raises InvalidInputError if an argument
+    is given under both its old and its new name.
 
     >>> renamed_arguments({"k": 3}, {"fetch_k", "k"})
     {'k': 3}
@@ -82,10 +83,11 @@ def renamed_arguments(given: Mapping[str, Any], known: Collection[str]) -> dict[
 
 
 def renamed_sources(mentioned: Collection[str], names: Collection[str]) -> dict[str, str]:
-    """Map old names of sources to existing sources with the new name, and new names to sources with the old name.
+    """Return the existing source for each source name that the user mentions under its other name, old or new.
 
-    `mentioned` are the names in an argument of the user, and `names` the names of the existing sources. Only names
-    without a source are mapped, and each of them causes a warning.
+    `mentioned` are the names in an argument of the user, and `names` the names of the existing sources. For example, a
+    user may mention "lexical", the old name of a source "bm25"; the result is then {"lexical": "bm25"}. Each name in
+    the result causes a warning.
 
     >>> renamed_sources(["bm25", "vector"], ["bm25", "vector"])
     {}
@@ -100,7 +102,9 @@ def renamed_sources(mentioned: Collection[str], names: Collection[str]) -> dict[
 
 
 def new_system(name: str, say: Callable[[str], None] | None = None) -> str:
-    """Return the new name of a preset or system; for an old name, also call ``say(text)``, or warn if `say` is None.
+    """Return the new name of a pipeline preset or of an evaluated system.
+
+    For an old name, also call ``say(text)`` with a message, or warn if `say` is None.
 
     >>> new_system("phasegraph-2wiki", print), new_system("default")
     'phasegraph-2wiki' is now called 'paper-2wiki'; the old name works for one more release
@@ -115,10 +119,10 @@ def new_system(name: str, say: Callable[[str], None] | None = None) -> str:
 
 
 def renamed_options(arguments: Sequence[str], known: Collection[str], say: Callable[[str], None]) -> list[str]:
-    """Return the arguments of a command line with the new names of options.
+    """Return the arguments of a command line, with old names of options replaced by new names.
 
-    `known` are the options of the command. For each old name, call ``say(text)``. Raise InvalidInputError if an option
-    is given under its old and its new name.
+    `known` contains the options of the command. For each old name, ``say(text)`` is called with a message. Raises
+    InvalidInputError if an option is given under both its old and its new name.
 
     >>> renamed_options(["--limit=5", "--json", "-"], {"--fetch-k", "--json"}, print)
     --limit is now called --fetch-k; the old name works for one more release
@@ -146,7 +150,7 @@ def option_of(parameter: str) -> str:
 
 
 def new_name(name: str, known: Collection[str]) -> str:
-    """Return the new name of an attribute, and warn, if `name` is an old name; otherwise return `name`."""
+    """Return the new name of an attribute and warn if `name` is an old name; otherwise, return `name` unchanged."""
     new = PARAMETERS.get(name)
     if new is None or name in known or new not in known:
         return name

@@ -43,7 +43,7 @@ MISFITS = (KeyError, TypeError, ValueError, IndexError, OverflowError, Recursion
 
 
 def encode_document(kind: str, version: int, body: Mapping[str, object]) -> bytes:
-    """Encode `body`, JSON types with finite numbers, as a JSON document with a checksum and a format version >= 1."""
+    """Encode `body` (JSON types, finite numbers) as a document with its kind, format version >= 1 and a checksum."""
     try:
         text = _canonical(body)
     except (TypeError, ValueError) as error:
@@ -62,7 +62,7 @@ def decode_document(data: bytes, kind: str, newest: int) -> dict[str, object]:
     data : bytes
         The encoded document.
     kind : str
-        The kind that the document must have.
+        The kind that the document must have, such as "pipeline".
     newest : int
         The highest format version that this release can read.
 
@@ -116,7 +116,7 @@ def write_document(path: str | os.PathLike[str], kind: str, version: int, body: 
 
 
 def read_document(path: str | os.PathLike[str], kind: str, newest: int) -> dict[str, object]:
-    """Read a document; raise IntegrityError, which names the file, if it is damaged, foreign, too large or newer."""
+    """Read a document's body; IntegrityError, which names the file, if it is damaged, too large, foreign or newer."""
     file = Path(path)
     try:
         with file.open("rb") as handle:
@@ -181,7 +181,7 @@ _HEADER = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class StreamedArray:
-    """An array that is written in parts, because the whole array does not fit into memory.
+    """An array that is written to a file in parts, because the whole array may not fit into memory.
 
     Parameters
     ----------
@@ -223,7 +223,7 @@ def write_bundle(
     readers: Sequence[str] = (),
     committing: AbstractContextManager[object] | None = None,
 ) -> None:
-    """Save a body and its arrays in a directory, in one step.
+    """Save a bundle: write a body (JSON types) and arrays to a directory, in one step.
 
     Parameters
     ----------
@@ -236,9 +236,8 @@ def write_bundle(
         The arrays by name. A name consists of lower-case letters, digits and underscores. The elements are integers,
         floats of 2 to 8 bytes, or bool. Give an array that does not fit into memory as a :class:`StreamedArray`.
     readers : sequence of str
-        Names of the code that reads these files, and need not check them, because this process has just written
-        consistent files. The readers open the files without comparing checksums until a file changes; see
-        :meth:`Bundle.passed`.
+        Names of the code that reads these files. This code need not check them until a file changes, because this
+        process has just written consistent files; see :meth:`Bundle.passed`.
     committing : context manager, optional
         A context that is entered while the new bundle replaces the old bundle. If entering the context raises an error,
         the old bundle stays.
@@ -285,9 +284,9 @@ def _note_written(
 ) -> None:
     """Record that `readers` need not check the files that were just written.
 
-    Wait some milliseconds until the clock of the file system has advanced; any later change then gives a file a new
-    time. Record nothing if the clock is too coarse. Also record nothing if another process has changed a file since it
-    was `written`, because saving a large index takes minutes.
+    The function waits some milliseconds until the clock of the file system has advanced, so that any later change gives
+    a file a new time. Nothing is recorded if this clock is too coarse, or if another process has changed a file since
+    it was written; saving a large index can take minutes.
     """
     with ExitStack() as opened, suppress(OSError, IntegrityError):
         handles = {name: opened.enter_context(_opened(target, entry)) for name, entry in entries.items()}
@@ -341,14 +340,14 @@ class Bundle:
 
     @property
     def plain(self) -> dict[str, NDArray[np.generic]]:
-        """The arrays by name as plain arrays; these are quicker to slice than mapped arrays."""
+        """The arrays by name, as ``numpy.ndarray``, which is quicker to slice than ``numpy.memmap``."""
         return {name: array.view(np.ndarray) for name, array in self.arrays.items()}
 
     def passed(self, *readers: str, checks: Mapping[str, CheckBytes] | None = None) -> None:
         """Record that the code named by `readers` need not check the files again while they are unchanged.
 
-        If checksums were not compared yet, start this comparison in a thread, and record its result. `checks` maps
-        names of arrays to functions that check rows; the readers themselves have not checked these arrays.
+        If checksums were not compared yet, start the comparison in a thread, which records its result. `checks` maps
+        names of arrays to functions that check rows of arrays that the readers themselves have not checked.
         """
         state = self.state
 
@@ -368,8 +367,9 @@ def read_bundle(
 ) -> tuple[dict[str, object], dict[str, NDArray[np.generic]]]:
     """Read the body and the arrays of a bundle.
 
-    If another process is writing the bundle, the result is either the old bundle or the new bundle. Raise
-    IntegrityError, which names the file, if a file is missing, damaged, newer, or not written by phasegraph.
+    If another process is writing the bundle, the result is either the old bundle or the new bundle. Raises
+    IntegrityError, which names the file, if a file is missing or damaged, was not written by phasegraph, or was written
+    by a newer version.
 
     Parameters
     ----------
@@ -398,7 +398,7 @@ def read_bundle(
 
 
 def check_exists(folder: Path) -> None:
-    """Raise IntegrityError if a folder does not exist."""
+    """Raise IntegrityError if `folder` does not exist."""
     if not folder.exists():
         raise IntegrityError(f"the folder {folder.name!r} does not exist")
 
@@ -432,9 +432,9 @@ def open_bundle(
     Notes
     -----
     With ``verify=True``, checksums are compared once for each state of the files. After the `reader` has called
-    :meth:`Bundle.passed`, they are compared again only if the manifest changes, or the inode, the size or a time of a
-    file. The checksums of large files are compared in a thread after :meth:`Bundle.passed`. Damage is recorded, and the
-    next call raises IntegrityError. On Windows, files have no time of change, so checks are always repeated.
+    :meth:`Bundle.passed`, they are compared again only if the manifest changes, or a file's inode, size or time. The
+    checksums of large files are compared in a thread after :meth:`Bundle.passed`. Damage is recorded, and the next call
+    raises IntegrityError. On Windows, files have no time of change, so checks are always repeated.
 
     The records are in ``$XDG_CACHE_HOME/phasegraph/checked`` or ``~/.cache/phasegraph/checked``, for the last 1,000
     directories. They are outside of the directory, because the author of a directory must not be able to claim that it
@@ -458,7 +458,7 @@ def open_bundle(
 
 
 def _capped(file: Path) -> tuple[bytes, tuple[int, int]]:
-    """Return the content of a file, and the pair of its inode and time, which changes if the file is replaced."""
+    """Return the content of a file of limited size, and the pair (inode, time), which changes with the file."""
     with file.open("rb") as handle:
         about = os.fstat(handle.fileno())
         return handle.read(MAX_DOCUMENT_BYTES + 1), (about.st_ino, about.st_mtime_ns)
@@ -489,7 +489,7 @@ def _read_bundle(
 
 
 def _state(manifest: bytes, handles: Mapping[str, BufferedReader]) -> tuple[dict[str, Any], bool]:
-    """Return a mapping that identifies the state of the files, and True if every later change gives another mapping.
+    """Return a mapping that identifies the state of the files, and whether every later change changes the mapping.
 
     The second value is False if a file was changed less than two seconds ago, and on Windows.
     """
@@ -508,7 +508,7 @@ def _times(about: os.stat_result) -> list[int]:
 
 
 def _remembered(state: Mapping[str, object]) -> dict[str, Any]:
-    """Return the recorded `readers` that need not check the files in this state, and the recorded `damage`."""
+    """Return what was recorded for this state of the files: the readers that need not check them, and damage."""
     notes = _notes()
     if notes is None:
         return {}
@@ -521,7 +521,7 @@ def _remembered(state: Mapping[str, object]) -> dict[str, Any]:
 
 
 def _note(state: Mapping[str, object], readers: Sequence[str], damage: str = "") -> None:
-    """Record that `readers` need not check the files in this state; or record the `damage`, if it is given."""
+    """Record for this state of the files that `readers` need not check them, or record the `damage` if it is given."""
     notes = _notes()
     if notes is None:
         return
@@ -538,7 +538,7 @@ def _note_file(notes: Path, state: Mapping[str, object]) -> Path:
 def _notes() -> Path | None:
     """Return the user's directory for records of checks; None if it cannot be created or other users may write to it.
 
-    It is outside of every saved directory: the author of a saved directory must not be able to claim that its files
+    The directory is outside of every bundle, because the author of a bundle must not be able to claim that its files
     were checked.
     """
     home = os.environ.get("XDG_CACHE_HOME", "")
@@ -552,7 +552,7 @@ def _notes() -> Path | None:
 
 
 def bundle_kind(directory: str | os.PathLike[str]) -> str:
-    """Return the kind of bundle in a directory; "" if the manifest cannot be read or has no kind."""
+    """Return the kind of the bundle in a directory; "" if its manifest cannot be read or contains no kind."""
     try:
         kind = json.loads(_capped(Path(directory) / MANIFEST)[0]).get("kind")
     except (OSError, ValueError, AttributeError, RecursionError):
@@ -561,7 +561,7 @@ def bundle_kind(directory: str | os.PathLike[str]) -> str:
 
 
 def mapped_in(arrays: Iterable[Any]) -> tuple[Any, ...]:
-    """Return the memory-mapped arrays of which the given arrays are views, for :func:`check_mapped`.
+    """Return the memory-mapped arrays behind the given arrays, for :func:`check_mapped`.
 
     Parameters
     ----------
@@ -584,7 +584,7 @@ def mapped_in(arrays: Iterable[Any]) -> tuple[Any, ...]:
 
 
 class MappedArray(np.memmap):
-    """An array that is mapped from a file; `late` is a check of the file that may still be running, or None."""
+    """A memory-mapped array; `late` is the check of its file that may still run in a thread, or None."""
 
     late: LateCheck | None = None
 
@@ -594,7 +594,7 @@ class MappedArray(np.memmap):
 
 
 def check_mapped(mapped: Iterable[Any], *, settled: bool = False) -> None:
-    """Raise IntegrityError if the file of a memory-mapped array was truncated, or a check found damage in it.
+    """Raise IntegrityError if the file of a memory-mapped array was truncated, or if a check found damage in the file.
 
     Reading the missing part of a truncated file would crash the process (SIGBUS). A truncation between this check and
     the reading cannot be detected. A file that is deleted or replaced stays readable for a process that has mapped it.

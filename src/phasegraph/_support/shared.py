@@ -1,4 +1,4 @@
-"""Helpers for threads and forked processes: cached properties, locks, and a flag of searches that are given up."""
+"""Helpers for threads and forked processes: cached properties, locks, values of a call, and canceled searches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class lazy_property(cached_property[T_co]):  # noqa: N801 - used as the decorator it is
-    """A ``functools.cached_property`` without the lock that Python 3.11 holds for all objects of a class.
+    """A ``functools.cached_property`` without the lock that all objects of a class share in Python 3.11.
 
     If several threads read the property at the same time, each thread computes it, and all get the first stored value.
 
@@ -58,7 +58,7 @@ def wait_before_forks(lock: _Held) -> None:
 
 
 def fork_safe_lock() -> threading.Lock:
-    """Return a lock that is free in a forked child, even if a thread of the parent process holds it."""
+    """Return a lock that is free in a forked child process, even if a thread of the parent process has acquired it."""
     made = threading.Lock()
     _locks.add(made)
     return made
@@ -93,9 +93,9 @@ T = TypeVar("T")
 
 @contextmanager
 def one_call() -> Iterator[None]:
-    """Make :func:`of_call` return the same value for an owner everywhere in the ``with`` block, in any thread.
+    """Mark the ``with`` block as one retrieval call, in which :func:`of_call` returns the same value per owner.
 
-    Thus all sources of a call use the same version of a corpus, even if another thread changes it.
+    All sources of the call thus use the same version of a corpus, even if another thread changes the corpus.
     """
     if _CALL.get() is not None:  # inside of another call
         yield
@@ -108,9 +108,9 @@ def one_call() -> Iterator[None]:
 
 
 def of_call(owner: object, current: T) -> T:
-    """Return the value that this function returned first for `owner` in the running call (:func:`one_call`).
+    """Return the value that this function first returned for `owner` in the running retrieval call (:func:`one_call`).
 
-    At its first use in a call, and outside of a call, return `current`.
+    For the first time in a call, and outside of a call, return `current`.
 
     >>> with one_call():
     ...     print(of_call("corpus", 1), of_call("corpus", 2))
@@ -123,7 +123,7 @@ def of_call(owner: object, current: T) -> T:
 
 
 def go_on() -> None:
-    """Raise TimeoutError if the running search was given up; long computations call this regularly."""
+    """Raise TimeoutError if the caller no longer waits for the running search; long computations call this often."""
     if OVER.get():
         raise TimeoutError("the call has given up this search")
 

@@ -1,4 +1,4 @@
-"""Normalize foreign text in linear time, and escape characters that control a terminal, a log or a page."""
+"""Normalize text of any origin in linear time, and escape characters that control a terminal, a log or a page."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _SHORT, _MOST = 1_000, 30
 
 
 def composed(text: str) -> str:
-    r"""Return the text in Unicode normalization form C (NFC).
+    r"""Return the text in Unicode normalization form C (NFC), in linear time.
 
-    The time for sorting the combining marks of a letter is quadratic in their number; half a megabyte of marks takes
-    minutes. Therefore U+034F is inserted after every 30 consecutive marks. This is the "stream-safe" text format of
-    Unicode Standard Annex 15, section 13.
+    Normalization sorts the combining marks of a letter in a time that is quadratic in their number; half a megabyte of
+    marks takes minutes. Therefore, U+034F is inserted after every 30 consecutive marks. This is the "stream-safe" text
+    format of Unicode Standard Annex 15, section 13.
 
     >>> composed("e\u0301") == "\u00e9", composed("e" + 3000 * "\u0301").count("\u034f")
     (True, 99)
@@ -36,7 +36,7 @@ def composed(text: str) -> str:
 def _pairs(text: str) -> tuple[list[int], list[int]]:
     """Return two lists: the Unicode combining classes of every 30th character, and of the characters 30 places later.
 
-    A run of more than 30 marks is possible only if both values of a pair are above 0.
+    More than 30 consecutive marks are possible only if both values at some position are above 0.
     """
     sampled = list(map(unicodedata.combining, text[::_MOST]))
     return sampled[:-1], sampled[1:]
@@ -50,7 +50,7 @@ def _many_marks() -> re.Pattern[str]:
 
 
 def legible(text: str) -> str:
-    r"""Return the text on one line; escape characters that control a terminal or cannot be encoded.
+    r"""Return the text on one line, with escapes for characters that control a terminal or cannot be encoded.
 
     >>> legible("a\x1b]0;title\x07\nb\u202e \ud800"), legible("Zoë, 東京\t!")
     ('a\\x1b]0;title\\x07\\nb\\u202e \\ud800', 'Zoë, 東京\t!')
@@ -61,7 +61,7 @@ def legible(text: str) -> str:
 
 
 def legible_json(text: str) -> str:
-    r"""Return JSON text for the same value; characters as in :func:`legible` are escaped, except line breaks.
+    r"""Return JSON text for the same value, in which the characters of :func:`legible` are escaped, except line breaks.
 
     >>> legible_json('["\u202e"]\n')
     '["\\u202e"]\n'

@@ -1,4 +1,4 @@
-"""Array types for signatures, which say the type of an array's elements."""
+"""Types of numpy arrays for signatures; the name of a type says the type of the elements."""
 
 from __future__ import annotations
 

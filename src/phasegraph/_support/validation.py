@@ -27,7 +27,7 @@ def is_number(value: object) -> TypeGuard[float]:
 
 
 def check_count(name: str, value: object, *, minimum: int = 0) -> int:
-    """Return `value` as an integer >= `minimum`; booleans and floats are errors."""
+    """Check that `value` is an integer of at least `minimum`, and return it; booleans and floats are errors."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
         raise InvalidTypeError(f"{name} must be an integer; got {value!r}")
     if value < minimum:
@@ -36,14 +36,17 @@ def check_count(name: str, value: object, *, minimum: int = 0) -> int:
 
 
 def check_real(name: str, value: object) -> float:
-    """Return `value` as a float, which may be NaN or infinite; booleans are errors."""
+    """Check that `value` is a real number, and return it as a float, possibly NaN or infinite; booleans are errors."""
     if not is_number(value):
         raise InvalidTypeError(f"{name} must be a number; got {value!r}")
     return float(value)
 
 
 def check_number(name: str, value: object, *, minimum: float | None = 0.0) -> float:
-    """Return `value` as a finite float >= `minimum`, or any finite float if `minimum` is None; booleans are errors."""
+    """Check that `value` is a finite number of at least `minimum` (if given), and return it as a float.
+
+    Booleans are errors.
+    """
     number = check_real(name, value)
     if not math.isfinite(number) or (minimum is not None and number < minimum):
         bound = "finite" if minimum is None else f"finite and >= {minimum:g}"
@@ -52,9 +55,9 @@ def check_number(name: str, value: object, *, minimum: float | None = 0.0) -> fl
 
 
 def check_range(name: str, value: object, low: float = 0.0, high: float = math.inf, *, ends: str = "[]") -> float:
-    """Return `value` as a finite float between `low` and `high`.
+    """Check that `value` is a finite number between `low` and `high`, and return it as a float.
 
-    In `ends`, a bracket includes the bound, and a parenthesis excludes it.
+    `ends`, such as "[)", says which bounds are allowed values: a bracket includes the bound, a parenthesis excludes it.
 
     Examples
     --------
@@ -79,7 +82,7 @@ def check_seconds(name: str, value: object) -> None:
 
 
 def check_flat(name: str, values: object) -> FloatArray:
-    """Return a copy of `values` as a one-dimensional float64 array of finite numbers."""
+    """Check that `values` are a one-dimensional array of finite numbers, and return a copy as float64."""
     try:
         array = np.array(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -93,7 +96,7 @@ def check_flat(name: str, values: object) -> FloatArray:
 
 
 def check_flag(name: str, value: object) -> bool:
-    """Return `value`; raise InvalidTypeError unless it is True or False."""
+    """Check that `value` is True or False, and return it; otherwise, raise InvalidTypeError."""
     if not isinstance(value, bool):
         raise InvalidTypeError(f"{name} must be True or False; got {value!r}")
     return value
@@ -106,7 +109,7 @@ def check_choice(name: str, value: object, allowed: Collection[str]) -> None:
 
 
 def check_text(name: str, value: object) -> str:
-    """Return `value`; raise InvalidTypeError unless it is a string."""
+    """Check that `value` is a string, and return it; otherwise, raise InvalidTypeError."""
     if not isinstance(value, str):
         raise InvalidTypeError(f"{name} must be a string; got {value!r:.80}")
     return value
@@ -117,7 +120,7 @@ LONGEST_QUERY = 20_000
 
 
 def check_query(query: object, longest: int | None = None) -> str:
-    """Return `query`; raise an error unless it is a text that is not blank and has at most `longest` characters."""
+    """Check that `query` is a text that is not blank and has at most `longest` characters, and return it."""
     if not isinstance(query, str):
         raise InvalidTypeError(f"query must be text; got {type(query).__name__}")
     if longest is not None and len(query) > longest:
@@ -131,14 +134,14 @@ def check_query(query: object, longest: int | None = None) -> str:
 
 
 def check_rows(name: str, value: object) -> Iterable[Any]:
-    """Return `value`; raise InvalidTypeError unless it is iterable and not a string."""
+    """Check that `value` is iterable and not a string, and return it; otherwise, raise InvalidTypeError."""
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
         raise InvalidTypeError(f"{name} must be a list, not a string; got {value!r:.80}")
     return value
 
 
 def check_names(name: str, value: object) -> tuple[str, ...]:
-    """Return `value` as a tuple of strings; a single string is an error."""
+    """Check that `value` is an iterable of strings, and return it as a tuple; a single string is an error."""
     names = tuple(check_rows(name, value))
     for each in names:
         if not isinstance(each, str):
@@ -147,16 +150,17 @@ def check_names(name: str, value: object) -> tuple[str, ...]:
 
 
 def check_mapping(name: str, value: object) -> Mapping[str, Any]:
-    """Return `value` as a read-only mapping in the order of its keys, which must be strings."""
+    """Check that the keys of a mapping are strings, and return the mapping read-only and sorted by key."""
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise InvalidTypeError(f"{name} must be a mapping with names as keys; got {value!r}")
     return MappingProxyType(dict(sorted(value.items())))
 
 
 def check_keys(owner: str, data: object, known: Collection[str], *, required: Iterable[str] = ()) -> dict[str, Any]:
-    """Return `data`, an object from JSON, as a dictionary.
+    """Check the fields of `data`, an object from JSON, and return it as a dictionary.
 
-    Raise an error for a field that is not `known`, or if a `required` field is missing. `owner` names the object.
+    Raises an error for a field that is not `known`, or if a `required` field is missing. `owner` is the name of the
+    object in messages.
     """
     if not isinstance(data, Mapping):
         raise InvalidTypeError(f"{owner} must be read from a JSON object; got {data!r}")
@@ -184,7 +188,9 @@ _OF_PEERS = ("c", "id_key", "llm", "mode", "num_queries", "query_gen_prompt", "u
 
 
 def unexpected_argument(name: str, known: Collection[str]) -> InvalidTypeError:
-    """Return the error for an unknown argument; its message suggests the most similar known argument, or lists all.
+    """Return the error for an unknown argument.
+
+    The message suggests the most similar of the `known` arguments, or lists all if none is similar.
 
     Examples
     --------
@@ -203,7 +209,7 @@ def unexpected_argument(name: str, known: Collection[str]) -> InvalidTypeError:
 
 
 def nearest_key(wanted: str, metadata: Iterable[Mapping[str, Any]], /) -> str:
-    """Return a hint for a missing metadata key: the most similar existing key, or a list of the existing keys.
+    """Return a hint for a metadata key that no passage has: the most similar existing key, or all existing keys.
 
     >>> nearest_key("sectoin", [{"section": 1}])
     "did you mean 'section'?"
@@ -217,10 +223,10 @@ Made = TypeVar("Made", bound=Callable[..., Any])
 
 
 def known_arguments(make: Made) -> Made:
-    """Make a class method check its ``**fields``, which it passes to the constructor of the class.
+    """Decorate a class method that passes ``**fields`` to the constructor of the class, so that it checks the fields.
 
     An argument that neither the method nor the constructor has raises an error; the message names the most similar
-    argument.
+    known argument.
     """
     own = inspect.signature(make).parameters.keys()
 
@@ -236,7 +242,7 @@ def known_arguments(make: Made) -> Made:
 
 
 class KnownFields:
-    """A base class of dataclasses: the error for an unknown argument names the most similar known argument."""
+    """A base class of dataclasses, in which the error for an unknown argument names the most similar known argument."""
 
     __slots__ = ()
 

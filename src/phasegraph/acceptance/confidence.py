@@ -299,7 +299,7 @@ def fit_probability(
     InsufficientDataError
         If fewer than 20 questions of a kind have a confidence, or the confidence does not separate the two kinds.
     NotConvergedError
-        If the optimiser stops before it reaches its tolerance.
+        If the optimizer stops before it reaches its tolerance.
 
     Notes
     -----

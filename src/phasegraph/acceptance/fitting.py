@@ -104,14 +104,14 @@ def fit_threshold(
     judged : JudgedScores
         Judged hits, with scores in the source's own unit.
     objective : {"youden", "f1", "recall", "precision"}, default "youden"
-        ``youden`` maximises the balanced accuracy, and ``f1`` the F1 score. ``recall`` chooses the highest threshold
+        ``youden`` maximizes the balanced accuracy, and ``f1`` the F1 score. ``recall`` chooses the highest threshold
         with a recall of at least `target`; ``precision`` chooses the lowest threshold with a precision of at least
         `target`. Of equally good thresholds, the lowest is chosen.
     target : float, optional
         The recall or precision to reach, in (0, 1]; only for ``recall`` and ``precision``.
     midway : bool, default True
-        Whether to set the threshold midway between the lowest accepted score and the next lower score, because rounding
-        of new scores then does not change verdicts. False sets the threshold to the lowest accepted score.
+        Whether to set the threshold midway between the lowest accepted score and the next lower score. Rounding of new
+        scores then does not change verdicts. False sets the threshold to the lowest accepted score.
 
     Returns
     -------
@@ -164,7 +164,10 @@ def area_under_curve(judged: JudgedScores, /) -> float:
 
 
 def fitted(judged: JudgedScores, value: float, **about: Any) -> Threshold:
-    """Create a threshold with the statistics of the judged queries; `about` contains further fields of it."""
+    """Create a threshold at `value`, with the sample size of the judged hits and their statistics for drift tests.
+
+    `about` contains other fields of :class:`Threshold`.
+    """
     columns = per_query(judged.scores, judged.groups, judged.query_count, judged.labels)
     reference = DriftReference(*(tuple(np.sort(column).tolist()) for column in columns.values()))
     return Threshold(value, queries=judged.query_count, hits=len(judged), reference=reference, **about)

@@ -27,7 +27,7 @@ ACCEPT, AMBIGUOUS, REJECT = 1, 0, -1
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """A statement whether the guarantee of a threshold is valid for an answer.
+    """A statement that says whether the guarantee of a threshold is valid for an answer.
 
     Parameters
     ----------
@@ -56,9 +56,10 @@ class AcceptanceOutcome:
     verdicts : (n,) array of int8
         The verdict for each candidate: 1 accept, 0 ambiguous, -1 reject.
     reason : str
-        ``accepted``, ``no_thresholds``, ``no_candidates``, ``all_below_threshold``, ``callback`` or
-        ``low_confidence``. ``kept_best``: `min_keep` or ``on_empty="best"`` accepted candidates below a threshold.
-        ``callback_failed: `` with a class of error: `on_empty` raised this error, and no candidate is accepted.
+        ``accepted``, ``no_thresholds``, ``no_candidates``, ``all_below_threshold`` or ``low_confidence``.
+        ``kept_best``: `min_keep` or ``on_empty="best"`` accepted candidates below a threshold. ``callback``: the
+        function `on_empty` chose the accepted candidates. ``callback_failed: `` with a class of error: `on_empty`
+        raised this error, and no candidate is accepted.
     certificates : tuple of Certificate
         One per threshold with a guarantee that was applied.
     """
@@ -298,7 +299,7 @@ class AcceptancePolicy:
         return _compare(best, self._common)
 
     def _fill(self, candidates: Candidates, scores: FloatArray, verdicts: Verdicts) -> tuple[Verdicts, str]:
-        """Apply `min_keep` and `on_empty` to a copy of `verdicts`."""
+        """Apply `min_keep` and `on_empty` to a copy of `verdicts`; return the copy and the reason of the outcome."""
         out = verdicts.copy()
         if not len(out):
             return out, "no_candidates"

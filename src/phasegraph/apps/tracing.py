@@ -28,7 +28,7 @@ class SpansOfResults:
     most : int, default 20
         Maximum number of passages per span, >= 1.
     tracer_provider : TracerProvider, optional
-        Default: the tracer provider of the process.
+        The OpenTelemetry provider that creates the spans. Default: the tracer provider of the process.
 
     Raises
     ------
@@ -61,7 +61,7 @@ class SpansOfResults:
         _api()
 
     def __call__(self, result: Result) -> None:
-        """Export one result."""
+        """Export one result as a span of the call with a child span per searched source."""
         trace = _api()
         tracer = trace.get_tracer("phasegraph", tracer_provider=self.tracer_provider)
         end = time_ns()
@@ -109,7 +109,10 @@ def _api() -> Any:
 
 
 def _parent(trace: Any) -> Any:
-    """Return the context of the LangChain run's span if only OpenInference's instrumentor knows the span; else None."""
+    """Return the context of the span that OpenInference's instrumentor made for the LangChain run.
+
+    Return None if there is a current span, or if the instrumentor made no span.
+    """
     langchain = sys.modules.get("openinference.instrumentation.langchain")
     if langchain is None or trace.get_current_span().get_span_context().is_valid:
         return None

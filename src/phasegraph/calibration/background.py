@@ -105,7 +105,7 @@ class BackgroundCalibrator:
     -----
     *Exact calibration* uses the :class:`~phasegraph.Background` that the source states. *Estimated calibration* derives
     a background from the returned list of n hits and the collection size N. It fits a line through the scores and the
-    expected values of the n largest of N standard normal draws. This line standardises the scores.
+    expected values of the n largest of N standard normal draws. This line standardizes the scores.
 
     A list with fewer than five hits, or with equal scores, is *uninformative*. All its hits get the same value: the
     mean expected value for ranks 1 to max(n, 20). The list then supports its hits, but does not order them. In a
@@ -212,7 +212,7 @@ def _missing(values: FloatArray, size: int) -> float:
 
 
 def _standardised_by_order(scores: FloatArray, size: int) -> FloatArray | None:
-    """Standardise scores by a line fitted to (expected order statistic, score); return None if uninformative."""
+    """Standardize scores by a line fitted to (expected order statistic, score); return None if uninformative."""
     count = len(scores)
     if count < INFORMATIVE_HITS or scores[0] == scores[-1]:
         return None
@@ -230,7 +230,10 @@ def _standardised_by_order(scores: FloatArray, size: int) -> FloatArray | None:
 
 @kept_while_short
 def _expected(count: int, size: int) -> tuple[FloatArray, float, float]:
-    """Return the expected order statistics minus their mean, the sum of these differences' squares, and the mean."""
+    """Return data for fitting a line to `count` hits: the expected order statistics, centered at 0, for `size` items.
+
+    Also return the sum of their squares, and the mean that was subtracted.
+    """
     expected = order_statistics(count, size)
     centred = expected - expected.mean()
     centred.setflags(write=False)

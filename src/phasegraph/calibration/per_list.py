@@ -1,4 +1,4 @@
-"""Normalisations that use only the returned list, as functions and as calibrators by name.
+"""Normalizations that use only the returned list, as functions and as calibrators by name.
 
 Each function takes ``scores``, an (n,) array of finite numbers in any order; higher is better. It raises
 InvalidInputError for other input. An empty array gives an empty array.
@@ -47,8 +47,8 @@ def percentile_rank(scores: FloatArray, /) -> FloatArray:
     -----
     Ties share their highest rank, according to ``<=`` in the paper's formula; some public ports break ties by sort
     order. The values depend only on ranks, ties and n, so they do not show whether the scores are high or low. The
-    method does not have the laws "an appended worst hit changes nothing" and "a poor list cannot have a top of 1": the
-    best hit of ``[.01, .02, .03]`` gets 1.0.
+    method does not satisfy the laws "an appended worst hit changes nothing" and "a poor list cannot have a top of 1":
+    the best hit of ``[.01, .02, .03]`` gets 1.0.
 
     References
     ----------
@@ -99,7 +99,7 @@ def min_max(scores: FloatArray, /, *, constant: float = 1.0) -> FloatArray:
 def theoretical_min_max(scores: FloatArray, /, *, infimum: float) -> FloatArray:
     """Scale scores linearly: the lowest possible score becomes 0, and the highest score of the list becomes 1.
 
-    This is the normalisation of the method TM2C2.
+    This is the normalization of the method TM2C2.
 
     Parameters
     ----------
@@ -235,12 +235,12 @@ LIST_CALIBRATORS = tuple(_FUNCTIONS)
 
 @dataclass(frozen=True, slots=True)
 class ListCalibrator:
-    """A calibrator that normalises each returned list by a named function.
+    """A calibrator that normalizes each returned list by a named function.
 
     Parameters
     ----------
     name : {"percentile", "min_max", "theoretical_min_max", "max", "z_score", "log_z_score", "raw"}
-        Name of the normalisation; ``raw`` leaves the scores unchanged. Its function is in
+        Name of the normalization; ``raw`` leaves the scores unchanged. Its function is in
         :mod:`phasegraph.calibration.per_list`.
     options : mapping of str to float
         Keyword arguments of the function.
@@ -252,7 +252,7 @@ class ListCalibrator:
 
     Notes
     -----
-    With a normalisation to [0, 1], a candidate that the list lacks gets 0, as in the literature. With ``z_score``,
+    With a normalization to [0, 1], a candidate that the list lacks gets 0, as in the literature. With ``z_score``,
     ``log_z_score`` and ``raw``, it gets the lowest value of the list, because 0 is not a low value on these scales.
 
     Examples

@@ -58,7 +58,7 @@ def _settled(scores: FloatArray, one: Calibrated) -> FloatArray | None:
 
 
 def in_order(scores: FloatArray, values: FloatArray) -> FloatArray:
-    """Return `values` corrected for rounding: a lower score gets a lower value, by at least one bit.
+    """Return `values` corrected for rounding: each lower score gets a lower value, at least the next smaller float.
 
     Values that are all equal stay unchanged.
     """

@@ -1,7 +1,7 @@
-"""Calibration by a reference sample, which contains scores of a source for unlabelled queries.
+"""Calibration by a reference sample, which contains scores of a source for unlabeled queries.
 
 The calibrator is fitted once per source. A list with low scores for a query gets low values, unlike with a
-normalisation of the list alone.
+normalization of the list alone.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ def fit_reference_ecdf(
     Parameters
     ----------
     samples : (n,) array or sequence of arrays of float
-        Scores for unlabelled queries; higher is better. At least 20 values must be finite, with two distinct values.
+        Scores for unlabeled queries; higher is better. At least 20 values must be finite, with two distinct values.
         Values that are not finite are ignored.
     normal_scores : bool, default False
         Whether the calibrator returns standard normal quantiles instead of percentiles.

@@ -1,4 +1,7 @@
-"""Build the index from shards of a corpus with any engine; an interrupted build reuses the finished tasks."""
+"""Build an index from shards (parts of a corpus) with any engine, which runs tasks in processes or on a cluster.
+
+After an interruption, the next build continues with the finished tasks.
+"""
 
 from __future__ import annotations
 
@@ -43,12 +46,13 @@ class Spent:
 
 
 class Run(Protocol):
-    """An engine, which calls a function with each tuple of arguments in other processes."""
+    """The protocol of an engine, which calls a function with each tuple of arguments, in other processes."""
 
     def __call__(self, task: Callable[..., None], arguments: Sequence[tuple[Any, ...]], label: str, /) -> list[Spent]:
-        """Run all calls, and return the CPU time and memory of each call.
+        """Call ``task(*arguments[i])`` for each i, and return the CPU time and memory of each call.
 
-        A call is repeated if its process dies. The first error of a call is raised here.
+        A call is repeated if its process dies. The first error of a call is raised here. `label` names the task in a
+        progress bar.
         """
         ...
 
@@ -115,10 +119,11 @@ def spent(task: Callable[..., None], arguments: Sequence[Any]) -> Spent:
 
 @dataclass(frozen=True)
 class Work:
-    """The folder for the intermediate files of a build, next to the index `out`, which is a new, empty or old index.
+    """The work folder of a build, which contains the intermediate files.
 
-    Only one process at a time uses the folder; the process locks a file next to the folder. All processes that work on
-    the shards must find the folder under the same path.
+    `out` is the folder of the index, which is new, empty, or an index to replace. Only one process at a time can build
+    in the work folder; it locks a file next to the folder. All processes that work on the shards must find the folder
+    under the same path.
     """
 
     out: Path
@@ -126,7 +131,7 @@ class Work:
 
     @classmethod
     def beside(cls, out: str | os.PathLike[str], work: str | os.PathLike[str] | None) -> Work:
-        """Return the work folder for the index `out`: the folder `work`, or by default ``out`` with ``.work``."""
+        """Create the object for the index `out`; the work folder is `work`, or by default ``out`` with ``.work``."""
         target = Path(out).absolute()
         if target.is_dir() and any(target.iterdir()) and not (target / MANIFEST).is_file():
             raise InvalidInputError(f"{target}: the folder must be new, empty, or an index; it contains other files")
@@ -142,14 +147,16 @@ class Work:
         triples: TripleFile | None = None,
         names: NameBlocks | None = None,
     ) -> BuildReport:
-        """Build the index: write the checked shards to folders, then extract and merge their names and words.
+        """Build the index: check and write each shard, extract its names and words, and merge all shards.
 
-        ``stage_all(folder)`` writes each shard to a subfolder with :func:`~phasegraph.distributed.shards.stage`. It
-        returns the subfolders, and the CPU time and memory of each task (:class:`Spent`).
+        ``stage_all(folder)`` checks each shard and writes it to a subfolder with
+        :func:`~phasegraph.distributed.shards.stage`. It returns the subfolders, and the CPU time and memory of each
+        task (:class:`Spent`). `run` is the engine for the other tasks.
         """
         started = time.process_time()
         self.folder.parent.mkdir(parents=True, exist_ok=True)
-        with one_writer(self.folder.parent, name=f".{self.folder.name}.lock"):  # the work folder is removed
+        # The lock file is next to the work folder, because the work folder is removed at the end.
+        with one_writer(self.folder.parent, name=f".{self.folder.name}.lock"):
             self.folder.mkdir(exist_ok=True)
             folders, took = stage_all(self.folder)
             self._check(folders, STAGED, "stage")
@@ -190,7 +197,10 @@ class Work:
         )
 
     def _check(self, folders: Sequence[Path], kind: str, label: str) -> None:
-        """Raise an error if the output of a task is missing or damaged, because a worker or file system has failed."""
+        """Raise StoreError if the output of a task is missing or damaged, for example after a failure of a worker.
+
+        `folders` are the output folders, and `kind` is the kind of output.
+        """
         wrong = next((number for number, one in enumerate(folders) if not is_whole(one, kind)), None)
         if wrong is not None:
             raise StoreError(
@@ -201,9 +211,9 @@ class Work:
 
 
 def cuts(rows: int, shards: int | None, workers: int, each: int) -> list[int]:
-    """Return the first row of each shard, then the end of the last shard.
+    """Divide `rows` rows into shards; return the first row of each shard, then the end of the last shard.
 
-    By default, a shard has at most `each` rows, and there are at least `workers` shards.
+    If `shards` is None, a shard has at most `each` rows, and there are at least `workers` shards.
     """
     count = max(-(-rows // each), workers) if shards is None else check_count("shards", shards, minimum=1)
     count = max(1, min(count, rows))
@@ -211,7 +221,7 @@ def cuts(rows: int, shards: int | None, workers: int, each: int) -> list[int]:
 
 
 def in_turn(task: Callable[..., None], arguments: Sequence[tuple[Any, ...]], label: str, /) -> list[Spent]:
-    """Run all calls in this process: an engine without worker processes."""
+    """Run all calls of a task in this process; this is the engine without worker processes (see :class:`Run`)."""
     found = []
     for one in shown(arguments, label):
         task(*one)

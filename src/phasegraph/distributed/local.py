@@ -71,21 +71,22 @@ def build_index(
         A ``.parquet`` file or a file of JSON lines with the fields ``id``, ``text`` and optionally ``title``,
         ``metadata`` and ``triples``. A Parquet file may also have ``embedding``.
     out : path
-        The folder of the index: a new or empty folder, or an index to replace. Its files equal, byte by byte, those of
-        ``GraphIndex.build(passages).save(out)``, for any number of shards and workers.
+        The folder of the index: a new or empty folder, or an index to replace. Its files equal, byte by byte, the files
+        of ``GraphIndex.build(passages).save(out)``, for any number of shards and workers.
     embeddings : path, optional
         A ``.npy`` file with the embedding of each passage. The rows are scaled to length 1, as in ``phasegraph index``.
     triples : path, optional
-        A file with further triples of the passages, in a format of :func:`phasegraph.graph.read_openie`. Workers read
-        pieces of a file with a line per passage. Every worker reads the whole file in HippoRAG's format.
+        A file with further triples of the passages, in a format of :func:`phasegraph.graph.read_openie`. A file with a
+        line per passage is divided among the workers. A file in HippoRAG's format is read completely by every worker.
     names : EmbeddedNames, optional
-        Entity names with embeddings, from which synonyms are found.
+        Entity names with embeddings; entities with similar embeddings are linked as synonyms.
     tokenizer, known_names, weights
         As for :func:`phasegraph.graph.build_graph`.
     shards : int, optional
-        Number of shards; default one per 10,000 passages, and at least one per worker.
+        Number of shards, the parts in which the corpus is processed. Default: one per 10,000 passages, and at least one
+        per worker.
     workers : int, optional
-        Number of processes; default the number of cores. With 1, this process does all work.
+        Number of processes; default the number of cores. With 1, the calling process does all work.
     work : path, optional
         The folder for intermediate files, which needs about twice the size of the index. It is removed when the index
         is complete. After an interruption, the next call continues with its files. Default: `out` with the suffix
@@ -110,7 +111,7 @@ def build_index(
 
     Notes
     -----
-    A worker has one shard in memory, about 15 kB per passage of the shard. This process needs tens of bytes per
+    A worker has one shard in memory, about 15 kB per passage of the shard. The calling process needs tens of bytes per
     passage, entity and distinct word of the corpus. Processes are started by the method ``spawn``, so a script must
     call this function under ``if __name__ == "__main__":``. If a worker dies, only its current task is repeated.
 
@@ -182,14 +183,18 @@ def name_blocks(given: EmbeddedNames) -> NameBlocks:
 
 
 def engine_of(workers: int | None) -> Run:
-    """Return the engine for a number of worker processes, default the number of cores; 1 uses this process."""
+    """Return the engine for a number of worker processes; None means the number of cores, and 1 uses this process."""
     count = (os.cpu_count() or 1) if workers is None else check_count("workers", workers, minimum=1)
     return Processes(count) if count > 1 else in_turn
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A range of a file: bytes of JSON lines with the number of the first line, or rows of a Parquet file."""
+    """A part of a file of JSON lines or of a Parquet file.
+
+    For JSON lines, `start` and `stop` are byte positions, and `line` is the number of the first line. For Parquet,
+    `start` and `stop` are rows, and `line` is 0.
+    """
 
     file: Path
     start: int
@@ -197,7 +202,7 @@ class Piece:
     line: int = 0
 
     def read(self, *columns: Sequence[str]) -> tuple[list[Any], Any]:
-        """Return the rows and, if present, their embeddings; `columns` are arguments for :func:`rows_of`."""
+        """Return the rows of the piece and their embeddings, or None; `columns` are arguments for :func:`rows_of`."""
         if not self.line:
             return rows_of(_parquet_rows(self.file, self.start, self.stop), *columns)
         return [row for _, row in objects_in(self.file, texts_in(self.file, self.lines(), self.line))], None
@@ -209,7 +214,7 @@ class Piece:
             return handle.read(self.stop - self.start).split(b"\n")
 
     def texts(self) -> list[str]:
-        """Return the lines of the piece that are not blank."""
+        """Return the lines of the piece that are not blank, as texts."""
         return [text for _, text in texts_in(self.file, self.lines(), self.line)]
 
     def __str__(self) -> str:
@@ -218,7 +223,11 @@ class Piece:
 
 @dataclass(frozen=True)
 class RowFile:
-    """A file of rows, with a digest of its content and the positions of its rows."""
+    """A file of JSON lines or Parquet, with a digest of its content and the positions of its rows.
+
+    For JSON lines, `starts` are the byte positions of the rows and of the end, and `lines` the line numbers; for
+    Parquet, both are None.
+    """
 
     path: Path
     digest: str
@@ -276,8 +285,8 @@ def _parquet_rows(file: Path, first: int, last: int) -> Any:
 def stage_piece(piece: Piece, embeddings: Path | None, span: tuple[int, int], rows: int, to: Path) -> None:
     """Check the passages in a piece of a file, and write them to the folder `to`; error messages name the piece.
 
-    See :func:`~phasegraph.distributed.shards.stage`. `span` is the range of the piece's rows in the file `embeddings`,
-    which must have `rows` rows.
+    This is the task of :func:`~phasegraph.distributed.shards.stage` for a piece. `span` is the range of the piece's
+    rows in the file `embeddings`, which must have `rows` rows.
     """
     listed, own = piece.read()
     try:
@@ -288,16 +297,16 @@ def stage_piece(piece: Piece, embeddings: Path | None, span: tuple[int, int], ro
 
 @dataclass(frozen=True, slots=True)
 class Processes:
-    """An engine that runs tasks in `workers` processes."""
+    """An engine that runs tasks in `workers` processes on this machine."""
 
     workers: int
 
     def __call__(self, task: Callable[..., None], arguments: Sequence[tuple[Any, ...]], label: str, /) -> list[Spent]:
-        """Run all calls, and return time and memory of each; see :class:`~phasegraph.distributed.building.Run`."""
+        """Call the task with each tuple of arguments; see :class:`~phasegraph.distributed.building.Run`."""
         return list(shown(self._finished(task, arguments), label, len(arguments)))
 
     def _finished(self, task: Callable[..., None], arguments: Sequence[tuple[Any, ...]]) -> Iterator[Spent]:
-        """Yield the CPU time and peak memory of each task when the task is finished."""
+        """Yield the CPU time and peak memory of each call when it is finished; repeat a call if its process dies."""
         waiting = list(range(len(arguments)))[::-1]
         deaths = dict.fromkeys(waiting, 0)
         workers: dict[Connection, _Worker] = {}
@@ -333,7 +342,7 @@ class Processes:
 
 
 class _Worker:
-    """A worker process that runs tasks."""
+    """A worker process, which runs one task at a time; `at` is the number of its current task, or None."""
 
     def __init__(self) -> None:
         context = get_context("spawn")
@@ -344,13 +353,16 @@ class _Worker:
         self.at: int | None = None
 
     def start(self, number: int, task: Callable[..., None], arguments: tuple[Any, ...]) -> None:
-        """Send a task to the process."""
+        """Send the task with this number to the process."""
         self.at = number
         with suppress(OSError):  # the process is dead, which result() reports
             self.line.send((task, arguments))
 
     def result(self) -> tuple[int, Spent | BaseException | None]:
-        """Return the number of the task, and its CPU time and memory, or its error; None if the process has died."""
+        """Return the number and the outcome of the current task.
+
+        The outcome is the CPU time and memory of the task, or its error, or None if the process has died.
+        """
         number = -1 if self.at is None else self.at
         try:
             found: Spent | BaseException = self.line.recv()
@@ -361,7 +373,7 @@ class _Worker:
         return number, found
 
     def fate(self) -> str:
-        """Return a description of the end of the process, for a message."""
+        """Return how the process ended, such as "by signal 9", for a message."""
         code = self.process.exitcode
         return "ended" if code is None else f"by signal {-code}" if code < 0 else f"with exit code {code}"
 
@@ -373,7 +385,10 @@ class _Worker:
 
 
 def _work(line: Connection) -> None:
-    """Run tasks in a worker process until the connection to the main process ends."""
+    """Receive tasks from the main process, run them, and send back the outcomes, until the connection ends.
+
+    This is the main function of a worker process.
+    """
     while True:
         try:
             task, arguments = line.recv()

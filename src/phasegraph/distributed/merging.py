@@ -1,7 +1,8 @@
 """Merge the counts of all shards into an index; the memory depends on the numbers of names and words, not of passages.
 
-Each array of the index consists of the same array of each shard, in the order of the shards. Names and words are merged
-range by range. For each shard, a table maps its column numbers to those of the index; the order of columns is the same.
+An array with a row per passage is the concatenation of the arrays of the shards, in the order of the shards. Names and
+words are merged in ranges of the alphabet. For each shard, a table maps its column numbers (names or words) to column
+numbers of the index; the order of columns stays the same.
 """
 
 from __future__ import annotations
@@ -36,7 +37,10 @@ _BYTES = 16 * 1024**2
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The arrays of a stored bundle, which are read in slices; `entries` has the file, type and shape of each array."""
+    """A stored bundle (a folder of arrays with a manifest), whose arrays are read in slices.
+
+    `content` is the content of the manifest, and `entries` contains the file, type and shape of each array.
+    """
 
     folder: Path
     content: dict[str, Any]
@@ -49,7 +53,7 @@ class Part:
         return cls(folder, document["content"], document["arrays"])
 
     def sums(self, *names: str) -> list[str]:
-        """Return the checksums of some arrays."""
+        """Return the checksums of the arrays with these names."""
         return [self.entries[name]["sha256"] for name in names]
 
     def length(self, name: str) -> int:
@@ -77,7 +81,7 @@ class Part:
             yield self.array(name, start, min(start + step, self.length(name)))
 
     def texts(self, name: str, start: int = 0, stop: int | None = None) -> Any:
-        """Return the packed texts `name` from `start` to `stop` as an Arrow array of bytes."""
+        """Return texts number `start` to `stop` - 1 of the packed texts `name`, as an Arrow array of bytes."""
         pa = arrow()
         stop = self.length(f"{name}_ends") if stop is None else stop
         if stop <= start:
@@ -91,7 +95,7 @@ class Part:
 
 
 class Spool:
-    """An array in a temporary file, which grows until it is written to a bundle."""
+    """An array in a temporary file, to which rows are appended until the array is written to a bundle."""
 
     def __init__(self, path: Path, dtype: Any) -> None:
         self.path, self.dtype, self._rows = path, np.dtype(dtype), 0
@@ -113,7 +117,7 @@ class Spool:
         return np.fromfile(self.path, self.dtype, count, offset=start * self.dtype.itemsize)
 
     def streamed(self, width: int | None = None) -> StreamedArray:
-        """Return the array as a stream for a bundle; with `width`, as a matrix with this number of columns."""
+        """Return the array in a form that a bundle can write in parts; with `width`, as a matrix of this width."""
         each = 1 if width is None else width
         rows, step = self._rows // max(each, 1), max(1, _BYTES // (self.dtype.itemsize * max(each, 1)))
         shape = (rows,) if width is None else (rows, width)
@@ -127,7 +131,7 @@ class Spool:
 
 
 class Names(NamedTuple):
-    """Sorted names as concatenated bytes, and the end of each name in these bytes."""
+    """Sorted names: their concatenated UTF-8 bytes, and the end of each name in these bytes."""
 
     text: NDArray[np.uint8]
     ends: IntArray
@@ -141,8 +145,9 @@ def merged(
 ) -> Iterator[tuple[Names, list[IntArray], list[tuple[int, int]]]]:
     """Merge the sorted names of all parts, and yield the distinct names in ranges of about `most` names.
 
-    With each range, yield two lists with an entry per part. The first contains the positions, among all names, of the
-    part's names in this range. The second contains the start and the end of these names in the part.
+    `name` is the name of the packed texts in each part. With each range, yield two lists with an entry per part. The
+    first contains, for each of the part's names in this range, its position among all distinct names. The second
+    contains the start and the end of these names in the part.
     """
     pa = arrow()
     base = 0
@@ -164,7 +169,10 @@ def merged(
 
 
 def _bounds(parts: Sequence[Part], name: str, most: int) -> list[list[int]]:
-    """Return, for each part, the starts of all ranges of names and the end of the last range."""
+    """Divide the names of all parts into ranges of about `most` names, at the same names in each part.
+
+    Returns, for each part, the positions at which the ranges start, and the end of the last range.
+    """
     lengths = [part.length(f"{name}_ends") for part in parts]
     step = max(1, most // (2 * max(len(parts), 1)))
     limits: list[bytes] = []
@@ -180,7 +188,7 @@ def _bounds(parts: Sequence[Part], name: str, most: int) -> list[list[int]]:
 
 
 class _Merge:
-    """The merge of several shards to an index; temporary arrays are in the folder `scratch`."""
+    """The merge of the counts of shards (`parts`) into an index; temporary arrays are in the folder `scratch`."""
 
     def __init__(self, parts: Sequence[Part], scratch: Path) -> None:
         self.parts, self.scratch = parts, scratch
@@ -189,13 +197,13 @@ class _Merge:
 
     @property
     def passages(self) -> int:
-        """The number of passages."""
+        """The number of passages of all shards."""
         return sum(self.rows)
 
     def _whole(self, name: str, dtype: Any = None, change: Callable[[int, Any], Any] | None = None) -> StreamedArray:
-        """Return the concatenation of an array of all parts.
+        """Return the concatenation of the arrays `name` of all parts, with elements of type `dtype`.
 
-        ``change(number, rows)`` converts a slice of the part `number` to values of the index.
+        ``change(number, rows)`` converts the values in part `number` to values of the index.
         """
         shape = tuple(self.parts[0].entries[name]["shape"][1:])
         kind = np.dtype(self.parts[0].entries[name]["dtype"] if dtype is None else dtype)
@@ -208,7 +216,7 @@ class _Merge:
         return StreamedArray(kind, (sum(part.length(name) for part in self.parts), *shape), parts)
 
     def texts(self, name: str) -> dict[str, Any]:
-        """Return the arrays of packed texts of all passages."""
+        """Return the arrays of the packed texts `name` of all passages."""
         starts = np.concatenate([[0], np.cumsum([part.length(f"{name}_text") for part in self.parts])])
         return {
             f"{name}_text": self._whole(f"{name}_text"),
@@ -216,7 +224,11 @@ class _Merge:
         }
 
     def names(self, name: str) -> tuple[dict[str, Any], list[Spool]]:
-        """Return the arrays of all sorted names and, for each part, the position of each of its names among them."""
+        """Merge the packed names `name` of all parts.
+
+        Returns the arrays of the sorted distinct names, and a table for each part. The table contains the position of
+        each of the part's names among the distinct names.
+        """
         text, ends = (Spool(self.scratch / f"{name}_{kind}", dtype) for kind, dtype in (("text", "u1"), ("ends", "i8")))
         tables = [Spool(self.scratch / f"{name}-{number:06d}", np.int64) for number in range(len(self.parts))]
         for found, codes, _ in merged(self.parts, name):
@@ -227,7 +239,10 @@ class _Merge:
         return {f"{name}_text": text.streamed(), f"{name}_ends": ends.streamed()}, tables
 
     def matrix(self, name: str, tables: Sequence[Spool]) -> dict[str, Any]:
-        """Return the arrays of a matrix with a row per passage and a column per entity."""
+        """Return the arrays of the matrix `name`, with a row per passage and a column per entity.
+
+        `tables` contains, for each part, the new column of each of its entities.
+        """
         starts = np.concatenate([[0], np.cumsum([part.length(f"{name}_data") for part in self.parts])])
         pointer = as_pointer(int(starts[-1]))
 
@@ -246,7 +261,7 @@ class _Merge:
         }
 
     def facts(self, tables: Sequence[Spool], entities: int) -> dict[str, Any]:
-        """Return the arrays of the matrix of facts; the counts of equal facts in different parts are added."""
+        """Return the arrays of the symmetric matrix of facts between entities; counts of several parts are added."""
         data, columns = Spool(self.scratch / "facts_data", np.int32), Spool(self.scratch / "facts_indices", np.int32)
         degrees = np.zeros(entities, dtype=np.int64)
         stating = [one for one, part in enumerate(self.parts) if part.length("facts_data")]
@@ -270,7 +285,7 @@ class _Merge:
         }  # fmt: skip
 
     def _facts_of(self, number: int, table: NDArray[Any], first: int, last: int) -> tuple[Any, Any, Any]:
-        """Return the rows, columns and counts of a part's facts whose rows are in `first` to `last` - 1."""
+        """Return rows, columns and counts of the facts of part `number` in rows `first` to `last` - 1 of the index."""
         part = self.parts[number]
         start, stop = np.searchsorted(table, [first, last]).tolist()
         ends = part.array("facts_indptr", start, stop + 1).astype(np.int64)
@@ -279,7 +294,11 @@ class _Merge:
         return rows, columns, part.array("facts_data", int(ends[0]), int(ends[-1])).astype(np.int64)
 
     def words(self, vocabulary: str, name: str) -> dict[str, Any]:
-        """Return the arrays of an inverted index; the entries of a word are in the order of the parts."""
+        """Return the arrays of an inverted index of all passages.
+
+        `vocabulary` is the name of the packed words, and `name` the prefix of the other arrays. The entries of a word
+        are in the order of the parts.
+        """
         arrays, tables = self.names(vocabulary)
         size = arrays[f"{vocabulary}_ends"].shape[0]
         frequency = np.zeros(size, dtype=np.int64)
@@ -317,9 +336,10 @@ class _Merge:
     def walk(
         self, tables: Sequence[Spool], facts: Mapping[str, Any], synonyms: Mapping[str, Any], weights: EdgeWeights
     ) -> dict[str, Any]:
-        """Return the arrays of the edges, prepared for walks, and the entity frequencies, computed row by row.
+        """Return the arrays of the edges, prepared for walks, and of the numbers of passages that mention each entity.
 
-        The result equals that of :func:`adjacency` for the whole graph.
+        The edges are computed node by node; they equal the result of :func:`adjacency` for the whole graph. `tables`
+        contains, for each part, the new column of each of its entities.
         """
         entities = len(facts["facts_indptr"]) - 1
         frequency, homes = np.zeros(entities, dtype=np.int32), np.zeros(entities, dtype=np.int32)
@@ -384,7 +404,10 @@ class _Merge:
     def _entity_rows(
         self, made: _Rows, inward: Any, tables: Sequence[Spool], across: Any, first: int, last: int
     ) -> None:
-        """Add the edges from entities `first` to `last` - 1: first to the passages of each part, then to entities."""
+        """Add the edges that leave entities `first` to `last` - 1, to the matrix `made`.
+
+        The edges of an entity lead first to the passages of each part (`inward`), then to entities (`across`).
+        """
         pieces = []
         for number, (rows, values, starts) in enumerate(inward):
             table = tables[number].array()
@@ -412,7 +435,7 @@ class _Merge:
         made.add(degrees, to, weight)
 
     def embeddings(self) -> dict[str, Any]:
-        """Return the array of the passages' embeddings; empty if the passages have no embeddings."""
+        """Return a mapping with the array of the passages' embeddings; empty if the passages have no embeddings."""
         return {"embeddings": self._whole("embeddings")} if "embeddings" in self.parts[0].entries else {}
 
 
@@ -420,14 +443,14 @@ _INWARD = (("rows", np.int32), ("values", np.float32), ("starts", np.int64))
 
 
 class _Rows:
-    """The matrix of edge weights for walks, to which rows are appended in order."""
+    """The matrix of edge weights for walks, to which the edges of one node after the other are appended."""
 
     def __init__(self, scratch: Path) -> None:
         self._data, self._indices = Spool(scratch / "walk_data", np.float32), Spool(scratch / "walk_indices", np.int32)
         self._degrees, self._inverse = Spool(scratch / "walk_degrees", np.int32), Spool(scratch / "walk_inverse", float)
 
     def add(self, degrees: NDArray[Any], indices: NDArray[Any], weights: NDArray[Any]) -> None:
-        """Add rows; `degrees` is the number of entries in each row."""
+        """Append rows: `degrees` is the number of entries in each row, `indices` are their columns."""
         ends = np.concatenate([[0], np.cumsum(degrees, dtype=np.int64)])
         self._inverse.add(WalkOperator(*prepared(ends, indices, weights)).inverse_out)
         self._degrees.add(degrees)
@@ -435,7 +458,7 @@ class _Rows:
         self._data.add(weights)
 
     def arrays(self, nodes: int) -> dict[str, Any]:
-        """Return the arrays that store the matrix in a bundle."""
+        """Return the arrays that store the matrix in a bundle; `nodes` is its number of rows."""
         degrees = self._degrees.streamed()
 
         def ends() -> Iterator[NDArray[Any]]:
@@ -454,12 +477,12 @@ class _Rows:
 
 
 def as_pointer(entries: int) -> Any:
-    """Return the integer type for the row ends of a sparse matrix with this number of entries."""
+    """Return the integer type that scipy uses for the row ends of a sparse matrix with this number of entries."""
     return np.int32 if entries < 2**31 else np.int64
 
 
 def _spans(weights: NDArray[Any]) -> Iterator[tuple[int, int]]:
-    """Yield ranges of rows whose weights sum to about four times ``MOST_NAMES``."""
+    """Divide rows into ranges whose weights sum to about four times ``MOST_NAMES``, and yield (first, end) of each."""
     ends = np.cumsum(weights, dtype=np.int64)
     limits = np.arange(4 * MOST_NAMES, ends[-1] if len(ends) else 0, 4 * MOST_NAMES)
     edges = [0, *np.searchsorted(ends, limits).tolist(), len(weights)]
@@ -478,10 +501,10 @@ def merge(
 ) -> dict[str, int]:
     """Merge the output of :func:`~phasegraph.distributed.shards.extract` for all shards, and write the index `out`.
 
-    `parts` are the folders of the shards in the order of the passages. The output `out` equals, byte by byte, the
-    output of ``GraphIndex.build(all passages).save(out)``. The folder `scratch` needs about as much space as the index
-    without its texts. ``link(arrays of the entity names)`` returns the arrays of synonyms, their entry in the manifest,
-    and the number of pairs. Return the numbers of passages, entities, mentions, facts and synonyms.
+    `parts` are the folders with the output, in the order of the passages. The index equals, byte by byte, the output of
+    ``GraphIndex.build(all passages).save(out)``. The folder `scratch` needs about as much space as the index without
+    its texts. ``link(arrays of the entity names)`` finds synonyms; it returns their arrays, their entry in the
+    manifest, and the number of pairs. Returns the numbers of passages, entities, mentions, facts and synonyms.
 
     The merge needs tens of bytes of memory per entity and per distinct word, plus a few hundred megabytes.
     """
@@ -516,10 +539,10 @@ def merge(
 
 
 def write_gazetteer(shards: Sequence[Staged], settings: BuildSettings, to: Path) -> str:
-    """Merge the entity names of all shards and the known names, and write them sorted to a folder; return a digest.
+    """Merge the names from all shards' titles with the known names, and write them sorted to the folder `to`.
 
-    Workers map the files in this folder to memory. The merge needs 12 bytes of memory per name, and memory for one
-    range of names of :func:`merged`.
+    Returns a digest of the names. Workers map the files in this folder to memory. The merge needs 12 bytes of memory
+    per name, and memory for one range of names of :func:`merged`.
     """
     own = [name for name in settings.known_names if name.count(" ") < MAX_WORDS]
     write_bundle(to / "own", STAGED, VERSION, {}, packed("names", own) | {

@@ -1,4 +1,4 @@
-"""Find synonyms in blocks: embedded names are sorted per block, merged, and compared for each pair of blocks."""
+"""Find synonyms among embedded names in worker processes, one block of names, or pair of blocks, at a time."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ class EmbeddedNames:
         A text file with a name per line. If several names have the same normal form, the first name counts. Entities
         that are not in the file have no synonyms.
     embeddings : path
-        A ``.npy`` file with a row per name.
+        A ``.npy`` file with the embedding of each name, in the order of the lines.
     threshold : float, default 0.8
-        Lowest cosine of synonyms, in (0, 1].
+        Minimum cosine of synonyms, in (0, 1].
 
     Examples
     --------
@@ -62,7 +62,7 @@ class EmbeddedNames:
 
 
 class Linked(NamedTuple):
-    """The arrays of an index's synonyms, their entry in its manifest, and the number of pairs."""
+    """The synonyms of an index: their arrays, their entry in the index's manifest, and the number of pairs."""
 
     arrays: dict[str, Any]
     body: dict[str, object]
@@ -73,9 +73,9 @@ class Linked(NamedTuple):
 class NameBlocks:
     """The files of :class:`EmbeddedNames`, divided into blocks of names for the workers.
 
-    `digest` is a checksum of both files, and `embeddings` is the file of vectors. `pieces` has, for each block, a part
-    of the file of names and the span of the block's rows in the file of vectors. `threshold` is the lowest cosine of
-    synonyms.
+    `digest` is a checksum of both files, and `embeddings` is the file of vectors. `pieces` contains, for each block, a
+    part of the file of names and the range of the block's rows in the file of vectors. `threshold` is the minimum
+    cosine of synonyms.
     """
 
     digest: str
@@ -84,10 +84,11 @@ class NameBlocks:
     threshold: float
 
     def link(self, entities: Mapping[str, StreamedArray], folder: Path, run: Mapped) -> Linked:
-        """Return the synonyms among the entities; they equal those that ``NameSynonyms`` finds.
+        """Find the synonyms among the entities, the same as ``NameSynonyms`` finds.
 
-        This process needs some bytes of memory per name and 50 bytes per pair of synonyms, with at most 20 million
-        pairs. A worker has two blocks in memory.
+        `entities` are the arrays of the entity names, `folder` is a folder for temporary files, and `run` runs tasks in
+        workers. This process needs some bytes of memory per name and 50 bytes per pair of synonyms, with at most 20
+        million pairs. A worker has two blocks in memory.
         """
         total = self.pieces[-1][1][1] if self.pieces else 0
         blocks = [folder / "blocks" / digest_of(self.digest, str(n)) for n in range(len(self.pieces))]
@@ -115,9 +116,9 @@ class NameBlocks:
         return Linked(stored | arrays, body, len(arrays["synonyms_data"]) // 2)
 
     def _merged(self, blocks: Sequence[Part], folder: Path) -> Part:
-        """Merge the blocks into a list of all distinct names in ascending order, with their vectors.
+        """Merge the sorted blocks into a bundle with all distinct names in ascending order and their vectors.
 
-        If several blocks have the same name, the name gets its vector from the first of these blocks.
+        If several blocks contain the same name, the name gets its vector from the first of these blocks.
         """
         width = blocks[0].entries["vectors"]["shape"][1] if blocks else 0
         text, ends, vectors = (
@@ -141,7 +142,10 @@ class NameBlocks:
         return Part.read(folder / "names", NAMES)
 
     def _held(self, parts: Sequence[Part], folder: Path) -> Any:
-        """Return the ascending rows of the entities that have a vector, and write these vectors to a file."""
+        """Return the ascending rows of the entities that have a vector, and write these vectors to a file.
+
+        `parts` are the bundle of the sorted entity names, and the bundle of the sorted names with vectors.
+        """
         vectors, held = Spool(folder / "held", np.float32), []
         for _, (entities, names), (first, second) in merged(parts, "names", NAMES_PER_BLOCK):
             _, ours, theirs = np.intersect1d(entities, names, assume_unique=True, return_indices=True)
@@ -150,7 +154,10 @@ class NameBlocks:
         return np.concatenate([np.empty(0, np.int64), *held])
 
     def _edges(self, parts: Sequence[Path], rows: Any, entities: int) -> dict[str, Any]:
-        """Return the arrays of the matrix of synonyms from the pairs in `parts`."""
+        """Return the arrays of the matrix of synonyms, of shape (entities, entities), from the pairs in `parts`.
+
+        The pairs contain positions in `rows`, the rows of entities with a vector.
+        """
         found = [read_bundle(one, PAIRS, VERSION)[1] for one in parts]
         if sum(len(one["left"]) for one in found) > MAX_PAIRS:
             raise too_many(self.threshold, MAX_PAIRS)
@@ -191,7 +198,10 @@ def sort_names(piece: Any, embeddings: Path, span: tuple[int, int], total: int, 
 def compare(
     vectors: Path, width: int, one: tuple[int, int], other: tuple[int, int], threshold: float, to: Path
 ) -> None:
-    """Find the synonyms within a block, or between two blocks; `one` and `other` are their rows in the file."""
+    """Find the synonyms within a block, or between two blocks, and write the pairs to the folder `to`.
+
+    `one` and `other` are the ranges of the blocks' rows in the file `vectors`, whose vectors have `width` numbers.
+    """
 
     def rows(span: tuple[int, int]) -> Any:
         found = np.fromfile(vectors, np.float32, (span[1] - span[0]) * width, offset=4 * span[0] * width)

@@ -1,4 +1,4 @@
-"""Build an index from a Ray Dataset, answer questions of a dataset, and embed the texts of a dataset."""
+"""Build an index from a Ray Dataset, answer the questions in a dataset, and embed the texts in a dataset."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def build_index(
     workers: int | None = None,
     work: str | os.PathLike[str] | None = None,
 ) -> BuildReport:
-    """Build the index of a Ray Dataset on its cluster, and save it.
+    """Build the index of the passages in a Ray Dataset on the Ray cluster, and save the index.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def build_index(
         The folder of the index. Its files equal, byte by byte, the files that a single process writes for the same
         passages in the same order.
     order_by : str, optional
-        The column that sets the order of the passages; default the order of the dataset's rows.
+        The column by which the passages are sorted; by default, they have the order of the dataset's rows.
     tokenizer, known_names, weights
         As for :func:`phasegraph.graph.build_graph`.
     names : EmbeddedNames, optional
@@ -73,8 +73,8 @@ def build_index(
     workers : int, optional
         Number of actors, each with one core; default the number of cores of the cluster.
     work : path, optional
-        As for :func:`phasegraph.distributed.build_index`. Every node must have access to it, and to `out`, under the
-        same path.
+        The folder for intermediate files, as for :func:`phasegraph.distributed.build_index`. Every node must have
+        access to `work` and to `out` under the same paths.
 
     Returns
     -------
@@ -123,9 +123,10 @@ def build_index(
 
 
 def stage_block(held: Sequence[Any], to: Path) -> None:
-    """Check the passages in a block of a dataset, and write them to the folder `to`.
+    """Check the passages in a block of a Ray Dataset, and write them to the folder `to`.
 
-    `held` is a list with the Ray object reference of the block; see :func:`~phasegraph.distributed.shards.stage`.
+    This is the task of :func:`~phasegraph.distributed.shards.stage` for a block. `held` is a list with the Ray object
+    reference of the block.
     """
     import ray
 
@@ -133,7 +134,7 @@ def stage_block(held: Sequence[Any], to: Path) -> None:
 
 
 class Actors:
-    """An engine of actors on the whole cluster; an actor runs many tasks, and is replaced if it dies.
+    """An engine that runs tasks in Ray actors on the whole cluster; an actor that dies is replaced.
 
     Parameters
     ----------
@@ -151,15 +152,15 @@ class Actors:
         self._busy: dict[Any, tuple[Any, int]] = {}
 
     def _started(self) -> tuple[Any, Any]:
-        """Create an actor, and return a reference that is ready when the actor runs, and the actor.
+        """Create an actor; return a Ray reference that is ready when the actor runs, and the actor.
 
-        After the loss of a node, the cluster may lack a core for the actor.
+        The actor may never run, for example if the cluster lost a node and has no free core.
         """
         actor = self._kind.remote()
         return actor.ready.remote(), actor
 
     def __call__(self, task: Callable[..., None], arguments: Sequence[tuple[Any, ...]], label: str, /) -> list[Spent]:
-        """Run all calls, and return time and memory of each; see :class:`~phasegraph.distributed.building.Run`."""
+        """Call the task with each tuple of arguments; see :class:`~phasegraph.distributed.building.Run`."""
         return list(shown(self._finished(task, arguments), label, len(arguments)))
 
     def _finished(self, task: Callable[..., None], arguments: Sequence[tuple[Any, ...]]) -> Iterator[Spent]:
@@ -199,7 +200,7 @@ class Actors:
 
 
 class _Worker:
-    """An actor, whose process keeps cached data between tasks."""
+    """A Ray actor that runs tasks; data that tasks cache stay in its process for later tasks."""
 
     def ready(self) -> None:
         """Do nothing; the call returns when the actor runs."""
@@ -210,7 +211,7 @@ class _Worker:
 
 
 def embed(dataset: Any, embeddings: Any, *, batch_size: int = 256, workers: int | None = None) -> Any:
-    """Add a column ``embedding`` with the embeddings of the texts to a dataset.
+    """Embed the texts in a Ray Dataset, and add the embeddings as a column ``embedding``.
 
     Parameters
     ----------
@@ -238,7 +239,7 @@ def embed(dataset: Any, embeddings: Any, *, batch_size: int = 256, workers: int 
 
 
 def _mapped(dataset: Any, kind: type, arguments: tuple[Any, ...], batch_size: int, workers: int | None) -> Any:
-    """Apply a class of functions to the batches of a dataset in a pool of actors."""
+    """Apply the functions of a class to the batches of a dataset, in a pool of actors that create its instances."""
     held, cores = _checked(dataset), int(_ray().cluster_resources().get("CPU", 1))
     return held.map_batches(
         kind, fn_constructor_args=arguments, batch_format="pyarrow", batch_size=batch_size,
@@ -247,7 +248,7 @@ def _mapped(dataset: Any, kind: type, arguments: tuple[Any, ...], batch_size: in
 
 
 class _Embedder:
-    """A function that adds the embeddings to a batch."""
+    """A function that adds the embeddings of its texts to a batch of a dataset."""
 
     def __init__(self, embeddings: Any) -> None:
         self._embeddings = embeddings
@@ -265,7 +266,7 @@ def retrieve(
     batch_size: int = 256,
     workers: int | None = None,
 ) -> Any:
-    """Answer the questions of a dataset in actors; each actor maps the index to memory once.
+    """Answer the questions in a Ray Dataset in actors; each actor maps the index to memory once.
 
     Parameters
     ----------

@@ -45,11 +45,11 @@ COLUMNS = ("id",), ("id", *QUESTION)
 
 
 class Answering:
-    """An open index, or the index of a saved retriever, which answers batches of questions.
+    """An open index, or the open index of a saved retriever, which answers batches of questions.
 
-    If a question has an embedding, it is compared with the embeddings of all passages, and the walk starts from the 50
-    nearest passages. Otherwise, the walk starts from the names and words of the question. The default pipeline fuses
-    both rankings.
+    If a question has an embedding, it is compared with the embeddings of all passages, and the graph walk starts from
+    the 50 nearest passages; the default pipeline fuses the rankings by vectors and by the walk. Otherwise, the walk
+    starts from the names and words of the question. An answer has `k` passages.
     """
 
     def __init__(self, folder: str | os.PathLike[str], k: int = 10) -> None:
@@ -62,7 +62,7 @@ class Answering:
         self.pipeline = FusionPipeline()
 
     def rows(self, rows: Sequence[Mapping[str, Any]], vectors: Any = None) -> list[dict[str, Any]]:
-        """Answer rows with an ``id`` and a question; `vectors` are the embeddings of the questions, if available.
+        """Answer questions in rows with an ``id`` and a text; `vectors` are the questions' embeddings, if available.
 
         An answer has the row's ``id``, the ``ids`` and ``scores`` of passages, and the ``confidence``, None if unknown.
         """
@@ -85,16 +85,17 @@ class Answering:
         return self.answers(*rows_of(table, *COLUMNS), embed)
 
     def answers(self, rows: Sequence[Mapping[str, Any]], vectors: Any, embed: Callable[[str], Any] | None) -> Any:
-        """Answer rows of questions; return an Arrow table with the schema :func:`answer_schema`.
+        """Answer questions in rows; return an Arrow table with the schema :func:`answer_schema`.
 
-        `embed` is a function that embeds a question; it replaces `vectors`.
+        `vectors` are the embeddings of the questions, or None. `embed` is a function that embeds a question; its
+        results are used instead of `vectors`.
         """
         if embed is not None and len(rows):
             vectors = np.array([embed(question_of(row)[1]) for row in rows], dtype=np.float32)
         return arrow().Table.from_pylist(self.rows(rows, vectors), schema=answer_schema())
 
     def _nearest(self, vectors: Any, count: int) -> Iterator[Ranking]:
-        """Yield a ranking of the nearest passages for each question."""
+        """Yield a ranking of the 50 nearest passages for each of `count` questions, from the questions' `vectors`."""
         held = self.index.graph.embeddings
         if held is None:
             raise InvalidInputError("embeddings of questions need an index with embeddings; this index has none")
@@ -119,7 +120,7 @@ class Answering:
 
 
 def question_of(row: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the id and the text of a question."""
+    """Return the id and the text of a question in a row; raise an error that names the question if it is invalid."""
     name = row.get("id")
     if not isinstance(name, str) or not name:
         raise InvalidTypeError(f"a question must have an id that is a non-empty string; got {name!r}")
@@ -138,14 +139,14 @@ def answer_schema() -> Any:
 
 @lru_cache(maxsize=1)
 def answering(folder: str, k: int, state: str) -> Answering:
-    """Return the index in a folder; it is opened again only if `state`, a digest of the index, differs."""
+    """Open the index in a folder; the last opened index is reused unless folder, `k` or `state` (a digest) differ."""
     return Answering(folder, k)
 
 
 def query_embedder(model: Any, said: str = "embeddings must be") -> Callable[[str], Any] | None:
-    """Return a function that embeds a question with a model of LangChain or LlamaIndex, or with a function.
+    """Return a function that embeds a question, from a model of LangChain or LlamaIndex or from a function.
 
-    Return None for no model. For any other object, raise InvalidTypeError with a message that starts with `said`.
+    None gives None. Any other object is an InvalidTypeError, whose message starts with `said`.
     """
     if model is None:
         return None
@@ -163,7 +164,10 @@ def query_embedder(model: Any, said: str = "embeddings must be") -> Callable[[st
 
 
 def answer_piece(piece: Piece, folder: str, k: int, state: str, model: Any, to: Path) -> None:
-    """Answer a piece of a file of questions, and write the answers."""
+    """Answer the questions in a piece of a file, and write the answers to the Parquet file `to`.
+
+    `state` is a digest of the index in `folder`. `model` embeds the questions, or is None.
+    """
     arrow()
     import pyarrow.parquet as pq
 
@@ -204,7 +208,7 @@ def retrieve(
         ``ids``, ``scores`` and ``confidence``; ``.jsonl`` gives ``query``, ``ids`` and ``scores``; any other suffix
         gives TREC's six columns. ``phasegraph.evaluation.runs.read_run`` reads all formats.
     k : int, default 10
-        Number of passages per question.
+        Number of passages per answer.
     embeddings : object or callable, optional
         The model that embedded the passages: a model of LangChain or LlamaIndex, or a function from text to vector. It
         is sent to every process.
@@ -250,7 +254,7 @@ def retrieve(
 def _model_state(model: Any) -> str:
     """Return a digest that identifies a model; for a model that cannot be pickled, return a new random text.
 
-    A build with a random text does not continue with the answers of an interrupted build.
+    The digest decides whether answers of an interrupted run are reused; with a random text, they are not.
     """
     if model is None:
         return ""

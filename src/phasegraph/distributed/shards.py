@@ -1,10 +1,11 @@
-"""The tasks for a shard of a corpus: functions that read and write files, independent of the engine.
+"""The tasks of a distributed build for one shard (a part of the corpus): functions that read and write files.
 
 A build has two map steps, each with a reduction. In the first map step, :func:`stage` checks a shard's passages, and
-writes them with the names from their titles. The first reduction, ``write_gazetteer``, merges the names of all shards
-to a sorted file. In the second map step, :func:`extract` searches these names in a shard's passages, and writes the
-counts. The second reduction, :func:`~phasegraph.distributed.merging.merge`, merges the counts to an index. The order of
-the passages follows the order of the shards and of their rows, and never the order in which tasks run.
+writes them with the names from their titles. The first reduction,
+:func:`~phasegraph.distributed.merging.write_gazetteer`, merges the names of all shards into a sorted file. In the
+second map step, :func:`extract` searches these names in a shard's passages, and writes the counts. The second
+reduction, :func:`~phasegraph.distributed.merging.merge`, merges the counts into an index. The order of the passages
+follows the order of the shards and of their rows, and never the order in which tasks run.
 """
 
 from __future__ import annotations
@@ -62,7 +63,10 @@ def arrow() -> Any:
 
 @dataclass(frozen=True, slots=True)
 class BuildSettings:
-    """The settings for all shards of a corpus; `known_names` are entity names to search besides those from titles."""
+    """The settings of a build, the same for all shards.
+
+    `known_names` are names that are searched in the passages, in addition to the names from titles.
+    """
 
     tokenizer: str = "english"
     known_names: tuple[str, ...] = ()
@@ -101,7 +105,7 @@ PASSAGE = ("id", "text")
 def rows_of(
     table: Any, needed: Sequence[str] = PASSAGE, fields: Sequence[str] = _FIELDS
 ) -> tuple[list[dict[str, Any]], Any]:
-    """Return the rows of an Arrow table in the form for :func:`stage`, and the embeddings or None.
+    """Convert an Arrow table to the input of :func:`stage`: a list of rows, and the embeddings or None.
 
     By default, the table has the columns ``id`` and ``text``, and optionally ``title``, ``metadata`` and ``triples``
     (values or JSON texts) and ``embedding`` (lists of numbers). `needed` are the required columns, and `fields` are the
@@ -125,9 +129,9 @@ def rows_of(
 
 
 def embed_texts(model: Any, texts: Sequence[str]) -> Float32Array:
-    """Return the (n, d) embeddings of texts by a model of LangChain or LlamaIndex, or by a function of a list of texts.
+    """Embed texts with a model of LangChain or LlamaIndex, or with a function; return an array of shape (n, d).
 
-    A class is instantiated once per process, for models that cannot be sent to other processes.
+    If `model` is a class, it is instantiated once per process; this helps if a model cannot be sent to other processes.
 
     >>> embed_texts(lambda texts: [[len(text), 1.0] for text in texts], ["a", "bc"]).tolist()
     [[1.0, 1.0], [2.0, 1.0]]
@@ -147,7 +151,7 @@ def embed_texts(model: Any, texts: Sequence[str]) -> Float32Array:
 
 
 def made_here(model: Any) -> Any:
-    """Return the model; for a class, return this process's instance of the class."""
+    """Return a model unchanged; for a class, return an instance, which is created once per process."""
     return _made(model) if isinstance(model, type) else model
 
 
@@ -160,7 +164,7 @@ def stage(rows: Sequence[Mapping[str, Any]], embeddings: Any, to: Path) -> None:
     """Check the passages of a shard, and write them to a folder with the entity names from their titles.
 
     This is the first map step. `rows` have ``id``, ``text`` and optionally ``title``, ``metadata`` and ``triples``; a
-    shard may be empty. `embeddings` have shape (n, d) or are None. Errors are those of
+    shard may be empty. `embeddings` have shape (n, d) or are None. Invalid passages raise the errors of
     :func:`phasegraph.graph.build_graph`.
     """
     pa = arrow()
@@ -189,7 +193,7 @@ def stage(rows: Sequence[Mapping[str, Any]], embeddings: Any, to: Path) -> None:
 
 
 def _parsed(name: str, column: str, value: Any) -> Any:
-    """Return the value of a field; a text is parsed as JSON."""
+    """Return the value of the field `column` of passage `name`; parse the value as JSON if it is a text."""
     if not isinstance(value, str | bytes):
         return value
     try:
@@ -209,7 +213,7 @@ def id_hash(name: str) -> int:
 
 
 def name_key(name: str) -> int:
-    """Return a 32-bit hash of the first two words of a name, or of its only word."""
+    """Return a 32-bit hash of the first two words of a name, or of its only word; names are looked up by this hash."""
     first, *second = map(_word_key, name.split(" ", 2)[:2])
     return int(_pair_key(np.uint32(first), np.uint32(second[0]))) if second else first
 
@@ -219,7 +223,7 @@ def _word_key(word: str) -> int:
 
 
 def _pair_key(first: Any, second: Any) -> Any:
-    """Return a 32-bit hash for each pair of word hashes."""
+    """Combine the hashes of two words into a 32-bit hash, for each pair."""
     return (first * np.uint64(2654435761) + second).astype(np.uint32)
 
 
@@ -227,8 +231,8 @@ def _pair_key(first: Any, second: Any) -> Any:
 class Staged:
     """A shard that :func:`stage` wrote.
 
-    `width` is the dimension of the embeddings, or 0 without embeddings. `digest` is the digest of the shard's
-    content.
+    `passages` is the number of passages. `width` is the dimension of the embeddings, or 0 without embeddings. `digest`
+    is a digest of the shard's content.
     """
 
     folder: Path
@@ -262,7 +266,7 @@ class Staged:
 
 
 def check_shards(shards: Sequence[Staged]) -> None:
-    """Raise InvalidInputError unless the corpus has passages with different ids and consistent embeddings.
+    """Raise InvalidInputError if a corpus has no passages, repeated passage ids, or inconsistent embeddings.
 
     Either all passages have embeddings of the same dimension, or no passage has an embedding. The check needs 8 bytes
     of memory per passage.
@@ -301,7 +305,10 @@ def check_shards(shards: Sequence[Staged]) -> None:
 
 
 class MappedNames:
-    """The names of ``write_gazetteer`` in memory-mapped files; a worker loads names that can occur in its texts."""
+    """The names of a build in memory-mapped files; a worker loads only names that its texts may contain.
+
+    :func:`~phasegraph.distributed.merging.write_gazetteer` writes the files.
+    """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         _, arrays = read_bundle(folder, GAZETTEER, VERSION, verify=False)
@@ -309,7 +316,10 @@ class MappedNames:
         self._keys, self._places = arrays["keys"], arrays["places"]
 
     def standing_in(self, batch: Iterable[Words]) -> Gazetteer:
-        """Return the names that can occur in a text of the batch, because their first two words are adjacent in it."""
+        """Return a gazetteer of the names that may occur in a batch of texts.
+
+        These are the names whose only word is in the batch, or whose first two words are adjacent in it.
+        """
         number = defaultdict[str, int](count().__next__)
         texts = chain.from_iterable(words.texts for words in batch)
         places = np.fromiter(map(number.__getitem__, texts), dtype=np.int64)
@@ -328,7 +338,7 @@ class MappedNames:
 
 @lru_cache(maxsize=1)
 def _mapped(folder: str, digest: str) -> MappedNames:
-    """Return the names in a folder; they are mapped again only if the `digest` of the names differs."""
+    """Map the names in a folder to memory; the last mapping is reused unless folder or `digest` of the names differ."""
     return MappedNames(folder)
 
 
@@ -340,10 +350,11 @@ def extract(
     stated: Callable[[Sequence[str]], Mapping[str, Extraction]] | None,
     to: Path,
 ) -> None:
-    """Extract entities and facts from a shard's passages, and write the counts with the array names of an index.
+    """Extract entities and facts from a shard's passages, and write the counts to the folder `to`.
 
-    This is the second map step. `gazetteer` is the output folder of ``write_gazetteer``, and `digest` the digest of its
-    names. ``stated(ids)`` returns the additional extractions of the shard's passages by id.
+    This is the second map step. The arrays have the same names as in an index. `gazetteer` is the output folder of
+    ``write_gazetteer``, and `digest` the digest of its names. ``stated(ids)`` returns the additional extractions of the
+    shard's passages by id.
     """
     known = _mapped(str(gazetteer), digest)
     listed = shard.rows()
@@ -381,7 +392,7 @@ def extract(
 
 
 def _as_split(words: str) -> Sequence[str]:
-    """Return the words unchanged; this is the tokenizer for texts that are already split."""
+    """Return the words unchanged; this is the tokenizer for texts that are already split into words."""
     return words
 
 

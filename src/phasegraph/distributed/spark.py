@@ -1,4 +1,4 @@
-"""Build an index from a Spark DataFrame, answer questions of a DataFrame, and embed the texts of a DataFrame."""
+"""Build an index from a Spark DataFrame, answer the questions in a DataFrame, and embed the texts in a DataFrame."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _sql() -> Any:
 
 
 def _checked(frame: Any) -> Any:
-    """Return a DataFrame of a Spark session or of Spark Connect; raise InvalidTypeError for any other object."""
+    """Return `frame` if it is a DataFrame of Spark or of Spark Connect; otherwise, raise InvalidTypeError."""
     _sql()
     if not (hasattr(frame, "mapInArrow") and hasattr(frame, "sparkSession")):
         raise InvalidTypeError(f"dataset must be a pyspark.sql.DataFrame; got {type(frame).__name__}")
@@ -48,7 +48,7 @@ def build_index(
     shards: int | None = None,
     work: str | os.PathLike[str] | None = None,
 ) -> BuildReport:
-    """Build the index of a Spark DataFrame on its cluster, and save it.
+    """Build the index of the passages in a Spark DataFrame on the Spark cluster, and save the index.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def build_index(
         The folder of the index. Its files equal, byte by byte, the files that a single process writes for the same
         passages in the same order.
     order_by : str, default "id"
-        The column that sets the order of the passages, because a DataFrame has no order; equal values are sorted by id.
+        The column by which the passages are sorted, because a DataFrame has no order; equal values are sorted by id.
     tokenizer, known_names, weights
         As for :func:`phasegraph.graph.build_graph`.
     names : EmbeddedNames, optional
@@ -67,8 +67,8 @@ def build_index(
     shards : int, optional
         Number of shards; default the number of partitions after Spark's sort.
     work : path, optional
-        As for :func:`phasegraph.distributed.build_index`. The driver and all executors must have access to it under the
-        same path.
+        The folder for intermediate files, as for :func:`phasegraph.distributed.build_index`. The driver and all
+        executors must have access to `work` and to `out` under the same paths.
 
     Returns
     -------
@@ -139,9 +139,9 @@ _TAKEN = "number int, cpu double, peak long, error string"
 
 
 def _batch(number: int, task: Callable[..., None], arguments: Sequence[Any]) -> Any:
-    """Run a task, and return its CPU time and peak memory as an Arrow batch.
+    """Run a task, and return its number, CPU time and peak memory as an Arrow batch.
 
-    An InvalidInputError is returned as text, because a repetition of the task would not help.
+    An InvalidInputError is returned as a text in the batch, because Spark would repeat a failed task in vain.
     """
     import pyarrow as pa
 
@@ -157,7 +157,10 @@ def _batch(number: int, task: Callable[..., None], arguments: Sequence[Any]) -> 
 
 
 def _taken(frame: Any) -> dict[int, Spent]:
-    """Run the tasks of a DataFrame; return time and memory by task number, or raise the first InvalidInputError."""
+    """Run the tasks of a lazy DataFrame; return CPU time and memory by task number.
+
+    Raises the first InvalidInputError of a task.
+    """
     rows = frame.collect()
     wrong = next((row["error"] for row in sorted(rows) if row["error"] is not None), None)
     if wrong is not None:
@@ -178,7 +181,7 @@ class Tasks:
         self._session = session
 
     def __call__(self, task: Callable[..., None], arguments: Sequence[tuple[Any, ...]], label: str, /) -> list[Spent]:
-        """Run all calls, and return time and memory of each; see :class:`~phasegraph.distributed.building.Run`."""
+        """Call the task with each tuple of arguments; see :class:`~phasegraph.distributed.building.Run`."""
         if not arguments:
             return []
         count = len(arguments)
@@ -190,7 +193,7 @@ class Tasks:
 
 
 class _Calls:
-    """The function of a Spark task that runs the calls with the numbers in its batches."""
+    """The function of a Spark task that runs the calls whose numbers are in its batches."""
 
     def __init__(self, task: Callable[..., None], arguments: Sequence[tuple[Any, ...]]) -> None:
         self._task, self._arguments = task, arguments
@@ -202,7 +205,7 @@ class _Calls:
 
 
 def embed(dataset: Any, embeddings: Any) -> Any:
-    """Add a column ``embedding`` with the embeddings of the texts to a DataFrame.
+    """Embed the texts in a Spark DataFrame, and add the embeddings as a column ``embedding``.
 
     Parameters
     ----------
@@ -245,7 +248,7 @@ class _Embedding:
 
 
 def retrieve(dataset: Any, index: str | os.PathLike[str], *, k: int = 10, embeddings: Any = None) -> Any:
-    """Answer the questions of a DataFrame in Spark tasks; each process maps the index to memory once.
+    """Answer the questions in a Spark DataFrame in Spark tasks; each process maps the index to memory once.
 
     Parameters
     ----------
@@ -274,7 +277,7 @@ def retrieve(dataset: Any, index: str | os.PathLike[str], *, k: int = 10, embedd
 
 
 class _Retrieval:
-    """The function of a Spark task that answers a partition; a process opens the index only once."""
+    """The function of a Spark task that answers the questions in a partition; a process opens the index only once."""
 
     def __init__(self, index: str, k: int, embeddings: Any, state: str) -> None:
         self._index, self._k, self._embeddings, self._state = index, k, embeddings, state

@@ -1,4 +1,4 @@
-"""Assign the triples of a file to the passages of all shards; workers read the file in pieces."""
+"""Read a file of triples in worker processes, and assign the triples to the passages of all shards."""
 
 from __future__ import annotations
 
@@ -32,14 +32,17 @@ ROWS_OF_IDS, TRIPLES = "rows-of-ids", "triples"
 
 
 def write_rows(shards: Sequence[Staged], to: Path) -> None:
-    """Write a table of the row of each passage id, which workers map to memory; it needs 16 bytes per passage."""
+    """Write a table that maps the hash of each passage id to the passage's row, with 16 bytes per passage.
+
+    Workers map the table to memory (:class:`MappedRows`).
+    """
     every = np.concatenate([read_bundle(one.folder, STAGED, VERSION, verify=False)[1]["ids"] for one in shards])
     order = np.argsort(every, kind="stable")
     write_bundle(to, ROWS_OF_IDS, VERSION, {}, {"hashes": every[order], "rows": order})
 
 
 class MappedRows(Container[str]):
-    """The ids of all passages, from a memory-mapped table of :func:`write_rows`."""
+    """A lookup of the rows of all passages by id, in a memory-mapped table of :func:`write_rows`."""
 
     def __init__(self, folder: Path) -> None:
         _, arrays = read_bundle(folder, ROWS_OF_IDS, VERSION, verify=False)
@@ -59,7 +62,8 @@ class MappedRows(Container[str]):
 class TripleFile:
     """A file of triples with a digest of its content.
 
-    A file with a line per passage has pieces. A file in HippoRAG's format has no pieces and is read as a whole.
+    A file with a line per passage is divided into `pieces`. A file in HippoRAG's format has no pieces and is read as a
+    whole.
     """
 
     path: Path
@@ -69,7 +73,10 @@ class TripleFile:
     def tasks(
         self, shards: Sequence[Staged], rows: Path, folder: Path
     ) -> tuple[Callable[..., None], list[tuple[Any, ...]]]:
-        """Return the task that reads the file, and the arguments of each call; the last argument is the output."""
+        """Return the task that reads the file, and the arguments of each call; the last argument is the output folder.
+
+        `rows` is the table of :func:`write_rows`.
+        """
         key = digest_of(self.digest, *(one.digest for one in shards))
         if self.pieces:
             return read_lines, [
@@ -83,7 +90,8 @@ class TripleFile:
     def placed(self, shards: Sequence[Staged], parts: Sequence[Path]) -> tuple[int, list[Stated]]:
         """Return the number of malformed triples and, for each shard, the triples of its passages.
 
-        Raise InvalidInputError for two entries of the same passage, and for an entry without a passage.
+        `parts` are the output folders of the tasks. Raises InvalidInputError for two entries of the same passage, and
+        for an entry without a passage.
         """
         bundles = [read_bundle(one, TRIPLES, VERSION) for one in parts]
         rows, numbers = (np.concatenate([arrays[name] for _, arrays in bundles]) for name in ("rows", "numbers"))
@@ -104,14 +112,14 @@ class TripleFile:
 
 
 def read_lines(piece: Any, rows: Path, to: Path) -> None:
-    """Read a piece of a file with a line per passage."""
+    """Read the triples in a piece of a file with a line per passage, and write them to the folder `to`."""
     known = MappedRows(rows)
     lines = (one.removeprefix(BOM_UTF8) for one in piece.lines())
     _write(by_line(piece.file, lines, known, piece.line), "", known, to)
 
 
 def read_docs(file: Path, digest: str, shard: Staged, rows: Path, to: Path) -> None:
-    """Read the triples of a shard's passages from a file in HippoRAG's format."""
+    """Read the triples of a shard's passages from a file in HippoRAG's format, and write them to the folder `to`."""
     known = MappedRows(rows)
     listed = [(one["id"], one["title"], one["text"]) for one in shard.rows()]
     _write(by_entry(file, _docs(file, digest), listed, known, part=True), EXTRACTED, known, to)
@@ -139,7 +147,10 @@ def _write(entries: Iterator[OpenieEntry], prefix: str, known: MappedRows, to: P
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """The triples of a shard's passages in the parts of a file; `first` is the row of the shard's first passage."""
+    """A function that returns the triples of a shard's passages.
+
+    `parts` are folders with the triples that tasks have read, and `first` is the row of the shard's first passage.
+    """
 
     parts: tuple[Path, ...]
     first: int

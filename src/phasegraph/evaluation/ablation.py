@@ -204,6 +204,7 @@ def ablate(
     Parameters
     ----------
     inputs : ExperimentInput
+        The data set and the length of the rankings.
     stages : sequence of str
         Keys of ``STAGES``, at least one, or ``all``. Stages that are not named are off in every configuration, except
         the graph.
@@ -320,7 +321,7 @@ class _Bench:
         return [fact for fact in facts if word_share(query, " ".join(fact)) > 0]
 
     def engine(self, on: frozenset[str]) -> tuple[FusionEngine, dict[str, Any]]:
-        """Return the engine with the stages in `on`, and its sources."""
+        """Return a fusion engine whose only stages are those in `on`, and the sources that it searches."""
         facts = self.facts if "facts" in on else None
         sources: dict[str, Any] = {"vector": VectorSource(self.graph, embedder=self.embed)}
         if "graph" in on:

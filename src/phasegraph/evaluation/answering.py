@@ -152,6 +152,7 @@ def answer_questions(dataset: Dataset, found: Answers, reader: AnswerReader, *, 
     found : Answers
         Ids of passages by query id. If a question has no ids, the reader receives no passages.
     reader : AnswerReader
+        The callable that writes an answer from a question and its passages.
     depth : int, default 5
         Number of passages per question that the reader receives; >= 1.
 

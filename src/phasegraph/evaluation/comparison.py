@@ -30,6 +30,7 @@ class PassageMatcher:
     Parameters
     ----------
     passages : sequence of Passage
+        All passages of the files.
 
     Examples
     --------
@@ -87,6 +88,7 @@ class Flip:
     Parameters
     ----------
     query : Query
+        The judged question.
     passage : str
         The judged passage.
     rank, own_rank : int or None
@@ -117,6 +119,7 @@ class Comparison:
         The measure that decides the winner of a question: Recall at 5, or at the length of the longest answer of the
         user's retriever if that is shorter.
     queries : tuple of Query
+        The judged questions.
     notes : tuple of str
         Remarks needed to read the figures.
     """
@@ -145,10 +148,12 @@ class Comparison:
         ours : str
             Name of the method that is compared with the user's retriever.
         count : int, default 3
+            Maximum number of questions to return.
 
         Returns
         -------
         list of Flip
+            The questions, each with the judged passage and its two ranks.
         """
         found, own = self.table.found[ours], self.table.found[self.table.baseline]
         won: list[Flip] = []
@@ -216,6 +221,7 @@ def compare_own(
     Returns
     -------
     Comparison
+        The table of all methods, with the questions and notes.
 
     Raises
     ------

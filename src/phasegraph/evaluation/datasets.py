@@ -393,7 +393,7 @@ class Dataset:
 
     @property
     def groups(self) -> tuple[str, ...] | None:
-        """The group of every query, as :func:`groups_of` returns it."""
+        """The group (such as the collection) of every query; None without groups; see :func:`groups_of`."""
         return groups_of(self.queries)
 
     def vectors_by_text(self) -> dict[str, Float32Array]:
@@ -448,6 +448,7 @@ def load_dataset(folder: str | Path, *, share: float = 0.5) -> Dataset:
     Returns
     -------
     Dataset
+        The passages, judged queries, embeddings and triples of the folder.
 
     Raises
     ------

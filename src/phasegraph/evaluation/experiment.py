@@ -181,6 +181,7 @@ class Answers:
     Parameters
     ----------
     name : str
+        Name of the system.
     found : mapping of str to tuple of str
         Ids, best first, by query id.
     milliseconds : float, optional
@@ -260,7 +261,9 @@ def run_within(
     inputs : ExperimentInput
         The inputs without a graph: each collection gets its own graph.
     systems : sequence of System
+        Systems with distinct names.
     k : int
+        Number of ids returned per query.
     name : str
         The field that names the collection, such as ``collection_id``.
 
@@ -306,6 +309,7 @@ class Row:
     Parameters
     ----------
     name : str
+        Name of the system.
     means : mapping of Measure to float
         Means in [0, 1], or mean counts; NaN for a measure that leaves out every query.
     intervals : mapping of Measure to (float, float)
@@ -367,12 +371,15 @@ class Table:
     Parameters
     ----------
     dataset : str
+        Name of the data set.
     queries : tuple of str
         Query ids, in order.
     measures : tuple of Measure
+        The measures, which are the columns of `values`.
     baseline : str
         Name of the system with which the others are compared.
     rows : tuple of Row
+        One row of figures per system.
     values : mapping of str to (n, c) array of float
         Array by system: rows are queries, columns are measures; NaN if the measure leaves the query out.
     found : mapping of str to mapping of str to tuple of str
@@ -531,9 +538,11 @@ def compare(
         At least one system. Names are distinct and include the baseline. A judged query without an answer counts as an
         empty ranking.
     judgements : sequence of Judgement
-        At least one.
+        The judgement of each query; at least one.
     baseline : str, default "vector"
+        Name of the system with which all others are compared.
     measures : sequence of Measure
+        The measures to compute, each at a depth.
     dataset, limit, left_out
         As in :class:`Table`.
     groups : sequence of str, optional
@@ -550,6 +559,7 @@ def compare(
     Returns
     -------
     Table
+        Means, intervals and tests by system, and all values by query.
 
     Raises
     ------

@@ -243,7 +243,7 @@ class Measure:
         return (inspect.getdoc(_OWN[self.name]) or "").partition("\n")[0] if self.name in _OWN else ""
 
     def __call__(self, ids: Sequence[str], judgement: Judgement) -> float | None:
-        """Return the measure of one ranking, or None if the measure leaves the query out."""
+        """Return the value of the measure for one ranking, or None if the measure leaves the query out."""
         if self.name in _OWN:
             return _OWN[self.name](ids, judgement, self.k)
         return float(values_of({judgement.query: ids}, [judgement], self)[0])
@@ -296,7 +296,9 @@ def score_run(
         Ids, best first, by query id. A judged query without an entry counts as an empty ranking: its score is 0, and it
         stays in the mean.
     judgements : sequence of Judgement
+        The judgements of the n queries.
     measure : Measure
+        The measure to compute, at a depth.
     corpus : collection of str, optional
         Ids of the corpus passages. If ids were found, at least one found id must be in `corpus` or be judged for some
         query.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from types import MappingProxyType
@@ -96,6 +96,7 @@ def natural_questions(passages: Sequence[Passage], graph: EntityGraph, count: in
     Parameters
     ----------
     passages : sequence of Passage
+        The passages from which the questions are made.
     graph : EntityGraph
         The entity graph of the passages.
     count : int, default 8
@@ -107,7 +108,8 @@ def natural_questions(passages: Sequence[Passage], graph: EntityGraph, count: in
     -------
     list of Query
         Each question is judged by the passages that it was made from, although other passages may also answer it.
-        ``extra["kind"]`` is its kind, such as ``"two-step"``. The rules read English sentences only. For a corpus
+        If several passages repeat a heading that is the question, each of them alone answers it. ``extra["kind"]`` is
+        the kind of the question, such as ``"two-step"``. The rules read English sentences only. For a corpus
         without English sentences, the questions are about names.
 
     Examples
@@ -124,15 +126,25 @@ def natural_questions(passages: Sequence[Passage], graph: EntityGraph, count: in
     kinds = {kind: [made for made in known if made.kind == kind] for kind in ("asked", "how", "fact", "command", "if")}
     related = list(islice(_related(passages, graph), count // 4))
     documents = {passage.id: _document(passage) for passage in passages}
+    repeated: dict[str, dict[str, None]] = {}
+    for made in known:
+        repeated.setdefault(made.text.lower(), {})[made.passages[0]] = None
     chosen = _by_turns([list(_two_step(order, known)), *kinds.values(), related], count, documents)
     return [
-        Query(f"made-{number}", made.text, _judged(f"made-{number}", made.passages), {"kind": made.kind})
+        Query(
+            f"made-{number}",
+            made.text,
+            _judged(f"made-{number}", made.passages, repeated.get(made.text.lower())),
+            {"kind": made.kind},
+        )
         for number, made in enumerate(chosen, start=1)
     ]
 
 
-def _judged(name: str, passages: Sequence[str]) -> Judgement:
-    return Judgement(name, tuple((one,) for one in passages), last_hop_known=False)
+def _judged(name: str, passages: Sequence[str], alternatives: Iterable[str] | None) -> Judgement:
+    """Return a judgement by one of the alternatives, or by all of the passages if there are no alternatives."""
+    hops = [(one,) for one in passages] if alternatives is None else [tuple(alternatives)]
+    return Judgement(name, tuple(hops), last_hop_known=False)
 
 
 def _document(passage: Passage) -> str:

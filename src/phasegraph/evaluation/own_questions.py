@@ -25,7 +25,9 @@ def known_item(text: str, rng: np.random.Generator) -> str | None:
     Parameters
     ----------
     text : str
+        The text of a passage.
     rng : numpy.random.Generator
+        The generator that chooses the words or the position.
 
     Returns
     -------
@@ -58,9 +60,11 @@ def known_items(passages: Sequence[Passage], count: int, seed: int = 0) -> list[
     Parameters
     ----------
     passages : sequence of Passage
+        The passages from which the questions are drawn.
     count : int
         Maximum number of questions; the result is shorter if too few passages are long enough.
     seed : int, default 0
+        Seed of the sampling.
 
     Returns
     -------
@@ -113,10 +117,12 @@ def read_questions(path: str | Path, passages: Sequence[Passage]) -> tuple[Query
         answer it. ``pages`` are names of files, each of which answers it by any passage. ``relevant`` and ``hops`` are
         ids as in :func:`phasegraph.evaluation.evaluate`.
     passages : sequence of Passage
+        The passages of the user's files, in which quotes, files and ids are looked up.
 
     Returns
     -------
     tuple of Query
+        The questions in the order of the file, judged by ids of `passages`.
 
     Raises
     ------
@@ -178,7 +184,10 @@ def _counts(graph: EntityGraph) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
 
 
 def rare_names(graph: EntityGraph, rng: np.random.Generator) -> list[int]:
-    """Return the columns of names that two or a few passages contain, in random order; names of several words first."""
+    """Return the entities that only a few passages (but at least two) mention, in random order, as column numbers.
+
+    Entities with names of several words come first.
+    """
     counts = _counts(graph)
     rows = np.flatnonzero((counts >= 2) & (counts <= max(5, _COMMON * len(graph.passages))))
     several = np.array([" " in graph.entities[row] for row in rows.tolist()], dtype=bool)
@@ -188,7 +197,7 @@ def rare_names(graph: EntityGraph, rng: np.random.Generator) -> list[int]:
 
 
 def holders(graph: EntityGraph, column: int) -> list[int]:
-    """Return the rows of the passages that mention an entity."""
+    """Return the row numbers of the passages that mention the entity in `column` of the mentions."""
     return [int(row) for row in np.unique(graph.mentions[:, [column]].tocoo().row)]
 
 

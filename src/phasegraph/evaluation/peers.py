@@ -55,7 +55,7 @@ def ensemble(dataset: Dataset, batch: Batch, k: int) -> list[Scored]:
 
 
 def query_fusion(mode: str) -> Fuse:
-    """Return a fusion with LlamaIndex's QueryFusionRetriever in one of its modes, without generated queries."""
+    """Return a function that fuses with LlamaIndex's QueryFusionRetriever in a mode, without generated queries."""
 
     def answer(dataset: Dataset, batch: Batch, k: int) -> list[Scored]:
         _needs("llama_index.core" if find_spec("llama_index") else "llama_index", "llama-index-core")
@@ -87,7 +87,7 @@ def query_fusion(mode: str) -> Fuse:
 
 
 def ranx_fusion(norm: str | None, method: str) -> Fuse:
-    """Return a fusion with ranx over whole runs; its time includes the compilation on first use."""
+    """Return a function that fuses whole runs with ranx; the measured time includes ranx's compilation on first use."""
 
     def answer(dataset: Dataset, batch: Batch, k: int) -> list[Scored]:
         _needs("ranx", "ranx")

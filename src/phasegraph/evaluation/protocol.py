@@ -121,11 +121,12 @@ class Verdict:
 
 
 def verdicts(tested: Table, signs: Table, measure: Measure, protocol: Protocol = HETDOCQA) -> dict[str, Verdict]:
-    """Return for each system except the baseline the verdict on its difference to the baseline in `measure`.
+    """Judge, for each system, whether its difference to the baseline in `measure` is reliable; return all verdicts.
 
-    Both tables contain `measure`. A difference is reliable if two conditions hold. Holm's correction over the systems
-    rejects the paired bootstrap's p-value at the protocol's level on the tested part. The mean difference has the same
-    sign, not 0, on the second part.
+    `tested` is the table of the tested part of the queries, and `signs` the table of the second part. Both tables
+    contain `measure`. A difference is reliable if two conditions hold. On the tested part, its p-value from the paired
+    bootstrap, after Holm's correction over the systems, is at most the protocol's level. On the second part, the mean
+    difference has the same sign, not 0.
 
     References
     ----------
@@ -152,7 +153,7 @@ def verdicts(tested: Table, signs: Table, measure: Measure, protocol: Protocol =
 
 
 def _differences(table: Table, name: str, measure: Measure) -> tuple[FloatArray, list[str] | None]:
-    """Return system minus baseline on the scored queries, and the groups of these queries."""
+    """Return the values of a system minus those of the baseline, by scored query, and the groups of these queries."""
     column = table.measures.index(measure)
     values = table.values[name][:, column] - table.values[table.baseline][:, column]
     rows = np.flatnonzero(~np.isnan(values)).tolist()

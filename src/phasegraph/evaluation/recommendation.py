@@ -138,6 +138,7 @@ def recommend(
     Returns
     -------
     Recommendation
+        The chosen method, and a sentence with the deciding figures.
 
     Examples
     --------
@@ -208,6 +209,7 @@ def recommend_beside(gain: Gain, plain: Gain, ahead: Gain, questions: int, measu
     Returns
     -------
     Recommendation
+        The chosen method, and a sentence with the deciding figures.
 
     Examples
     --------

@@ -69,6 +69,7 @@ def score_distributions(
     Returns
     -------
     Figure
+        A matplotlib figure with a row of two histograms per source.
 
     Raises
     ------
@@ -134,12 +135,14 @@ def contribution_bars(result: Result, labels: Mapping[str, str] | None = None) -
     Parameters
     ----------
     result : Result
+        The answer to the query.
     labels : mapping of str to str, optional
         Text shown for an id; default: the id.
 
     Returns
     -------
     Figure
+        A matplotlib figure with a bar per result, divided by source.
 
     Raises
     ------
@@ -203,15 +206,18 @@ def system_bars(
     Parameters
     ----------
     means : mapping of str to float
-        In [0, 1].
+        Mean of the measure by system, in [0, 1].
     intervals : mapping of str to (float, float)
+        Low and high end of each system's interval, in [0, 1].
     measure, baseline : str
+        Name of the measure, and name of the baseline, which gets its own color.
     marked : collection of str
         Systems to highlight.
 
     Returns
     -------
     Figure
+        A matplotlib figure with a bar and an interval per system.
     """
     names = list(means)
     if not names:
@@ -247,6 +253,7 @@ def coverage_curve(scores: FloatArray, relevant: Sequence[bool] | FloatArray, la
     Returns
     -------
     Figure
+        A matplotlib figure with two curves.
 
     Raises
     ------
@@ -330,11 +337,13 @@ def write_report(
     title, lead : str
         Heading and the sentence below it.
     columns : sequence of str
+        Headings of the table's columns.
     rows : sequence of sequence of str
         One cell per column; the first cell is the name of the row.
     marked : sequence of str
         Names of the rows to highlight.
     pictures : sequence of Picture
+        The figures, in the order of the page.
     notes : sequence of str
         Lines below the table.
     terms : mapping of str to str, optional
@@ -478,6 +487,7 @@ def calibrated_scores(
     rankings : mapping of str to sequence of Ranking
         Rankings by source, one per query.
     pipeline : FusionPipeline
+        The pipeline that calibrates the scores.
 
     Returns
     -------
@@ -509,6 +519,7 @@ def evaluation_pictures(
     Parameters
     ----------
     table : Table
+        The outcome of the experiment.
     rankings : mapping of str to sequence of Ranking
         The rankings that `pipeline` fused, by source, one per query.
     results : sequence of Result
@@ -516,6 +527,7 @@ def evaluation_pictures(
     judgements : sequence of Judgement
         The judgements, one per query.
     pipeline : FusionPipeline
+        The pipeline whose calibration and contributions are shown.
     chosen : int
         Row of the query whose contributions are shown.
     labels : mapping of str to str, optional

@@ -74,7 +74,7 @@ class Evaluation:
 
     @property
     def means(self) -> dict[str, dict[str, float]]:
-        """Means in [0, 1], by retriever and measure (``"Recall@5"``); counts as they are."""
+        """The mean of each measure (such as ``"Recall@5"``) by retriever, in [0, 1] or as a mean count."""
         return {row.name: {str(measure): mean for measure, mean in row.means.items()} for row in self.table.rows}
 
     def to_dict(self) -> dict[str, object]:
@@ -150,6 +150,7 @@ def evaluate(
     Returns
     -------
     Evaluation
+        Means, differences and errors by retriever; ``print`` shows them as a table.
 
     Raises
     ------
@@ -317,11 +318,12 @@ class RetrieverRun:
 
 
 class Hit(NamedTuple):
-    """A hit of an answer.
+    """A hit in the answer of a user's retriever.
 
     Parameters
     ----------
     id : str
+        The id of the hit, which is compared with the judged ids.
     named : bool, default True
         False if the id is derived from the hit's text, and no passage of the corpus has this text.
     page : str
@@ -351,6 +353,7 @@ def run_retriever(
     ask : callable
         The function that asks the retriever, from :func:`ask_of`.
     queries : iterable of Query
+        The questions to ask.
     texts : mapping of str to str
         The passage ids from :func:`ids_by_text`.
     id_key : str or None
@@ -361,6 +364,7 @@ def run_retriever(
     Returns
     -------
     RetrieverRun
+        The ids by question, the errors and the mean time.
     """
     run, spent = RetrieverRun({}, {}, None, 0, 0, {}), 0.0
     for query in queries:

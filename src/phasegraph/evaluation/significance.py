@@ -70,6 +70,7 @@ def paired_bootstrap(
     Returns
     -------
     BootstrapResult
+        The mean difference, its interval and its p-value.
 
     Notes
     -----

@@ -153,6 +153,7 @@ class ExperimentInput:
     Parameters
     ----------
     dataset : Dataset
+        The passages, queries and embeddings.
     limit : int, default 50
         Number of hits requested from every source; >= 1.
     graph : EntityGraph or ChunkGraph, optional

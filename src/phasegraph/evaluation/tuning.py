@@ -87,6 +87,7 @@ def learn_weights(
     rankings : mapping of str to sequence of Ranking
         Rankings by source, one per judgement.
     judgements : sequence of Judgement
+        The relevant passages of each query.
     ridge : float, default 1e-3
         Ridge penalty on the squared weights; > 0.
 
@@ -102,7 +103,7 @@ def learn_weights(
     InvalidInputError
         If a source gives relevant candidates lower scores than irrelevant candidates; the message names the source.
     NotConvergedError
-        If the optimiser stops before its tolerance.
+        If the optimizer stops before its tolerance.
 
     Notes
     -----
@@ -313,6 +314,7 @@ class Tuning:
     chosen : FusionPipeline
         The best configuration of the tuning part, refitted on the whole part.
     default_name, chosen_name : str
+        Names of the default configuration and of the chosen configuration.
     measure : str
         The measure that was maximized.
     tried : int
@@ -362,7 +364,7 @@ class Tuning:
 
     @property
     def verdict(self) -> str:
-        """The conclusion in one sentence."""
+        """A sentence that says whether the gain over the default is confirmed, with its figures."""
         gain = f"{100 * self.difference:+.1f} points of {self.measure} (p {self.p:.3g})"
         if self.chosen_name == self.default_name:
             return f"none of {self.tried} configurations beat the default on the tuning part; the default stays"
@@ -465,6 +467,7 @@ def tune(
     Returns
     -------
     Tuning
+        The pipeline to use, with the figures of both parts.
 
     Raises
     ------

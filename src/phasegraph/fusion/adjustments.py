@@ -138,11 +138,11 @@ class Adjustment:
     weight = 0.0
 
     def given(self) -> Ranking | None:
-        """Return the adjustment's ranking if an earlier result already contains it, else None."""
+        """Return the adjustment's ranking from an earlier result that is fused again; None if there is none."""
         return None
 
     def rank(self, rankings: Sequence[Ranking], context: Context) -> tuple[Ranking, FieldReading] | None:
-        """Return a ranking of the sources' candidates that is fused like one more source, or None for no ranking."""
+        """Return a ranking of the sources' candidates, which is fused like the ranking of a source, or None."""
         return None
 
     def scale(self, candidates: Candidates, own: Calibrated, calibrator: Calibrator) -> Calibrated:
@@ -163,11 +163,11 @@ class ExactMatches(Adjustment):
         self.weight = bonus.weight
 
     def given(self) -> Ranking | None:
-        """Return the ranking of exact matches if an earlier result already contains it, else None."""
+        """Return the ranking of exact matches from an earlier result that is fused again; None if there is none."""
         return self._given
 
     def rank(self, rankings: Sequence[Ranking], context: Context) -> tuple[Ranking, FieldReading] | None:
-        """Return the ranking of the candidates that contain a query term, and the counts of candidates with a text."""
+        """Return the ranking of the candidates that contain a query term; count the candidates with a text."""
         if not rankings or any(ranking.source == EXACT_MATCH for ranking in rankings):
             return None
         return self._bonus.ranking(pool(rankings).ids, context)
@@ -175,7 +175,7 @@ class ExactMatches(Adjustment):
     def scale(self, candidates: Candidates, own: Calibrated, calibrator: Calibrator) -> Calibrated:
         """Calibrate the numbers of matching terms of all candidates, not only of the returned candidates.
 
-        A candidate outside the ranking has 0 matching terms. With these zeros, a normalisation such as the z-score has
+        A candidate outside the ranking has 0 matching terms. With these zeros, a normalization such as the z-score has
         a scale even if all returned candidates match equally many terms.
         """
         ranking = candidates.rankings[candidates.sources.index(EXACT_MATCH)]

@@ -30,9 +30,9 @@ Agreement: TypeAlias = Mapping[tuple[str, str], float]
 def disagreements(found: Agreement, floor: Agreement) -> tuple[str, ...]:
     """Return a warning for every two sources whose agreement is 0, or is below the pair's floor.
 
-    The floor of an ordered pair is its usual lowest agreement, from calibration. If two sources have floors, there is a
-    warning only if the agreement in both directions is at or below its floor, and in at least one direction below its
-    floor. A floor of 0 never causes a warning.
+    The floor of an ordered pair is its usual lowest agreement, from calibration. If two sources have floors, a warning
+    needs two conditions. In both directions, the agreement is at or below its floor. In at least one direction, it is
+    below its floor. A floor of 0 never causes a warning.
     """
     if not floor and all(found.values()):
         return ()

@@ -1,4 +1,4 @@
-"""Divide the fused values among the sources."""
+"""Divide the fused value of each candidate into the contributions of the sources."""
 
 from __future__ import annotations
 

@@ -51,7 +51,10 @@ def make_shortlist(
     reports: Sequence[SourceReport] = (),
     k: int | None = None,
 ) -> Shortlist:
-    """Calibrate, fuse and accept the rankings of one query; :meth:`Shortlist.decide` then runs the selection."""
+    """Calibrate and fuse the rankings of one query, and apply the acceptance policy; no selection is made.
+
+    :meth:`Shortlist.decide` of the returned shortlist makes the selection.
+    """
     context = _NO_CONTEXT if context is None else context
     _check(rankings, context)
     pipeline = with_new_source_names(pipeline, [ranking.source for ranking in rankings])
@@ -304,7 +307,11 @@ class Shortlist:
 
     @property
     def values(self) -> FloatArray:
-        """The (n, m) calibrated values; for missing candidates filled in if the rule has `terms`, else NaN."""
+        """The (n, m) calibrated values of the candidates.
+
+        A candidate that a source did not return has the source's value for missing candidates if the rule has `terms`,
+        else NaN.
+        """
         return self.adjusted.values
 
     @property
@@ -525,7 +532,7 @@ def _settle_reports(
 
 
 def _noted(reports: Sequence[SourceReport], notes: Mapping[str, str]) -> tuple[SourceReport, ...]:
-    """Return the reports; add the note in `notes` for a source to its report, unless the report contains the note."""
+    """Return the reports with the notes in `notes`, which are given by source; repeated notes are not added."""
     said = ((report, notes.get(report.source, "")) for report in reports)
     return tuple(
         replace(report, notes=(*report.notes, note)) if note and note not in report.notes else report

@@ -69,8 +69,8 @@ class ExactMatchBonus(StoredPrior):
     An attribute ``exact`` of the context, True or False, overrides the comparison for its candidate. Reports and
     evidence name the source ``exact_match``. Thresholds, agreement and the consensus bonus ignore this source.
 
-    The architecture decision record of :meth:`FusionPipeline.adr <phasegraph.FusionPipeline.adr>` names the bonus
-    without a formula; the formula here is a reconstruction.
+    The design record behind :meth:`FusionPipeline.adr <phasegraph.FusionPipeline.adr>` names the bonus without a
+    formula; the formula here is a reconstruction.
 
     Examples
     --------

@@ -1,9 +1,9 @@
 """Experimental fusion rules, reconstructed from appendix C of the PhaseGraph paper.
 
-No measurement shows that these rules help. :func:`~phasegraph.fusion.rules.linear` documents the parameters
-``values``, ``weights`` and ``missing``, and the errors. No rule here has the law "an appended worst hit changes no
-order", because percentiles, normal scores and strengths depend on the length of the list. The notes name further laws
-that a rule does not have; see :mod:`phasegraph.testing.laws`.
+No measurement shows that these rules help. :func:`~phasegraph.fusion.rules.linear` documents the parameters ``values``,
+``weights`` and ``missing``, and the errors. No rule here satisfies the law "an appended worst hit changes no order",
+because percentiles, normal scores and strengths depend on the length of the list. The notes name further laws that a
+rule does not satisfy; see :mod:`phasegraph.testing.laws`.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def log_linear(
     Notes
     -----
     The paper states a "geometric mean in probability space"; the treatment of missing candidates is a reconstruction.
-    The rule does not have the law "a raised score never lowers its candidate": a raised score that breaks a tie changes
-    the temperature of the list.
+    The rule does not satisfy the law "a raised score never lowers its candidate": a raised score that breaks a tie
+    changes the temperature of the list.
 
     References
     ----------
@@ -136,9 +136,9 @@ def tsallis(
 
     Notes
     -----
-    The weight of a hit is ``e_q(x) = [1 + (1 - q) x]_+ ** (1 / (1 - q))`` at ``x = -E / T``, normalised over the list;
-    see :func:`~phasegraph.fusion.boltzmann` for E and T. The default of q is a reconstruction. The rule does not have
-    the law "extra evidence costs no place", because a new last hit changes the values of all hits in the list.
+    The weight of a hit is ``e_q(x) = [1 + (1 - q) x]_+ ** (1 / (1 - q))`` at ``x = -E / T``, normalized over the list;
+    see :func:`~phasegraph.fusion.boltzmann` for E and T. The default of q is a reconstruction. The rule does not
+    satisfy the law "extra evidence costs no place", because a new last hit changes the values of all hits in the list.
 
     References
     ----------
@@ -209,8 +209,8 @@ def interference(
     Notes
     -----
     With phase 0, the rule is a power mean with exponent 1/2. A phase beyond pi / 2 is not accepted, because it would
-    lower a candidate that two sources returned. The rule does not have the law "extra evidence costs no place", because
-    a new last hit changes the values of all hits in the list.
+    lower a candidate that two sources returned. The rule does not satisfy the law "extra evidence costs no place",
+    because a new last hit changes the values of all hits in the list.
 
     Examples
     --------
@@ -249,8 +249,8 @@ def gumbel_copula(
     Notes
     -----
     The paper estimates theta from the overlap of the lists. The estimator, the rank of a missing candidate and the use
-    of weights are reconstructions. The rule does not have the laws "extra evidence costs no place" and "a raised score
-    never lowers its candidate". The reason is that theta is estimated from all candidates.
+    of weights are reconstructions. The rule does not satisfy the laws "extra evidence costs no place" and "a raised
+    score never lowers its candidate". The reason is that theta is estimated from all candidates.
 
     References
     ----------
@@ -326,7 +326,7 @@ def normal_scores(values: FloatArray, /, *, weights: PerSource = None, missing: 
     -----
     The normal score of a hit is ``quantile((count - 0.5) / n)``; count is the number of hits in the list with an equal
     or lower score. This is the optimal transport of the list to a Gaussian. The value of a missing candidate is a
-    reconstruction. The rule does not have the law "extra evidence costs no place".
+    reconstruction. The rule does not satisfy the law "extra evidence costs no place".
 
     Examples
     --------
@@ -362,11 +362,11 @@ def wasserstein_temperature(
     Notes
     -----
     The temperature of a list is ``T * (1 + strength * W)``. W is the mean 1-Wasserstein distance between the min-max
-    normalised scores of this list and of each other list. The direction of the effect and the compared values are
+    normalized scores of this list and of each other list. The direction of the effect and the compared values are
     reconstructions, because the paper states neither. The paper cannot mean percentiles, because the distance between
-    the percentiles of any two lists is about 0. The rule does not have the laws "extra evidence costs no place" and "a
-    raised score never lowers its candidate". The reason is that the temperature of a list depends on the scores of all
-    lists.
+    the percentiles of any two lists is about 0. The rule does not satisfy the laws "extra evidence costs no place" and
+    "a raised score never lowers its candidate". The reason is that the temperature of a list depends on the scores of
+    all lists.
 
     Examples
     --------
@@ -410,7 +410,7 @@ def plackett_luce(
     tolerance: float = 1e-9,
     iterations: int = 10_000,
 ) -> FloatArray:
-    """Compute the weighted sum of Plackett-Luce log strengths, fitted to each list by a minorise-maximise algorithm.
+    """Compute the weighted sum of Plackett-Luce log strengths, fitted to each list by a minorize-maximize algorithm.
 
     Parameters
     ----------
@@ -462,7 +462,7 @@ def plackett_luce(
 
 
 def _log_strengths(column: FloatArray, prior: float, tolerance: float, iterations: int) -> FloatArray:
-    """Return the (n,) log strengths of the candidates in a list; missing candidates rank below all its hits."""
+    """Return the (n,) Plackett-Luce log strengths of a list's candidates; missing candidates rank below all hits."""
     level = np.where(np.isnan(column), -np.inf, column)
     order = np.argsort(-level, kind="stable")
     ranked = level[order]

@@ -103,6 +103,6 @@ def fit_confidence(
     try:
         return fit_probability(model, good, poor)
     except InsufficientDataError as error:
-        if len([one for one in good if one.value is not None]) >= LEAST_QUERIES:  # fewer were not meant for a fit
+        if len([one for one in good if one.value is not None]) >= LEAST_QUERIES:  # with fewer, no fit is expected
             warn(f"the confidence is not calibrated as a probability: {error}", stacklevel=4)
         return model

@@ -1,4 +1,4 @@
-"""Return each document at most once in an answer, by its best passage or by the sum of its passages."""
+"""Group the passages of an answer by document; a document has its best passage's value, or the sum of the values."""
 
 from __future__ import annotations
 

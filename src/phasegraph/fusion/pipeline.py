@@ -127,6 +127,7 @@ class FusionPipeline(FusionSettings):
         Returns
         -------
         FusionPipeline
+            The pipeline with the paper's weights and cap.
 
         Raises
         ------
@@ -164,7 +165,7 @@ class FusionPipeline(FusionSettings):
     def reciprocal_rank(
         cls, weights: Mapping[str, float] | None = None, *, rank_constant: float = 60.0
     ) -> FusionPipeline:
-        """Build weighted reciprocal rank fusion.
+        """Build a pipeline for weighted reciprocal rank fusion (RRF).
 
         Parameters
         ----------
@@ -176,6 +177,7 @@ class FusionPipeline(FusionSettings):
         Returns
         -------
         FusionPipeline
+            The pipeline with the rule ``reciprocal_rank``.
 
         Examples
         --------
@@ -201,7 +203,7 @@ class FusionPipeline(FusionSettings):
         importance: str = "importance",
         strength: float = 0.3,
     ) -> FusionPipeline:
-        """Build the pipeline of the architecture decision record (ADR).
+        """Build the pipeline of a design record (ADR, architecture decision record) that prefers RRF.
 
         It is weighted reciprocal rank fusion with exact matches as one more source and a prior for importance.
 
@@ -223,6 +225,7 @@ class FusionPipeline(FusionSettings):
         Returns
         -------
         FusionPipeline
+            The pipeline with the rule ``reciprocal_rank`` and both priors.
         """
         return replace(
             cls.reciprocal_rank(_ADR_WEIGHTS if weights is None else weights, rank_constant=rank_constant),
@@ -233,7 +236,7 @@ class FusionPipeline(FusionSettings):
     def convex(
         cls, weights: Mapping[str, float] | None = None, *, infima: Mapping[str, float] | None = None
     ) -> FusionPipeline:
-        """Build the rule TM2C2: theoretical min-max normalisation of each list, then a convex combination.
+        """Build the pipeline TM2C2: theoretical min-max normalization of each list, then a convex combination.
 
         Parameters
         ----------
@@ -246,11 +249,12 @@ class FusionPipeline(FusionSettings):
         Returns
         -------
         FusionPipeline
+            The pipeline with a theoretical min-max calibrator for each source.
 
         Notes
         -----
         If a source did not return a candidate, the candidate gets the source's infimum, which is 0 after
-        normalisation. The paper scores every candidate with every source instead. A source with a score below its
+        normalization. The paper scores every candidate with every source instead. A source with a score below its
         infimum is reported as failed.
 
         References
@@ -277,7 +281,7 @@ class FusionPipeline(FusionSettings):
 
     @classmethod
     def named(cls, name: str, /, weights: Mapping[str, float] | None = None) -> FusionPipeline:
-        """Build a preset or a fusion rule by its name.
+        """Build the pipeline of a preset, or of a fusion rule, by its name.
 
         Parameters
         ----------
@@ -292,6 +296,7 @@ class FusionPipeline(FusionSettings):
         Returns
         -------
         FusionPipeline
+            The preset, or a pipeline with the rule and its calibrator.
 
         Raises
         ------
@@ -340,6 +345,7 @@ class FusionPipeline(FusionSettings):
         Returns
         -------
         Result
+            The k best accepted candidates, with evidence for each.
 
         Raises
         ------

@@ -201,7 +201,7 @@ def _from_text(text: str) -> object:
 
 
 def as_share(value: object) -> float:
-    """Convert a number, or a text that contains a number, to a float in [0, 1]; raise InvalidInputError outside."""
+    """Convert a number, or a text that contains a number, to a float; raise InvalidInputError outside [0, 1]."""
     return check_range("it", parsed(value), 0, 1)
 
 

@@ -3,7 +3,7 @@
 Each rule turns (n, m) calibrated values into (n,) fused values.
 
 Call each rule as ``rule(values, weights=None, missing=None, **options)``. :func:`linear` documents these three common
-parameters and the errors. The notes name properties ("laws") that a rule does not have; see
+parameters and the errors. The notes name properties ("laws") that a rule does not satisfy; see
 :mod:`phasegraph.testing.laws`.
 """
 
@@ -31,7 +31,7 @@ def linear(values: FloatArray, /, *, weights: PerSource = None, missing: PerSour
         A row per candidate and a column per source; finite, or NaN if the source did not return the candidate. This
         rule needs values on a common scale.
     weights : (m,) array of float, optional
-        The source weights, finite and >= 0, not normalised; default 1 each.
+        The source weights, finite and >= 0, not normalized; default 1 each.
     missing : (m,) array of float, optional
         The value, for each source, of a candidate that the source did not return; default 0, as in the paper's linear
         rule. Most other rules ignore it, because their definition sets the value of a missing candidate. That value is
@@ -103,6 +103,7 @@ def comb_sum(values: FloatArray, /, *, weights: PerSource = None, missing: PerSo
     Returns
     -------
     (n,) array of float
+        Fused values; in [0, sum of weights] for values in [0, 1].
 
     References
     ----------
@@ -128,6 +129,7 @@ def comb_mnz(values: FloatArray, /, *, weights: PerSource = None, missing: PerSo
     Returns
     -------
     (n,) array of float
+        Fused values; in [0, m * sum of weights] for values in [0, 1].
 
     Notes
     -----
@@ -184,12 +186,12 @@ def boltzmann(
     -----
     For a percentile p, the energy is ``E = -ln(p + epsilon)`` and the temperature is ``T = temperature_factor *
     mean(E)``. The Boltzmann weight is ``P = exp(-E / T)`` divided by the sum over the list. For a list without ties, T
-    depends only on n, with limit 1/2. P is then close to the normalised square of p, so the rule is a rank fusion. A
+    depends only on n, with limit 1/2. P is then close to the normalized square of p, so the rule is a rank fusion. A
     list with a single hit, or with all hits tied, gets equal weights. The values of `epsilon` and of the factor 1/2
     come from third-party ports of the paper.
 
-    The rule does not have the law "an appended worst hit changes nothing". With ``norm="sum"``, every weight of a list
-    shrinks when the list grows (best of 5 hits: 0.5617; best of 50 hits: 0.0605).
+    The rule does not satisfy the law "an appended worst hit changes nothing". With ``norm="sum"``, every weight of a
+    list shrinks when the list grows (best of 5 hits: 0.5617; best of 50 hits: 0.0605).
 
     References
     ----------
@@ -250,8 +252,8 @@ def comb_anz(values: FloatArray, /, *, weights: PerSource = None, missing: PerSo
 
     Notes
     -----
-    The rule does not have the law "extra evidence costs no place". A candidate with 1.0 in one list has the mean 1.0;
-    if a second list returns the candidate with 0.5, the mean falls to 0.75.
+    The rule does not satisfy the law "extra evidence costs no place". A candidate with 1.0 in one list has the mean
+    1.0; if a second list returns the candidate with 0.5, the mean falls to 0.75.
 
     Examples
     --------
@@ -349,8 +351,8 @@ def borda(values: FloatArray, /, *, weights: PerSource = None, missing: PerSourc
 
     Notes
     -----
-    Ties share their mean points. The rule does not have the law "an appended worst hit changes no order", because the
-    points depend on the number of candidates.
+    Ties share their mean points. The rule does not satisfy the law "an appended worst hit changes no order", because
+    the points depend on the number of candidates.
 
     References
     ----------
@@ -384,8 +386,8 @@ def dbsf(values: FloatArray, /, *, weights: PerSource = None, missing: PerSource
     Notes
     -----
     The standard deviation divides by n, as in LlamaIndex (Qdrant divides by n - 1). Each value of a constant list
-    becomes 0.5. Values are clipped to [0, 1]. The rule does not have the law "an appended worst hit changes no order",
-    because such a hit changes the mean.
+    becomes 0.5. Values are clipped to [0, 1]. The rule does not satisfy the law "an appended worst hit changes no
+    order", because such a hit changes the mean.
 
     References
     ----------
@@ -410,7 +412,8 @@ def dbsf(values: FloatArray, /, *, weights: PerSource = None, missing: PerSource
 def checked(values: FloatArray, weights: PerSource, /) -> tuple[FloatArray, FloatArray]:
     """Check the arguments of a rule, and return them as arrays.
 
-    The values become an (n, m) array with m >= 1 and without infinities, the weights (m,) finite numbers >= 0.
+    The values become an (n, m) array with m >= 1 and without infinities. The weights become an (m,) array of finite
+    numbers >= 0.
     """
     matrix = np.asarray(values, dtype=np.float64)
     if matrix.ndim != 2 or matrix.shape[1] < 1:

@@ -32,7 +32,7 @@ _FALLING_SUMS = tuple(accumulate(_FALLING))
 
 
 def equal_weights(rankings: Sequence[Ranking], /, witness: Sequence[str] = ()) -> FloatArray:
-    """Return the weight 1 for every source."""
+    """Return the weight 1 for every source, as an (m,) array."""
     return np.ones(len(rankings))
 
 

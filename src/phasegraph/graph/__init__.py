@@ -1,6 +1,6 @@
 """An entity graph of passages, and sources that rank passages by personalized PageRank on this graph.
 
-Names that are imported with ``as`` are for the framework integrations, which do not import deeper modules.
+Imports of the form ``name as name`` are for the framework integrations, which import from this module only.
 """
 
 from phasegraph.graph.chunk_graph import ChunkGraph, ChunkGraphSource, build_chunk_graph

@@ -67,7 +67,9 @@ _KEYWORDS = frozenset(_PLAIN.split())
 
 
 def sequential(documents: Sequence[str], positions: Sequence[float]) -> Pairs:
-    """Yield consecutive chunks of each document as (earlier, later) rows.
+    """Yield the pairs of consecutive chunks of each document, as rows (earlier, later).
+
+    `documents` is the document of each chunk, and `positions` its position in the document.
 
     >>> list(sequential(["a", "b", "a", "a"], [0, 0, 2, 1]))
     [(0, 3), (3, 2)]
@@ -80,10 +82,10 @@ def sequential(documents: Sequence[str], positions: Sequence[float]) -> Pairs:
 
 
 def references(texts: Sequence[str], documents: Sequence[str], *, across: bool = False) -> Pairs:
-    """Yield pairs of chunks that contain the same reference ("Section 2.1", "Fig. 3", "[7]").
+    """Yield the rows of pairs of chunks that contain the same reference ("Section 2.1", "Fig. 3", "[7]").
 
-    The chunks must be in the same document, unless `across` is True. A reference in more than a hundred chunks is
-    ignored.
+    `documents` is the document of each chunk. The chunks must be in the same document, unless `across` is True. A
+    reference in more than a hundred chunks is ignored.
 
     >>> list(references(["See Fig. 3.", "Figure 3: growth [2]", "[1, 2]"], ["a", "a", "a"]))
     [(0, 1), (1, 2)]
@@ -93,9 +95,10 @@ def references(texts: Sequence[str], documents: Sequence[str], *, across: bool =
 
 
 def _sharing(words: Iterable[Iterable[str]], documents: Sequence[str], fewest: int, most: int) -> Pairs:
-    """Yield pairs of rows in the same document that share a word.
+    """Yield the rows of pairs of chunks in the same document that share a word.
 
-    A word counts only if it occurs in at least `fewest` and at most `most` rows of the document.
+    `words` and `documents` are the words and the document of each chunk. A word counts only if it occurs in at least
+    `fewest` and at most `most` chunks of the document.
     """
     holders: dict[tuple[str, str], list[int]] = {}
     for row, own in enumerate(words):
@@ -117,7 +120,7 @@ def markers(text: str) -> Iterator[str]:
 
 
 def identifiers(texts: Sequence[str], documents: Sequence[str], code: Sequence[bool], fewest: int, most: int) -> Pairs:
-    """Yield pairs of code chunks in the same document that share an identifier.
+    """Yield the rows of pairs of code chunks in the same document that share an identifier.
 
     `code` is True for chunks of code. An identifier counts only if it occurs in at least `fewest` and at most `most`
     chunks of the document.
@@ -143,8 +146,8 @@ def looks_like_code(text: str) -> bool:
 def semantic(embeddings: Float32Array, threshold: float, nearest: int) -> Csr:
     """Compute a symmetric csr matrix of cosines between chunks, of shape (P, P).
 
-    It contains pairs with a cosine of at least `threshold` in which at least one chunk is among the `nearest` chunks of
-    the other chunk.
+    It contains pairs of chunks whose cosine is at least `threshold`. One chunk of a pair must also be among the
+    `nearest` nearest chunks of the other chunk.
 
     >>> semantic(np.array([[1, 0], [1, 0.1], [0, 1]], dtype=np.float32), 0.7, 16).nnz
     2
@@ -163,7 +166,10 @@ def semantic(embeddings: Float32Array, threshold: float, nearest: int) -> Csr:
 
 
 def matrix(pairs: Pairs, size: int) -> Csr:
-    """Count the occurrences of each pair, in a symmetric csr matrix of shape (P, P) with an empty diagonal."""
+    """Count how often each pair of rows occurs, in a symmetric csr matrix of shape (P, P) with an empty diagonal.
+
+    `size` is P. The order of the rows in a pair does not matter, and pairs of equal rows are ignored.
+    """
     counted = Counter((min(pair), max(pair)) for pair in pairs if pair[0] != pair[1])
     left, right = np.array(list(counted), dtype=np.int32).reshape(-1, 2).T
     counts = np.array(list(counted.values()), dtype=np.float32)
@@ -190,7 +196,7 @@ class ChunkSettings:
     threshold : float, default 0.7
         Minimum cosine of a semantic edge, in (0, 1].
     nearest : int, default 16
-        Number of nearest chunks to which a chunk has semantic edges; the edges are undirected.
+        Number of nearest chunks to which a chunk has semantic edges. Edges are undirected, so a chunk can have more.
     fewest, most : int, default 2, 12
         Minimum and maximum number of chunks of a document that contain an identifier; other identifiers are ignored.
     across : bool, default False
@@ -314,7 +320,7 @@ class ChunkGraph:
             raise IntegrityError(f"{Path(directory).name}: the parts of the saved graph do not fit: {error}") from error
 
     def within(self, allowed: Allowed) -> ChunkGraph | None:
-        """Return the graph of the `allowed` chunks; None if no chunk is left.
+        """Return the graph of the `allowed` chunks and the edges between them; None if no chunk is allowed.
 
         :meth:`ChunkGraphSource.within` describes `allowed`. The results of the last calls are cached.
         """
@@ -344,7 +350,7 @@ class ChunkGraph:
 
     @lazy_property
     def walkable(self) -> EntityGraph:
-        """The chunk graph in the form of an entity graph without entities, for walks."""
+        """The chunk graph as an entity graph without entities, which the walk needs."""
         count = len(self.passages)
         total = sum(self.links.values(), start=sparse.csr_array((count, count), dtype=np.float32)).tocsr()
         nothing = sparse.csr_array((count, 0), dtype=np.int8)
@@ -389,6 +395,7 @@ def build_chunk_graph(
     embeddings : (P, d) array_like of float, optional
         Embeddings, one row per passage. Without embeddings, the graph has no semantic edges.
     settings : ChunkSettings, optional
+        The kinds of edges and their weights.
 
     Returns
     -------
@@ -396,8 +403,8 @@ def build_chunk_graph(
 
     Notes
     -----
-    The kinds of edges are the kinds of GAHR. In GAHR, references link chunks of all documents. Here, they link chunks
-    of the same document, unless ``ChunkSettings(across=True)``. The weights are our own choice.
+    The kinds of edges come from the published method GAHR. In GAHR, references link chunks of all documents. Here, they
+    link chunks of the same document, unless ``ChunkSettings(across=True)``. The weights are our own choice.
 
     Examples
     --------
@@ -475,7 +482,9 @@ class ChunkGraphSource(GraphWalker):
     Parameters
     ----------
     graph : ChunkGraph
+        The graph to walk.
     name : str, default "graph"
+        Name of the source in rankings and reports.
     depends_on : sequence of str, default ("vector",)
         Names of sources whose rankings can supply the seeds; the first available ranking is used. Without a ranking,
         the seeds are the chunks nearest to the query. This needs an `embedder` and `graph.embeddings`; otherwise, the
@@ -485,6 +494,7 @@ class ChunkGraphSource(GraphWalker):
     linking : LinkSettings
         Settings for the seeds; only `seed_passages` and `sharpness` have an effect.
     walk : WalkSettings
+        Settings for the walk and for the scores of chunks.
 
     Notes
     -----
@@ -551,7 +561,7 @@ class ChunkGraphSource(GraphWalker):
         return replace(ranking, payloads=_ChunkPaths(self.graph, paths) if isinstance(paths, WalkPaths) else paths)
 
     def _unseeded(self, asked: Sequence[str], upstream: Upstream) -> str:
-        """Return the reason of an empty ranking: the walk had no seeds."""
+        """Return the message for an empty ranking: why the walk had no seeds, and what it needs."""
         if any(upstream.get(name) is not None for name in asked):
             return "the ranking that was handed over contains no chunk of the graph"
         wanted = " or ".join(map(repr, self.depends_on)) or "another source"
@@ -559,7 +569,10 @@ class ChunkGraphSource(GraphWalker):
         return f"no ranking was handed over: the walk starts from the hits of {wanted}; without them, it needs {alone}"
 
     def _from_nearest(self, vector: Any) -> tuple[GraphSource, Upstream]:
-        """Return a graph source for a query's embedding, and a ranking of the nearest chunks as seeds."""
+        """Return a graph source that uses a query's embedding, and a ranking of the nearest chunks to seed its walk.
+
+        The ranking is in the form of the argument `upstream` of a search.
+        """
         graph, name = self.graph, "nearest"
         walker = replace(self._walker, depends_on=(name,), embedder=lambda _: vector)
         if graph.embeddings is None:

@@ -43,7 +43,7 @@ class _FlatSource:
         return NoPassages(self.name) if part is None else replace(self, graph=part)
 
     def _ranked(self, graph: EntityGraph, scores: FloatArray, rows: Any, limit: int | None, reason: str) -> Ranking:
-        """Return a ranking of the `limit` best passages; `reason` explains an empty ranking."""
+        """Return a ranking of the `limit` passages with the best `scores`, with `reason` if it is empty."""
         limit = None if limit is None else check_count("limit", limit, minimum=1)
         ids, best = best_passages(graph, rows, scores, limit)
         return Ranking(self.name, ids, best, reason="" if ids else reason)
@@ -58,6 +58,7 @@ class LexicalSource(_FlatSource):
     graph : EntityGraph
         A graph with a BM25 index (``lexical``).
     name : str, default "bm25"
+        Name of the source in rankings and reports.
 
     Notes
     -----
@@ -102,11 +103,13 @@ class VectorSource(_FlatSource):
     graph : EntityGraph
         A graph with embeddings.
     name : str, default "vector"
+        Name of the source in rankings and reports.
     embedder : callable
         A function ``embedder(query) -> (d,) vector``.
     nearest : callable, optional
-        A function ``nearest(vector, limit) -> ids`` that searches an index of the same vectors. Only the passages that
-        it returns are compared with the query. A source that is restricted by :meth:`within` does not use it.
+        A function ``nearest(vector, limit) -> ids`` that searches a vector index with the same vectors. Only the
+        returned passages are then compared with the query. A source that is restricted by :meth:`within` does not use
+        this function.
 
     Examples
     --------
@@ -150,9 +153,9 @@ class VectorSource(_FlatSource):
 
 
 def nearest_rows(graph: EntityGraph, unit: Float32Array, limit: int) -> IntArray:
-    """Return the ascending rows of all passages that may be among the `limit` nearest to a vector.
+    """Return the ascending rows of the `limit` passages nearest to a vector, by comparing all passages.
 
-    All passages are compared with the vector. Rounding errors are considered, so there may be more than `limit` rows.
+    There may be more than `limit` rows: passages whose order could change by rounding errors are included.
     """
     rows, cosines = graph.rows_at(np.arange(graph.count)), graph.cosines_to(unit)
     cosines = cosines if len(rows) == len(cosines) else cosines[rows]

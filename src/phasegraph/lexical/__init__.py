@@ -1,4 +1,4 @@
-"""Word search: tokenizers, a BM25 index of a collection, and a search for the query's words in the texts of hits."""
+"""Search by words: tokenizers, a BM25 index of a collection, and a search for query words in the texts of hits."""
 
 from phasegraph.lexical.changes import ChangedWords as ChangedWords
 from phasegraph.lexical.hits import CountedTexts, HitWords, read_hits

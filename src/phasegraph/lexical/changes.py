@@ -1,4 +1,4 @@
-"""Word search in a collection that changed since it was indexed: passages were removed and added."""
+"""Search by words in a collection whose passages were added and removed since it was indexed."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from phasegraph.lexical.tokenizers import tokenizer_of, tokens_of
 
 
 class ChangedWords:
-    """An index of a collection in which passages were removed and added since it was indexed.
+    """A BM25 index of a collection to which passages were added, and from which passages were removed.
 
-    `old` is the original index, and `new` is an index of the added passages, whose rows follow those of `old`. `left`
-    is an index of the removed passages, and `gone` are their rows in `old`, ascending.
+    `old` is the original index. `new` is an index of the added passages, whose rows follow the rows of `old`. `left` is
+    an index of the removed passages, and `gone` contains their rows in `old`, in ascending order.
 
     >>> old, new = LexicalIndex.of(["Ada met Bo.", "Bo sang."]), LexicalIndex.of(["Cy sang."])
     >>> words = ChangedWords(old, new, LexicalIndex.of(["Bo sang."]), np.array([1]))
@@ -43,10 +43,10 @@ class ChangedWords:
             vars(one)["_mean_length"] = max(words / self.count, 1e-9)
 
     def look_up_listed(self, query: str, most: int) -> ChangedTerms:
-        """Return the query's words and approximately the `most` best passages by BM25; see :class:`LexicalIndex`.
+        """Return the query's words and approximately the `most` best passages by BM25.
 
-        For a frequent word, at most 500 passages are read. If some of the 500 passages were removed from the
-        collection, fewer passages are read.
+        :meth:`LexicalIndex.look_up_listed` describes the method. For a frequent word, the 500 passages with the highest
+        weight in each index are compared. Removed passages are left out, and the 500 best of the others are read.
         """
         found: ChangedTerms = self._recent.get((most, query), lambda: self._look_up_listed(query, most))
         return found
@@ -82,7 +82,7 @@ class ChangedWords:
         return foremost_of(terms, parts, most)
 
     def _rows(self, old: Any, new: Any) -> IntArray:
-        """Return the rows of entries in both indexes, without removed passages."""
+        """Combine rows of the original index and of the index of added passages, and leave out removed passages."""
         return np.concatenate([old[self._stay(old)], new.astype(np.int64) + len(self._parts[0].lengths)])
 
     def _stay(self, rows: Any) -> BoolArray:
@@ -92,7 +92,10 @@ class ChangedWords:
         return there
 
     def _heaviest(self, *entries: slice) -> IntArray:
-        """Return the rows of both indexes in which a frequent word has the highest weight."""
+        """Return the rows of the passages in which a frequent word has the highest weight, ascending.
+
+        `entries` are the slices of the word's entries in the original index and in the index of added passages.
+        """
         heavy = [one._heaviest(entry) for one, entry in zip(self._parts, entries, strict=True)]
         weights = []
         for one, entry, rows in zip(self._parts, entries, heavy, strict=True):

@@ -1,4 +1,4 @@
-"""Search for the query's words in the texts of the hits."""
+"""Search for the query's words in the texts of hits, the passages that the sources returned."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ WITNESS_DEPTH, COVER_DEPTH = 20, 5
 
 @dataclass(frozen=True, slots=True)
 class HitWords:
-    """The query's words in the texts of the hits.
+    """How well the texts of the hits match the words of the query.
 
     `order` contains the ids of at most 20 hits, ordered by BM25 over the hits' texts. `order` is empty if no source
     states :class:`~phasegraph.ranking.QueryWords`. `covers` contains, for each source, the share of the query's words
     that its first 5 hits contain, in [0, 1]. The words are weighted by their squared inverse document frequency (idf).
     `covers` is empty if the query has no words or no hit has a text. `together` is the best BM25 score of a hit,
-    divided by the largest idf of a query word. `together` therefore counts the words of the best hit in units of the
-    rarest word.
+    divided by the largest idf of a query word. A hit with the rarest word alone has a value of at most 1, and each
+    further query word raises the value.
     """
 
     order: tuple[str, ...] = ()
@@ -35,14 +35,14 @@ class HitWords:
 
 @dataclass(frozen=True, slots=True)
 class CountedTexts:
-    """An index that already contains the word counts of hits' texts; these texts are therefore not read again.
+    """An index with the word counts of hits' texts, so that these texts need not be read and counted again.
 
     Parameters
     ----------
     index : LexicalIndex
         The index of the texts.
     row_of : callable
-        ``row_of(id)`` is the row in the index of a hit's text; negative if the index has not counted this text.
+        A function ``row_of(id)`` that returns the row of a hit in the index; negative if the index lacks its text.
     """
 
     index: LexicalIndex
@@ -52,15 +52,15 @@ class CountedTexts:
 def read_hits(
     query: str, rankings: Sequence[Ranking], text: Callable[[str], str], counted: CountedTexts | None = None
 ) -> HitWords:
-    """Search for the query's words in the first 20 hits of every ranking.
+    """Search for the query's words in the texts of the first 20 hits of every ranking, and return the result.
 
     ``text(id)`` returns the text of a hit, or "". If a source states :class:`~phasegraph.ranking.QueryWords`, its
     tokenizer splits the texts, and its idf weights the words in `covers`. Otherwise, the tokenizer is ``english``, and
     the idf comes from these texts.
 
-    The order of the hits by their texts does not depend on the sources, so the pipeline uses it to weight the sources.
-    The authors of phasegraph developed this method. If `counted` has the same tokenizer, the texts that it has counted
-    are not read; the result is equal bit by bit.
+    The order of the hits by their texts does not depend on the sources' scores, so the pipeline uses it to weight the
+    sources. The method is our own and not published. If `counted` has the same tokenizer, the texts that it has counted
+    are not read; the result is the same, to the bit.
 
     >>> from phasegraph.ranking import QueryWords
     >>> texts = {"a": "Bo sang.", "b": "Ada met Bo."}
@@ -104,7 +104,12 @@ def _hit_words(
     times: FloatArray,
     lengths: FloatArray,
 ) -> HitWords:
-    """Compute the result from the (n, t) counts of t query words in n hits, and the number of words in each hit."""
+    """Compute the result of :func:`read_hits` from word counts.
+
+    `asked` contains the t query words, and `ids` the n hits. `times`, of shape (n, t), is the number of occurrences of
+    each query word in each hit. `lengths`, of shape (n,), is the number of words in each hit. `known` is the idf that a
+    source states; None computes the idf from the hits.
+    """
     if not asked or not lengths.any():
         return HitWords()
     held = times > 0

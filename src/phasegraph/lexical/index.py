@@ -48,7 +48,7 @@ class LexicalIndex:
 
     Scores are BM25 [1]_ with Lucene's inverse document frequency (idf), ``log(1 + (P - df + .5) / (df + .5))``, with
     k1 = 1.5 and b = 0.75; df is the number of passages with the word. The index stores only integer counts, so an
-    updated index equals a new index bit by bit.
+    updated index is identical, to the bit, to a new index.
 
     References
     ----------
@@ -75,7 +75,7 @@ class LexicalIndex:
 
     @classmethod
     def of(cls, texts: Iterable[str], tokenizer: Tokenizer = "english") -> LexicalIndex:
-        """Create an index of texts; the row of a passage is the place of its text."""
+        """Create an index of texts; the row of a passage is the position of its text."""
         listed = list(texts)
         lengths = np.zeros(len(listed), dtype=np.int32)
         place, (terms, rows, counts) = _counted(dict(enumerate(listed)), tokenizer, lengths)
@@ -88,10 +88,10 @@ class LexicalIndex:
         return cls(vocabulary, starts, rows[order], counts[order], lengths, tokenizer)
 
     def replaced(self, kept: IntArray, texts: Mapping[int, str]) -> LexicalIndex:
-        """Return an index of other passages, which reuses the counts of this index.
+        """Return an index of another list of passages, and reuse the counts of passages that are in both.
 
-        `kept` has an entry per new passage: the passage's row in this index, or -1 for a new text. `texts` maps the new
-        row of each new text to the text.
+        `kept` has an entry per passage of the new index: the passage's row in this index, or -1 for a new text. `texts`
+        maps the new row of each new text to the text.
 
         >>> index = LexicalIndex.of(["Ada met Bo.", "Bo sang."]).replaced(np.array([1, -1]), {1: "Cy sang."})
         >>> index.vocabulary, index.rows.tolist()
@@ -161,7 +161,7 @@ class LexicalIndex:
         return replace(self.terms(query), found=found, best=best)
 
     def _foremost(self, query: str, most: int) -> tuple[IntArray, float]:
-        """Return the rows of the best passages by BM25, ascending, and the best score."""
+        """Return the rows of approximately the `most` best passages by BM25, ascending, and the best score."""
         terms = self.terms(query)
         entries, frequency = terms.entries, [one.stop - one.start for one in terms.entries]
         parts: list[Int32Array] = []
@@ -179,11 +179,14 @@ class LexicalIndex:
         return listed.found, listed.best
 
     def terms(self, query: str) -> ListedTerms:
-        """Return the query's words without passages."""
+        """Return the query's words and their statistics, without searching for passages."""
         return ListedTerms(self, *self._recent.get(query, lambda: self._terms(query)))
 
     def _terms(self, query: str) -> tuple[Any, ...]:
-        """Return the fields of :class:`ListedTerms` except the index, because cached values must not refer to it."""
+        """Return the fields of :class:`ListedTerms` for the query's words, except the field `index`.
+
+        The result is cached, and a cached value must not refer to the index, which it would keep in memory.
+        """
         asked = Counter(tokens_of(tokenizer_of(self.tokenizer), query))
         found = {word: term for word in asked if (term := self._places.get(word)) is not None}
         size = len(self.lengths)
@@ -200,7 +203,10 @@ class LexicalIndex:
         return Recent()
 
     def _heaviest(self, entry: slice) -> Int32Array:
-        """Return the passages in which a frequent word has the highest weight; the result is cached."""
+        """Return the rows of the 500 passages in which a frequent word has the highest weight, ascending.
+
+        `entry` is the slice of the word's entries. The result is cached.
+        """
         kept = self._weighed.get(entry.start)
         if kept is None:
             rows, counts = self.rows[entry], self.counts[entry]
@@ -216,13 +222,16 @@ class LexicalIndex:
         return {}
 
     def part(self, rows: IntArray) -> LexicalIndex:
-        """Return an index of the passages `rows`, which must ascend; in a small part, words are counted on demand."""
+        """Return an index of only the passages in these ascending rows.
+
+        If the rows are a small part of the collection, words are counted only when they are searched.
+        """
         few = len(rows) * _FEW <= len(self.lengths)
         return LexicalPart(self, rows) if few else self.replaced(rows, {})
 
     @property
     def files(self) -> list[Any]:
-        """The arrays that may be memory-mapped files."""
+        """The arrays of the index, which may be mapped from files."""
         return [self.starts, self.rows, self.counts, self.lengths]
 
     def passages_with(self, words: Iterable[str]) -> Int32Array:
@@ -262,9 +271,10 @@ class LexicalIndex:
 
 
 class LexicalPart(LexicalIndex):
-    """A part of an index that reads only the entries of a query's words.
+    """An index of some passages of a larger index, which reads only the entries of a query's words.
 
-    If a caller needs the vocabulary or the entries of all words, all words of the part are counted.
+    `rows` are ascending rows of the whole index. Reading the vocabulary, or the entries of all words, counts all words
+    of these passages.
 
     >>> some = LexicalPart(LexicalIndex.of(["Ada met Bo.", "Cy sang.", "Bo sang."]), np.array([0, 2]))
     >>> some.look_up("Who is Bo?").scores.round(3), some.vocabulary
@@ -290,30 +300,27 @@ class LexicalPart(LexicalIndex):
 
     @property
     def vocabulary(self) -> Sequence[str]:
-        """The words of the part, ascending."""
+        """The words that occur in the part's passages, in ascending order."""
         return self._counted_anew.vocabulary
 
     @property
     def starts(self) -> IntArray:
-        """The start of the entries of each word; a (V + 1,) array of int64."""
+        """The position of the first entry of each of the V words, then the number of entries; int64, shape (V + 1,)."""
         return self._counted_anew.starts
 
     @property
     def rows(self) -> Int32Array:
-        """The row of the passage of each entry, which is a pair of word and passage; an (n,) array of int32."""
+        """The row of the passage of each entry, an int32 array; an entry is a pair of a word and a passage with it."""
         return self._counted_anew.rows
 
     @property
     def counts(self) -> Int32Array:
-        """The number of occurrences of a word in a passage, for each entry: each pair of word and passage.
-
-        An (n,) array of int32, parallel to `rows`.
-        """
+        """The number of occurrences of the word in the passage of each entry, an int32 array parallel to `rows`."""
         return self._counted_anew.counts
 
     @property
     def files(self) -> list[Any]:
-        """The arrays of the whole index that may be memory-mapped files."""
+        """The arrays of the whole index, which may be mapped from files."""
         return self.whole.files
 
     def look_up(self, query: str) -> QueryTerms:
@@ -321,7 +328,7 @@ class LexicalPart(LexicalIndex):
         return self._for(query).look_up(query)
 
     def terms(self, query: str) -> ListedTerms:
-        """Return the query's words without passages."""
+        """Return the query's words and their statistics, without searching for passages."""
         return self._for(query).terms(query)
 
     def look_up_listed(self, query: str, most: int) -> ListedTerms:
@@ -334,7 +341,7 @@ class LexicalPart(LexicalIndex):
         return self._of(listed).passages_with(listed)
 
     def _for(self, query: str) -> LexicalIndex:
-        """Return an index of the part with only the query's words; the indexes of the last queries are cached."""
+        """Return an index of the part's passages with only the query's words; the last results are cached."""
         made: LexicalIndex = self._recent.get(query, lambda: self._of(tokens_of(tokenizer_of(self.tokenizer), query)))
         return made
 
@@ -357,7 +364,7 @@ class LexicalPart(LexicalIndex):
 
 
 def common(some: Any, others: Any) -> tuple[IntArray, IntArray]:
-    """Return the places of the common values in each of two ascending arrays.
+    """Return the positions, in each of two ascending arrays of distinct values, of the values that are in both.
 
     >>> common(np.array([1, 4, 6]), np.array([4, 5, 6, 7]))
     (array([1, 2]), array([0, 2]))
@@ -377,7 +384,8 @@ def _counted(
 ) -> tuple[dict[str, int], tuple[IntArray, Int32Array, Int32Array]]:
     """Count the words of texts, and write the number of words of each text into `lengths`.
 
-    Return the number of each word, and for each entry the number of its word, its row and its count.
+    `texts` contains the texts by row. Returns a mapping of words to numbers, and three arrays with an entry per word
+    and text: the number of the word, the row of the text, and the number of occurrences.
     """
     tokenize = tokenizer_of(tokenizer)
     place = defaultdict[str, int](itertools.count().__next__)
@@ -403,7 +411,7 @@ def _counted(
 
 
 def _spliced(values: Int32Array, places: IntArray, new: Int32Array) -> Int32Array:
-    """Return an array with the values `new` inserted before the positions `places`, which must ascend."""
+    """Return the array `values` with the values `new` inserted before the ascending positions `places`."""
     out = np.empty(len(values) + len(new), dtype=np.int32)
     out[places + np.arange(len(new))] = new
     at = 0
@@ -433,11 +441,11 @@ class QueryTerms:
 
     @property
     def shares(self) -> FloatArray:
-        """The (t,) idf of each word, divided by the sum over the words."""
+        """The idf of each word in `words`, as a share of the sum of all idf, an array of shape (t,)."""
         return self.idf / self.idf.sum() if len(self.idf) else self.idf
 
     def scores_without(self, words: Collection[str]) -> FloatArray:
-        """Return the (P,) BM25 scores by the query's words except `words`."""
+        """Return the BM25 scores of all passages for the query without the given `words`, an array of shape (P,)."""
         scores = np.zeros(len(self.scores))
         for word, rows, added in zip(self.words, self.rows, self.adds, strict=True):
             if word not in words:
@@ -445,7 +453,7 @@ class QueryTerms:
         return scores
 
     def held_by(self, passages: IntArray) -> BoolArray:
-        """Return an (n, t) mask: True if the passage contains the word."""
+        """Return a boolean array of shape (n, t): True where one of n passages contains one of the t `words`."""
         held = np.zeros((len(passages), len(self.words)), dtype=np.bool_)
         for column, rows in enumerate(self.rows):
             place = np.minimum(np.searchsorted(rows, passages), len(rows) - 1)
@@ -480,15 +488,18 @@ class ListedTerms:
         )  # fmt: skip
 
     def scores_of(self, passages: IntArray) -> FloatArray:
-        """Return the (n,) BM25 scores of the passages, equal to those of :meth:`LexicalIndex.look_up`."""
+        """Return the BM25 scores of the passages in these rows, an array of shape (n,).
+
+        The scores are the same as by :meth:`LexicalIndex.look_up`.
+        """
         return self.read(passages)[0]
 
     def held_by(self, passages: IntArray) -> BoolArray:
-        """Return an (n, t) mask: True if the passage contains the word."""
+        """Return a boolean array of shape (n, t): True where one of n passages contains one of the t `words`."""
         return self.read(passages)[1]
 
     def read(self, passages: IntArray, kept: dict[str, WordIn] | None = None) -> tuple[FloatArray, BoolArray]:
-        """Return the results of :meth:`scores_of` and :meth:`held_by`.
+        """Return two results for the same passages: of :meth:`scores_of` and of :meth:`held_by`.
 
         `kept` is a cache by word for repeated calls with the same passages.
         """
@@ -514,7 +525,7 @@ class ListedTerms:
         return scores, held
 
     def counts_of(self, passages: IntArray) -> FloatArray:
-        """Return the (n, t) number of occurrences of each word in each passage; `passages` must ascend."""
+        """Return the number of occurrences of each word in each passage, of shape (n, t); `passages` must ascend."""
         found = np.zeros((len(passages), len(self.words)))
         sought = passages.astype(self.index.rows.dtype)
         for column, entry in enumerate(self.entries):
@@ -523,7 +534,11 @@ class ListedTerms:
         return found
 
     def _looked_up(self, entry: slice, sought: Int32Array) -> tuple[IntArray, Int32Array]:
-        """Return the places of the passages with a word, and its number of occurrences; `sought` must ascend."""
+        """Find the passages that contain a word among the ascending rows `sought`.
+
+        `entry` is the slice of the word's entries. Returns the positions in `sought` of these passages, and the number
+        of occurrences of the word in each.
+        """
         there, place = common(sought, self.index.rows[entry])
         return there, self.index.counts[entry][place]
 
@@ -532,8 +547,9 @@ class ListedTerms:
 class ChangedTerms:
     """The words of a query in a collection that changed since it was indexed.
 
-    The methods are those of :class:`ListedTerms`. `old` are the terms of the original index, `new` the terms of an
-    index of the added passages, whose rows follow those of the original index.
+    The class has the methods of :class:`ListedTerms`. `old` are the terms of the original index, and `new` the terms of
+    an index of the added passages. Rows of added passages follow the rows of the original index. `found` are the rows
+    of the best passages by BM25, ascending, and `best` is the highest BM25 score.
     """
 
     old: ListedTerms
@@ -548,12 +564,12 @@ class ChangedTerms:
 
     @property
     def idf(self) -> FloatArray:
-        """The (t,) inverse document frequency of each word."""
+        """The inverse document frequency (idf) of each word in `words`, an array of shape (t,)."""
         return self.old.idf
 
     @property
     def all_idf(self) -> Mapping[str, float]:
-        """The inverse document frequency of every query word."""
+        """The idf of each query word, including words that do not occur in the collection."""
         return self.old.all_idf
 
     def without(self, words: Collection[str]) -> ChangedTerms:
@@ -561,15 +577,15 @@ class ChangedTerms:
         return replace(self, old=self.old.without(words), new=self.new.without(words))
 
     def scores_of(self, passages: IntArray) -> FloatArray:
-        """Return the (n,) BM25 scores of the passages."""
+        """Return the BM25 scores of the passages in these rows, an array of shape (n,)."""
         return self.read(passages)[0]
 
     def held_by(self, passages: IntArray) -> BoolArray:
-        """Return an (n, t) mask: True if the passage contains the word."""
+        """Return a boolean array of shape (n, t): True where one of n passages contains one of the t `words`."""
         return self.read(passages)[1]
 
     def read(self, passages: IntArray, kept: dict[str, WordIn] | None = None) -> tuple[FloatArray, BoolArray]:
-        """Return the results of :meth:`scores_of` and :meth:`held_by`.
+        """Return two results for the same passages: of :meth:`scores_of` and of :meth:`held_by`.
 
         `kept` is a cache by word for the passages of the original index; see :meth:`ListedTerms.read`.
         """
@@ -590,7 +606,10 @@ Listed = TypeVar("Listed", ListedTerms, ChangedTerms)
 
 
 def foremost_of(terms: Listed, parts: Sequence[Any], most: int) -> Listed:
-    """Return a copy of `terms` in which `found` are the `most` best passages by BM25 among the rows in `parts`."""
+    """Return a copy of `terms` with the `most` best passages by BM25 among the rows in `parts`.
+
+    The field `found` of the copy contains the rows of these passages, and `best` the highest score.
+    """
     rows = np.unique(np.concatenate(parts)).astype(np.int64) if parts else np.empty(0, dtype=np.int64)
     scores = terms.scores_of(rows)
     if len(rows) > most:

@@ -1,4 +1,4 @@
-"""Tokenizers, which split a text into words by language, and the positions of words in a text."""
+"""Tokenizers, which split a text into words by the rules of a language, and the positions of words in a text."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ Tokenize: TypeAlias = Callable[[str], Sequence[str]]
 def split(text: str, identifiers: bool = True) -> list[str]:
     """Split a text into lower-case words of two or more characters; Chinese and Japanese into pairs of characters.
 
-    An identifier gives the whole identifier and its parts: snake_case, camelCase, dotted names, versions and codes. A
-    name such as "TechCrunch" is a single word. Without `identifiers`, identifiers are not recognized, as in earlier
-    releases; indexes that these releases saved need this mode.
+    Identifiers are names in snake_case or camelCase, dotted names, versions and codes. An identifier gives several
+    words: the whole identifier and its parts. A name such as "TechCrunch" is a single word. If `identifiers` is False,
+    identifiers are not recognized, as in earlier releases; indexes that these releases saved need this mode.
 
     >>> split("Who met Ada-2? 東京都"), split("C")
     (['who', 'met', 'ada', '東京', '京都', 'ada-2'], [])
@@ -76,7 +76,10 @@ def split(text: str, identifiers: bool = True) -> list[str]:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """Yield the additional words for the identifiers of a text: parts of identifiers, and whole compounds."""
+    """Yield the additional words for the identifiers in a text.
+
+    These are the parts of names such as ``find_peaks``, and whole compounds such as ``np.abs`` or ``3.12``.
+    """
     whole = composed(text)
     for word in _WITH_PARTS.findall(whole):
         for piece in _BETWEEN_UNDERSCORES.findall(word):
@@ -89,7 +92,7 @@ def _parts(text: str) -> Iterator[str]:
 
 @cache
 def _with_marks() -> re.Pattern[str]:
-    """Return a pattern for words whose letters may be followed by combining marks, as in Hindi."""
+    """Return a pattern for words in scripts that write combining marks after letters, such as Hindi."""
     marks = [chr(code) for code in range(0x300, 0x10000) if unicodedata.category(chr(code)) in ("Mn", "Mc")]
     inside = f"[\\w{re.escape(''.join(marks))}]"
     return re.compile(rf"\w{inside}+")
@@ -182,7 +185,7 @@ def tokens_of(tokenize: Tokenize, text: str) -> Sequence[str]:
 def places_of(text: str, words: Collection[str], tokenizer: Tokenizer = "english") -> list[tuple[int, int]]:
     """Return the positions (start, end) of words in a text, ascending; matches inside longer words do not count.
 
-    If the words contain only parts of an identifier, the positions are those of the parts.
+    If `words` contains parts of an identifier but not the whole identifier, the positions of the parts are returned.
 
     >>> places_of("Ada met Bo, and BO sang of Boston.", ["bo", "met"])
     [(4, 7), (8, 10), (16, 18)]

@@ -46,7 +46,7 @@ def mean_field(relevance: ArrayLike, links: ArrayLike, coupling: float = 0.5, te
     Returns
     -------
     (n,) array of float
-        The magnetisation of each passage, in [-1, 1].
+        The magnetization of each passage, in [-1, 1].
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Graphs in Neo4j: read graphs of other libraries, write our own graphs, and walk them in memory or in the database."""
+"""Graphs in Neo4j: read graphs that other libraries wrote, write entity graphs, and walk them in memory or in Neo4j."""
 
 from phasegraph.neo4j.connection import Neo4jConnection
 from phasegraph.neo4j.gds import drop_projections, list_projections

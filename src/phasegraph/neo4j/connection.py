@@ -1,4 +1,4 @@
-"""The connection to a Neo4j server, which runs statements within a deadline and returns rows of values."""
+"""The connection to a Neo4j server, which runs Cypher statements within a deadline and returns rows of values."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ _MOST_RECENT = 8
 
 
 class RecentReads:
-    """The last read statements with their parameters, to run them again after an outage of the server."""
+    """The last read statements with their parameters, which are run again after an outage of the server.
+
+    After an outage, the server must plan each statement again, which would delay the first search.
+    """
 
     def __init__(self) -> None:
         self._lock = fork_safe_lock()
@@ -49,7 +52,7 @@ class RecentReads:
 
     @contextlib.contextmanager
     def again(self) -> Iterator[list[tuple[str, Mapping[str, Any]]]]:
-        """Yield the statements of :meth:`take` to a single thread at a time; other threads get an empty list.
+        """Yield the statements to run again (:meth:`take`) to one thread at a time; other threads get an empty list.
 
         A slow server thus does not get the same statements from several threads.
         """
@@ -81,7 +84,7 @@ class Neo4jConnection:
     database : str, optional
         Name of the database; default the server's default database.
     timeout : float, default 2.0
-        Maximum duration of a read in seconds, > 0.
+        Maximum duration of a read in seconds, greater than 0.
 
     Raises
     ------
@@ -90,9 +93,9 @@ class Neo4jConnection:
 
     Notes
     -----
-    A connection from `connect` pickles as its settings, including the address and `auth`. After unpickling, it opens
-    its own connections and closes them when it is no longer used. A connection with a driver that you created cannot be
-    pickled. A deep copy returns the same object.
+    A pickle of a connection from `connect` contains its settings, including the address and `auth`. After unpickling,
+    the object opens its own connections, and closes them when the object is no longer used. A connection with a driver
+    that you created cannot be pickled. A deep copy returns the same object.
 
     Examples
     --------
@@ -118,7 +121,7 @@ class Neo4jConnection:
     def connect(
         cls, uri: str, *, auth: Any = None, database: str | None = None, timeout: float = 2.0
     ) -> Neo4jConnection:
-        """Return a connection to an address; it contacts the server at the first statement.
+        """Create a connection to an address; the server is contacted at the first statement.
 
         Parameters
         ----------
@@ -160,7 +163,7 @@ class Neo4jConnection:
         return connection
 
     def __repr__(self) -> str:
-        """Return a text without address and user, because both may be secret."""
+        """Return a description without address and user, because both may be secret."""
         return f"Neo4jConnection(database={self.database!r}, timeout={self.timeout!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -202,14 +205,14 @@ class Neo4jConnection:
         parameters : mapping, optional
             The parameters of the statement.
         timeout : float, optional
-            Maximum duration in seconds; default the connection's `timeout`. The call returns by then, even if the
+            Maximum duration in seconds; default the connection's `timeout`. The call ends after this time, even if the
             server does not answer.
         limit : int, optional
             Maximum number of rows; further rows are not fetched. Default: all rows. Without `limit` and `timeout`, more
             than 500,000 rows are an error.
         warm : bool, default True
-            If True, the statement may be run again in the background when the server returns after an outage. False for
-            statements of a caller and statements that change data.
+            If True, the statement may be run again in the background when the server is back after an outage. Set False
+            for statements of a caller, and for statements that change data.
 
         Returns
         -------
@@ -232,7 +235,7 @@ class Neo4jConnection:
     def write(
         self, statement: str, parameters: Mapping[str, Any] | None = None, *, timeout: float = BULK_SECONDS
     ) -> list[Row]:
-        """Run a write statement; see `read` for the errors.
+        """Run a write statement, and return the rows of its result; see `read` for the errors.
 
         The statement must be idempotent, because it is sent again if the answer to a commit is lost.
         """
@@ -273,7 +276,7 @@ class Neo4jConnection:
             raise
 
     def _warm_up(self) -> None:
-        """Run the stored statements after an outage, because the server must plan them again; ignore errors."""
+        """Run the last read statements again after an outage, so that the server plans them; ignore errors."""
         with self._recent.again() as reads:
             for statement, values in reads:
                 with contextlib.suppress(Exception):
@@ -284,7 +287,7 @@ class Neo4jConnection:
 def _reopened(
     kind: type[Neo4jConnection], uri: str, auth: Any, database: str | None, timeout: float
 ) -> Neo4jConnection:
-    """Create the connection for an unpickled object; it is closed when it is no longer referenced."""
+    """Create a connection when a pickle is loaded; the connection is closed when it is no longer referenced."""
     connection = kind.connect(uri, auth=auth, database=database, timeout=timeout)
     weakref.finalize(connection, connection._transactions.close)
     return connection
@@ -321,10 +324,10 @@ def _checked_database(database: str | None) -> str | None:
 def _reading(
     statement: str, parameters: Mapping[str, Any] | None, limit: int | None, most: int | None, seconds: float
 ) -> Callable[[Any], list[Row]]:
-    """Return the transaction function of a read statement.
+    """Return the function ``work(transaction)`` that runs a read statement and returns its rows.
 
-    It fetches `limit` rows, and raises a StoreError after `most` rows or after the deadline. After the deadline, no
-    rows are unpacked, because this work would delay other threads.
+    The function fetches at most `limit` rows. It raises StoreError if there are more than `most` rows, or if `seconds`
+    have passed since its creation. After this time, no rows are unpacked, because this work would delay other threads.
     """
     values = dict(parameters or {})
     due = monotonic() + seconds

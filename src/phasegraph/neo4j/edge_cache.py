@@ -1,4 +1,4 @@
-"""A part of a stored graph, and a cache of the edges that queries fetched, which is valid until the corpus changes."""
+"""A part of a graph in Neo4j, and a cache of the edges that queries fetched; it is valid until the corpus changes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ _NEVER = 2**62
 
 @dataclass(frozen=True, eq=False)
 class PartialOperator(WalkOperator):
-    """The fetched edges, prepared for walks; ``here[node]`` is True if the edges of a node were fetched."""
+    """The edges that were fetched from Neo4j, prepared for walks.
+
+    ``here[node]`` is True if the out-edges of a node were fetched; a walk pushes only these nodes.
+    """
 
     here: BoolArray = field(default_factory=lambda: np.empty(0, dtype=np.bool_))
 
@@ -35,16 +38,19 @@ class PartialOperator(WalkOperator):
         return costs
 
     def rows(self, node_weights: FloatArray | None) -> Transitions:
-        """Return the transitions of a walk; `node_weights` are factors for edges into each node, or None."""
+        """Return the transitions of a walk over these edges.
+
+        `node_weights` are factors for the weights of edges into each node; None leaves the weights unchanged.
+        """
         return _Static(self) if node_weights is None else _Relevant(self, node_weights)
 
 
 class _Static(StaticTransitions):
     @property
     def dense_edges(self) -> int:
-        """A number of edges that no round of a push reaches; therefore, no round is dense.
+        """A number of edges that no round of a push reads, so that no round multiplies with the whole matrix.
 
-        A dense round would push nodes below their thresholds, and nodes whose edges were not fetched.
+        Such a dense round would push nodes below their thresholds, and nodes whose edges were not fetched.
         """
         return _NEVER
 
@@ -57,13 +63,13 @@ class _Static(StaticTransitions):
 class _Relevant(RelevanceTransitions):
     @property
     def dense_edges(self) -> int:
-        """A number of edges that no round of a push reaches; therefore, no round is dense."""
+        """A number of edges that no round of a push reads, so that no round multiplies with the whole matrix."""
         return _NEVER
 
 
 @dataclass(frozen=True, eq=False)
 class PartialGraph:
-    """A part of a stored graph, with the attributes of `EntityGraph` that the choice of seeds, walks and paths use."""
+    """A part of a graph in Neo4j, with the attributes of `EntityGraph` that seeds, walks and paths need."""
 
     passages: Sequence[Any]  # ids of nodes 0 to P - 1; a range if only their number is used
     entities: tuple[str, ...]  # names of nodes P to P + E - 1
@@ -94,12 +100,12 @@ class PartialGraph:
         return self.walkable(self.here)
 
     def walkable(self, here: BoolArray) -> PartialOperator:
-        """Return the edges, prepared for a walk that pushes only the nodes with ``here[node]``."""
+        """Return the edges, prepared for a walk that pushes only nodes for which ``here[node]`` is True."""
         plain = WalkOperator.from_adjacency(self.adjacency)
         return PartialOperator(plain.indptr, plain.indices, plain.weights, plain.inverse_out, here=here)
 
     def rows_of(self, passages: Sequence[str], entities: Sequence[str]) -> IntArray:
-        """Return the nodes of passages by id and of entities by name; all of them must be in the graph."""
+        """Return the nodes of the given passage ids, then of the given entity names; all must be in the graph."""
         first = len(self.passages)
         rows = [self.passage_rows[name] for name in passages]
         rows += [first + self.entity_rows[name] for name in entities]
@@ -121,9 +127,10 @@ Codes: TypeAlias = Int32Array
 
 
 class KnownEdges:
-    """Nodes by name in the order of insertion, and the outgoing edges of some nodes.
+    """A growing collection of nodes, and of the out-edges of some of these nodes.
 
-    The collection grows; only a single query may change it.
+    `passages` and `entities` map ids and names to rows, in the order of insertion. Only a single query may change the
+    collection.
     """
 
     def __init__(self) -> None:
@@ -148,22 +155,25 @@ class KnownEdges:
         return made
 
     def lacks(self, passages: Iterable[str], entities: Iterable[str]) -> bool:
-        """Return True if any of the passages or entities has no row."""
+        """Return True if any of the passages or entities is not in the collection."""
         return any(name not in self.passages for name in passages) or any(
             name not in self.entities for name in entities
         )
 
     def codes(self, is_passage: bool, names: Iterable[str]) -> Codes:
-        """Return the codes of nodes by name; a new name gets the next row."""
+        """Return the codes of the nodes with these names; add nodes that are not in the collection.
+
+        The names are passage ids if `is_passage` is True, and otherwise entity names.
+        """
         rows = self.passages if is_passage else self.entities
         found = np.array([rows.setdefault(name, len(rows)) for name in names], dtype=np.int32)
         self.__dict__.pop("graph", None)
         return -1 - found if is_passage else found
 
     def add(self, owners: Codes, counts: Int32Array, ends: Codes, weights: Float32Array) -> None:
-        """Add the edges of nodes without known edges.
+        """Add the out-edges of the nodes `owners`, whose edges are not known yet.
 
-        `counts` is the number of edges of each node in `owners`; `ends` and `weights` have an entry per edge.
+        `counts` is the number of edges of each owner; `ends` and `weights` are the target and weight of each edge.
         """
         self._owners = np.concatenate([self._owners, owners])
         self._counts = np.concatenate([self._counts, counts])
@@ -174,7 +184,7 @@ class KnownEdges:
 
     @lazy_property
     def graph(self) -> PartialGraph:
-        """The nodes and edges as a graph; entities follow passages."""
+        """The nodes and edges as a graph, in which the nodes of entities follow the nodes of passages."""
         first = len(self.passages)
         size = first + len(self.entities)
         owners = _nodes(self._owners, first)
@@ -196,12 +206,12 @@ class KnownEdges:
         )
 
     def touch(self, nodes: BoolArray, clock: int) -> None:
-        """Set the time of the last use for the nodes in the mask `nodes` to `clock`."""
+        """Record `clock` as the time of the last use for the nodes in the boolean array `nodes`."""
         owners = _nodes(self._owners, len(self.passages))
         self._used[nodes[owners]] = clock
 
     def part(self, limit: int) -> KnownEdges:
-        """Return the most recently used nodes with their edges, at most `limit` edges and nodes."""
+        """Return a collection of the most recently used nodes with their edges, at most `limit` edges and nodes."""
         order = np.argsort(-self._used, kind="stable")
         kept = np.sort(order[np.cumsum(self._counts[order] + 1) <= limit])
         starts = np.cumsum(self._counts, dtype=np.int64) - self._counts
@@ -247,8 +257,8 @@ class KeptEdges:
     def keep(self, stamp: object, known: KnownEdges, needed: BoolArray) -> None:
         """Cache the edges that a query fetched, unless the corpus has changed from the state `stamp`.
 
-        `known` is the output of :meth:`known` or a larger copy. If two queries ran at the same time, the larger copy is
-        cached. `needed` is a mask of the nodes whose edges the walk needed.
+        `known` is the result of :meth:`known`, or a copy of it with more edges. If two queries ran at the same time,
+        the larger copy is cached. `needed` is a boolean array of the nodes whose edges the walk needed.
         """
         with self._lock:
             if stamp != self._stamp:
@@ -259,13 +269,16 @@ class KeptEdges:
 
 
 def _nodes(codes: Codes, first: int) -> IntArray:
-    """Convert codes to nodes of a graph in which the first entity is the node `first`."""
+    """Convert codes (:data:`Codes`) to nodes of a graph in which the first entity is the node `first`."""
     nodes: IntArray = np.where(codes < 0, -1 - codes, codes + first).astype(np.intp)
     return nodes
 
 
 def merged(owners: Sequence[int] | IntArray, ends: Codes, values: Float32Array) -> tuple[IntArray, Codes, Float32Array]:
-    """Merge parallel edges, and add their values; the result is sorted by start node (owner), then end node."""
+    """Merge edges with the same start node (owner) and end node, and add their values.
+
+    Returns the owners, ends and values of the merged edges, sorted by owner, then by end.
+    """
     keys = np.asarray(owners, dtype=np.int64) * 2**32 + ends.astype(np.int64)
     distinct, place = np.unique(keys, return_inverse=True)
     summed = np.bincount(place, weights=values, minlength=len(distinct)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Conversion of errors of the driver and the server to `StoreError`; the first word of the message is the error class.
+"""Conversion of errors of Neo4j's driver and server to `StoreError`, whose message starts with the kind of error.
 
 The server's message may quote names and values of the caller, so it is available only in ``__cause__``. Our message
 repeats at most the plain name of a missing index, procedure or similar object.
@@ -22,7 +22,7 @@ _DIMENSIONS = re.compile(r"\b(\d{1,6})\b\D+\b(\d{1,6})\b")
 
 
 def from_driver(error: BaseException) -> bool:
-    """Return True if an error comes from the driver or the network.
+    """Return True if an error comes from Neo4j's driver or from the network.
 
     Errors of a failed handshake, for which the driver has a private class, are included.
     """
@@ -31,7 +31,7 @@ def from_driver(error: BaseException) -> bool:
 
 
 def translated(error: BaseException, seconds: float, database: str | None = None) -> StoreError:
-    """Convert an error to a `StoreError`.
+    """Convert an error of the driver, the server or the network to a `StoreError`.
 
     The message starts with ``auth``, ``tls``, ``timeout``, ``unreachable``, ``schema_missing``, ``dimensions`` or
     ``refused``. `seconds` is the time limit of the call.

@@ -1,4 +1,4 @@
-"""Graph walks in the server's Graph Data Science library (GDS), for graphs that are too large for this process."""
+"""Walks that run in Neo4j's Graph Data Science library (GDS), for graphs that are too large for this process."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _STARTS = {"p": _PASSAGE, "e": _ENTITY}
 
 
 def projection_statement() -> str:
-    """Return the statement that projects a corpus into a named graph of GDS."""
+    """Return the Cypher statement that copies the edges of a corpus into a named in-memory graph of GDS."""
     parts = [f"{match} RETURN {start} AS source, null AS target, 0.0 AS weight" for start, match in _STARTS.items()]
     for start, end, clauses, weight in _CLAUSES:
         parts.append(f"{_STARTS[start]} {clauses}\nRETURN {start} AS source, {end} AS target, {weight} AS weight")
@@ -57,9 +57,9 @@ def projection_statement() -> str:
 
 
 def most_common(passage_count: int, weights: EdgeWeights) -> float:
-    """Return the maximum number of passages in which an entity may occur and still have edges.
+    """Return the maximum number of passages that may mention an entity with edges; a more common entity has no edges.
 
-    The limit does not apply to entities with a home passage.
+    The limit does not apply to entities with a home passage (a passage about the entity).
     """
     return max(weights.common_share * passage_count, FEWEST_COMMON)
 
@@ -116,7 +116,7 @@ CALL (found) {{
 
 @dataclass(frozen=True)
 class Projection:
-    """A GDS projection of a corpus in the server's memory."""
+    """A GDS projection of a corpus: a copy of its edges in the server's memory, on which GDS walks."""
 
     name: str  # in the catalog of GDS; it identifies corpus, stamp and weights
     corpus: str
@@ -136,7 +136,7 @@ def has_gds(connection: Neo4jConnection) -> bool:
 
 
 def project(connection: Neo4jConnection, corpus: str, weights: EdgeWeights | None = None) -> Projection:
-    """Return the projection of a corpus in its current state; create it if necessary, and drop older projections."""
+    """Return the GDS projection of a corpus in its current state; create it if it is missing, and drop older ones."""
     chosen = EdgeWeights() if weights is None else weights
     passages, stamp = corpus_state(connection, corpus, timeout=BULK_SECONDS)
     if not passages:
@@ -172,13 +172,19 @@ def project(connection: Neo4jConnection, corpus: str, weights: EdgeWeights | Non
 
 
 def list_projections(connection: Neo4jConnection, corpus: str | None = None) -> tuple[str, ...]:
-    """Return the sorted names of this library's projections, of a corpus or all corpora; StoreError without GDS."""
+    """Return the sorted names of phasegraph's GDS projections of a corpus, or of all corpora if `corpus` is None.
+
+    Raises StoreError if the server has no GDS.
+    """
     prefix = _PREFIX if corpus is None else f"{_PREFIX}{_short(corpus)}-"
     return _ours(row[0] for row in connection.read(_LIST, {"prefix": prefix}))
 
 
 def drop_projections(connection: Neo4jConnection, corpus: str | None = None) -> None:
-    """Drop this library's projections, of a corpus or of all corpora; raise a StoreError without GDS."""
+    """Drop phasegraph's GDS projections of a corpus, or of all corpora if `corpus` is None.
+
+    Raises StoreError if the server has no GDS.
+    """
     for name in list_projections(connection, corpus):
         connection.read(_DROP, {"graph": name}, warm=False)
 
@@ -192,11 +198,11 @@ def walk_projection(
     follow_probability: float,
     tolerance: float = TOLERANCE,
 ) -> dict[str, float]:
-    """Return the mass, in (0, 1], of every passage that a walk from weighted seeds reaches, by id.
+    """Walk from weighted seeds; return the mass, in (0, 1], of every passage that the walk reaches, by id.
 
-    The masses of passages and entities together sum to 1. The seeds are passages by id and entities by name, with
-    positive masses that need not sum to 1. A node stops passing on new mass when this mass is below the share
-    `tolerance` of all mass.
+    The masses of passages and entities together sum to 1. `passages` and `entities` are the seeds: masses by passage id
+    and by entity name, which are positive and need not sum to 1. A node does not pass on new mass that is below the
+    share `tolerance` of all mass.
     """
     total = math.fsum((*passages.values(), *entities.values()))
     kinds = {"passages": passages, "entities": entities}
@@ -226,9 +232,10 @@ def walk_corpus(
     *,
     follow_probability: float,
 ) -> tuple[Projection, dict[str, float]]:
-    """Walk the current projection of a corpus, and return the projection and the masses.
+    """Walk the current GDS projection of a corpus, and return the projection and the masses of passages by id.
 
-    If another client replaces the projection meanwhile, walk the new projection.
+    The seeds are as in :func:`walk_projection`. If another client replaces the projection during the walk, the new
+    projection is walked.
     """
     walk = partial(walk_projection, passages=passages, entities=entities, follow_probability=follow_probability)
     projection = project(connection, corpus, weights)
@@ -243,11 +250,12 @@ def walk_corpus(
 
 
 def seed_sets(passages: Mapping[str, float], entities: Mapping[str, float]) -> list[dict[str, Any]]:
-    """Divide weighted seeds into sets of seeds with equal mass; the masses of a seed's sets add up to its mass.
+    """Divide weighted seeds into sets of seeds with equal mass, for versions of GDS without weighted seeds.
 
-    With up to DIGITS distinct masses, each distinct mass gets a set. With more distinct masses, each mass is rounded to
-    a binary number. Each power of two then gets a set of all seeds with this power in their mass. A set is a mapping
-    with the mass ``share`` of each seed, and the names of the seeds in ``passages`` and ``entities``.
+    A seed can be in several sets; the masses of these sets add up to the mass of the seed. With up to DIGITS distinct
+    masses, each distinct mass gets a set. With more distinct masses, each mass is rounded to a sum of powers of two,
+    and each power of two gets a set. A set is a mapping with the mass ``share`` of each seed, and the names of the
+    seeds in ``passages`` and ``entities``.
     """
     seeds = [("passages", name, mass) for name, mass in passages.items()]
     seeds += [("entities", name, mass) for name, mass in entities.items()]
@@ -261,7 +269,7 @@ def seed_sets(passages: Mapping[str, float], entities: Mapping[str, float]) -> l
 
 
 def _binary(mass: float, lowest: int) -> list[float]:
-    """Return the powers of two that add up to a mass, rounded to a multiple of ``2 ** lowest``."""
+    """Round a mass to a multiple of ``2 ** lowest``, and return the powers of two that add up to the result."""
     whole = round(math.ldexp(mass, -lowest))
     return [math.ldexp(1.0, place + lowest) for place in range(whole.bit_length()) if whole >> place & 1]
 

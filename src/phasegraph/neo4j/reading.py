@@ -1,4 +1,4 @@
-"""Read passages, mentions and facts of a graph in Neo4j that this library or another library wrote."""
+"""Read the passages, mentions and facts of a graph in Neo4j that phasegraph or another library wrote."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ NODES_TOGETHER, LINES_TOGETHER = 200, 100
 
 
 def line(*expressions: str, numbers: Iterable[str] = ()) -> str:
-    """Return a Cypher expression for a line: a text in which the character `MARK` ends each value.
+    """Return a Cypher expression for a line: a text that contains several values, each ended by the character `MARK`.
 
     `expressions` are Cypher expressions for texts, and `numbers` are Cypher expressions for whole numbers. The texts
-    come first. A property that is missing, or that is a list, gives an empty value. :func:`values_of` reads lines.
+    come first. A property that is missing, or that is a list, becomes an empty value. :func:`values_of` reads lines.
     """
     values = [
         f"replace(replace(coalesce(toStringOrNull({each}), ''), $escape, $escaped), $mark, $marked)"
@@ -49,19 +49,19 @@ def line(*expressions: str, numbers: Iterable[str] = ()) -> str:
 
 
 def joined(lines: str) -> str:
-    """Return a Cypher expression that joins a list of lines to a text."""
+    """Return a Cypher expression that concatenates a list of lines (see :func:`line`) to a text."""
     return f"reduce(whole = '', line IN {lines} | whole + line)"
 
 
 def each_node(variable: str, values: str) -> str:
-    """Return the end of a Cypher statement that yields the list of `values` for each node, 200 nodes per record."""
+    """Return the end of a Cypher statement that returns the list of `values` of each node, 200 nodes per record."""
     return f"""\
 WITH collect({variable}) AS held UNWIND range(0, size(held) - 1, {NODES_TOGETHER}) AS start
 RETURN [{variable} IN held[start..start + {NODES_TOGETHER}] | [{values}]]"""
 
 
 def each_line(*expressions: str, numbers: Iterable[str] = ()) -> str:
-    """Return the end of a Cypher statement that yields a line for each of its rows, 100 lines per record."""
+    """Return the end of a Cypher statement that returns a line (see :func:`line`) per row, 100 lines per record."""
     return f"""\
 WITH collect({line(*expressions, numbers=numbers)}) AS held UNWIND range(0, size(held) - 1, {LINES_TOGETHER}) AS start
 RETURN {joined(f"held[start..start + {LINES_TOGETHER}]")}"""
@@ -78,7 +78,7 @@ def read_together(
 
 
 def values_of(text: str) -> list[str]:
-    """Return the values of all lines in a text, in order."""
+    """Return the values of all lines (see :func:`line`) in a text, in order."""
     values = text.split(MARK)
     values.pop()
     if ESCAPE in text:
@@ -87,7 +87,7 @@ def values_of(text: str) -> list[str]:
 
 
 def columns_of(texts: Iterable[str], width: int) -> tuple[list[str], ...]:
-    """Return the columns of the lines in some texts; each line has `width` values."""
+    """Return the columns of the lines in these texts, as a tuple of lists; each line has `width` values."""
     values = [value for text in texts for value in values_of(text)]
     return tuple(values[place::width] for place in range(width))
 
@@ -142,7 +142,10 @@ def _first_of(variable: str, keys: Sequence[str]) -> str:
 
 
 def _counted_facts(lines: Iterable[list[Any]]) -> Mapping[tuple[str, str, str, str], int]:
-    """Return the number of occurrences of each fact; ignore facts about nodes without a name."""
+    """Return the number of occurrences of each fact (passage id or "", subject, predicate, object).
+
+    Facts about nodes without a name are ignored.
+    """
     rows = zip(*columns_of((row[0] for row in lines), 4), strict=True)
     return Counter(row for row in rows if row[1].strip() and row[3].strip())
 
@@ -154,9 +157,10 @@ def _named(value: object) -> bool:
 def _place(
     ids: Sequence[str], named: Sequence[Sequence[str]], facts: Mapping[tuple[str, str, str, str], int]
 ) -> tuple[dict[str, list[Fact]], tuple[Fact, ...]]:
-    """Assign each fact to the passages that mention both its entities, and to the passage that the fact names.
+    """Assign each fact to the passages that mention both its entities, and to the passage whose id it contains.
 
-    Return the facts by passage, and the facts without a passage.
+    `named` contains the names of the entities in each of the passages `ids`. Returns the facts by passage id, and the
+    facts without a passage.
     """
     passages_of: dict[str, dict[str, None]] = {}
     for passage, names in zip(ids, named, strict=True):
@@ -242,16 +246,16 @@ def read_graph(
 def read_changes(
     connection: Neo4jConnection, *, corpus: str, since: int, timeout: float = BULK_SECONDS
 ) -> GraphChanges:
-    """Read only the changes of a corpus after a revision; the corpus must have our own schema.
+    """Read only the changes of a corpus after a revision; `write_graph` must have written the corpus.
 
-    For other schemas, compare two readings with `changes_between`.
+    For a corpus with another schema, compare two readings with `changes_between`.
 
     Parameters
     ----------
     connection, corpus, timeout
         As for `read_graph`.
     since : int
-        `GraphRecords.revision` or `GraphChanges.revision` of the last reading, >= 0.
+        `GraphRecords.revision` or `GraphChanges.revision` of the last reading, at least 0.
 
     Returns
     -------
@@ -325,7 +329,7 @@ def _own_records(
 
 
 def _stated(rows: list[list[Any]]) -> dict[str, list[tuple[str, str, str, int]]]:
-    """Return the facts by the id of the passage that states them."""
+    """Read lines of facts, and return the facts by the id of the passage that states them."""
     stated: dict[str, list[tuple[str, str, str, int]]] = {}
     *words, counts = columns_of((row[0] for row in rows), 5)
     for passage, subject, predicate, other, count in zip(*words, map(_number, counts), strict=True):
@@ -334,7 +338,10 @@ def _stated(rows: list[list[Any]]) -> dict[str, list[tuple[str, str, str, int]]]
 
 
 def _mentions(passage: str, lines: str, stated: Mapping[str, Any]) -> tuple[Any, Any, Any]:
-    """Return the mentions and facts of a passage, and its homes, the entities that the passage is about."""
+    """Return the mentions, the facts and the homes (entities that the passage is about) of a passage.
+
+    `lines` contains the passage's mentions, and `stated` the facts of all passages by passage id.
+    """
     names, counts, kinds = columns_of((lines,), 3)
     homes = [(name, int(kind)) for name, kind in zip(names, kinds, strict=True) if kind in _HOMES]
     return list(zip(names, map(_number, counts), strict=True)), stated.get(passage, ()), homes

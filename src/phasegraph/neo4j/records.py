@@ -1,4 +1,4 @@
-"""The records of a stored graph by passage, and the construction of an entity graph from these records."""
+"""Records of passages with their mentions and facts, as read from Neo4j, and the entity graph of such records."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from phasegraph.graph.model.rules import lead_name, title_names
 from phasegraph.graph.model.words import normalise_name
 from phasegraph.lexical import LexicalIndex
 
-# Nearly all names match this pattern; for them, normalisation only converts to lower case.
+# Nearly all names match this pattern; for them, normalization only converts to lower case.
 _PLAIN = re.compile(r"[A-Za-z0-9]+(?: [A-Za-z0-9]+)*")
 
 
 class Normalised(dict[str, str]):
-    """A cache of normalised names, by original name."""
+    """A mapping of original names to normalized names, which are computed once and cached."""
 
     def __missing__(self, name: str) -> str:
         normal = self[name] = name.lower() if _PLAIN.fullmatch(name) else normalise_name(name)
@@ -52,7 +52,7 @@ def assemble(
     embeddings: Any = None,
     weights: EdgeWeights | None = None,
 ) -> EntityGraph:
-    """Return the entity graph of passage records; see `GraphRecords.graph`."""
+    """Build the entity graph of passage records and synonyms; see `GraphRecords.graph`."""
     ids = tuple(record.id for record in records)
     if len(set(ids)) < len(ids):
         raise InvalidInputError("passage ids must be unique")
@@ -88,7 +88,10 @@ def record_texts(records: Iterable[PassageRecord]) -> Iterable[tuple[str, str, s
 
 
 def synonym_edges(synonyms: Iterable[tuple[str, str, float]], entities: Sequence[str]) -> Csr:
-    """Return the symmetric matrix of the similarities of entities, each in (0, 1]."""
+    """Return the symmetric matrix of the similarities of synonyms, of shape (E, E), from pairs of `entities`.
+
+    Each of the `synonyms` is a tuple (name, name, similarity) with a similarity in (0, 1].
+    """
     pairs = {
         (one, other): check_range(f"the similarity of {(one, other)!r:.120}", similarity, 0, 1, ends="(]")
         for one, other, similarity in synonyms
@@ -98,14 +101,17 @@ def synonym_edges(synonyms: Iterable[tuple[str, str, float]], entities: Sequence
 
 
 def _rows_of(names: Sequence[Sequence[str]], place: dict[str, int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return two parallel arrays: the row of each name in `names`, and its column, which `place` contains."""
+    """Return two arrays with an entry per name: the position of its list in `names`, and its number in `place`."""
     rows = np.repeat(np.arange(len(names)), [len(row) for row in names])
     columns = np.fromiter((place[name] for row in names for name in row), dtype=np.int64, count=len(rows))
     return rows, columns
 
 
 def _summed(cells: tuple[Any, Any], counts: NDArray[Any], shape: tuple[int, int]) -> Csr:
-    """Return a sparse matrix; the counts of a cell that occurs several times are added, and a sum of 0 is stored."""
+    """Return a sparse matrix from cells (rows, columns) and their counts.
+
+    If a cell occurs several times, its counts are added; a sum of 0 is stored.
+    """
     matrix = sparse.csr_array((counts, cells), shape=shape, dtype=counts.dtype)
     matrix.sum_duplicates()
     return matrix
@@ -114,7 +120,11 @@ def _summed(cells: tuple[Any, Any], counts: NDArray[Any], shape: tuple[int, int]
 def _mentions(
     named: tuple[Any, Any], counts: NDArray[np.int32], stated: tuple[Any, Any], shape: tuple[int, int]
 ) -> Csr:
-    """Return the (P, E) matrix of mention counts; an entity that is only in facts of a passage has the count 1."""
+    """Return the matrix of mention counts, of shape (P, E).
+
+    `named` are the cells of mentions with their `counts`, and `stated` are the cells of entities in facts. An entity
+    that is only in facts of a passage has the count 1.
+    """
     there = stated[1] >= 0
     rows = np.concatenate([named[0], stated[0][there]])
     columns = np.concatenate([named[1], stated[1][there]])
@@ -125,7 +135,10 @@ def _mentions(
 
 
 def _facts(ends: NDArray[np.int64], counts: NDArray[np.int32], shape: tuple[int, int]) -> Csr:
-    """Return the symmetric matrix of the number of facts between two different entities."""
+    """Return the symmetric matrix of the number of facts between two different entities, of shape (E, E).
+
+    `ends` contains the subject and the object of each fact in turn, and `counts` its number of occurrences.
+    """
     one, other = ends[0::2], ends[1::2]
     kept = (one >= 0) & (other >= 0) & (one != other)
     one, other, counts = one[kept], other[kept], counts[kept]
@@ -147,10 +160,10 @@ class PassageRecord:
     title, text : str
         Title and text of the passage; each may be empty.
     mentions : tuple of (str, int)
-        The normalised name of each mentioned entity, and its number of mentions, >= 1. Entities in `homes` and `facts`
-        count as mentioned.
+        The normalized name of each mentioned entity, and its number of mentions, at least 1. Entities in `homes` and
+        `facts` count as mentioned.
     facts : tuple of (str, str, str, int)
-        Subject, predicate, object and number of occurrences, >= 1. Subject and object are normalised names.
+        Subject, predicate, object and number of occurrences, at least 1. Subject and object are normalized names.
     homes : tuple of (str, int)
         The entities that the passage is about: 2 for a name in its title, 1 for the name with which the text starts.
 
@@ -186,7 +199,7 @@ class PassageRecord:
         object.__setattr__(self, "facts", facts)
 
     def digest(self) -> str:
-        """Return a checksum of the contents; passages with equal digests are equal."""
+        """Return a checksum of the passage's contents; passages with equal checksums are equal."""
         content = [self.title, self.text, self.mentions, self.facts, self.homes]
         return hashlib.sha256(json.dumps(content, ensure_ascii=True).encode()).hexdigest()[:32]
 
@@ -229,7 +242,7 @@ class GraphRecords:
     stable_ids: bool = True
 
     def graph(self, *, embeddings: Any = None, weights: EdgeWeights | None = None) -> EntityGraph:
-        """Return the entity graph of the records; its passages have the order of the records.
+        """Build the entity graph of the records; the graph's passages have the order of the records.
 
         Parameters
         ----------
@@ -246,7 +259,7 @@ class GraphRecords:
         return assemble(self.passages, self.synonyms, embeddings=embeddings, weights=weights)
 
     def with_changes(self, changes: GraphChanges) -> GraphRecords:
-        """Return the records after some changes, equal to a full reading; unchanged records are the same objects."""
+        """Return the records after `changes`, as a full reading would; records of unchanged passages are reused."""
         held = {record.id: record for record in (*self.passages, *changes.changed)}
         for gone in changes.removed:
             held.pop(gone, None)
@@ -259,9 +272,9 @@ class GraphRecords:
         )
 
     def update(self, graph: EntityGraph, changes: GraphChanges, *, embeddings: Any = None) -> EntityGraph:
-        """Return the entity graph after some changes; only changed passages are counted again.
+        """Update the entity graph of these records after `changes`; only changed passages are counted again.
 
-        The result equals ``with_changes(changes).graph(...)`` with the weights of `graph`, bit by bit.
+        The result is identical, to the bit, to ``with_changes(changes).graph(...)`` with the weights of `graph`.
 
         Parameters
         ----------
@@ -295,7 +308,7 @@ class GraphRecords:
 
 @dataclass(frozen=True)
 class GraphChanges:
-    """The differences of a corpus from an earlier reading.
+    """The changes of a corpus since an earlier reading.
 
     Parameters
     ----------
@@ -306,7 +319,7 @@ class GraphChanges:
     revision : int or None
         The revision of the corpus; see `GraphRecords`.
     synonyms, unplaced : tuple or None
-        All current synonyms and unplaced facts, as in `GraphRecords`; None if they did not change.
+        All current synonyms, and all current facts without a passage, as in `GraphRecords`; None if unchanged.
     """
 
     changed: tuple[PassageRecord, ...]
@@ -317,7 +330,7 @@ class GraphChanges:
 
 
 def changes_between(before: GraphRecords, after: GraphRecords) -> GraphChanges:
-    """Return the differences between two readings of a corpus; without differences, the tuples are empty."""
+    """Return the changes between two readings of a corpus; if there are no changes, the tuples are empty."""
     known = {passage.id: passage for passage in before.passages}
     current = {passage.id for passage in after.passages}
     changed = tuple(passage for passage in after.passages if known.get(passage.id) != passage)
@@ -335,7 +348,10 @@ def in_order(records: Iterable[PassageRecord]) -> tuple[PassageRecord, ...]:
 
 
 def _counted(rows: Iterable[tuple[object, ...]], words: int, field: str) -> tuple[tuple[Any, ...], ...]:
-    """Add the counts of equal rows, and sort the rows; raise InvalidInputError for a blank name or a bad count."""
+    """Sort rows of names with a count, and add the counts of equal names.
+
+    Raises InvalidInputError for a blank name, or for a count below 1.
+    """
     given = [tuple(row) for row in rows]
     columns = list(zip(*given, strict=False))
     if len({len(row) for row in given}) == 1 and len(columns) == words + 1 and _plain(columns):
@@ -353,7 +369,7 @@ def _counted(rows: Iterable[tuple[object, ...]], words: int, field: str) -> tupl
 
 
 def _plain(columns: list[tuple[Any, ...]]) -> bool:
-    """Return True if all rows are valid and different; this common case needs no loop over the rows."""
+    """Return True if all rows have valid names and counts and are distinct; this quick check has no Python loop."""
     *words, counts = columns
     return (
         {type(count) for count in counts} == {int}
@@ -364,7 +380,7 @@ def _plain(columns: list[tuple[Any, ...]]) -> bool:
 
 
 def records_from_extractions(passages: Iterable[Any], extractions: Iterable[Extraction]) -> tuple[PassageRecord, ...]:
-    """Return a record per passage from the passages and their extractions.
+    """Create a record for each passage from its text and its extractions.
 
     Parameters
     ----------
@@ -430,9 +446,10 @@ def named_record(
     facts: Iterable[tuple[str, str, str, int]],
     normal: Mapping[str, str],
 ) -> PassageRecord:
-    """Create a record from names in the form of another library; title and first words give the `homes`.
+    """Create a record from mentions and facts with original names, as another library stores them.
 
-    `normal` maps each original name to its normalised form.
+    `normal` maps each original name to its normalized name. The entities that the passage is about are taken from its
+    title and its first words.
     """
     named = ((normal[name], count) for name, count in mentions)
     ended = ((normal[one], word, normal[other], count) for one, word, other, count in facts)
@@ -452,7 +469,7 @@ MAX_KEY_BYTES = 2000
 
 
 def check_corpus(corpus: str) -> None:
-    """Raise InvalidInputError if a corpus name is blank, is not valid Unicode, or is too long for an index."""
+    """Raise InvalidInputError if a corpus name is blank, not valid Unicode, or too long for an index of the server."""
     if not isinstance(corpus, str) or not corpus.strip():
         raise InvalidInputError("corpus must be text that is not blank")
     if any("\ud800" <= letter <= "\udfff" for letter in corpus):

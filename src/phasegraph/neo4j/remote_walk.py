@@ -1,4 +1,4 @@
-"""A walk over a stored graph that fetches only the edges that a query needs, when the walk reaches their nodes."""
+"""A walk over a graph in Neo4j, which fetches the edges of a node only when the walk reaches the node."""
 
 from __future__ import annotations
 
@@ -117,12 +117,11 @@ NEIGHBOURHOOD, NEIGHBOURHOOD_ALLOWED = _NEIGHBOURHOOD.format(**_ALL), _NEIGHBOUR
 def look_up(
     connection: Neo4jConnection, corpus: str, query: str, ids: Sequence[str], allowed: frozenset[str] | None
 ) -> tuple[PartialGraph, Stamp]:
-    """Look up the passages `ids`, and the entities that the query may name.
+    """Look up the passages `ids`, and the entities that the query may name, in the database.
 
-    Return a graph of the existing nodes without edges, and the stamp, which identifies the state of the corpus.
-
-    The nodes are sorted by name; entities have their frequencies. Only `allowed` passages are visible; None allows all
-    passages.
+    Returns a graph of the nodes that exist, without edges, and the stamp, which identifies the state of the corpus. In
+    the graph, nodes are sorted by name, and entities have their frequencies. Other passages than `allowed` are ignored;
+    None allows all passages.
     """
     texts = split_words(query).texts
     names = {
@@ -153,7 +152,10 @@ def look_up(
 
 
 def stamp_of(node: object, changes: object) -> Stamp:
-    """Return the state of a corpus from the element id of its node and the node's number of changes."""
+    """Return the stamp of a corpus from the element id of its node and the node's number of changes.
+
+    The stamp identifies the state of the corpus.
+    """
     return str(node), changes if isinstance(changes, int) else 0
 
 
@@ -167,9 +169,10 @@ def take(
     passage_count: int,
     weights: EdgeWeights,
 ) -> None:
-    """Add the rows of the statement `NEIGHBOURHOOD` to the known edges.
+    """Add the rows that the statement `NEIGHBOURHOOD` returned to the known edges.
 
-    `asked` are the requested passages and entities; a requested node without rows has no edges.
+    `asked` are the requested passages and entities; a requested node without rows has no edges. `passage_count` is the
+    number of passages of the corpus.
     """
     passages, entities = asked
     found = [_plain(known, row, len(passages), passage_count, weights) for row in rows if row[0] < FACT]
@@ -186,7 +189,11 @@ def take(
 def _plain(
     known: KnownEdges, row: Row, first: int, passage_count: int, weights: EdgeWeights
 ) -> tuple[IntArray, Codes, Float32Array]:
-    """Return three parallel arrays for edges between passages and entities: start positions, end nodes, weights."""
+    """Return the edges between passages and entities in a row of the statement.
+
+    The result is three arrays with an entry per edge: the position of its start node among the requested nodes, the
+    code of its end node, and its weight. `first` is the number of requested passages.
+    """
     kind, names, edges, frequencies = row
     owners, low, lengths = _edges(edges)
     ends = np.repeat(known.codes(kind == TO_PASSAGE, names), lengths)
@@ -199,7 +206,10 @@ def _plain(
 def _across(
     known: KnownEdges, rows: Sequence[Row], first: int, weights: EdgeWeights
 ) -> tuple[IntArray, Codes, Float32Array]:
-    """Return the edges between entities; all facts and synonyms between two entities become a single edge."""
+    """Return the edges between entities in some rows of the statement, in the form of :func:`_plain`.
+
+    All facts and synonyms between two entities become a single edge.
+    """
     empty = np.empty(0, dtype=np.int32)
     owners, ends, values = [empty.astype(np.intp)], [empty], [empty.astype(np.float32)]
     for kind, names, edges, similarities in rows:
@@ -214,7 +224,11 @@ def _across(
 
 
 def _edges(lists: Sequence[Sequence[int]]) -> tuple[IntArray, IntArray, list[int]]:
-    """Unpack edges from integers: start positions (high bits), counts (low bits), and number of edges per end node."""
+    """Unpack the edges of each end node from lists of integers.
+
+    Returns the start position of each edge (the high bits), its count (the low bits), and the number of edges of each
+    end node.
+    """
     packed = np.fromiter(chain.from_iterable(lists), dtype=np.int64)
     return packed >> LOW_BITS, packed & ((1 << LOW_BITS) - 1), [len(each) for each in lists]
 
@@ -226,12 +240,12 @@ class FetchSettings:
     Parameters
     ----------
     nodes : int, default 20_000
-        Maximum number of nodes whose edges a walk may use, >= 1.
+        Maximum number of nodes whose edges a walk may use, at least 1.
     per_round : int, default 5000
-        Maximum number of nodes per statement, >= 1.
+        Maximum number of nodes whose edges a statement fetches, at least 1.
     unknown : float, default 0
-        Share of the mass at nodes without fetched edges at which fetching stops, in [0, 1]. With 0, the walk equals a
-        walk in memory.
+        Fetching stops when nodes without fetched edges have at most this share of the mass, in [0, 1]. With 0, the walk
+        equals a walk in memory.
 
     Raises
     ------
@@ -265,7 +279,7 @@ class LocalWalk:
 
 @dataclass(eq=False)
 class NeighbourhoodWalk:
-    """A walk from weighted seeds that fetches edges when it reaches their nodes; see `Neo4jGraphSource`."""
+    """A walk from weighted seeds that fetches the edges of a node from Neo4j when it reaches the node."""
 
     connection: Neo4jConnection
     corpus: str
@@ -297,7 +311,10 @@ class NeighbourhoodWalk:
         return walk
 
     def _unbounded(self) -> LocalWalk:
-        """Walk over all known edges, and fetch missing edges until the walk needs more nodes than the limit."""
+        """Walk over all known edges, and fetch missing edges until the walk is complete.
+
+        Stops earlier if the walk needs the edges of more nodes than `FetchSettings.nodes`, or if a fetch fails.
+        """
         walk = self._walk()
         while not walk.complete and int(walk.needed.sum()) <= self.limits.nodes:
             wanted = _greatest(walk, walk.needed & ~walk.graph.here, self.limits.per_round)
@@ -309,8 +326,8 @@ class NeighbourhoodWalk:
     def _within_budget(self) -> LocalWalk:
         """Walk as if the cache of edges were empty, so that the result does not depend on earlier queries.
 
-        Each round adds the edges of the nodes with the most mass, until their number reaches the query's limit. Edges
-        in the cache are not fetched again.
+        Each round adds the edges of the nodes with the most mass, until the number of nodes reaches
+        `FetchSettings.nodes`. Edges in the cache are not fetched again.
         """
         passages: list[str] = []
         entities: list[str] = []
@@ -329,7 +346,7 @@ class NeighbourhoodWalk:
             entities += names
 
     def _grow(self) -> KnownEdges:
-        """Return the known edges as a copy to which this query can add edges."""
+        """Return the known edges in a copy, which is made once per query and to which the query can add edges."""
         if self._shared:
             self._known, self._shared = self._known.copy(), False
         return self._known
@@ -365,7 +382,7 @@ class NeighbourhoodWalk:
         return True
 
     def _walk(self, here: BoolArray | None = None) -> LocalWalk:
-        """Walk over the known edges, or only over the edges of the nodes in the mask `here`."""
+        """Walk over the known edges, or only over the edges of the nodes in the boolean array `here`."""
         graph = self._known.graph
         node_weights = None if self.ranking is None else relevance(graph.as_graph(), self.ranking)
         masses = np.array([*self.passages.values(), *self.entities.values()])
@@ -385,7 +402,7 @@ class NeighbourhoodWalk:
 
 
 def _greatest(walk: LocalWalk, among: BoolArray, count: int) -> IntArray:
-    """Return at most `count` of the nodes in the mask `among`: the nodes with most mass; ties are sorted by name."""
+    """Return the `count` nodes with the most mass in the boolean array `among`; ties are broken by name."""
     nodes = np.flatnonzero(among)
     if len(nodes) <= count:
         return nodes

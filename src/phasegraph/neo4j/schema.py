@@ -1,4 +1,4 @@
-"""The schema of a stored graph: the labels, relationship types and properties of passages, entities and facts."""
+"""The schema of a graph in Neo4j: the labels, relationship types and properties of passages, entities and facts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ _SLOT = re.compile(r"«(\w+)»")
 
 
 def quote(name: str, field: str) -> str:
-    """Return a label, relationship type or property key in backticks; an error for an invalid name contains `field`.
+    """Return the name of a label, relationship type or property in backticks, for a Cypher statement.
+
+    Raises InvalidInputError for an invalid name; the message contains `field`, the kind of the name.
 
     >>> quote("Works at", "relationship type")
     '`Works at`'
@@ -35,7 +37,7 @@ def quote(name: str, field: str) -> str:
 
 
 def render(template: str, names: Mapping[str, str]) -> str:
-    """Return a statement template with each ``«field»`` replaced by the quoted name of the field.
+    """Return a Cypher template in which each ``«field»`` is replaced by the quoted name ``names[field]``.
 
     >>> render("MATCH (p:«passage») RETURN count(p)", {"passage": "Chunk"})
     'MATCH (p:`Chunk`) RETURN count(p)'
@@ -49,7 +51,7 @@ def render(template: str, names: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True)
 class GraphSchema:
-    """The names of the labels, relationship types and properties of a kind of graph.
+    """The names of the labels, relationship types and properties that a kind of graph uses.
 
     Parameters
     ----------
@@ -98,7 +100,7 @@ class GraphSchema:
             raise InvalidInputError("name_keys must name at least one property")
 
     def names(self) -> dict[str, str]:
-        """Return the names of the schema by the field names of templates."""
+        """Return the names of the schema by field, as :func:`render` needs them."""
         given = {
             "passage": self.passage_label,
             "entity": self.entity_label,
@@ -130,7 +132,7 @@ _COUNT = "MATCH (p:«passage»)-[m:«provenance»]-(e«:entity») WHERE p.«text
 
 
 def schema_named(schema: str | GraphSchema) -> GraphSchema:
-    """Return the preset with a name; return a schema unchanged."""
+    """Return the preset schema with this name; return a schema object unchanged."""
     if isinstance(schema, GraphSchema):
         return schema
     if not isinstance(schema, str):
@@ -141,12 +143,14 @@ def schema_named(schema: str | GraphSchema) -> GraphSchema:
 
 
 def for_entities(template: str, schema: GraphSchema) -> str:
-    """Replace ``«:entity»`` in a template by a label test, or by nothing if the schema has no entity label."""
+    """Replace ``«:entity»`` in a template by a test of the label, or by "" if the schema has no label for entities."""
     return template.replace("«:entity»", "" if schema.entity_label is None else ":«entity»")
 
 
 def detect_schema(connection: Neo4jConnection) -> GraphSchema:
-    """Return the only preset whose provenance edges occur in the database; the edges are counted for each preset.
+    """Return the preset schema that fits the database.
+
+    It is the only preset whose edges between passages and entities occur in the database.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""A source that walks a corpus in Neo4j, and a function that opens any graph in Neo4j as a source."""
+"""A source that walks the graph of a corpus in Neo4j, and a function that opens any graph in Neo4j as a source."""
 
 from __future__ import annotations
 
@@ -57,9 +57,10 @@ class View:
 
 
 class CorpusMemory:
-    """A thread-safe cache of the passage ids of a corpus, and of the most recently used views; a copy starts empty.
+    """A thread-safe cache of the passage ids of a corpus, and of the most recently used views; a copy is empty.
 
-    A view is a set of allowed passages with its cached edges (:class:`View`).
+    A view is a set of allowed passages with its cached edges (:class:`View`). The cache is emptied when the corpus
+    changes.
     """
 
     def __init__(self) -> None:
@@ -72,7 +73,10 @@ class CorpusMemory:
         return CorpusMemory, ()
 
     def view(self, connection: Neo4jConnection, corpus: str, stamp: Stamp, allowed: frozenset[str] | None) -> View:
-        """Return the view with the `allowed` passages; it is cached until the corpus state `stamp` changes."""
+        """Return the view of the `allowed` passages; it is cached until the corpus changes.
+
+        `stamp` identifies the current state of the corpus.
+        """
         with self._lock:
             self._settle(stamp)
             found = self._views.get(allowed)
@@ -93,7 +97,7 @@ class CorpusMemory:
         return made
 
     def ids(self, connection: Neo4jConnection, corpus: str) -> tuple[str, ...]:
-        """Return the sorted ids of the passages of a corpus; they are read once per state of the corpus."""
+        """Return the sorted ids of all passages of a corpus; they are cached until the corpus changes."""
         rows = connection.read(STAMP, {"corpus": corpus})
         stamp = stamp_of(*rows[0]) if rows else ("", 0)
         with self._lock:
@@ -119,7 +123,7 @@ _NOTHING = "no passage of the graph is allowed"
 
 @dataclass(frozen=True, eq=False)
 class Neo4jGraphSource:
-    """A source that walks a corpus in Neo4j without loading it.
+    """A source that ranks passages by walking the graph of a corpus in Neo4j, without loading the whole graph.
 
     Parameters
     ----------
@@ -128,19 +132,19 @@ class Neo4jGraphSource:
     corpus : str
         Name of a corpus that `write_graph` wrote.
     name : str, default "graph"
-        Name of the source.
+        Name of the source in rankings and reports.
     depends_on : sequence of str, default ("vector",)
-        Names of sources whose hits are seeds of the walk; the first source that answered is used.
+        Names of sources whose hits are seeds of the walk; the first source with a ranking is used.
     method : {"neighbourhood", "gds"}, default "neighbourhood"
         ``neighbourhood`` fetches the edges that the walk needs, and walks in this process. ``gds`` walks the whole
         corpus in the server and needs GDS; edge weights then do not depend on the query, as with
         ``WalkSettings(relevance=False)``.
     linking : LinkSettings
-        The settings that select the seeds.
+        Settings for the choice of seeds.
     walk : WalkSettings
-        The settings of the walk.
+        Settings for the walk and for the scores of passages.
     weights : EdgeWeights
-        The settings of the edge weights.
+        Parameters that convert counts to edge weights.
     fetch : FetchSettings
         The limits for fetching edges.
     allowed : callable or collection of str, optional
@@ -193,7 +197,7 @@ class Neo4jGraphSource:
         allowed : callable or collection of str
             The ids of the allowed passages, which become a parameter of every statement; or a function
             ``allowed(passage_id)`` that returns whether a passage is allowed. The function is called for every id of
-            the corpus; the ids are read once per state of the corpus. If this source is restricted already, a passage
+            the corpus; the ids are cached until the corpus changes. If this source is restricted already, a passage
             must satisfy both restrictions.
 
         Returns
@@ -213,7 +217,7 @@ class Neo4jGraphSource:
         return made
 
     def passage_ids(self) -> tuple[str, ...]:
-        """Return the sorted ids of the allowed passages; the ids are read once per state of the corpus."""
+        """Return the sorted ids of the allowed passages; the ids are cached until the corpus changes."""
         ids = self._memory.ids(self.connection, self.corpus)
         seen = self._seen()
         return ids if seen is None else tuple(one for one in ids if one in seen)
@@ -340,7 +344,7 @@ def _allowed_by_both(one: Allowed, other: Allowed, passage_id: str) -> bool:
 
 
 def _all_passages(graph: PartialGraph, listed: Collection[str], count: int) -> PartialGraph:
-    """Return a graph without edges and with `count` passages, from which the relevance is computed.
+    """Return a graph of `count` passages without edges, for which the relevance of passages is computed.
 
     The first passages are the passages of `graph`, followed by the passages with ids in `listed`. Other passages have a
     row, but no id.
@@ -353,7 +357,7 @@ def _all_passages(graph: PartialGraph, listed: Collection[str], count: int) -> P
 
 
 def _named_seeds(view: PartialGraph, seeding: Seeding) -> tuple[dict[str, float], dict[str, float]]:
-    """Return the masses of the seed passages by id and of the seed entities by name, in the order of `seeding`."""
+    """Return the masses of the seeds in `seeding`: of passages by id, and of entities by name."""
     ids = {row: name for name, row in view.passage_rows.items()}
     passages: dict[str, float] = {}
     entities: dict[str, float] = {}
@@ -373,7 +377,7 @@ UNWIND $ids AS id MATCH (p:`PhasegraphPassage` {corpus: $corpus, id: id}) RETURN
 
 @dataclass(frozen=True, eq=False)
 class OpenedGraph:
-    """A source that walks a graph from Neo4j, and a function for the texts of its passages.
+    """The result of :func:`open_graph`: a source, and a function that returns the texts of passages.
 
     Parameters
     ----------
@@ -405,13 +409,14 @@ def open_graph(
     corpus : str, optional
         Name of a corpus that `write_graph` wrote; None for a graph of another library.
     schema : str or GraphSchema, optional
-        The schema, as for `read_graph`. Default: our own schema if `corpus` is given, else the detected schema.
+        The schema, as for `read_graph`. Default: phasegraph's own schema if `corpus` is given, otherwise the schema
+        that is detected.
     load : bool, default True
-        If True, read the whole graph now and walk it in memory. False walks it in Neo4j, which needs our own schema,
-        and fetches only the texts of returned passages.
+        If True, read the whole graph now and walk it in memory. If False, walk it in Neo4j, which needs phasegraph's
+        own schema, and fetch only the texts of returned passages.
     embed, embed_query : callable, optional
-        ``embed(texts)`` and ``embed_query(query)`` return vectors, with which the walk prefers passages that are
-        similar to the query. They need `load`.
+        Functions ``embed(texts)`` and ``embed_query(query)`` that return vectors. With them, the walk prefers passages
+        that are similar to the query. They need ``load=True``.
 
     Returns
     -------

@@ -1,6 +1,6 @@
-"""Managed transactions with a deadline that holds in all states of the server and the network.
+"""Transactions that end by a deadline, whatever the state of the server and the network.
 
-The driver does not enforce a deadline: its retries exceed their limit, and a silent server blocks a reading thread
+Neo4j's driver does not enforce a deadline: its retries exceed their limit, and a silent server blocks a reading thread
 until the connection ends. This module therefore makes the attempts itself, each with the remaining time. The caller
 never waits longer than the deadline. A connection that stays silent after the deadline is closed, which frees the
 thread.
@@ -35,7 +35,7 @@ LONGEST_TRYING = 15.0
 
 
 class Transactions:
-    """The managed transactions of a driver."""
+    """Transactions with retries and a deadline, over the sessions of a driver."""
 
     def __init__(self, driver: Any, database: str | None) -> None:
         self.driver = driver
@@ -84,15 +84,18 @@ class Transactions:
         """Run a transaction function with the session method `method`, and wait for its end.
 
         `method` is "execute_read" or "execute_write". After a temporary failure, the transaction is retried for half of
-        `seconds`, at most 15 seconds. If the server reports the first failure, such as a deadlock, it is retried until
-        `seconds`. An attempt waits for a connection for at most half of `seconds`.
+        `seconds`, at most 15 seconds. If the server itself reports the first failure, such as a deadlock, the
+        transaction is retried for `seconds`. An attempt waits for a connection for at most half of `seconds`.
         """
         mine: set[Any] = set()
         _cut_later(mine, seconds + CUT_SECONDS)
         return self._tried(method, work, seconds, mine)
 
     def _tried(self, method: str, work: Callable[[Any], _Answer], seconds: float, mine: set[Any]) -> _Answer:
-        """Run the attempts of a transaction; the set `mine` contains the session of the current attempt."""
+        """Attempt a transaction until it succeeds or the time is over, and return its result.
+
+        The set `mine` contains the session of the current attempt, so that other threads can close its connection.
+        """
         import neo4j
 
         began = monotonic()
@@ -132,7 +135,7 @@ class Transactions:
             again = True
 
     def close(self) -> None:
-        """Close the driver; connections in use are closed first, with a wait of at most a second.
+        """Close the driver; first, close connections in use, and wait at most a second for their sessions to end.
 
         Otherwise, the driver would write into buffers that other threads are reading.
         """
@@ -148,7 +151,7 @@ class Transactions:
 
 
 def _cut_later(sessions: set[Any], seconds: float) -> None:
-    """Close, after `seconds`, the connections of the sessions that are then still in use."""
+    """Close, after `seconds`, the connections of those of the `sessions` that are still in use then."""
     loop = own_loop()
     loop.call_soon_threadsafe(loop.call_later, seconds, _cut, sessions)
 
@@ -157,7 +160,7 @@ def _cut(sessions: set[Any]) -> None:
     """Shut down the sockets of sessions; the driver then removes their connections from its pool.
 
     This function is the only code that uses private attributes of the driver, because the public methods do not
-    suffice. Synchronous sessions cannot be cancelled (only ``AsyncSession`` has ``cancel``), and reading has no time
+    suffice. Synchronous sessions cannot be canceled (only ``AsyncSession`` has ``cancel``), and reading has no time
     limit. ``Session.close`` waits for the server. ``Driver.close`` from another thread ends all sessions of the driver,
     including sessions of the caller, and raises a BufferError while a session is receiving. If a future driver stores
     its socket elsewhere, no socket is shut down, and the worker thread waits until the connection ends.

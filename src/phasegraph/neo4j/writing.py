@@ -1,4 +1,4 @@
-"""Write passages, mentions and facts into Neo4j under our own schema, and list and drop corpora."""
+"""Write passages, mentions and facts into Neo4j with phasegraph's own schema, and list and drop corpora."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def list_corpora(connection: Neo4jConnection) -> tuple[str, ...]:
 
 
 def drop_corpus(connection: Neo4jConnection, corpus: str) -> None:
-    """Delete a corpus with its history and its GDS projections; after an error, call again to resume."""
+    """Delete a corpus, its removal records and its GDS projections; after an error, call the function again."""
     check_corpus(corpus)
     values = {"corpus": corpus}
     while connection.write_all([(_FORSAKE, values), (_DROP_SOME, values)])[0][0] > 0:
@@ -53,7 +53,7 @@ _AWAIT = "CALL db.awaitIndexes(60)"
 
 @dataclass(frozen=True)
 class SchemaObject:
-    """A uniqueness constraint or an index of our schema in a database."""
+    """A uniqueness constraint or an index of phasegraph's schema in a database."""
 
     name: str
     kind: str  # "constraint" or "index"
@@ -72,7 +72,7 @@ CREATED = (
 
 
 def ensure_schema(connection: Neo4jConnection) -> None:
-    """Create the missing constraints and indexes of our schema, and wait until they are online.
+    """Create the missing constraints and indexes of phasegraph's schema, and wait until they are online.
 
     Functions that write call this function themselves. An existing uniqueness constraint over the same label and
     properties is used even if it has another name. If the server refuses, or an existing object prevents the creation,
@@ -99,14 +99,14 @@ def ensure_schema(connection: Neo4jConnection) -> None:
 
 
 def list_schema(connection: Neo4jConnection) -> tuple[SchemaObject, ...]:
-    """Return the constraints and indexes of our schema that exist in the database, with name, kind and state."""
+    """Return the constraints and indexes of phasegraph's schema that exist in the database."""
     present = {(each.name, each.kind, each.covers, each.properties): each for each in _present(connection)}
     wanted = [(each.name, each.kind, each.covers, each.properties) for each in CREATED]
     return tuple(present[each] for each in wanted if each in present)
 
 
 def drop_schema(connection: Neo4jConnection, *, corpora_may_remain: bool = False) -> tuple[str, ...]:
-    """Drop the constraints and indexes of our schema, and return their names.
+    """Drop the constraints and indexes of phasegraph's schema, and return their names.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ def drop_schema(connection: Neo4jConnection, *, corpora_may_remain: bool = False
 
 
 def _present(connection: Neo4jConnection) -> list[SchemaObject]:
-    """Return all constraints and indexes on our labels and relationship types, including those of other programs."""
+    """Return all constraints and indexes on phasegraph's labels and relationship types, whoever created them."""
     return [
         SchemaObject(name, "constraint" if constraint else "index", covers, tuple(properties), state)
         for name, covers, properties, constraint, state in connection.read(_PRESENT, timeout=BULK_SECONDS)
@@ -144,7 +144,11 @@ def _present(connection: Neo4jConnection) -> list[SchemaObject]:
 
 
 def _not_serving(present: list[SchemaObject]) -> list[tuple[SchemaObject, SchemaObject | None]]:
-    """Return the objects of our schema that are missing or not online, with the objects that prevent their creation."""
+    """Find the constraints and indexes of phasegraph's schema that are missing or not online.
+
+    `present` are the objects in the database. Returns each missing object with the object that prevents its creation,
+    or None.
+    """
     found: list[tuple[SchemaObject, SchemaObject | None]] = []
     for wanted in CREATED:
         same = [each for each in present if (each.covers, each.properties) == (wanted.covers, wanted.properties)]
@@ -259,7 +263,12 @@ def write_graph(
     replace : bool, default False
         If True, remove all other passages of the corpus.
     batch : int, default 500
-        Number of passages per transaction, >= 1.
+        Number of passages per transaction, at least 1.
+
+    Returns
+    -------
+    WriteReport
+        The numbers of passages that were written, unchanged and removed, and the new revision.
 
     Raises
     ------
@@ -313,7 +322,7 @@ def write_synonyms(
         The similarity, in (0, 1], of two entity names. A pair with a name that is not an entity of the corpus is
         ignored.
     batch : int, default 5000
-        Number of pairs per statement, >= 1; all statements run in a single transaction.
+        Number of pairs per statement, at least 1; all statements run in a single transaction.
 
     Raises
     ------
@@ -337,17 +346,17 @@ def write_synonyms(
 
 
 def _removals(gone: Sequence[str], corpus: str, batch: int) -> Iterator[list[Statement]]:
-    """Yield the statements that remove passages, a list per batch."""
+    """Yield the statements that remove the passages with the ids `gone`, a list of statements per batch."""
     for ids in _batches(gone, batch):
         some = {"corpus": corpus, "ids": list(ids)}
         yield [(_DROP_FACTS, some), (_BURY, some)]
 
 
 def _write_steps(connection: Neo4jConnection, corpus: str, steps: Iterable[list[Statement]]) -> int:
-    """Run each step in its own transaction, and return the revision.
+    """Run each step, a list of statements, in its own transaction, and return the revision of the corpus.
 
-    The last step also drops entities without mentions and facts. If the process crashes before, a second call runs the
-    last step again, so these entities are always dropped.
+    The last step also drops entities without mentions and facts. If the process crashes before the last step, a second
+    call runs it again, so these entities are always dropped.
     """
     revision, waiting = 0, None
     for step in steps:
@@ -363,7 +372,7 @@ def _write_steps(connection: Neo4jConnection, corpus: str, steps: Iterable[list[
 
 
 def _write(connection: Neo4jConnection, corpus: str, statements: Iterable[Statement]) -> int:
-    """Run statements in a transaction with a new revision, and return the revision."""
+    """Run statements in a single transaction that gives the corpus a new revision, and return this revision."""
     values = {"corpus": corpus}
     first = [(_TAKE_TURN, values), (_NEXT_REVISION, values), (_STAMP, values)]
     return int(connection.write_all([*first, *statements, (_REVISION, values)])[0][0])

@@ -1,9 +1,9 @@
-"""Personalized PageRank: the share of time that a walk with restarts at the seeds spends at each node.
+"""Personalized PageRank: the share of time that a random walk with restarts at the seeds spends at each node.
 
-The function :func:`personalized_pagerank` walks a prepared graph, a :class:`WalkOperator`. There are three methods.
-``power`` is the reference, in float64 and with a bound on the L1 error. ``chebyshev`` needs a third of its steps, but
-an undirected graph. ``push`` reads only edges near the seeds, so its cost hardly depends on the size of the graph. The
-methods work for any kind of node.
+:func:`personalized_pagerank` computes it for a prepared graph, a :class:`WalkOperator`, by one of three methods.
+``power`` is the reference method, in float64 and with a bound on the L1 error. ``chebyshev`` needs a third of the steps
+of ``power``, but works only on undirected graphs. ``push`` reads only edges near the seeds, so its cost hardly depends
+on the size of the graph.
 """
 
 from phasegraph.pagerank.operator import WalkOperator

@@ -2,9 +2,12 @@
 
 The functions do the same operations in the same order as the numpy rounds in :mod:`phasegraph.pagerank.push`, so values
 and counters are identical to the bit. Lists are written without branches: the next entry overwrites an entry that does
-not count. Each list therefore has space for an additional entry. The columns of the state are left mass (not pushed
-yet), gained mass (stopped at the node), and the last round in which mass arrived. The frontier contains the nodes that
-the next round pushes. Positions in inner loops are unsigned, because numba checks signed positions for negative values.
+not count. Each list therefore has space for an additional entry.
+
+The `state` is an array with a row per node and three columns. The first is the left mass, which has arrived and is not
+pushed yet. The second is the gained mass, which has stopped at the node. The third is the last round in which mass
+arrived. The `frontier` contains the nodes that the next round pushes. Positions in inner loops are unsigned, because
+numba checks signed positions for negative values.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ wait_before_forks(global_compiler_lock)  # otherwise, a forked child could wait 
 
 
 def _compiled(function: Callable[..., Any]) -> Any:
-    """Compile a function at its first call; cache the result on disk if a folder is writable."""
+    """Return a function that numba compiles at the first call; cache the compiled code on disk if possible."""
     try:
         return numba.njit(cache=True, nogil=True)(function)
     except RuntimeError:  # numba found no writable cache folder
@@ -31,7 +34,10 @@ def _compiled(function: Callable[..., Any]) -> Any:
 
 @_compiled
 def take_out(frontier: Any, size: int, follow: float, state: Any, amounts: Any) -> None:
-    """Move the share (1 - follow) of each frontier node's left mass to its gained mass; write the rest to `amounts`."""
+    """Take the left mass out of the first `size` frontier nodes.
+
+    The share (1 - follow) becomes gained mass of the node. The rest is written to `amounts`, for sending along edges.
+    """
     for i in range(size):
         u = frontier[i]
         amounts[i] = follow * state[u, 0]
@@ -43,7 +49,11 @@ def take_out(frontier: Any, size: int, follow: float, state: Any, amounts: Any) 
 def arrive(
     v: int, amount: float, now: int, state: Any, touched: Any, held: int, received: Any, arrived: int
 ) -> tuple[int, int]:
-    """Add `amount` to the left mass of node `v`; return the number of touched nodes, in total and in this round."""
+    """Add `amount` to the left mass of node `v`, in round `now`.
+
+    `held` and `arrived` are the numbers of nodes that have received mass so far, in total and in this round. Returns
+    both numbers after the addition.
+    """
     node = np.uint32(v)
     state[node, 0] += amount
     before = state[node, 2]
@@ -55,7 +65,10 @@ def arrive(
 
 @_compiled
 def above(received: Any, arrived: int, state: Any, threshold: float, costs: Any, frontier: Any) -> int:
-    """Write the receiving nodes whose left mass is above their threshold to the frontier; return their number."""
+    """Write the nodes that received mass, and whose left mass is above their threshold, to the frontier.
+
+    The threshold of a node is ``threshold`` times its cost. Returns the number of written nodes.
+    """
     size = 0
     for i in range(arrived):
         v = np.uint32(received[i])
@@ -66,7 +79,7 @@ def above(received: Any, arrived: int, state: Any, threshold: float, costs: Any,
 
 @_compiled
 def collect(nodes: Any, state: Any, gained_out: Any, left_out: Any) -> None:
-    """Copy the gained and the left mass of the touched nodes, and clear the state of these nodes."""
+    """Copy the gained and the left mass of `nodes` to the two output arrays, and clear the state of these nodes."""
     for i in range(len(nodes)):
         v = nodes[i]
         left_out[i] = state[v, 0]
@@ -82,9 +95,9 @@ def static_rounds(
 ) -> tuple[int, int, int, int]:
     """Run push rounds with fixed edge weights.
 
-    The rounds end when no node's left mass is above its threshold, before a dense round (a round that reads most
-    edges), or at the maximum number of rounds. Returns the size of the new frontier, the number of rounds, the number
-    of edges read, and the number of touched nodes.
+    The rounds end when no node's left mass is above its threshold, or at the maximum number of rounds. They also end
+    before a dense round, which would read more than `dense_edges` edges. Returns the size of the new frontier, the
+    number of rounds, the number of edges read, and the number of nodes that received mass.
     """
     indptr, indices, weights, inverse_out, costs = graph
     follow, threshold, dense_edges, limit = settings
@@ -115,7 +128,7 @@ def static_rounds(
 def edge_weight(edge: int, target: int, weights: Any, node_weights: Any, rest: float, count: int) -> Any:
     """Return the weight of an edge times the weight of its target node.
 
-    A node weight of 0 is replaced by `rest`; nodes from number `count` on have weight 1.
+    A node weight of 0 is replaced by `rest`. Nodes numbered `count` or higher have weight 1.
     """
     if target >= count:
         return np.float64(weights[edge])
@@ -125,10 +138,10 @@ def edge_weight(edge: int, target: int, weights: Any, node_weights: Any, rest: f
 
 @_compiled
 def unweighed(graph: Any, lookout: Any, follow: float, state: Any, frontier: Any, size: int) -> int:
-    """Write the nodes with weight 0 to which the frontier is about to send more than `much` mass.
+    """List the nodes with weight 0 to which the frontier is about to send more than `much` mass.
 
-    A node may be written more than once. Returns the number of written nodes, or -1 if no frontier node sends more than
-    `much`.
+    `lookout` is described at :func:`relevance_rounds`; its array receives the list. A node may be listed more than
+    once. Returns the length of the list, or -1 if no frontier node sends more than `much`.
     """
     indptr, indices, weights, node_weights, _, _ = graph
     much, inverse_out, found = lookout
@@ -153,11 +166,11 @@ def relevance_rounds(
 ) -> tuple[int, int, int, int]:
     """Run push rounds in which the weight of an edge is multiplied by the weight of its target node.
 
-    A node weight of 0 is replaced by `rest`; nodes beyond the array of node weights have weight 1. `lookout` contains
-    three parts. The first is the amount `much` of mass, or 0; the second is 1 / (sum of out-weights) of each node. The
-    third is an array for nodes with weight 0 that are about to receive more than `much`; its last entry counts them.
-    If there are such nodes, the rounds pause: the caller sets the weights of these nodes and calls the function again.
-    The result is described at :func:`static_rounds`.
+    A node weight of 0 is replaced by `rest`; nodes beyond the array of node weights have weight 1. `lookout` is the
+    tuple (`much`, `inverse_out`, `found`). `inverse_out` is 1 / (sum of the weights of a node's out-edges). The rounds
+    pause if nodes with weight 0 are about to receive more than the mass `much`. These nodes are written to `found`,
+    whose last entry is their number. The caller then sets the weights of these nodes and calls the function again. If
+    `much` is 0, the rounds never pause. The result is described at :func:`static_rounds`.
     """
     indptr, indices, weights, node_weights, rest, costs = graph
     count = np.uint32(len(node_weights))
@@ -198,7 +211,11 @@ def relevance_rounds(
 def flow_links(
     flow: Any, relevance: Any, floor: float, size: int, now: int, state: Any, queues: Any, held: int
 ) -> tuple[int, int]:
-    """Send mass along the links between entities (SemFlowRAG); the weights of links depend on the relevance."""
+    """Send the amounts of the frontier nodes along the links between entities, as in SemFlowRAG.
+
+    The weight of a link depends on the relevance of its target. Returns the numbers of nodes that received mass, in
+    total and in this round.
+    """
     indptr, indices, penalties, downs, semantics, chances = flow
     touched, frontier, received, amounts = queues
     down_chance, up_chance, _, _ = chances
@@ -219,7 +236,11 @@ def flow_links(
 
 @_compiled
 def plain_edges(flow: Any, size: int, now: int, state: Any, queues: Any, held: int, arrived: int) -> tuple[int, int]:
-    """Send mass along the edges of a semantic flow whose weights do not depend on the query: passages, self loops."""
+    """Send the amounts of the frontier nodes along edges to passages and along self loops, as in SemFlowRAG.
+
+    The weights of these edges do not depend on the query. Returns the numbers of nodes that received mass, in total and
+    in this round.
+    """
     indptr, indices, _, _, semantics, chances = flow
     touched, frontier, received, amounts = queues
     _, _, other_chance, stay_chance = chances
@@ -240,7 +261,9 @@ def plain_edges(flow: Any, size: int, now: int, state: Any, queues: Any, held: i
 def semantic_rounds(
     graph: Any, settings: Any, state: Any, queues: Any, held: int, size: int, rounds: int
 ) -> tuple[int, int, int, int]:
-    """Run push rounds over a semantic flow; the weights of a node's links are computed when the node is pushed.
+    """Run push rounds over the directed graph of SemFlowRAG.
+
+    The weights of a node's links are computed from the relevance when the node is pushed.
 
     The result is described at :func:`static_rounds`.
     """

@@ -1,4 +1,4 @@
-"""A weighted graph that is prepared once for many walks."""
+"""A weighted graph in a form that is prepared once and used by many walks."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class WalkOperator:
         return WalkOperator.from_adjacency, (sparse.csr_array(parts, shape=(self.size, self.size)),)
 
     def follows(self) -> bool:
-        """Return True if the weights are positive and finite, and `inverse_out` matches the weights.
+        """Check the arrays: return True if the weights are positive and finite, and `inverse_out` matches them.
 
         `indptr` must be valid. At most about a million weights at a time are converted to float64.
         """
@@ -123,12 +123,12 @@ class WalkOperator:
 
     @lazy_property
     def costs(self) -> Int32Array:
-        """The cost of a push of each node: its number of out-edges, but at least 1; a read-only int32 array (n,)."""
+        """The cost of pushing each node: its number of out-edges, but at least 1; read-only int32, of shape (n,)."""
         return _read_only(np.maximum(self.out_degrees, 1))
 
     @lazy_property
     def stationary(self) -> FloatArray:
-        """The weight of each node's out-edges, as a share of the sum of all weights; read-only, of shape (n,)."""
+        """The sum of the weights of each node's out-edges, divided by the sum of all weights; read-only, shape (n,)."""
         shares: FloatArray = np.divide(1.0, self.inverse_out, out=np.zeros(self.size), where=self.inverse_out > 0)
         shares /= max(float(shares.sum()), np.finfo(np.float64).tiny)
         return _read_only(shares)
@@ -170,7 +170,7 @@ class WalkOperator:
 
     @lazy_property
     def pool(self) -> WorkspacePool:
-        """The scratch memory for walks over this graph."""
+        """The pool of scratch memory for walks over this graph."""
         return WorkspacePool(self.size)
 
 
@@ -182,7 +182,7 @@ def _read_only(array: Array) -> Array:
 def prepared(
     indptr: Any, indices: Any, weights: Any
 ) -> tuple[np.ndarray[Any, np.dtype[np.int64]], Int32Array, Float32Array | FloatArray, FloatArray]:
-    """Return read-only arrays with the data types that the kernels need, and the inverse sums of the rows."""
+    """Convert a CSR matrix to the arrays of a :class:`WalkOperator`, read-only and with the types that kernels need."""
     starts = np.asarray(indptr, dtype=np.int64)
     sums = np.zeros(len(starts) - 1)
     filled = np.flatnonzero(np.diff(starts) > 0)

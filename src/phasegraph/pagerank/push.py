@@ -1,4 +1,7 @@
-"""Forward push: spread mass from the seeds along edges, and stop at nodes that have little mass left to push."""
+"""Forward push: send mass from the seeds along edges, round by round, until no node has much mass left to send.
+
+A push of a node keeps the share (1 - follow probability) of its left mass and sends the rest along its out-edges.
+"""
 
 from __future__ import annotations
 
@@ -36,13 +39,19 @@ def ranges(starts: Positions, counts: Positions) -> Positions:
 
 
 def out_edges(graph: Any, nodes: Any) -> tuple[IntArray, IntArray]:
-    """Return, for each out-edge of some nodes, the position of its node in `nodes` and the position of the edge."""
+    """Return two arrays with an entry for each out-edge of `nodes`.
+
+    The first array contains the position in `nodes` of the edge's source node; the second array contains the position
+    of the edge in the graph's arrays `indices` and `weights`.
+    """
     counts = graph.out_degrees.take(nodes).astype(np.int64)
     return np.repeat(np.arange(len(nodes)), counts), ranges(graph.indptr.take(nodes).astype(np.int64), counts)
 
 
 class Transitions(ABC):
-    """The interface of a push to the edges of a graph; there is a subclass for each kind of edge weight.
+    """The base class of the transitions of a walk, by which a push sends mass along the edges of a graph.
+
+    Subclasses differ in how the weight of an edge is computed.
 
     `edges` is the number of edges. `edge_counts`, of shape (n,), is the number of edges that a push of each node reads.
     `costs` is the same number, but at least 1; the threshold of a node is proportional to its cost.
@@ -58,7 +67,7 @@ class Transitions(ABC):
 
     @property
     def dense_edges(self) -> int:
-        """The number of edges above which a round is dense, that is, one product with the whole matrix."""
+        """The number of edges above which a round multiplies with the whole matrix instead of reading the edges."""
         return int(DENSE_SHARE * self.edges)
 
     @property
@@ -70,16 +79,19 @@ class Transitions(ABC):
     """If True, :meth:`before` is called before each round; :meth:`before` can set it to False."""
 
     def before(self, nodes: IntArray, amounts: FloatArray) -> None:
-        """Prepare a round in which these nodes send these amounts of mass."""
+        """Prepare a round in which these nodes send these amounts of mass, for example compute weights of edges."""
         raise NotImplementedError
 
     def resumes(self) -> bool:
-        """Do the work of :meth:`before` if the compiled rounds have paused; return True if they must continue."""
+        """Do the work of :meth:`before` if the compiled rounds have paused; return True if they did and must go on."""
         return False
 
     @abstractmethod
     def spread(self, nodes: IntArray, amounts: FloatArray) -> tuple[IntArray, FloatArray]:
-        """Return the target node and the mass of each flow when `nodes` send `amounts`, in order of nodes and edges."""
+        """Return, for each out-edge of `nodes`, its target and the mass that arrives when `nodes` send `amounts`.
+
+        The edges are in the order of `nodes`, and for each node in the order of the graph.
+        """
 
     @abstractmethod
     def sweep(self, amounts: FloatArray) -> FloatArray:
@@ -102,11 +114,14 @@ class StaticTransitions(Transitions):
 
     @property
     def stationary(self) -> FloatArray | None:
-        """The weight of each node's out-edges, as a share of the sum of all weights; None for a directed graph."""
+        """The sum of the weights of each node's out-edges, divided by the sum of all weights, of shape (n,).
+
+        None for a directed graph, whose stationary distribution is not known in advance.
+        """
         return self.graph.stationary if self.graph.symmetric else None
 
     def spread(self, nodes: IntArray, amounts: FloatArray) -> tuple[IntArray, FloatArray]:
-        """Return the target node and the mass of each flow; see :meth:`Transitions.spread`."""
+        """Return the target of each out-edge and the mass that arrives; see :meth:`Transitions.spread`."""
         graph = self.graph
         counts = graph.out_degrees.take(nodes).astype(np.int64)
         edges = ranges(graph.indptr.take(nodes), counts)
@@ -155,7 +170,7 @@ class RelevanceTransitions(Transitions):
         self.graph, self.node_weights = graph, node_weights
 
     def spread(self, nodes: IntArray, amounts: FloatArray) -> tuple[IntArray, FloatArray]:
-        """Return the target node and the mass of each flow; see :meth:`Transitions.spread`."""
+        """Return the target of each out-edge and the mass that arrives; see :meth:`Transitions.spread`."""
         graph = self.graph
         counts = graph.out_degrees.take(nodes).astype(np.int64)
         edges = ranges(graph.indptr.take(nodes), counts)
@@ -213,8 +228,8 @@ class Seeds:
 def as_seeds(reset: Reset, size: int) -> Seeds:
     """Check a reset distribution, divide it by its sum, and return it as seeds.
 
-    `reset` is an array with a weight for each node, or a pair (nodes, weights). Weights must be finite and not
-    negative, with a positive sum. The weights of a repeated node are added.
+    `reset` is an array with a weight for each of `size` nodes, or a pair (nodes, weights). Weights must be finite and
+    not negative, with a positive sum. The weights of a repeated node are added.
     """
     if isinstance(reset, tuple):
         if len(reset) != 2:
@@ -270,7 +285,7 @@ def _weights(given: Any) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class PageRankResult:
-    """The stationary mass of a walk, and the cost of computing it.
+    """The stationary mass of a walk at each node (its personalized PageRank), and the cost of computing it.
 
     Parameters
     ----------
@@ -281,13 +296,13 @@ class PageRankResult:
     size : int
         Number of nodes of the graph.
     residual : float
-        A bound on the L1 distance to the exact mass. For a push, it is the mass that was not placed exactly. Without
-        `complete`, the values are lower bounds with the sum 1 - `residual`, and the distance is the residual. With
-        `complete`, the distance is at most twice the residual and usually much smaller.
+        A bound on the L1 distance to the exact mass. For a push, it is the mass that was still to be sent at the end.
+        Without the option `complete`, the values are lower bounds with the sum 1 - `residual`, and the distance is the
+        residual. With `complete`, the distance is at most twice the residual and usually much smaller.
     iterations : int
         Number of iterations, or of rounds of a push.
     edges_scanned, nodes_touched : int
-        Number of edges that were read, and of nodes that received mass.
+        Number of edges that were read, and number of nodes that received mass.
     converged : bool
         Always True, because a walk that does not converge raises an error.
     """
@@ -365,7 +380,11 @@ class PushSettings:
 
 @dataclass(slots=True)
 class _Progress:
-    """The progress of a push: nodes to push next, nodes that received mass, and numbers of rounds and edges."""
+    """The progress of a push.
+
+    `frontier` contains the nodes to push next, and `touched` the nodes that received mass. `rounds` and `scanned` are
+    the numbers of rounds and of edges read. `everywhere` is True after a dense round, which reaches every node.
+    """
 
     frontier: Int32Array
     touched: list[Int32Array]
@@ -424,7 +443,11 @@ def push(transitions: Transitions, seeds: Seeds, settings: PushSettings, space: 
 
 @dataclass(frozen=True, slots=True)
 class _Ends:
-    """The result of a push for each touched node; `expected` is the estimate that `complete` added to `values`."""
+    """The result of a push for each node that received mass.
+
+    `values` are the masses, and `left` is the mass that was not sent. `expected` is the estimate of the effect of the
+    left mass, which the option `complete` added to `values`.
+    """
 
     nodes: Int32Array
     values: FloatArray
@@ -433,7 +456,7 @@ class _Ends:
 
 
 def _refine(transitions: StaticTransitions, settings: PushSettings, space: PushWorkspace, ends: _Ends) -> int:
-    """Replace the estimated inflow of the next step by the exact inflow for the nodes with the greatest masses.
+    """For the nodes with the greatest masses, replace the estimate in `ends.values` by the exact inflow of a next step.
 
     Returns the number of edges that were read.
     """
@@ -520,7 +543,7 @@ def _dense_round(transitions: Transitions, settings: PushSettings, state: State,
 def run_push(
     transitions: Transitions, pool: WorkspacePool, seeds: Seeds, settings: PushSettings, workspace: PushWorkspace | None
 ) -> PageRankResult:
-    """Run a push in the given workspace, or in a workspace of the pool."""
+    """Run a push in the given workspace, or in a workspace of the pool if `workspace` is None."""
     if workspace is None:
         space = pool.borrow()
         result = push(transitions, seeds, settings, space)

@@ -29,8 +29,9 @@ def power(
 ) -> PageRankResult:
     """Compute the stationary mass by power iteration: y = f M x, then x ← y + (1 - sum(y)) r.
 
-    r is the reset distribution, which also gets the mass of dangling nodes. A step multiplies the L1 distance of two
-    distributions by f or less. The error is therefore at most f / (1 - f) times the L1 length of the last step.
+    f is the follow probability, M the transition matrix, x the mass, and r the reset distribution. The mass of nodes
+    without out-edges also goes to r. A step multiplies the L1 distance of two distributions by f or less. The error is
+    therefore at most f / (1 - f) times the L1 length of the last step.
     """
     step = graph.step if precision == "float64" else graph.narrow_step
     restart = seeds.dense(graph.size).astype(precision)
@@ -51,8 +52,9 @@ def chebyshev(
 ) -> PageRankResult:
     """Compute the stationary mass of an undirected graph by Chebyshev's semi-iteration for y = f M y + (1 - f) r.
 
-    Only for an undirected graph, M is similar to a symmetric matrix with a spectrum in [-1, 1]. Isolated nodes lose
-    mass in y. The result is y / sum(y), which moves the lost mass to the reset distribution.
+    f is the follow probability, M the transition matrix, and r the reset distribution. The method needs an undirected
+    graph, because only then is M similar to a symmetric matrix with a spectrum in [-1, 1]. Isolated nodes lose mass in
+    y. The result is y / sum(y), which moves the lost mass to the reset distribution.
     """
     if not graph.symmetric:
         raise InvalidInputError(
@@ -209,12 +211,14 @@ def personalized_pagerank(
 def personalized_pagerank_batch(
     graph: WalkOperator | Any, resets: Iterable[Reset], **options: Any
 ) -> list[PageRankResult]:
-    """Compute a walk for each reset distribution, and prepare the graph only once.
+    """Compute a walk for each of several reset distributions; a sparse matrix is prepared only once.
 
     Parameters
     ----------
     graph : WalkOperator or (n, n) sparse matrix
+        The graph, as in :func:`personalized_pagerank`.
     resets : iterable of reset distributions
+        Each is an array of shape (n,) or a pair (nodes, weights), as in :func:`personalized_pagerank`.
     **options
         The options of :func:`personalized_pagerank`.
 
@@ -252,7 +256,7 @@ def push_settings(
 
 
 def _limit(given: int | None, follow: float, tolerance: float) -> int:
-    """Return the maximum number of iterations: the given number, or a default for this probability and tolerance."""
+    """Return the maximum number of iterations: the given number, or a default from follow probability and tolerance."""
     if given is None:
         needed = 0.0 if follow == 0.0 else math.log(min(tolerance, 1.0) * (1.0 - follow) / 4.0) / math.log(follow)
         return min(int(2 * needed) + 20, MOST_ITERATIONS)

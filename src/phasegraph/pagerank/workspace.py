@@ -1,4 +1,4 @@
-"""Scratch arrays of a push; they are reused for later walks, and only the entries of touched nodes are cleared."""
+"""Scratch arrays of a push, reused by later walks; after a walk, only entries of nodes that it reached are cleared."""
 
 from __future__ import annotations
 
@@ -64,9 +64,10 @@ class State(NamedTuple):
 
 
 class PushWorkspace:
-    """The scratch memory of a walk, which only one walk at a time can use.
+    """The scratch memory of a walk; only one walk at a time can use it.
 
-    The memory is proportional to the number of nodes, and the time to clear it to the number of touched nodes.
+    The size of the memory is proportional to the number of nodes. The time to clear it is proportional to the number of
+    nodes that the walk reached.
 
     Parameters
     ----------
@@ -113,7 +114,7 @@ class PushWorkspace:
         return kept
 
     def collect(self, touched: Int32Array, compiled: bool) -> tuple[FloatArray, FloatArray]:
-        """Return the gained and the left mass of the touched nodes, and clear the workspace.
+        """Return the gained and the left mass of the `touched` nodes as two arrays, and clear the workspace.
 
         `touched` must contain every node with a changed state.
         """
@@ -134,7 +135,7 @@ class PushWorkspace:
 
 
 class WorkspacePool:
-    """The idle workspaces of a graph of `size` nodes; their number is the maximum number of simultaneous walks."""
+    """The idle workspaces of a graph of `size` nodes; a new workspace is created if all are in use."""
 
     def __init__(self, size: int) -> None:
         self.size = size

@@ -1,4 +1,4 @@
-"""Read the user's files as passages: text, Markdown, HTML, CSV, JSONL and PDF, in folders and archives too."""
+"""Read a user's files as passages: text, Markdown, HTML, CSV, JSONL and PDF files, also in folders and archives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read zip and tar archives in memory: write no file, follow no link, and limit the unpacked size."""
+"""Read zip and tar archives in memory, without writing files or following links, up to a limit of unpacked bytes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def is_archive(name: str) -> bool:
 
 
 def members_of(path: Path) -> Iterator[Member]:
-    """Yield the files of an archive.
+    """Yield the path and the content of each file in an archive, or the reason that the file is not read.
 
     Raises
     ------
@@ -75,13 +75,16 @@ def _tarred(path: Path) -> Iterator[Member]:
 
 
 class _Budget:
-    """A counter of the files and bytes of an archive; it raises an error if a limit is exceeded."""
+    """A counter of the files and unpacked bytes of an archive, which raises an error above the limits."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._files, self._bytes = path, 0, 0
 
     def refusal(self, name: str, size: int) -> str | None:
-        """Return the reason that a file must not be read, or None; raise an error if the archive is too large."""
+        """Count a file of `size` bytes, and return the reason that it must not be read; None if it can be read.
+
+        Raises InvalidInputError if the archive contains too many files or bytes.
+        """
         self._files, self._bytes = self._files + 1, self._bytes + size
         if self._files > MOST_FILES or self._bytes > MOST_BYTES:
             raise InvalidInputError(

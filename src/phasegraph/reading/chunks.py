@@ -19,7 +19,7 @@ def passages_of(document: Document) -> list[Passage]:
 
     Short sections share a passage. A long section is cut between paragraphs if possible, else between sentences or
     words; each piece repeats the heading. The id of a passage consists of the document's name and the passage's number.
-    Its field ``source`` is the document's name.
+    The field ``source`` of a passage is the document's name.
 
     >>> document = Document("a.md", "A", (Section("One", "Ada met Bo."), Section("Two", "Bo met Cy.")))
     >>> [(passage.id, passage.text) for passage in passages_of(document)]
@@ -59,7 +59,7 @@ def _pieces(section: Section) -> Iterator[str]:
 
 
 def _parts(text: str, room: int) -> Iterator[str]:
-    """Yield the paragraphs of a text; cut longer paragraphs into sentences, words or characters."""
+    """Yield the paragraphs of a text; cut paragraphs of more than `room` characters into sentences or words."""
     for paragraph in _paragraphs(text):
         if len(paragraph.strip()) <= room:
             yield paragraph
@@ -68,14 +68,14 @@ def _parts(text: str, room: int) -> Iterator[str]:
 
 
 def _paragraphs(text: str) -> Iterator[str]:
-    """Yield the paragraphs of a text, which blank lines separate."""
+    """Yield the paragraphs of a text; paragraphs are separated by blank lines."""
     for blank, lines in groupby(text.split("\n"), lambda line: not line.strip()):
         if not blank:
             yield "\n".join(lines)
 
 
 def _joined(parts: list[str], room: int) -> Iterator[str]:
-    """Join consecutive parts up to a length of `room` characters."""
+    """Join consecutive parts of a text with spaces, and yield the results, each of at most `room` characters."""
     held = ""
     for part in (piece for one in parts for piece in _short(one, room)):
         if held and len(held) + len(part) + 1 > room:
@@ -87,7 +87,7 @@ def _joined(parts: list[str], room: int) -> Iterator[str]:
 
 
 def _short(part: str, room: int) -> Iterator[str]:
-    """Yield a sentence, or its words if the sentence is too long; cut a word that is longer than a passage."""
+    """Yield a sentence, or its words if it has more than `room` characters; also cut a word that is too long."""
     if len(part) <= room:
         yield part
         return

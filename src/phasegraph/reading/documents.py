@@ -1,4 +1,4 @@
-"""A document with its sections, and decoding of bytes to text."""
+"""The classes for a document and its sections, and functions for titles and for decoding bytes."""
 
 from __future__ import annotations
 

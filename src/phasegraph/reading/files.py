@@ -26,7 +26,7 @@ Progress: TypeAlias = Callable[[Iterable[Any], str], Iterable[Any]]
 
 
 def _by_text(read: Callable[[str, str], Document | list[Passage]]) -> Reader:
-    """Make a reader of bytes from a reader of text."""
+    """Turn a function that reads a file's text into a function that reads the file's bytes."""
 
     def reader(name: str, data: bytes) -> list[Passage]:
         found = read(name, decoded(data))
@@ -85,7 +85,7 @@ class FilesRead:
         return f"{count} {'file' if count == 1 else 'files'} ({kinds}), {len(self.passages)} passages"
 
     def notes(self) -> list[str]:
-        """Return a line for each reason to skip files, with the names of some of these files."""
+        """Return a line for each reason why files were skipped, with the names of some of these files."""
         by_reason: dict[str, list[str]] = {}
         for name, reason in self.skipped.items():
             by_reason.setdefault(reason, []).append(name)
@@ -101,7 +101,11 @@ def _some(names: list[str]) -> str:
 
 @dataclass(frozen=True)
 class _Part:
-    """The passages of a file or an archive, the path of each passage's file, and the reason for each skipped file."""
+    """What was read from a file or an archive.
+
+    `sources` contains the path of each passage's file, `files` the number of files by kind, and `skipped` the reason
+    for each skipped file. `lacking` is the error about a missing package, if a file needs one.
+    """
 
     passages: tuple[Passage, ...]
     sources: tuple[str, ...]
@@ -129,7 +133,7 @@ class FolderReader:
         self._parts: dict[Path, _Part] = {}
 
     def read(self, progress: Progress | None = None) -> FilesRead:
-        """Read the current files of the path; errors are the same as in :func:`read_files`."""
+        """Read the current files of the path, and return all passages; errors are the same as in :func:`read_files`."""
         if not self.root.exists():
             raise InvalidInputError(f"{self.root}: there is no such file or folder")
         places = _files_of(self.root, self._without)
@@ -193,9 +197,10 @@ def _state_of(place: Path) -> tuple[int, ...]:
 
 
 def _read_place(place: Path, name: str, state: tuple[int, ...], alone: bool) -> _Part:
-    """Read a file, or the files of an archive.
+    """Read a file, or the files of an archive, as passages.
 
-    If the file is the only file of the path (`alone`), its error is raised; otherwise, the file is skipped.
+    `name` is the file's path relative to the folder. If `alone` is True, the file is the only file, and its error is
+    raised; otherwise, a file with an error is skipped.
     """
     passages: list[Passage] = []
     sources: list[str] = []
@@ -227,7 +232,7 @@ def _read_place(place: Path, name: str, state: tuple[int, ...], alone: bool) -> 
 
 
 def _files_of(root: Path, without: Collection[Path] = ()) -> list[tuple[Path, str]]:
-    """Return the files of a path, each with the name that is the ``source`` of its passages."""
+    """Return the files below a path as pairs: the path of the file, and the name for the ``source`` of its passages."""
     if root.is_file():
         return [(root, root.name)]
     if (root / CORPUS).is_file() and (root / QUERIES).is_file():
@@ -254,7 +259,10 @@ def _files_of(root: Path, without: Collection[Path] = ()) -> list[tuple[Path, st
 
 
 def _members(place: Path, name: str) -> Iterator[Member]:
-    """Yield the name and content of a file, or of each file in an archive."""
+    """Yield the name and the content of a file, or of each file in an archive.
+
+    Instead of the content, a text gives the reason why a file is not read.
+    """
     if not is_archive(name):
         if PurePosixPath(name).suffix.lower() not in _BY_SUFFIX:
             yield name, _OTHER
@@ -271,7 +279,7 @@ def _members(place: Path, name: str) -> Iterator[Member]:
 
 
 def _content(place: Path) -> bytes | str:
-    """Return the content of a file as bytes; if it cannot be opened, return the reason as a string."""
+    """Return the content of a file as bytes; if the file cannot be opened, return the reason as a string."""
     try:
         return place.read_bytes()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""A reader for HTML, which makes a section for each heading, and leaves out scripts, styles and navigation."""
+"""A reader for HTML, which creates a section for each heading, and leaves out scripts, styles and navigation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ _LINES = frozenset(("br", "li", "dt", "dd", "tr"))
 
 
 class _Page(HTMLParser):
-    """A parser that collects the title, headings and text of a page; an unclosed element ends at its parent's end."""
+    """A parser that collects the title and the sections of an HTML page.
+
+    An element without an end tag ends where its parent element ends.
+    """
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
@@ -74,7 +77,7 @@ class _Page(HTMLParser):
 
 
 def read_html(name: str, text: str) -> Document:
-    """Read an HTML page; without a title, its first heading or its file name is the title.
+    """Read an HTML page as a document; if it has no title, the first heading or the file name is the title.
 
     >>> read_html("a.html", "<title>Ada</title><h2>Bo</h2><p>Bo met <b>Ada</b>.</p><script>no()</script>").sections
     (Section(heading='Bo', text='Bo met Ada.'),)

@@ -1,4 +1,4 @@
-"""Support for ``.phasegraphignore`` files, which exclude files from reading, in the syntax of ``.gitignore``."""
+"""``.phasegraphignore`` files, in which a user lists files that must not be read, in the syntax of ``.gitignore``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Ignored:
     Parameters
     ----------
     root : path
-        The folder.
+        The folder whose files are read.
     """
 
     def __init__(self, root: Path) -> None:
@@ -25,7 +25,7 @@ class Ignored:
         self._patterns: dict[Path, Any] = {}
 
     def enter(self, folder: Path, names: Collection[str]) -> None:
-        """Read the patterns of a folder; `names` are the names of the files in the folder."""
+        """Read the patterns of a folder, if `names`, the files in the folder, include a ``.phasegraphignore``."""
         if IGNORE not in names:
             return
         with needed(f"{IGNORE} needs pathspec; pip install 'phasegraph[files]'"):
@@ -34,7 +34,7 @@ class Ignored:
         self._patterns[folder] = GitIgnoreSpec.from_lines(lines)
 
     def leaves_out(self, place: Path, *, folder: bool = False) -> bool:
-        """Return True if the patterns exclude a file or, with `folder`, a folder."""
+        """Return True if the patterns exclude the file `place`; set `folder` to True if `place` is a folder."""
         for above in place.parents if self._patterns else ():
             if above in self._patterns:
                 found = self._patterns[above].check_file(place.relative_to(above).as_posix() + ("/" if folder else ""))

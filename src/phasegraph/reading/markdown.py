@@ -1,4 +1,4 @@
-"""A reader for Markdown, which makes a section for each heading."""
+"""A reader for Markdown, which creates a section for each heading."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ _HEADING = re.compile(r"#{1,6}[ \t]+")
 
 
 def sections_of(text: str) -> tuple[str, list[Section]]:
-    r"""Return the first heading as the title, and all sections with text; a heading in a code fence is text.
+    r"""Return the title of a Markdown text, which is its first heading, and all sections that contain text.
+
+    A line in a fenced code block is never a heading.
 
     >>> sections_of("# Ada\nShe met Bo.\n## Bo\nHe did not.")
     ('Ada', [Section(heading='Ada', text='She met Bo.'), Section(heading='Bo', text='He did not.')])
@@ -35,7 +37,7 @@ def sections_of(text: str) -> tuple[str, list[Section]]:
 
 
 def _without_comments(text: str) -> str:
-    """Remove HTML comments from a text, except an unclosed comment."""
+    """Remove HTML comments from a text; a comment without an end stays."""
     kept: list[str] = []
     start = 0
     while (opened := text.find("<!--", start)) >= 0 and (closed := text.find("-->", opened)) >= 0:
@@ -45,7 +47,7 @@ def _without_comments(text: str) -> str:
 
 
 def read_markdown(name: str, text: str) -> Document:
-    """Read a Markdown file; front matter and comments are removed, and a link is replaced by its text."""
+    """Read a Markdown file as a document; remove front matter and comments, and replace each link by its text."""
     plain = _LINK.sub(r"\1", _without_comments(_FRONT.sub("", text)))
     title, sections = sections_of(plain)
     return Document(name, title if title != "end" else title_of(name), tuple(sections))

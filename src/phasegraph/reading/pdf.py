@@ -1,4 +1,4 @@
-"""A reader for PDF, which makes a section for each page."""
+"""A reader for PDF, which creates a section for each page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NEEDED = "PDF files need pypdf; pip install 'phasegraph[files]'"
 
 
 def read_pdf(name: str, data: bytes) -> Document:
-    """Read the text layer of a PDF; a scanned page has no text layer.
+    """Read the text of a PDF as a document; a scanned page without a text layer gives no text.
 
     Raises
     ------

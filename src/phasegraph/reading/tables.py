@@ -1,4 +1,4 @@
-"""Readers for CSV and JSONL, which make a document for each row."""
+"""Readers for CSV and JSONL, which create a passage or a document for each row."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ TITLES = ("title", "name", "heading", "subject")
 
 
 def read_csv(name: str, text: str) -> list[Passage]:
-    """Read a CSV table with column names in its first line; the separator is a comma, semicolon, tab or bar."""
+    """Read a CSV table as passages; each row is a document.
+
+    The first line contains the names of the columns. The separator is a comma, semicolon, tab or vertical bar.
+    """
     try:
         dialect: Any = csv.Sniffer().sniff(text[:8192], delimiters=",;\t|")
     except csv.Error:
@@ -32,7 +35,7 @@ def read_csv(name: str, text: str) -> list[Passage]:
 
 
 def read_jsonl(name: str, data: bytes) -> list[Passage]:
-    """Read a JSON object per line.
+    """Read a file with a JSON object per line as passages.
 
     If the first object has an ``id``, each object is a passage; otherwise, each object is a row of a table.
     """

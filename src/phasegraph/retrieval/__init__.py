@@ -1,4 +1,4 @@
-"""The private interface of the core for the two integrations.
+"""Functions and classes that the LangChain and LlamaIndex integrations use; they are not a public interface.
 
 A framework's retriever converts its arguments to :class:`SourceSpec` objects and a :class:`FusionEngine`. For each
 call, it binds its sources to the query, and converts each :class:`SelectedHit` of the answer to a document or node.

@@ -37,11 +37,11 @@ def _no_metadata(_: object) -> Mapping[str, Any]:
 class HitAccess:
     """Functions that read a framework's documents or nodes.
 
-    `text` returns the text of a hit, or "" if the hit has only an id. `to_embed` returns the text to embed; by default,
-    `text`. `vector` returns the embedding that is stored in a hit, or None. ``embed(texts)`` calls the embedding model
-    of a source, and returns an array of shape (n, d). `aembed` is the model's own coroutine function; if it is None,
-    asynchronous calls run `embed` in a worker. `corpus` is a corpus that has counted the words of its passages, or
-    None. The texts of its passages are not split into words again.
+    `text` returns the text of a hit, or "" if the hit has only an id. `to_embed` returns the text to embed; if
+    `to_embed` is None, `text` is used. `vector` returns the embedding that is stored in a hit, or None.
+    ``embed(texts)`` calls the embedding model of a source, and returns an array of shape (n, d). `aembed` is the
+    model's own coroutine function; if it is None, asynchronous calls run `embed` in a worker. `corpus` is the corpus of
+    the passages, or None. If its index contains word counts, hits from the corpus are not split into words again.
     """
 
     text: Callable[[Any], str] = str
@@ -62,7 +62,7 @@ class HitAccess:
             )
 
     def carried(self, ids: Sequence[str], rankings: Sequence[Ranking]) -> list[Any] | None:
-        """Return the embeddings stored in the hits; None if a hit has no embedding, or their lengths differ."""
+        """Return the embeddings stored in the hits; None if an embedding is missing, or the dimensions differ."""
         if self.vector is None:
             return None
         found = []
@@ -73,7 +73,7 @@ class HitAccess:
         return found if len(known) == len(ids) and len(set(known)) == 1 else None
 
     def texts(self, ids: Sequence[str], rankings: Sequence[Ranking]) -> list[str]:
-        """Return the text to embed for each candidate, from the first source that has a text of it."""
+        """Return the text to embed for each candidate, from the first source with a text; "" if none has a text."""
         read, found = self.to_embed or self.text, []
         for identifier in ids:
             texts = (read(one.payloads[identifier]) for one in rankings if identifier in one.payloads)
@@ -81,7 +81,7 @@ class HitAccess:
         return found
 
     def context(self, query: str) -> Context:
-        """Return the context of a fusion: the query, the current time, and functions that read the hits."""
+        """Return the data for priors and selection: the query, the current time, and functions that read the hits."""
         return Context(query=query, now=time.time(), metadata_of=self.metadata, text_of=self.text)
 
     def words(self, query: str, rankings: Sequence[Ranking]) -> HitWords:
@@ -104,10 +104,10 @@ class HitAccess:
         return read_hits(query, rankings, text, self._counted(read))
 
     def _counted(self, read: Callable[[str], tuple[str, object]]) -> CountedTexts | None:
-        """Return the counted words of each hit that has the same text and title as a passage of the corpus.
+        """Return a lookup of the corpus's word counts, for hits with the same text and title as a corpus passage.
 
-        These texts need not be split into words. Return None if there is no corpus, its files are damaged, or its words
-        are not counted.
+        The texts of these hits need not be split into words again. Return None if there is no corpus, its files are
+        damaged, or it has no word counts.
         """
         if self.corpus is None:
             return None

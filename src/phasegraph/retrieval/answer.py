@@ -18,8 +18,9 @@ class SelectedHit:
 
     The payload is None if no source returned a document or node. It comes from `source`, which is the source with the
     largest weight among the sources that returned a text for the passage. Sources with equal weights are taken in name
-    order. `others` are sources that returned a different text under the same id. Evidence says how a source found the
-    passage. `told` pairs the name of each source that has evidence with a function that returns the evidence.
+    order. `others` are sources that returned a different text under the same id. Evidence shows how a source found the
+    passage, such as the path of a graph walk. `told` pairs the name of each source that has evidence with a function
+    that returns the evidence.
     """
 
     source: str = ""
@@ -29,7 +30,7 @@ class SelectedHit:
 
     @property
     def evidence(self) -> dict[str, object]:
-        """The evidence by source name; it is computed when this property is read."""
+        """The evidence (such as a graph path) by source name; it is computed when this property is read."""
         return {name: tell() for name, tell in self.told}
 
 

@@ -127,9 +127,10 @@ def plan_sync(
 def free_ids(
     there: Mapping[str, object], removed: Collection[str], given: Sequence[Given], names: Sequence[str]
 ) -> list[str]:
-    """Return ids for new passages: their `names`, or a new id if the name is in use and the passage carries no id.
+    """Return an id for each passage in `given`: its proposed id in `names`, or a new id if this id is in use.
 
-    Raise InvalidInputError if the id that a passage carries is in use.
+    `there` contains the ids in use, and `removed` the ids of passages that the sync deletes. Raise InvalidInputError if
+    the id that a passage itself carries is in use.
 
     >>> free_ids({"p": 0, "q": 0}, ["q"], [Given(None, "a.md", b""), Given("q", "a.md", b"")], ["x", "q"])
     ['x', 'q']

@@ -70,9 +70,10 @@ class Draft:
 class Call:
     """The processing of one query, from the sources to a result.
 
-    :meth:`flow` runs all steps, for synchronous and asynchronous calls alike. It sets the last four fields.
-    `stage_reports` are the reports of the stages (rewriting, routing, reranking and correction). `routed` maps each
-    source that the router chose to its weight; None means the usual weight. If `routed` is None, all sources are asked.
+    :meth:`flow` runs all steps, for synchronous and asynchronous calls alike. `read` is True if the query's words must
+    be searched in the texts of the hits. :meth:`flow` sets the last four fields. `stage_reports` are the reports of the
+    stages (rewriting, routing, reranking and correction). `routed` maps each source that the router chose to its
+    weight; a weight of None means the pipeline's weight. If `routed` itself is None, all sources are asked.
     `may_be_late` is True if fusing runs in a worker. `is_late` is True if fusing missed the deadline.
     """
 
@@ -102,7 +103,7 @@ class Call:
         return self._finish(result)
 
     def _ask(self) -> Flow[Gathered]:
-        """Ask the sources that the router chooses, or all sources."""
+        """Ask the sources that the router chooses, or all sources if there is no router."""
         if self.stages.route is None:
             gathered: Gathered = yield Ask(self.gatherer, self.sources, self.query)
             return gathered
@@ -165,7 +166,7 @@ class Call:
         return found
 
     def _fuse(self, gathered: Gathered) -> Flow[Draft]:
-        """Fuse the candidates and apply thresholds; if that is late, use only the best hits of each source."""
+        """Fuse the candidates and apply thresholds; at the deadline, fuse only the best hits of each source."""
         self.may_be_late = self._may_be_late(gathered)
         make = partial(self._draft, self.query, gathered)
         try:
@@ -231,7 +232,7 @@ class Call:
     def _noted(
         self, reports: tuple[SourceReport, ...], *notes: Mapping[str, Sequence[str]]
     ) -> tuple[SourceReport, ...]:
-        """Add to the sources' reports the `notes`, and notes on calibrators that were fitted for another model."""
+        """Add `notes` by source to the reports, and a note on each calibrator that was fitted for another model."""
         if not self.mismatched and not any(notes):
             return reports
         return with_notes(reports, joined_notes(*notes) if notes else {}, self.mismatched)
@@ -255,7 +256,7 @@ class Call:
         return replace(draft, shortlist=shortlist)
 
     def _judge(self, rerank: Rerank, passages: Sequence[Passage]) -> Flow[tuple[Ranking | None, SourceReport]]:
-        """Run the reranker, and return its ranking (None if it failed) and its report."""
+        """Run the reranker on passages, and return its ranking (None if it failed) and its report."""
         step: Any = self.stages.reranker
         given = list(passages) if self.stages.reads_hits else [one.text for one in passages]
         tried: Tried = yield RunStep(step, (self.query, given), lambda answer: read_ranking(passages, answer))
@@ -314,7 +315,7 @@ class Call:
         return replace(result, warnings=(*result.warnings, IN_HASTE))
 
     def _correct(self, draft: Draft, result: Result) -> Flow[Result]:
-        """Return the result, or the result for a rewritten query if the first result is empty or has a poor grade."""
+        """Search again with a rewritten query if the result is empty or has a poor grade; return the final result."""
         stages, query = self.stages, self.query
         corrective, detail, now = stages.corrective, dict[str, object](action="kept"), self.deadline.clock.now
         if corrective is None:
@@ -363,7 +364,7 @@ class Call:
         return second
 
     def _ask_again(self, again: AskedQuery, draft: Draft, *, merges: bool) -> Flow[Result]:
-        """Answer a rewritten query from its own hits; if `merges`, also from the hits of the original query."""
+        """Search and fuse with a rewritten query; if `merges`, the hits of the original query are also fused."""
         text, names = text_of(again), [one.source for one in draft.reports if one.source in self.sources]
         asked = {name: bound_to(self.sources[name], again) for name in names}
         gathered: Gathered = yield Ask(self.gatherer, asked, text)
@@ -395,7 +396,7 @@ class Call:
 
 
 def _united(earlier: Sequence[Ranking], later: Sequence[Ranking]) -> list[Ranking]:
-    """Merge each source's rankings for two queries into one ranking; the sources are in name order."""
+    """Merge the rankings of two queries into one ranking for each source; return them in name order."""
     lists: dict[str, list[Ranking]] = {}
     for ranking in (*earlier, *later):
         lists.setdefault(ranking.source, []).append(ranking)

@@ -84,7 +84,7 @@ class Deletions:
         return self.counted(ranking.without(frozenset(gone)), len(gone), notes) if gone else ranking
 
     def counted(self, kept: Ranking, gone: int, notes: list[str]) -> Ranking:
-        """Add a note and warn once about `gone` deleted hits, which `kept` no longer contains; return `kept`."""
+        """Report, by a note and one warning, that `gone` hits were dropped from the ranking `kept`; return `kept`."""
         if not gone:
             return kept
         said = f"{gone} of {len(kept) + gone} hits dropped: their passages are in no store any more"

@@ -1,7 +1,7 @@
-"""The requests that the steps of a call (a flow) can yield, and two functions that run a flow: sync and async.
+"""Run the steps of a call (a flow), synchronously or asynchronously, and define the requests that a flow can yield.
 
 A flow is a generator without I/O. The functions :func:`run` and :func:`arun` carry out its requests, and give each
-request the remaining time of the call.
+request the deadline of the call.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _GRACE_SECONDS = 0.25
 
 
 class Request(Protocol):
-    """An operation that a flow waits for, on the caller's thread or on its event loop, until the deadline."""
+    """An operation whose outcome a flow needs; the driver runs it on the caller's thread or event loop."""
 
     def run(self, deadline: Deadline) -> Any:
         """Run the operation on this thread, and return its outcome."""
@@ -50,7 +50,7 @@ Flow: TypeAlias = Generator[Request, Any, Item]
 
 
 def run(flow: Flow[Item], deadline: Deadline) -> Item:
-    """Run a flow to the end on this thread."""
+    """Run a flow (the steps of a call) to the end on this thread, and return its value."""
     error: Exception | None = None
     outcome: Any = None
     try:
@@ -69,7 +69,7 @@ def run(flow: Flow[Item], deadline: Deadline) -> Item:
 
 
 async def arun(flow: Flow[Item], deadline: Deadline) -> Item:
-    """Run a flow to the end on the caller's event loop."""
+    """Run a flow (the steps of a call) to the end on the caller's event loop, and return its value."""
     error: Exception | None = None
     outcome: Any = None
     try:
@@ -106,19 +106,19 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Compute:
-    """A request to call a slow function in a worker; raises Late if the function misses the deadline."""
+    """A request to call a slow function in a worker; it raises Late if the function misses the deadline."""
 
     function: Callable[[], Any]
     guard: DeadlineGuard
 
     def run(self, deadline: Deadline) -> Any:
-        """Return the value of the function."""
+        """Call the function, and return its value; with a deadline, the function runs in a worker."""
         if deadline.due == FOREVER:
             return self.function()
         return within(self.guard.bounded(self.function), deadline)
 
     async def arun(self, deadline: Deadline) -> Any:
-        """Return the value of the function, without blocking the event loop if there is a deadline."""
+        """Call the function, and return its value; with a deadline, the event loop is not blocked."""
         if deadline.due == FOREVER:
             return self.function()
         return await awithin(self.guard.bounded(self.function), deadline)
@@ -145,10 +145,10 @@ class Embed:
 
 @dataclass(frozen=True, slots=True)
 class RunStep:
-    """A request to run a step within a `share` of the call's remaining time; a failure of the step is not raised.
+    """A request to run a step, which is a function of the user, within a `share` of the call's remaining time.
 
-    The step is a function of the user. ``read(answer)`` checks and converts its answer. The outcome contains the
-    failure, if any.
+    ``read(answer)`` checks and converts the answer of the function. An error of the function is not raised; the outcome
+    contains the error.
     """
 
     step: Step
@@ -157,17 +157,17 @@ class RunStep:
     share: float = 1.0
 
     def run(self, deadline: Deadline) -> Tried:
-        """Return the outcome of the step: its value or its failure."""
+        """Run the step on this thread, and return its outcome: a value, or the error that the step raised."""
         return self.step.run(self.arguments, deadline.part(self.share), self.read)
 
     async def arun(self, deadline: Deadline) -> Tried:
-        """Return the outcome of the step, without blocking the event loop."""
+        """Run the step without blocking the event loop, and return its outcome."""
         return await self.step.arun(self.arguments, deadline.part(self.share), self.read)
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A search function that returns a known ranking for any query."""
+    """A search function that returns a ranking that is already known, for any query."""
 
     ranking: Ranking
 
@@ -178,7 +178,7 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class _UnderWay:
-    """A source that waits for an earlier search of the same source, and returns its answer."""
+    """A source that does not search, but returns the answer of a search of the same source that already runs."""
 
     source: AnySource
     answer: Callable[[], Any]
@@ -194,8 +194,8 @@ class _UnderWay:
 class EarlyGather:
     """A request to ask some sources before the others.
 
-    It raises Late after half of the remaining time. The searches then continue, and the sources in :attr:`under_way`
-    return their answers.
+    After half of the remaining time, it raises Late, and the searches continue. The sources in :attr:`under_way` then
+    return the answers of these searches.
     """
 
     __slots__ = ("_gatherer", "_outcome", "_query", "_sources", "_task")
@@ -259,7 +259,7 @@ class EarlyGather:
 
     @property
     def under_way(self) -> Sources:
-        """Sources with the same names that do not search again, but wait for the searches that already run."""
+        """Replacements for the sources, by name, which wait for the searches that already run."""
         return {name: _UnderWay(source, partial(self._answer, name)) for name, source in self._sources.items()}
 
     def _answer(self, name: str) -> Any:

@@ -48,7 +48,7 @@ Accept: TypeAlias = AcceptancePolicy | Confidence | Mapping[str, Threshold | flo
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The constructor arguments that override the values of a pipeline, even if the pipeline is loaded later."""
+    """A retriever's constructor arguments that override a pipeline's values, even if the pipeline is loaded later."""
 
     k: int | None = None
     weights: Mapping[str, float] | None = None
@@ -147,7 +147,7 @@ class FusionEngine:
         return bare.with_pipeline(base)
 
     def with_pipeline(self, pipeline: FusionPipeline) -> FusionEngine:
-        """Return a copy of the engine with another pipeline; the constructor's arguments override its values, too."""
+        """Return a copy of the engine with another pipeline, whose values the retriever's arguments still override."""
         pipeline = with_new_source_names(pipeline, self.specs)
         decides = self.chosen.on(pipeline)
         check_names(decides, self.specs, reranks=self.stages.rerank is not None)
@@ -206,7 +206,7 @@ class FusionEngine:
         answers: Sequence[tuple[str, Sequence[Ranking]]],
         relevant: Mapping[str, Collection[str]] | None = None,
     ) -> FusionEngine:
-        """Return a copy of the engine with fitted calibrators, fitted agreement between sources, and fitted confidence.
+        """Return a copy of the engine with fitted calibrators, minimum agreement between sources, and confidence.
 
         `answers` pairs each query with its rankings. `relevant` maps queries to the ids of their relevant passages. The
         engine uses `relevant` to check the direction of each source's scores, and to turn the confidence into a

@@ -19,7 +19,7 @@ def note_dropped(dropped: int, count: int, notes: list[str]) -> None:
 
 
 def within_filter(ranking: Ranking, passes: Callable[[Any], bool], notes: list[str]) -> Ranking:
-    """Drop the hits with a passage from ``HitFields.resolve`` that does not match the filter.
+    """Drop hits whose passage, which ``HitFields.resolve`` returned, is missing or does not match the filter.
 
     ``passes(payload)`` says whether a payload matches the filter. `notes` receives the number of dropped hits.
     """
@@ -38,10 +38,10 @@ def within_filter(ranking: Ranking, passes: Callable[[Any], bool], notes: list[s
 
 
 def without_gone(ranking: Ranking, summaries: Mapping[str, Any], there: Collection[str]) -> Ranking:
-    """Drop passages that no longer exist, and summaries of passages that no longer exist.
+    """Drop passages that no longer exist, and summaries that cover a passage that no longer exists.
 
-    `summaries` maps the id of each summary in the ranking to a summary with its ``passages``. `there` contains the ids
-    of all existing passages.
+    `summaries` maps the id of each summary in the ranking to the summary; its ``passages`` are the ids that it covers.
+    `there` contains the ids of all existing passages.
     """
 
     def gone(one: str) -> bool:
@@ -71,7 +71,10 @@ class SelectedIndex:
         return SelectedIndex, (self._index, self._rows)
 
     def search(self, vectors: Any, k: int) -> Any:
-        """Return the distances and numbers of the `k` nearest selected rows; raise FilterRefusedError if impossible."""
+        """Return the distances and row numbers of the `k` nearest selected rows.
+
+        Raise FilterRefusedError if the index cannot search only some of its rows.
+        """
         try:
             return self._index.search(vectors, k, params=self._parameters)
         except RuntimeError as error:  # FAISS has its own exceptions, whose messages contain its source code

@@ -78,7 +78,7 @@ def _chain(retriever: object, depth: int) -> Iterator[object]:
 
 
 def _first(holder: object, names: Sequence[str]) -> object:
-    """Return the value of the first attribute in `names` that is neither None, a text, nor a method of the class."""
+    """Return the first of the attributes `names` that is neither None, a text, nor a method; None without such."""
     for name in names:
         found = read_attribute(holder, name)
         if found is not None and not callable(getattr(type(holder), name, None)) and not isinstance(found, str):

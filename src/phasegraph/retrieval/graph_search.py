@@ -23,8 +23,8 @@ _SECONDS = 60.0
 class GraphSearch:
     """A search of a graph source that returns the framework's hits; a filter may restrict the search.
 
-    If the hits come from a store, the ids that match a filter are cached for a minute. Hits that are changed or deleted
-    within the minute are never returned. Hits that are added within the minute appear after the minute.
+    If the hits come from a store, the ids that match a filter are cached for a minute. A hit that is deleted, or
+    changed so that it no longer matches, is not returned even within the minute. A new hit may appear a minute late.
     """
 
     source: Source
@@ -91,7 +91,7 @@ class GraphSearch:
         return part
 
     def _of_summaries(self, summaries: Mapping[str, Any], held: Mapping[str, Any]) -> dict[str, Any]:
-        """Convert summaries to hits; a hit has the metadata values that all passages of its summary share."""
+        """Convert summaries of passages to hits; a hit has the metadata that all passages of its summary share."""
         found = {}
         for name, one in summaries.items():
             known = [held[passage].metadata for passage in one.passages] if held else [{}]
@@ -101,7 +101,7 @@ class GraphSearch:
         return found
 
     def warn_of_missing(self, missing: int, count: int) -> None:
-        """Warn if the framework's documents or nodes of `missing` of `count` passages were not found."""
+        """Warn if the walk found `count` passages, and `missing` of them have no document or node."""
         words = self.framework
         if missing and not self.look_up.is_set:
             warn(
@@ -121,7 +121,7 @@ def _ranked(source: Source, query: str, limit: int | None, upstream: Upstream) -
 
 
 def _under(summaries: Mapping[str, Any]) -> Iterable[str]:
-    """Return the ids of the passages of some summaries."""
+    """Return the ids of the passages that the summaries cover."""
     return chain.from_iterable(one.passages for one in summaries.values())
 
 

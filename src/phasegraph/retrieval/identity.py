@@ -64,7 +64,7 @@ def resolve_id(
 
 
 class _Ids(list[str]):
-    """The ids of hits; `derived` contains the ids that were read from metadata."""
+    """A list of the ids of hits, with the set `derived` of the ids that were read from metadata."""
 
     def __init__(self, ids: Sequence[str], derived: frozenset[str]) -> None:
         super().__init__(ids)

@@ -104,7 +104,7 @@ class KeptPassages:
         allow_empty: bool = False,
         progress: bool = True,
     ) -> SyncCounts:
-        """Update the corpus to match some documents, which are given as the passages into which they are split.
+        """Update the corpus to match documents; the input contains the passages of each document.
 
         New documents are added, and documents with changed passages are updated. With `full`, all other documents are
         deleted. A passage with unchanged text and metadata stays in the corpus under its stored id. Only new passages
@@ -192,12 +192,12 @@ class KeptPassages:
         return Given(content.id, document, table.digest(content.text, content.metadata))
 
     def _table(self, key: str | None) -> phasegraph.graph.DocumentTable:
-        """Return the table of documents under a metadata key; the corpus caches one table for each key."""
+        """Return the table of documents, by their names under a metadata key; the corpus caches a table per key."""
         tables: dict[str | None, phasegraph.graph.DocumentTable] = self._changing().tables
         return tables.setdefault(key, phasegraph.graph.DocumentTable(key, self._uncounted))
 
     def _members(self, index: Any, key: str) -> Mapping[str, Sequence[str]]:
-        """Return the ids of each document's passages; the metadata `key` names the document."""
+        """Return the ids of the passages by document name, which is the value under the metadata `key`."""
         own = self._changing().keys.source
         usual = own is None and key == "source"  # the table for the default keys reads this key before the other keys
         return self._table(None if usual else key).members(index)
@@ -309,7 +309,7 @@ class KeptPassages:
 
     @classmethod
     def _folder_settings(cls, *, vectors: bool) -> dict[str, object]:
-        """Return the settings that are stored in a folder and read when it is opened."""
+        """Return the settings that are stored in a folder, and read again when the folder is opened."""
         return {"framework": cls._framework.name, "vectors": vectors, **({"vector_store": "flat"} if vectors else {})}
 
     @classmethod

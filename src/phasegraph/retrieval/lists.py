@@ -26,7 +26,7 @@ from phasegraph.retrieval.source_spec import HitFields
 def list_pipeline(
     pipeline: FusionPipeline | None, weights: Mapping[str, float] | None, k: int | None
 ) -> FusionPipeline:
-    """Return the pipeline that fuses lists, from the caller's arguments; an error names the wrong argument."""
+    """Check the caller's arguments, and return the pipeline that fuses the lists."""
     if pipeline is not None and not isinstance(pipeline, FusionPipeline):
         raise InvalidTypeError(f"pipeline must be a FusionPipeline or None; got {type(pipeline).__name__}")
     if pipeline is not None and weights is not None:
@@ -35,11 +35,11 @@ def list_pipeline(
 
 
 class ListFuser:
-    """An object that fuses lists from earlier searches; later calls reuse the reader of each list.
+    """An object that fuses lists of hits from earlier searches.
 
     `hits` is the framework's word for hits. ``unpack(list)`` returns the hits of a list. ``reader_of(name, fields)``
-    creates the reader of a list. ``ranking_of(reader, hits, notes)`` converts the hits to a ranking, and adds notes for
-    the report of the list.
+    creates the reader of the lists with this name; later calls reuse it. ``ranking_of(reader, hits, notes)`` converts
+    the hits to a ranking, and adds notes for the report of the list.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class ListFuser:
         self._watch = FirstAnswers()
 
     def decide(self, lists: Mapping[str, Any], query: str | None = None) -> Answer:
-        """Read the lists in name order and fuse them; priors and the confidence need the optional `query`."""
+        """Fuse the lists, and return the result with its hits; priors and the confidence may need the `query`."""
         pipeline, access = self.pipeline, self._access
         if not isinstance(lists, Mapping):
             raise InvalidTypeError(f"lists must be a mapping of names to lists; got {type(lists).__name__}")

@@ -14,7 +14,7 @@ from phasegraph._support.typing import BoolArray, Float32Array, IntArray
 
 
 class Nearest:
-    """The vectors of a store as a matrix of unit vectors, which is rebuilt if any vector object is replaced.
+    """The vectors of an in-memory store, as a matrix of unit vectors that is rebuilt if any vector object changes.
 
     >>> Nearest().rows([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], [1.0, 0.1], 2)
     array([0, 2])
@@ -30,7 +30,7 @@ class Nearest:
         return Nearest, ()
 
     def hold(self, vectors: Iterable[Sequence[float]]) -> Sequence[object]:
-        """Return the vectors as a list; also rebuild the matrix if any vector object is new."""
+        """Return the vectors as a list, and rebuild the matrix if any vector is not the same object as before."""
         listed = list(vectors)
         if len(listed) != len(self._held) or not all(map(is_, listed, self._held)):
             self._held, self._unit = listed, _unit(listed)
@@ -39,10 +39,10 @@ class Nearest:
     def rows(
         self, vectors: Iterable[Sequence[float]], query: ArrayLike, count: int, allowed: BoolArray | None = None
     ) -> IntArray | None:
-        """Return the rows whose cosine with the query may be among the `count` highest, in ascending order.
+        """Return the row numbers of vectors whose cosine with the query may be among the `count` highest.
 
-        The rows include a margin for ties and rounding. If `allowed` is given, only rows with the value True in it are
-        considered. Return None if the vectors have different dimensions, zero norm or values that are not finite.
+        The numbers ascend, and include a margin for ties and rounding. The mask `allowed` gives the rows to consider;
+        None considers all rows. Return None if the vectors have different dimensions, a zero norm or non-finite values.
         """
         listed = self.hold(vectors)
         asked = _unit([query])

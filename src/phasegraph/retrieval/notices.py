@@ -23,7 +23,7 @@ _FIRST_ANSWERS = 3
 
 
 class FirstAnswers:
-    """A warning if no hit of a source passes the source's threshold in its first three answers.
+    """A check that warns if no hit in a source's first three answers reaches the source's acceptance threshold.
 
     Examples
     --------
@@ -37,9 +37,9 @@ class FirstAnswers:
         self._rejected: dict[str, int | None] = {}
 
     def see(self, policy: AcceptancePolicy, rankings: Sequence[Ranking]) -> None:
-        """Count each source's answers in which no hit passes its threshold, and warn at the third such answer.
+        """Count each source's answers in which no hit reaches its threshold, and warn at the third such answer.
 
-        Counting stops when a hit passes.
+        Counting stops when a hit reaches the threshold.
         """
         for ranking in rankings:
             count, threshold = self._rejected.get(ranking.source, 0), policy.threshold_of(ranking)
@@ -62,12 +62,14 @@ _NO_WEIGHT = 0.06  # adaptive weights give every source except the graph walk at
 
 
 class SharedIdWarning:
-    """A warning if a source loses nearly all weight because it shares no ids with other sources; once per change.
+    """A check that warns if a source loses nearly all weight because it shares no ids with other sources.
+
+    It warns once when the weight is lost, and once when it returns.
 
     Examples
     --------
     >>> from phasegraph import FusionPipeline
-    >>> FusionPipeline().decide([Ranking("v", ["a"], [0.1])]).weights.tolist()  # a source alone is always heard
+    >>> FusionPipeline().decide([Ranking("v", ["a"], [0.1])]).weights.tolist()  # a single source has all weight
     [1.0]
     """
 
@@ -79,7 +81,7 @@ class SharedIdWarning:
     def see(self, result: Result | Shortlist) -> None:
         """Count consecutive answers in which a source has a weight below .06 and shares no hit with other sources.
 
-        Warn at the third such answer, and again when the source has a higher weight.
+        Warn at the third such answer, and again when the source has a normal weight.
         """
         rankings = result.candidates.rankings
         for ranking, weight in zip(rankings, result.weights.tolist(), strict=True):
@@ -104,7 +106,7 @@ _FEWEST = 5
 
 
 class IdOverlapWarning:
-    """A warning for each pair of sources that shares no id in its first answers; once per pair.
+    """A check that warns, once for each pair of sources, if the first answers of both sources share no id.
 
     Such sources probably use different ids for the same passages, so their hits cannot be joined. If two sources
     return the same text under different ids, the warning is immediate. Otherwise it follows three answers with at
@@ -154,9 +156,9 @@ class IdOverlapWarning:
         return tuple(out), notes
 
     def see(self, rankings: Sequence[Ranking], text: Callable[[Any], str]) -> None:
-        """Check every pair of rankings of a query for a common id, and warn if a pair of sources never has a common id.
+        """Check whether each pair of rankings of a query shares an id; warn about sources that never share an id.
 
-        A pair of sources is checked no more after its first common id, or after its warning.
+        After its first common id or its warning, a pair of sources is not checked again.
         """
         for row, one in enumerate(rankings):
             for other in rankings[:row]:
@@ -189,7 +191,7 @@ def _differ(one: str, other: str) -> bool:
 
 
 def _one_text(one: Ranking, other: Ranking, text: Callable[[Any], str]) -> tuple[str, str] | None:
-    """Return two ids, one for each source, that belong to the same text; None if the sources share no text."""
+    """Return the ids under which `other` and `one` contain the same text; None if they share no text."""
     if not isinstance(one.payloads, Payloads) or not isinstance(other.payloads, Payloads):
         return None
     named = {text_id(text(hit)): identifier for identifier, hit in other.payloads.items() if text(hit)}
@@ -198,7 +200,7 @@ def _one_text(one: Ranking, other: Ranking, text: Callable[[Any], str]) -> tuple
 
 
 class GroupKeyWarning:
-    """A warning if no candidate of an answer has the metadata key by which passages are grouped; once for each key.
+    """A check that warns, once for each key, if no candidate has the metadata key by which passages are grouped.
 
     Examples
     --------
@@ -231,7 +233,7 @@ IN_HASTE = (
 
 
 class DeadlineGuard:
-    """A limit on late computations that still run in the background, and a warning when fusing misses the deadline.
+    """A limit on late computations that still run in the background, and a check that warns about missed deadlines.
 
     Examples
     --------
@@ -275,7 +277,7 @@ class DeadlineGuard:
 
 @dataclass(slots=True)
 class Notices:
-    """All warnings that a retriever gives once per change."""
+    """All checks that let a retriever warn once per change."""
 
     answers: FirstAnswers = field(default_factory=FirstAnswers)
     meetings: IdOverlapWarning = field(default_factory=IdOverlapWarning)

@@ -108,7 +108,10 @@ class FusedPassages(KeptPassages):
         _parents: Parents | None
 
     def _settle_parents(self, parents: Any, look_up: Callable[[Any], HitLookup], group_by: GroupBy | None) -> None:
-        """Check and store the constructor's argument `parents`; ``look_up(parents)`` creates a lookup by id."""
+        """Check and store the argument `parents`, which gives hits the texts of their whole documents.
+
+        ``look_up(parents)`` creates the lookup of documents by name.
+        """
         if parents is None or parents is False:
             self._parents = None
             return
@@ -127,7 +130,7 @@ class FusedPassages(KeptPassages):
 
     @classmethod
     def _graph_retriever(cls, source: Any, hits: Any, model: Any, name: str) -> Any:
-        """Create the framework's entity-graph retriever that searches a source of the core."""
+        """Create the framework's entity-graph retriever, which searches a source of the core and looks up its hits."""
         raise NotImplementedError
 
     @classmethod
@@ -137,8 +140,8 @@ class FusedPassages(KeptPassages):
     ) -> Self:  # fmt: skip
         """Build a retriever from documents or nodes, in memory or, with `path`, in a new folder.
 
-        `vector_store` names the vector search of a folder. `tried` are the constructor arguments that are checked on a
-        small sample corpus, before all passages are embedded.
+        `vector_store` is the kind of vector search in a folder. `tried` are the constructor arguments to check on a
+        small sample corpus, before all passages are embedded; None checks `fields`.
         """
         from phasegraph.graph import check_new, check_store, sample_corpus
 
@@ -294,7 +297,7 @@ class GraphPassages(KeptPassages):
     def _of_passages(
         cls, hits: Iterable[Any], model: Any, how: Indexing, vectors: Any, extractor: Any, fields: Mapping[str, Any]
     ) -> Self:
-        """Build a retriever from documents or nodes; with an `extractor`, its passages cannot be changed later."""
+        """Build a retriever from documents or nodes; a retriever with an `extractor` cannot be changed later."""
         from phasegraph.graph import graph_of_documents
 
         framework = cls._framework

@@ -1,4 +1,4 @@
-"""The framework's documents or nodes behind a ranking, by id."""
+"""Map the ids of a ranking to the framework's documents or nodes."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ class Payloads(Mapping[str, Any]):
         return Payloads, (list(self._ids), list(self._hits), dict(self.evidence))
 
     def follow(self, ranking: Ranking) -> None:
-        """Find hits by the rows of `ranking`, which must have the same ids in the same order."""
+        """From now on, find a hit by the row of its id in `ranking`, which must have the same ids in the same order."""
         self._ranking = ranking
 
     def get(self, identifier: str, default: Any = None, /) -> Any:
-        """Return the hit of an id; return `default` if it is missing."""
+        """Return the hit with an id; return `default` if the hit is missing."""
         if self._ranking is None:
             return self.by_id.get(identifier, default)
         row = self._ranking.row_of(identifier)

@@ -79,8 +79,8 @@ class HitReader:
         """Return scores from a metadata key that usually contains scores, and a pair of their direction and a note.
 
         Every hit must have a number under the key. The plain key ``score`` may have another meaning, such as the
-        rating of a film. It is used only if its values fall along the source's lists. Without scores, both values are
-        None.
+        rating of a film. It is used only if its values fall from the first hit to the last. Without scores, both values
+        are None.
         """
         first = self.metadata(hits[0]) if hits else {}
         if SCORE_KEYS.keys().isdisjoint(first):
@@ -277,7 +277,7 @@ def check_length(hits: Sized) -> None:
 
 
 def drained(answer: Iterable[object]) -> list[object]:
-    """Read an iterator of hits; raise MalformedAnswerError if it raises, or yields more than 100,000 hits."""
+    """Read an iterator of hits; raise MalformedAnswerError if the iterator fails, or yields more than 100,000 hits."""
     items: list[object] = []
     try:
         items.extend(islice(answer, _MOST_HITS + 1))

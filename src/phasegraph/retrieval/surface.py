@@ -1,4 +1,4 @@
-"""Methods of the retrievers of both frameworks: they calibrate, save and load, and pass results to a callback."""
+"""Methods that the retrievers of both frameworks share: calibrate, save, load, and pass results to a callback."""
 
 from __future__ import annotations
 

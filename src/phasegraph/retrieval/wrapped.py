@@ -23,7 +23,7 @@ from phasegraph.sources.workers import in_thread
 
 
 class WrappedSource:
-    """The base class of a framework's retriever as a source; a fused retriever has one object for each source.
+    """Base class of sources that wrap a framework's retriever; a fused retriever has one object for each source.
 
     `names_only` is True if hits contain only ids; other sources then give their texts. `has_texts` is True if the
     source has its own store of texts. `held_ids` are the ids of the source's passages in memory.
@@ -44,7 +44,7 @@ class WrappedSource:
         raise NotImplementedError
 
     def live(self) -> Callable[[Sequence[str]], Mapping[str, Any]] | None:
-        """Return the function that finds the passages that still exist in the store; None if the source has copies."""
+        """Return the function that finds passages in the live store; None if the source has only copies of passages."""
         raise NotImplementedError
 
     def borrow(self, others: Mapping[str, Self]) -> None:
@@ -59,7 +59,7 @@ class WrappedSource:
             self.look_ups = {name: found for name, one in others.items() if (found := one.look_up()) is not None}
 
     def settle(self, *, blocks: bool, awaits: bool) -> None:
-        """Choose synchronous or asynchronous search, or both.
+        """Decide whether calls search the source synchronously, asynchronously, or both.
 
         `blocks` is True if the retriever has a synchronous search, and `awaits` if it has an asynchronous search.
         """
@@ -72,12 +72,12 @@ class WrappedSource:
         self._kind: type[_Bound] = _Either if blocks and awaits else _Blocking if blocks else _Awaiting
 
     def bound(self, call: SourceCall) -> AnySource:
-        """Create the source of one call."""
+        """Create the source that the engine searches in one call; it uses the settings in `call`."""
         return cast("AnySource", self._kind(call))
 
 
 class SourceCall:
-    """The base class of one call of a wrapped source: it searches the retriever and reads the answer.
+    """Base class of an object that searches a wrapped retriever for one call, and reads the answer.
 
     `is_filtered` is True if the call has a filter. `notes` receives a note for each repaired problem.
     """

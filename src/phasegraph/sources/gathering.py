@@ -272,7 +272,7 @@ def _call_on(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *ar
 
 
 class TaskRunner:
-    """A runner of searches as tasks of one event loop; thread-safe. ``keep(task)`` is called for each asyncio task."""
+    """A runner of searches as tasks of one event loop; thread-safe. ``keep(task)`` stores a reference to a task."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, keep: Callable[[asyncio.Task[None]], None]) -> None:
         self._loop = loop

@@ -168,7 +168,7 @@ Search: TypeAlias = Callable[[str, int | None, Upstream], object]
 
 @dataclass(frozen=True, slots=True)
 class CallableSource:
-    """A plain function as a source.
+    """A source that calls a plain function.
 
     Parameters
     ----------
@@ -193,7 +193,7 @@ class CallableSource:
 
 @dataclass(frozen=True, slots=True)
 class AsyncCallableSource:
-    """A plain coroutine function as a source.
+    """A source that awaits a coroutine function.
 
     Parameters
     ----------

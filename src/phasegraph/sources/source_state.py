@@ -161,13 +161,13 @@ class SourceState:
         return f"{source} answers again"
 
     def succeeded_late(self) -> None:
-        """Tell the breaker that a trial succeeded after its deadline."""
+        """Record in the circuit breaker that a trial succeeded after its deadline."""
         if self._breaker is not None:
             with self._lock:
                 self._breaker.succeeded_late()
 
     def give_back(self, *, probe: bool) -> None:
-        """Tell the breaker that a trial has no outcome, because the call ended before the search did."""
+        """Record in the circuit breaker that a trial has no outcome, because the call ended before the search."""
         if probe and self._breaker is not None:
             with self._lock:
                 self._breaker.release()

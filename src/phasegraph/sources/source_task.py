@@ -106,7 +106,7 @@ class SourceTask:
         return best_hits(ranking, limit)
 
     def end(self) -> None:
-        """Tell the source's state that the search has ended, in time or late; a second call does nothing."""
+        """Record in the source's state that the search has ended, in time or late; a second call does nothing."""
         if not self.ended:
             self.ended = True
             self.state.leave()

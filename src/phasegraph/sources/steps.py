@@ -37,7 +37,7 @@ class Tried:
 
     @property
     def status(self) -> StageStatus:
-        """The status for a :class:`StageReport`."""
+        """The status of the step for a :class:`StageReport`: ``ok``, ``failed``, ``late`` or ``skipped``."""
         if self.error is None:
             return "ok"
         if isinstance(self.error, SkippedError):
@@ -195,7 +195,7 @@ class Step:
             self._leave()
 
     def _release(self) -> None:
-        """Tell the breaker that a trial has ended without an outcome."""
+        """Record in the circuit breaker that a trial has ended without an outcome."""
         with self._lock:
             self._breaker.release()
 

@@ -108,7 +108,7 @@ class WorkerPool:
 def as_they_come(
     make: Callable[[Item], Made], items: Iterable[Item], workers: int, enough: Callable[[], bool] = lambda: False
 ) -> Iterator[tuple[Item, Made]]:
-    """Yield each item with ``make(item)``, in order of completion, with at most `workers` calls at the same time.
+    """Yield pairs ``(item, make(item))`` in the order in which the calls end, with at most `workers` calls at once.
 
     An error of ``make`` is raised, and no further call is started. After ``enough()`` has returned True, no further
     call is started, and the results of the running calls are still yielded.
@@ -166,7 +166,7 @@ class OwnLoop:
         self.loop.close()
 
     def ask(self) -> None:
-        """Schedule a callback on the loop; if it does not run, :meth:`is_blocked` knows that a task blocks the loop."""
+        """Schedule a test callback on the loop; :meth:`is_blocked` checks whether the loop has run the callback."""
         self._unanswered += 1
         if self._asked is None:
             self._asked = monotonic()
@@ -186,7 +186,7 @@ class OwnLoop:
         return not self._answered.wait(_MOMENT_SECONDS)  # a last chance, in case the whole machine was suspended
 
     def retire(self) -> str:
-        """Stop the loop when its tasks have ended, and return the name of the task that blocks it."""
+        """Stop the loop as soon as its tasks have ended, and return the name of the task that now blocks it."""
         task = asyncio.current_task(self.loop)
         self.loop.call_soon_threadsafe(self._end)
         return "a task" if task is None else task.get_name()

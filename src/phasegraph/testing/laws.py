@@ -1,4 +1,4 @@
-"""The laws of fusion: properties that every pipeline should have for any rankings of a query, as functions that check.
+"""Check the laws of fusion: properties that every pipeline should have for any rankings of a query.
 
 A law is a function that raises :class:`LawViolation` if the property does not hold. The tests of this project run all
 laws for every registered calibrator and rule, and you can run them for a rule of your own. :data:`KNOWN_EXCEPTIONS`
@@ -47,7 +47,7 @@ def _values(result: Result) -> dict[str, float]:
 
 
 def _close(one: Result, other: Result, what: str) -> None:
-    """Demand that two results have the same ids and, within a relative 1e-9, the same fused values."""
+    """Raise LawViolation unless two results have the same ids and, within a relative 1e-9, the same fused values."""
     values, other_values = _values(one), _values(other)
     _demand(set(values) == set(other_values), f"{what}: the sets of ids differ")
     span = max(1.0, float(np.abs(one.fused).max(initial=0.0)))
@@ -57,7 +57,7 @@ def _close(one: Result, other: Result, what: str) -> None:
 
 
 def _descend(result: Result, ids: Sequence[str], what: str) -> None:
-    """Demand that the fused values of `ids` do not increase in this order."""
+    """Raise LawViolation if the fused values of `ids`, in this order, increase; `what` describes the violation."""
     values = _values(result)
     _demand(bool((np.diff([values[identifier] for identifier in ids]) <= _TOLERANCE).all()), what)
 
@@ -65,14 +65,14 @@ def _descend(result: Result, ids: Sequence[str], what: str) -> None:
 def _replaced(
     rankings: Sequence[Ranking], place: int, ids: Sequence[str], scores: Sequence[float] | FloatArray
 ) -> list[Ranking]:
-    """Return the rankings with the hits of the ranking at `place` replaced."""
+    """Return the rankings; the ranking at the position `place` has new hits with the given ids and scores."""
     old = rankings[place]
     new = Ranking(old.source, ids, np.asarray(scores), background=old.background, size=old.size)
     return [*rankings[:place], new, *rankings[place + 1 :]]
 
 
 def _above(ranking: Ranking) -> float:
-    """Return the best score plus the difference between best and worst score, at most the largest float."""
+    """Return a score above the ranking's best: best plus (best minus worst), at most the largest float."""
     best, worst = float(ranking.scores[0]), float(ranking.scores[-1])
     return min(best + (best - worst), float(np.finfo(np.float64).max))
 
@@ -107,7 +107,7 @@ def weight_zero_is_absent(pipeline: FusionPipeline, rankings: Sequence[Ranking])
 
 
 def order_of_sources(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
-    """Check that the order of the sources and a repetition do not change a bit of the answer (I4 and I5)."""
+    """Check that the answer is the same, bit by bit, for another order of the sources and in a second call (I4, I5)."""
     first = _all(pipeline, rankings)
     _same(first, _all(pipeline, list(reversed(rankings))), "sources reversed")
     _same(first, _all(pipeline, rankings), "repeated")

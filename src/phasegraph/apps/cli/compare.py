@@ -30,7 +30,7 @@ _ABOUT = {
 
 
 def questions_for(path: Path | None, passages: Sequence[Passage], graph: EntityGraph) -> tuple[list[Query], list[str]]:
-    """Read or generate the questions; return them with lines that describe them."""
+    """Read the judged questions, or generate some from the passages; also return lines that describe the questions."""
     if path is not None:
         found = list(read_questions(path, passages))
         return found, [f"asking the {len(found)} questions of {path}"]
@@ -47,7 +47,7 @@ def questions_for(path: Path | None, passages: Sequence[Passage], graph: EntityG
 
 
 def answers_of(inspector: Inspector, queries: Sequence[Query]) -> dict[str, dict[str, tuple[str, ...]]]:
-    """Return the found passage ids, by method and question id; without an embedder, vector methods are left out."""
+    """Answer the questions; return passage ids by method and question id. Vector methods need an embedder."""
     with_vectors = "vector" in inspector.sources
     ways = [*([VECTORS] * with_vectors), BM25, *([ENSEMBLE] * with_vectors), OURS]
     found: dict[str, dict[str, tuple[str, ...]]] = {name: {} for name in ways}

@@ -18,7 +18,7 @@ from phasegraph.errors import needed
 
 
 class Engine(StrEnum):
-    """The names of the engines."""
+    """The names of the engines that process shards."""
 
     local = "local"
     ray = "ray"

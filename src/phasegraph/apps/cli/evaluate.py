@@ -673,7 +673,7 @@ class Sheet:
 
 
 def protocol_of(name: str | None, dev_set: Path | None) -> Protocol | None:
-    """Look up a protocol by name."""
+    """Look up an evaluation protocol, such as that of HetDocQA, by its name."""
     if name is not None:
         check_named("--protocol", name, PROTOCOLS)
     if name is None and dev_set is not None:
@@ -783,7 +783,7 @@ def answer_table(said: Mapping[str, Mapping[str, tuple[str, ...]]], dataset: Dat
 
 
 def answer_sheet(table: Table) -> Sheet:
-    """Format the table of EM and F1."""
+    """Format the table of EM and F1 of predicted answers."""
     rows = []
     for row in table.rows:
         cells = [row.name]

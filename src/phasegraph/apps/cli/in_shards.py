@@ -1,4 +1,4 @@
-"""The decision to build an index in shards when the free memory is too small for the whole index."""
+"""Decide whether to build an index in shards, because the free memory is too small for the whole index."""
 
 from __future__ import annotations
 

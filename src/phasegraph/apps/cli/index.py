@@ -46,7 +46,7 @@ class Embedded:
     threshold: float | None
 
     def made(self) -> NameSynonyms:
-        """Return the synonyms with which to build an index."""
+        """Return pairs of similar names (synonyms): names whose embeddings have at least the minimum cosine."""
         return NameSynonyms.of(self.vectors, threshold=DEFAULT_THRESHOLD if self.threshold is None else self.threshold)
 
 
@@ -104,7 +104,10 @@ def updated(old: GraphIndex, given: IndexFiles) -> tuple[GraphIndex, str]:
 
 
 def _knowing(old: GraphIndex, given: Embedded | None) -> GraphIndex:
-    """Return the index with the embeddings of additional names; the same index if there are no additional names."""
+    """Add the names and embeddings in `given` to an index with synonyms, and return the index with new synonyms.
+
+    Without names in `given`, or without synonyms in the index, return the same index.
+    """
     if given is None or old.synonyms is None:
         return old
     synonyms = old.synonyms.knowing(old.graph.entities, given.vectors)
@@ -397,7 +400,7 @@ def index(
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The sizes of a saved index and a sentence on its changes, as text, and the number of malformed triples."""
+    """The outcome of the command: sizes of the index, a sentence on its changes, and a count of malformed triples."""
 
     sizes: str
     changes: str = ""
@@ -405,7 +408,7 @@ class Outcome:
 
 
 def _saved_chunks(out: Path, graph: ChunkGraph) -> Outcome:
-    """Save a chunk graph."""
+    """Save a chunk graph in the folder `out`, and return its sizes."""
     stage("saving", lambda: graph.save(out))
     counts = [f"{len(graph.passages)} passages", *(f"{count} {kind}" for kind, count in graph.counts().items())]
     return Outcome(f"{', '.join(counts)} edges")

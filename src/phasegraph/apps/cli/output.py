@@ -37,12 +37,12 @@ from phasegraph.retrieval.plain_filters import check_filter
 
 
 def file_option(about: str, **more: Any) -> Any:
-    """Declare an option for an existing file."""
+    """Declare a command-line option that takes the path of an existing file; `about` is its help text."""
     return typer.Option(help=about, exists=True, dir_okay=False, **more)
 
 
 def folder_option(about: str) -> Any:
-    """Declare an option for an existing folder."""
+    """Declare a command-line option that takes the path of an existing folder; `about` is its help text."""
     return typer.Option(help=about, exists=True, file_okay=False)
 
 
@@ -89,7 +89,7 @@ DEFAULT_OVERLAP = 0.5
 
 
 def kept_graph(folder: Path | None) -> EntityGraph | ChunkGraph | None:
-    """Load the entity graph or chunk graph of a folder."""
+    """Load the entity graph or chunk graph that is saved in a folder; None without a folder."""
     if folder is None:
         return None
     return ChunkGraph.load(folder) if bundle_kind(folder) == KIND else load_graph(folder)
@@ -159,7 +159,7 @@ def check_named(option: str, name: str, known: Collection[str]) -> None:
 
 
 def measure_of(text: str, option: str) -> Measure:
-    """Parse the measure that an option names."""
+    """Parse the measure that an option names, such as ``Recall@5``."""
     try:
         return Measure.parse(text)
     except InvalidInputError as error:
@@ -180,7 +180,7 @@ class _Console(Console):
         super().print(*(legible(one) if isinstance(one, str) else one for one in objects), **options)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Render with every control character escaped."""
+        """Render a text or table as :class:`rich.console.Console` does, with every control character escaped."""
         for segment in super().render(renderable, options):
             if segment.control or segment.text == "\n":
                 yield segment

@@ -117,7 +117,7 @@ def _say_how_many(name: str, view: FollowingView, served: Served) -> None:
 
 
 def run_http(app: Any, host: str, port: int, door: Door) -> None:
-    """Serve until interrupted, and print the address to standard error."""
+    """Serve the application `app` over HTTP until interrupted, and print its address to standard error."""
     made, address = listening(host, port)
     typer.echo(f"{address}: POST /search, /explain, /passages; MCP at /mcp  (Ctrl-C stops it)", err=True)
     with contextlib.suppress(KeyboardInterrupt):

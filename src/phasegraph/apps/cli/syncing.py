@@ -38,7 +38,7 @@ def model_named(embedder: str | None) -> EmbeddingModel | None:
 
 
 class FileSync:
-    """A folder of passages with the files from which it is read.
+    """A folder of passages, together with the files to which it is kept equal.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ class FileSync:
 
 
 def _with_source(passage: Any, source: str) -> dict[str, Any]:
-    """Return a passage as a mapping; `source`, its file, is added to the metadata unless they contain a source."""
+    """Return a passage as a mapping; its file is added to the metadata as ``source``, unless that key exists."""
     metadata = {"source": source} | dict(passage.metadata or {})
     return {"id": passage.id, "title": passage.title, "text": passage.text, "metadata": metadata}
 

@@ -40,6 +40,7 @@ class Collection:
     records : mapping of str to PassageRecord
         Passages by id; empty if the texts are unknown.
     chunks : ChunkGraph, optional
+        The chunk graph from which `graph` was made; None for an entity graph.
     """
 
     graph: EntityGraph

@@ -212,7 +212,7 @@ class Inspector:
         return np.asarray(graph.embeddings[[graph.passage_rows[name] for name in ids]], dtype=np.float64)
 
     def settled(self, settings: object) -> FusionPipeline:
-        """Create the pipeline of the page's settings; raise for an unknown name or a value out of range.
+        """Create the pipeline of the page's settings; raise InvalidInputError for an unknown name or invalid value.
 
         ``pipeline`` is a key of :attr:`pipelines`. ``weights`` and ``thresholds`` (by source), ``final``, ``common``,
         ``confidence`` and ``k`` replace the values of that pipeline. The value None removes a threshold, or restores
@@ -264,8 +264,8 @@ class Inspector:
         The additional keys are ``pipeline``, ``settings``, ``why_weights``, ``unlikely``, ``gold`` and ``missed``.
         ``unlikely`` is true if the answer is probably not in the collection. For a judged question, ``gold`` has an
         entry per hop: the ``passages`` of the hop, and ``found``, which is true if the answer contains such a passage.
-        ``missed`` has a passage of each hop without a found passage, with ``label``, ``text`` and ``why``. Walks also
-        have ``relations``.
+        ``missed`` has one passage for each hop that the answer lacks, with ``label``, ``text`` and ``why``. The walks
+        of the rows also have ``relations``, a text for each step.
         """
         pipeline, asked = self.settled(settings), self.ask(question)
         result, everything = self.decide(asked, pipeline)
@@ -393,9 +393,9 @@ class Inspector:
     def flips(self, settings: object, before: object) -> dict[str, Any]:
         """Compare two settings: return the judged questions that gain or lose a gold passage among the first k.
 
-        The result has ``questions``, ``k``, ``k_before``, ``gold``, ``found_before`` and ``found`` (numbers of gold
-        passages in total, and among the first k before and now), ``gained`` and ``lost``. The questions in ``gained``
-        and ``lost`` have ``id``, ``question`` and ``passages``, with id and title.
+        The result has the numbers ``questions``, ``k`` and ``k_before``. The number of gold passages is ``gold`` in
+        total; ``found_before`` and ``found`` of them are among the first k, before and now. The lists ``gained`` and
+        ``lost`` contain questions with ``id``, ``question`` and ``passages``, with id and title.
         """
         if not self.judged:
             raise InvalidInputError("there are no judged questions: restart with --judged QUESTIONS.jsonl")

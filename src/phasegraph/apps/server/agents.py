@@ -97,7 +97,7 @@ class SoundMessages:
         self._app = app
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answer a request whose body has already been read into one message."""
+        """Answer an invalid MCP message, or pass the request on; its first ASGI message must contain the whole body."""
         message = await receive()
         refused = await aside(lambda: _refused_message(message.get("body", b"")))
         if refused is not None:
@@ -138,7 +138,7 @@ def _refused_message(body: bytes) -> dict[str, Any] | None:
 
 @lru_cache(maxsize=4)
 def _shapes(asks: bool, calls: bool) -> tuple[Any, ...]:
-    """Return the SDK's validators of MCP messages."""
+    """Return the SDK's validators of an MCP message; `asks`: the message has an id; `calls`: it names a method."""
     from mcp import types
     from pydantic import TypeAdapter
 

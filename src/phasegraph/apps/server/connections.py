@@ -26,11 +26,11 @@ _LATE = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0
 class Door:
     """The connections of a server: at most `most` in total, and at most `each` from one address.
 
-    If a limit is reached, the oldest idle connection is closed for a new connection. A connection is idle while it
-    waits for a request or for the rest of a request. A connection with an unsent part of an answer is closed only if
-    every idle connection has one. If the address of the new connection has `each` connections, the
-    closed connection is from this address. Otherwise, it is from the address with the most connections. If no
-    connection is idle, the new connection is refused.
+    If a limit is reached, the oldest idle connection is closed to admit a new connection. A connection is idle while it
+    waits for a request or for the rest of a request. Connections with unsent data are closed last. If the address of
+    the new connection has `each` connections, the closed connection is from this address. Otherwise, it is from the
+    address with the most connections. If that address has no idle connection, the new connection is refused.
+    `slowest` is the maximum number of seconds to receive a request's head.
     """
 
     def __init__(self, most: int = MOST_CONNECTIONS, each: int | None = None, slowest: float = SLOWEST_HEAD) -> None:
@@ -41,7 +41,7 @@ class Door:
         return connection in self._held
 
     def admit(self, connection: Any, address: str) -> bool:
-        """Register a connection, if need be after closing an idle connection; return False if there is no room."""
+        """Register a new connection; at a limit, first close an idle connection, or return False if none is idle."""
         count: dict[str, int] = {}
         for one in self._held.values():
             count[one] = count.get(one, 0) + 1
@@ -75,7 +75,7 @@ def protocol(door: Door) -> type[asyncio.Protocol]:
 
         @property
         def waits(self) -> bool:
-            """True unless a complete request is being answered. Also True if the request is waiting to be refused."""
+            """True if the connection is idle: it waits for a request, for the rest of a request, or for a refusal."""
             cycle = self.cycle
             return cycle is None or cycle.response_complete or cycle.more_body or IDLE in cycle.scope
 
@@ -155,7 +155,7 @@ def listening(host: str, port: int) -> tuple[socket.socket, str]:
 
 
 def run_server(app: Any, made: socket.socket, door: Door) -> None:
-    """Serve an ASGI application over a listening socket until the process is asked to stop."""
+    """Serve an ASGI application over a listening socket until a signal stops the process."""
     with needed("a server needs uvicorn; pip install uvicorn"):
         import uvicorn
     _check_descriptors(door.most)

@@ -44,10 +44,11 @@ class Served:
     Parameters
     ----------
     folder : path
+        The folder of a saved entity graph with its passages.
     embed : callable, optional
         The embedding function, as in :class:`View`.
     filters : mapping of str to filter or None
-        By caller, the metadata that a passage must have; None for all passages.
+        The filter on the metadata of the passages that each caller may see, by caller; None shows all passages.
     pipeline, timeout
         The pipeline and the time limit, as in :class:`View`.
 

@@ -69,7 +69,7 @@ class Turns:
             self._give_back(tenant)
 
     def _recently(self, tenant: Hashable, now: float) -> float:
-        """Return the seconds for which a tenant recently used slots; each second counts less the longer ago it was."""
+        """Return the seconds for which a tenant used slots; past seconds count less, by an exponential decay."""
         seconds, then = self._used.get(tenant, (0.0, now))
         left = float(seconds * 0.5 ** ((now - then) / _HALF))
         return left if left > _NOTHING else 0.0

@@ -51,7 +51,7 @@ class Answers(Protocol):
 
 
 class PassingIds:
-    """The ids of the passages that match each filter, updated from changed passages only."""
+    """The ids of the passages that match each filter; after a change, only changed passages are tested again."""
 
     def __init__(self, filters: Sequence[Filter]) -> None:
         self._filters = filters
@@ -123,8 +123,8 @@ class View:
     async def search(self, query: str, k: int = 5) -> dict[str, Any]:
         """Find the best k passages (1 to 100) for a query of at most 20,000 characters.
 
-        The result has ``passages`` (id, title, text, score in [0, 1]), ``confidence`` in [0, 1] that the passages
-        contain an answer, ``reason`` if there are no passages, ``degraded`` and ``warnings``.
+        The result has ``passages`` (id, title, text, score in [0, 1]), ``degraded`` and ``warnings``. ``confidence``,
+        in [0, 1], estimates whether the passages contain an answer. ``reason`` says why there are no passages.
         """
         result = await self._ask(query, k)
         return await aside(lambda: self._told(result, [self._passage(name) for name in result.ids]))

@@ -196,7 +196,7 @@ class Gate:
 
 
 async def _body(receive: Receive) -> bytes | None:
-    """Read the whole body, or enough to see that it is too long; None if the client disconnected."""
+    """Read the body of a request, or enough of a body that is too long; None if the client disconnected."""
     body, more = b"", True
     while more and len(body) <= LARGEST_BODY:
         message = await receive()
@@ -208,7 +208,7 @@ async def _body(receive: Receive) -> bytes | None:
 
 
 def _again(body: bytes, receive: Receive) -> Receive:
-    """Return a ``receive`` function that returns a body already read, then the messages after it."""
+    """Return an ASGI ``receive`` function that first returns the body already read, then the messages that follow."""
     given = False
 
     async def next_message() -> Any:
@@ -242,7 +242,10 @@ def web_app(
     most: int = MOST_REQUESTS,
     each: int | None = None,
 ) -> Any:
-    """Create the ASGI application of a server: `views` by token ("" without tokens); the rest as in :class:`Gate`.
+    """Create the ASGI application of a server.
+
+    `views` maps the token of each caller to its view; without tokens, the only key is "". The other parameters are
+    those of :class:`Gate`.
 
     The application answers ``POST /search``, ``/explain`` (``{"query": …, "k": 5}``), ``/passages`` (``{"ids": […]}``),
     ``GET /health``, and MCP at ``/mcp``.

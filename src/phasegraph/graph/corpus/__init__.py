@@ -1,1 +1,1 @@
-"""A corpus that accepts changes, in memory or in a folder: its entity graph, BM25 index and vectors."""
+"""A corpus whose passages can be added, replaced and deleted, in memory or in a folder on disk."""

@@ -1,4 +1,4 @@
-"""A change of a corpus: the passages that the change adds and removes, and its form on disk."""
+"""A change of a corpus: which passages it removes and adds, and how it is stored on disk."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ KIND, VERSION = "passage-change", 1
 class Change:
     """A change of a corpus, which first removes passages and then adds passages.
 
-    The extractions of a new passage are under its key ``given``. `settings` are new values of the folder's settings. If
-    `reembedded` is True, `embeddings` are new vectors of all passages by another model.
+    `removed` are ids. `passages` are mappings with the keys that :meth:`Corpus.replace` describes, and `embeddings`
+    their vectors. `settings` are new values of the folder's settings. If `reembedded` is True, no passage is removed or
+    added, and `embeddings` are new vectors of all passages by another model.
     """
 
     removed: tuple[str, ...]
@@ -55,7 +56,7 @@ class Change:
         return index.replace(self.removed, self.passages or None, triples=given, embeddings=self.embeddings)
 
     def write(self, directory: Path) -> None:
-        """Write the change to a directory; the write is atomic."""
+        """Write the change to a directory; after a crash, the directory contains the whole change or none."""
         lines = [json.dumps({**one, "metadata": check_plain(one["id"], one["metadata"])}) for one in self.passages]
         arrays = packed("passages", lines) | packed("removed", self.removed)
         if self.embeddings is not None:
@@ -103,7 +104,10 @@ settings={}, reembedded=False)]
 
 
 def _as_one(changes: Sequence[Change]) -> list[Change]:
-    """Combine changes without a re-embedding into a single change; an empty sequence gives an empty list."""
+    """Return a list with one change that has the effect of all `changes`, none of which may be a re-embedding.
+
+    The result is an empty list if there are no changes.
+    """
     if len(changes) < 2:
         return list(changes)
     removed: dict[str, None] = {}

@@ -1,4 +1,4 @@
-"""Open a folder whose vectors are in the index or in a Chroma collection."""
+"""A vector store in Chroma, and the opening of a corpus folder whose vectors are in its index or in Chroma."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class ChromaVectors:
         self.client.delete_collection(self.name)
 
     def drop_others(self) -> None:
-        """Delete the corpus's other collections, which were replaced or left by a crashed process."""
+        """Delete the other collections of the corpus: replaced collections, and collections of a crashed process."""
         for one in self.client.list_collections():
             if one.name != self.name and (one.name == VECTORS or one.name.startswith(f"{VECTORS}-")):
                 self.client.delete_collection(one.name)
@@ -160,14 +160,16 @@ def open_folder(
 ) -> Corpus:
     """Open the corpus of a folder, with its vectors if they are needed.
 
-    A folder with flat vectors is read without a lock, so it may be read-only. If Chroma is missing or the folder is
-    read-only, a folder with Chroma is read in the same way; its index also contains the vectors.
+    Vectors are "flat" if searches compare all vectors in the index. A folder with flat vectors is read without a lock,
+    so it may be read-only. A folder with Chroma also has its vectors in the index. It is therefore read as flat, with a
+    warning, if Chroma is not installed or the folder is read-only.
 
     Parameters
     ----------
     path : path
+        The folder.
     framework : str or None
-        The framework of the caller; None accepts a folder of any framework.
+        The name of the caller's framework, "LangChain" or "LlamaIndex"; None accepts a folder of any framework.
     embedder : callable or None
         The embedding model: a function that maps a query to its vector.
     vectors : bool or None
@@ -179,6 +181,10 @@ def open_folder(
         be the same, or if all passages will be embedded again.
     vector_store : {"flat", "chroma"}, optional
         If given, move the vectors of the folder to this store.
+
+    Returns
+    -------
+    Corpus
 
     Raises
     ------

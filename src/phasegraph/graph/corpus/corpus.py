@@ -51,7 +51,10 @@ without a search after which the next search waits for such changes; the longest
 
 
 def sample_corpus(embedder: Embedder | None) -> Corpus:
-    """Create a corpus with one sample passage, to check a retriever's settings before many passages are embedded."""
+    """Create a corpus with one sample passage.
+
+    With this corpus, a retriever can check its settings before many passages are embedded.
+    """
     return Corpus(GraphIndex.build([{"id": "sample", "text": "sample"}], embeddings=[[1.0]]), embedder)
 
 
@@ -78,16 +81,15 @@ class CorpusState:
 class Corpus:
     """A set of passages that can be changed, with their entity graph, BM25 index and vectors.
 
-    `embedder` maps a query to its vector, for an index with embeddings. Every change is stored in the `folder`; without
-    a folder, the corpus exists only in memory. If there is a vector `store`, every change is also applied to the store.
-    `made_by` identifies the model that embedded the passages, if it is known and not stored in the folder. `checked`
-    states that `embedder` is known to be this model. `keys` are the metadata keys for titles and documents; the default
-    is the folder's keys. `embed_clauses` is the option of :class:`~phasegraph.graph.GraphSource`;
-    :meth:`compare_clauses` turns it on later.
+    `index` contains the passages. `embedder` maps a query to its vector, for an index with embeddings. Every change is
+    stored in the `folder`; without a folder, the corpus exists only in memory. If there is a vector `store`, every
+    change is also applied to the store. `made_by` identifies the model that embedded the passages, if it is known and
+    not stored in the folder. `checked` is True if `embedder` is known to be this model. `keys` are the metadata keys
+    for titles and documents; the default is the folder's keys. `embed_clauses` is the option of
+    :class:`~phasegraph.graph.GraphSource`; :meth:`compare_clauses` turns it on later.
 
-    After any sequence of changes, the graph and the BM25 index are identical, to the bit, to the result of a new build.
-    The new build would take the same passages, in the order of their addition. A change is all or nothing: if the store
-    refuses a change, the old state is restored.
+    Changes give the same graph and BM25 index, to the bit, as building both from the current passages in the order of
+    their addition. A change is all or nothing: if the store refuses a change, the old state is restored.
     """
 
     def __init__(
@@ -132,7 +134,7 @@ class Corpus:
         return GraphSource(index.graph, embedder=embeds, embed_clauses=self._embed_clauses).prepare()
 
     def compare_clauses(self) -> None:
-        """Make the graph source embed each clause of a question, and compare the passages with the clauses, too.
+        """Turn on `embed_clauses`: the graph source also compares passages with each embedded clause of a question.
 
         Raises
         ------
@@ -184,12 +186,12 @@ class Corpus:
 
     @property
     def vector(self) -> VectorSource:
-        """The source that ranks passages by vector similarity; the vector store searches if it supports this."""
+        """The source that ranks passages by vector similarity; it searches in the vector store if the store can."""
         found: VectorSource = self.in_state(self.state, "vector")
         return found
 
     def in_state(self, state: CorpusState, name: Part) -> Any:
-        """Return the source with this name (``graph``, ``bm25`` or ``vector``) over the passages of a state."""
+        """Return the source with this name (``graph``, ``bm25`` or ``vector``) over the passages of a snapshot."""
         if name == "graph":
             return state.graph
         if name == "bm25":
@@ -251,7 +253,7 @@ class Corpus:
             ) from error
 
     def check(self, passages: Sequence[Mapping[str, Any]]) -> None:
-        """Raise the errors that :meth:`replace` would raise for invalid passages, before they are embedded."""
+        """Raise the errors that :meth:`replace` would raise for invalid passages; call it before embedding them."""
         if passages:
             check_passages(passages, kept=self._folder is not None)
 
@@ -270,8 +272,8 @@ class Corpus:
         vectors of the new passages, for an index with embeddings. On an error, nothing is changed.
 
         Raises InvalidInputError if an id to delete is unknown, and in the cases that :meth:`GraphIndex.add` describes.
-        Raises StoreError if the store refuses the change, if another process has locked the folder, or if passages
-        changed since the state `planned`.
+        Raises StoreError if the store refuses the change, or if another process has locked the folder. Also raises
+        StoreError if passages were added or deleted after the snapshot `planned`, for which the change was prepared.
         """
         self._check_vectors()
         came, leaving = tuple(passages), check_names("ids", ids)
@@ -306,9 +308,9 @@ class Corpus:
 
     @contextmanager
     def _held(self) -> Iterator[Folder | None]:
-        """Lock the corpus's folder if it has a folder, and load newer changes by other processes.
+        """Lock the corpus's folder, load newer changes by other processes, and yield the folder.
 
-        Raises StoreError if another process does not release the lock in time.
+        Yields None if the corpus has no folder. Raises StoreError if another process does not release the lock in time.
         """
         if self._folder is None:
             yield None
@@ -329,7 +331,10 @@ class Corpus:
             self.made_by = state.embedder.identity
 
     def check_renewable(self) -> None:
-        """Raise InvalidInputError if the corpus has no vectors, or if its vectors are in the caller's own store."""
+        """Raise InvalidInputError if the vectors cannot be replaced.
+
+        This is the case if the corpus has no vectors, or if its vectors are in the caller's own store.
+        """
         self._check_vectors()
         if self.index.graph.view.embeddings is None:
             raise InvalidInputError(
@@ -344,8 +349,8 @@ class Corpus:
     def embed_anew(self, model: EmbeddingModel, embed: Embed, progress: bool | None) -> None:
         """Embed all passages again with another model, and replace their vectors.
 
-        The folder stores vectors during the work. If the work is interrupted, the next call with the same model
-        continues with the stored vectors. Raises InvalidInputError in the cases of :meth:`check_renewable`.
+        Finished vectors are stored in the folder during the work. If the work is interrupted, the next call with the
+        same model reuses them. Raises InvalidInputError in the cases of :meth:`check_renewable`.
         """
         self.check_renewable()
         state, folder = self.state, self._folder
@@ -358,7 +363,8 @@ class Corpus:
 
         `vectors` is an array of shape (n, d), in the order of the passages. Raises InvalidInputError if the vectors are
         in the caller's own store or have a wrong shape. Raises StoreError if the folder or its store refuses the
-        vectors, or if passages were added or deleted since the state `planned`.
+        vectors. Also raises StoreError if passages were added or deleted after the snapshot `planned`, whose passages
+        were embedded.
         """
         with self._changing, self._held() as folder:
             state = self.state
@@ -422,7 +428,10 @@ class Corpus:
         )
 
     def _merge(self, folder: Folder, upto: int) -> None:
-        """Merge the changes of the folder up to number `upto` in another process, and load the merged index."""
+        """Merge the folder's changes up to number `upto` into its index, in another process; load the merged index.
+
+        Warns if the merge fails.
+        """
         try:
             with folder.held(name=_MERGING):  # fails if another process is merging this folder
                 pass
@@ -441,7 +450,7 @@ class Corpus:
         self.refresh()
 
     def _merge_log(self) -> None:
-        """Start to merge the change log of an in-memory index if the log is long.
+        """Start a thread that merges the change log into an in-memory index, if the log is long.
 
         Every change processes the whole log, so a long log makes changes slow.
         """
@@ -544,9 +553,9 @@ class Corpus:
     def save(
         self, path: str | os.PathLike[str], settings: Mapping[str, object], uncounted: Collection[str] = ()
     ) -> Folder:
-        """Write the corpus to a new or empty folder.
+        """Write the corpus to a new or empty folder, and return the folder.
 
-        `uncounted` are the metadata keys that are no part of a passage's content.
+        `settings` are stored in the folder. `uncounted` are metadata keys that digests of passages leave out.
         """
         known: dict[str, object] = {} if self.made_by is None else {"model": self.made_by.to_json()}
         table = DocumentTable(self.keys.source, uncounted)
@@ -612,7 +621,7 @@ def _corpus_of(
 
 
 class LiveSource:
-    """A source that searches the current passages of a corpus; every search includes all earlier changes."""
+    """A source that always searches the current passages of a corpus, including all changes before the search."""
 
     def __init__(self, corpus: Corpus, name: Part) -> None:
         self.corpus, self.name = corpus, name

@@ -42,7 +42,7 @@ def document_of(metadata: Mapping[str, Any], key: str | None = None) -> str:
 
 
 def digest_of(text: str, metadata: Mapping[str, Any], without: Collection[str] = ()) -> bytes:
-    """Return a digest of a passage's text and metadata; the keys in `without` are left out."""
+    """Return a digest of a passage's text and metadata; the metadata keys in `without` are left out."""
     told = {key: value for key, value in metadata.items() if key not in without}
     said = _JSON.encode([text, told])
     return blake2b(said.encode("utf-8", "surrogatepass"), digest_size=_WIDTH).digest()
@@ -79,7 +79,10 @@ class DocumentTable:
             return None
 
     def of(self, index: Any) -> Mapping[str, Entry]:
-        """Return document name and digest by passage id; only passages that changed since the last call are read."""
+        """Return the pair (document name, digest) of each passage, by passage id.
+
+        Only pairs of passages that changed since the last call are computed.
+        """
         if index is not self._of:
             records = index.records
             if records.base is not self._packed_in:
@@ -117,7 +120,10 @@ class DocumentTable:
         return self.document(metadata), self.digest(text, metadata)
 
     def _of_packed(self, records: PassageRecords) -> Mapping[str, Entry]:
-        """Return name and digest of each packed record, by id: read the stored table, or compute and store it."""
+        """Return the pair (document name, digest) of each record in the memory-mapped file, by passage id.
+
+        The pairs are read from the stored table; if there is none, they are computed and stored.
+        """
         file = records.file
         kept = None if file is None else self._read(file, records.base)
         if kept is not None:
@@ -128,7 +134,7 @@ class DocumentTable:
         return made
 
     def keep(self, file: Path, entries: Iterable[Entry]) -> None:
-        """Store name and digest of each packed record, in the order of the records; ignore a failed write."""
+        """Store the pairs (document name, digest) of the records in `file`, in their order; ignore a failed write."""
         listed = list(entries)
         names = {name: row for row, name in enumerate(dict.fromkeys(name for name, _ in listed))}
         arrays = packed("names", list(names)) | {

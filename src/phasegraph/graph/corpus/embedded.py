@@ -24,10 +24,12 @@ def check_model(index: GraphIndex, made_by: ModelIdentity | None, embedder: Embe
     Parameters
     ----------
     index : GraphIndex
+        The index with the passages and their vectors.
     made_by : ModelIdentity or None
         The model that embedded the passages, if it is known.
     embedder : callable or None
-        The model to check. An :class:`EmbeddingModel` embeds three passages again; any other callable embeds one word.
+        The model to check. An :class:`EmbeddingModel` embeds three passages again, and the vectors are compared. Any
+        other callable embeds one word, and only the length of the vector is compared.
     name : str
         The name of the folder or store, for messages.
 
@@ -92,7 +94,7 @@ def _another(name: str, made_by: ModelIdentity | None, model: EmbeddingModel, re
 
 
 def _sampled(names: Sequence[str]) -> list[str]:
-    """Return a few evenly spaced names: the first, the middle and the last name."""
+    """Return the first, the middle and the last name; all names if there are fewer than three."""
     rows = np.linspace(0, len(names) - 1, min(SAMPLED, len(names))).astype(int).tolist()
     return [names[row] for row in dict.fromkeys(rows)]
 

@@ -1,8 +1,8 @@
 """The folder of a corpus: an index, later changes, and a state file.
 
-The subfolder ``graph`` contains the index with its vectors. Each later change is a small bundle in ``changes``; a
-change counts when its bundle is complete. The subfolder ``vectors`` may contain a copy of the vectors in Chroma. After
-a crash, this copy is synchronized with the index when the folder is opened.
+The subfolder ``graph`` contains the index with its vectors. Each later change is a bundle (arrays and a manifest) in
+the subfolder ``changes``; a change counts when its bundle is complete. The subfolder ``vectors`` may contain a copy of
+the vectors in Chroma. After a crash, this copy is synchronized with the index when the folder is opened.
 """
 
 from __future__ import annotations
@@ -55,12 +55,16 @@ _MOST_LOADS = 1000
 
 
 class _DoubtError(StoreError):
-    """An error after which the contents of the vector store are unknown."""
+    """An error after which it is unknown whether the vector store contains a change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """The identity of a folder's contents: digests of its index and of its last change, and the id of its state."""
+    """The identity of a folder's contents.
+
+    `base` is the digest of the index, and `state_id` is the random id of the state file. `last` is the number of the
+    last change, and `change` its digest.
+    """
 
     base: str
     last: int
@@ -86,7 +90,10 @@ class Folder:
         settings: Mapping[str, object],
         table: DocumentTable | None = None,
     ) -> Folder:
-        """Write the index to a new or empty folder; with a `table`, also the document names of the passages."""
+        """Write the index to a new or empty folder, and return the folder.
+
+        If a `table` is given, the document names of the passages are also stored.
+        """
         folder = cls(path)
         check_new(folder.path)
         try:
@@ -111,7 +118,7 @@ class Folder:
 
     @property
     def settings(self) -> dict[str, object]:
-        """The settings of the folder, including settings in the changes that were read."""
+        """The settings in the state file of the folder, updated by the settings in changes that were read later."""
         if self._settings is None:
             self._settings = self._settings_in(self._state())
         return self._settings
@@ -137,7 +144,7 @@ class Folder:
         return str(self.settings.get("collection") or VECTORS)
 
     def load(self, known: GraphIndex | None = None, *, upto: int | None = None) -> tuple[GraphIndex, frozenset[str]]:
-        """Read the index and apply all changes to it.
+        """Read the index from the folder, and apply the folder's changes to it.
 
         Parameters
         ----------
@@ -185,7 +192,7 @@ class Folder:
         return fresh, index, behind
 
     def _there(self) -> tuple[object, ...]:
-        """Return a value that differs for any two states of the folder."""
+        """Return a value that differs whenever the index or the changes in the folder differ."""
         return self._base(), self._changes(), self._doubtful(), self._state().get("applied")
 
     def _load(self, known: GraphIndex | None, upto: int | None) -> tuple[GraphIndex, frozenset[str]]:
@@ -273,7 +280,10 @@ class Folder:
         return self.last, None if self._version is None else self._version.state_id
 
     def outdated(self) -> bool:
-        """Return True if another process has changed, restored or replaced the folder; the caller must lock it."""
+        """Return True if another process has changed, restored or replaced the folder since the last read.
+
+        The caller must lock the folder.
+        """
         seen = self._version
         there = max((self._base(), *(number for number, _ in self._changes())))
         return seen is None or there != self.last or self._state().get("state_id") != seen.state_id
@@ -299,8 +309,8 @@ class Folder:
     def withdraw(self, change: Change, *, doubtful: bool = False) -> None:
         """Undo the last change.
 
-        `doubtful` states that the contents of the vector store are unknown. Then the change stays in the folder under
-        another name, and the next load writes its passages to the vector store again.
+        Set `doubtful` if it is unknown whether the vector store contains the change. The change then stays in the
+        folder under another name, and the next load synchronizes its passages in the vector store.
         """
         directory = self.path / "changes" / f"{self.last:08d}"
         if doubtful:
@@ -317,7 +327,7 @@ class Folder:
             _forget(directory)
 
     def _doubtful(self) -> list[Path]:
-        """Return the directories of undone changes whose passages may still be in the vector store."""
+        """Return the directories of undone changes that may still be in the vector store (see :meth:`withdraw`)."""
         return [one for one in (self.path / "changes").glob(f"{_DOUBTFUL}*") if (one / MANIFEST).is_file()]
 
     def merge(self, upto: int) -> None:
@@ -344,7 +354,7 @@ class Folder:
 
     @contextmanager
     def _as_read(self) -> Iterator[None]:
-        """Lock the folder; StoreError if its index or the changes that were read have been replaced since the read."""
+        """Lock the folder; StoreError if its index, or a change that was read, was replaced since the last read."""
         seen = self._version
         with self.held(patience=OPENING):
             if seen is None or not self._goes_on(self._digest(INSIDE)):
@@ -358,7 +368,7 @@ class Folder:
     def held(self, *, patience: float = 0.0, name: str = LOCK) -> Iterator[None]:
         """Lock the folder against changes by other processes; wait for the lock for at most `patience` seconds.
 
-        `name` is the name of the lock file. Raises StoreError, which states the time, if the wait is too long.
+        `name` is the name of the lock file. Raises StoreError if another process does not release the lock in time.
         """
         with ExitStack() as stack:
             with _translated(self.path.name):
@@ -366,7 +376,7 @@ class Folder:
             yield
 
     def _changes(self) -> list[tuple[int, Path]]:
-        """Return the complete changes by number; incomplete changes are left out."""
+        """Return the pairs (number, directory) of the complete changes, in ascending order of the numbers."""
         return [(number, one) for number, one in self._numbered() if (one / MANIFEST).is_file()]
 
     def _numbered(self) -> list[tuple[int, Path]]:
@@ -426,7 +436,7 @@ def _most_changed(index: GraphIndex) -> float:
 
 @contextmanager
 def _translated(name: str) -> Iterator[None]:
-    """Convert an OSError to a StoreError that names the folder."""
+    """Convert an OSError within a ``with`` block to a StoreError that contains the folder's `name`."""
     try:
         yield
     except OSError as error:
@@ -439,9 +449,9 @@ def merge_folder(path: str, upto: str) -> None:
 
 
 def merge_apart(path: Path, upto: int) -> str:
-    """Merge a folder in another process, or in this thread if no process can be started.
+    """Merge the changes of a folder in another process, or in this thread if no process can be started.
 
-    Returns the reason if the merge fails, and an empty string otherwise.
+    `upto` is the number of the last change to merge. Returns the reason if the merge fails, otherwise an empty string.
     """
     try:
         return run_apart(__name__, "merge_folder", [str(path), str(upto)], MERGING)
@@ -459,7 +469,7 @@ def _number(value: object) -> int:
 
 
 def _forget(directory: Path) -> None:
-    """Delete a change: first its manifest, because a change without a manifest is ignored."""
+    """Delete the directory of a change; delete its manifest first, because a change without a manifest is ignored."""
     (directory / MANIFEST).unlink(missing_ok=True)
     sync_folder(directory)
     shutil.rmtree(directory)

@@ -1,4 +1,4 @@
-"""Find pairs of documents with nearly the same text, by the runs of words that they share."""
+"""Find pairs of documents with nearly the same text, by the sequences of four words that they share."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 
 
 class NearDuplicates(NamedTuple):
-    """The names of two documents, and the share of their runs of words that both documents contain, in [0, 1]."""
+    """The names of two documents, and their Jaccard similarity in [0, 1] (see :func:`similar_texts`)."""
 
     first: str
     second: str
@@ -32,10 +32,10 @@ class NearDuplicates(NamedTuple):
 def similar_texts(documents: Iterable[tuple[str, Iterable[str]]], least: float = 0.8) -> list[NearDuplicates]:
     """Find pairs of documents with a similarity of at least `least`; return the most similar pairs first.
 
-    The similarity is the Jaccard similarity of the documents' sets of four-word runs. Two documents are compared if
-    they share one of their ten smallest hashes. At a similarity of .8, fewer than one pair in a million is missed; at
-    .5, one pair in a thousand. Each hash leads to at most the 64 preceding documents. If more than 64 documents are
-    equal, some of their pairs are therefore not listed.
+    The similarity is the Jaccard similarity of the documents' sets of four-word sequences. Two documents are compared
+    if they share one of the ten smallest hashes of their sequences. At a similarity of .8, fewer than one pair in a
+    million is missed; at .5, one pair in a thousand. For each shared hash, a document is compared with at most the 64
+    preceding documents. If more than 64 documents are equal, some of their pairs are therefore not listed.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def similar_texts(documents: Iterable[tuple[str, Iterable[str]]], least: float =
 
 
 def _hashes(texts: Iterable[str], split: Any) -> _Hashes:
-    """Return the distinct hashes of the runs of words in texts, in ascending order."""
+    """Return the distinct hashes of the four-word sequences in the texts, in ascending order."""
     parts = []
     for text in texts:
         words = np.array([crc32(word.encode("utf-8", "surrogatepass")) for word in split(text)], dtype=np.uint64)
@@ -89,7 +89,7 @@ def _hashes(texts: Iterable[str], split: Any) -> _Hashes:
 
 
 def _mixed(values: _Hashes) -> _Hashes:
-    """Mix the bits of each value; the order of the results looks random."""
+    """Mix the bits of each hash, so that similar values become very different values."""
     values = (values ^ (values >> np.uint64(31))) * np.uint64(0xBF58476D1CE4E5B9)
     return values ^ (values >> np.uint64(29))
 

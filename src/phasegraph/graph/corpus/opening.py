@@ -16,8 +16,8 @@ from phasegraph.graph.model.storage import KIND as INDEX
 class FollowedIndex:
     """An index in a folder (see :func:`opened`), which :meth:`refresh` reads again after changes by other processes.
 
-    `embedder` is the model that embeds queries, if there is a model. If another process embeds the passages again with
-    another model, :meth:`refresh` raises StoreError.
+    `embedder` is the model that embeds queries, or None. If another process embeds the passages again with another
+    model, and there is an embedder, :meth:`refresh` raises StoreError.
     """
 
     def __init__(self, folder: Path, embedder: object = None) -> None:

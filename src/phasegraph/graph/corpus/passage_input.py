@@ -13,9 +13,10 @@ from phasegraph.graph.model.building import Triples, by_passage, read_passages
 
 
 def fields_of(given: Triples | None, known: Mapping[str, object]) -> dict[str, list[list[Any]]]:
-    """Convert extractions to JSON lists by passage id; each list contains entities, triples, titles and lead.
+    """Convert a user's triples or extractions to JSON lists, by passage id.
 
-    `known` contains the ids of the passages. Raises InvalidInputError for an unknown id.
+    Each passage has a list of extractions. An extraction is the list of its entities, triples, titles and lead (the
+    name at the start of the passage). `known` contains the ids of the passages; another id is an InvalidInputError.
 
     >>> fields_of({"a": [("Ada", "met", "Bo")]}, {"a": None})
     {'a': [[[], [['Ada', 'met', 'Bo']], [], '']]}
@@ -29,7 +30,7 @@ def fields_of(given: Triples | None, known: Mapping[str, object]) -> dict[str, l
 
 
 def check_passages(passages: Sequence[Mapping[str, Any]], *, kept: bool, tokenizer: object = "") -> None:
-    """Raise an error that names the first invalid passage, if there is an invalid passage.
+    """Raise an error for the first invalid passage; the message names the passage.
 
     A passage must have a text and a unique id. If the passages are `kept` in a folder, JSON must be able to represent
     their metadata, and the tokenizer must be given by name.
@@ -63,7 +64,7 @@ class Keys:
 
     @classmethod
     def of(cls, settings: Mapping[str, object]) -> Keys:
-        """Read the keys from the settings of a folder."""
+        """Create the keys from the settings of a folder."""
         source = settings.get("source_key")
         return cls(str(settings.get("title_key", "title")), None if source is None else str(source))
 
@@ -74,7 +75,7 @@ class Keys:
 
 
 def check_source_key(source_key: str | None, metadata: Collection[Mapping[str, Any]]) -> None:
-    """Warn if no passage names its document under the chosen key; InvalidTypeError if the key is not a text."""
+    """Warn if no passage has the name of its document under the chosen key; InvalidTypeError if the key is no text."""
     if source_key is not None and (not isinstance(source_key, str) or not source_key):
         raise InvalidTypeError(f"source_key must be the name of a metadata key; got {source_key!r:.80}")
     if source_key is None or any(source_key in one for one in metadata):

@@ -26,7 +26,7 @@ Embed = Callable[[Sequence[PassageRecord]], Any]
 
 
 class VectorCheckpoint:
-    """Vectors that a new embedding model has made so far, stored in the folder under digests of the passages' contents.
+    """The vectors that a new embedding model has computed so far, stored in the folder by digests of the passages.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ class VectorCheckpoint:
         return made.shape == (1, len(vector)) and float(cosines(made, vector[None])[0]) >= SAME
 
     def _keep(self, digests: Sequence[bytes]) -> None:
-        """Write the vectors of the records with these digests to a bundle; ignore a failed write."""
+        """Write the vectors of the records with these digests to the folder; ignore a failed write."""
         if self._place is None:
             return
         arrays: dict[str, Any] = {
@@ -101,7 +101,7 @@ class VectorCheckpoint:
             self._parts += 1
 
     def forget(self) -> None:
-        """Delete the stored vectors, when the corpus contains all of them or when they belong to another model."""
+        """Delete the stored vectors, because the corpus now contains them, or because another model computed them."""
         self._held, self._parts = {}, 0
         if self._place is not None:
             shutil.rmtree(self._place, ignore_errors=True)

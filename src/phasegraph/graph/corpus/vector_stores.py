@@ -1,4 +1,4 @@
-"""The interface of a corpus to the store of its vectors, and the names of the built-in stores."""
+"""The protocols of the stores in which a corpus keeps its vectors, and the names of the built-in stores."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ STORE_KEY = "vector_store"
 
 
 class VectorStore(Protocol):
-    """A store for the vectors of passages, for example a framework's vector store."""
+    """The protocol of a store for the vectors of passages, for example a framework's vector store."""
 
     def write(self, records: Sequence[PassageRecord], vectors: Any, /) -> None:
-        """Write passages, and replace passages with the same ids; `vectors` is None if the index has no vectors."""
+        """Write passages with their vectors, of shape (n, d), and replace passages that have the same ids.
+
+        `vectors` is None if the index has no vectors.
+        """
         ...
 
     def remove(self, ids: Sequence[str], /) -> None:
@@ -32,7 +35,10 @@ class VectorStore(Protocol):
 
 @runtime_checkable
 class RenewableStore(VectorStore, Protocol):
-    """A vector store that can be built again under another name in the same place, for example for another model."""
+    """The protocol of a vector store that can create and open other stores in the same place, by name.
+
+    A corpus uses such a store to replace all vectors when the embedding model changes.
+    """
 
     name: str
 

@@ -1,1 +1,1 @@
-"""Experimental methods: published or reconstructed methods without a measured gain on our data."""
+"""Experimental methods: methods from papers, some reconstructed by us, that gave no measured gain on our data."""

@@ -1,4 +1,4 @@
-"""Extract entities and triples with a language model: two prompts per passage, cached answers, and a report."""
+"""Extract entities and triples from passages with a language model, by two prompts per passage and a cache."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ TRIPLE_PROMPT = (
 
 
 def entity_prompt(title: str, text: str, prompt: str = ENTITY_PROMPT) -> str:
-    r"""Build the prompt that asks for the named entities of a passage.
+    r"""Build the prompt that asks a model for the named entities of a passage.
 
     >>> entity_prompt("Ada", 'She wrote "Notes {0}".').splitlines()[-1]
     'Passage: "Ada\\nShe wrote \\"Notes {0}\\"."'
@@ -56,7 +56,7 @@ def entity_prompt(title: str, text: str, prompt: str = ENTITY_PROMPT) -> str:
 
 
 def triple_prompt(title: str, text: str, entities: Sequence[str], prompt: str = TRIPLE_PROMPT) -> str:
-    """Build the prompt that asks for the facts of a passage, given its entities."""
+    """Build the prompt that asks a model for the facts of a passage, given the passage's entities."""
     return filled(prompt, passage=_passage(title, text), entities=quoted(list(entities)))
 
 
@@ -85,7 +85,7 @@ _PARTS = (
 
 
 class _Unfinished(Exception):  # noqa: N818 - not an error: the answer ends here
-    """An exception that ends reading: the text ends inside a value."""
+    """An exception that ends the reading of JSON because the text ends inside a value."""
 
 
 class _NotJsonError(ValueError):
@@ -120,10 +120,10 @@ def read_triples(answer: str) -> list[Any] | None:
 
 
 def _listed(answer: str, keys: Sequence[str], kind: Any) -> list[Any] | None:
-    """Return the first list that one of the JSON objects in an answer has under one of `keys`.
+    """Return the list in a model's answer; None if there is no list.
 
-    If there is no such list, return the first list in the answer whose items all have the type `kind`. An empty list is
-    returned only if there is no other list; None means that there is no list.
+    It is the first list under one of `keys` in a JSON object. If there is none, it is the first list in the answer
+    whose items all have the type `kind`; an empty list is returned only if there is no other such list.
     """
     values = list(values_in(answer))
     for value in values:
@@ -250,9 +250,9 @@ class _Reader:
 
 
 class AnswerCache:
-    """A cache of a model's answers in a folder, with a JSON document per answer; with None, nothing is stored.
+    """A cache of a model's answers in a folder; if `folder` is None, nothing is stored.
 
-    Each document is written atomically.
+    Each answer is a JSON file, which is written atomically.
     """
 
     def __init__(self, folder: str | os.PathLike[str] | None, kind: str) -> None:
@@ -292,7 +292,7 @@ TextModel: TypeAlias = Callable[[str], str]
 
 
 def doubling(attempt: int) -> float:
-    """Return the seconds to wait after a failed attempt, counted from 1: 1, 2, 4 and so on, at most 30."""
+    """Return the seconds to wait after a failed attempt: 1 after the first, then 2, 4 and so on, at most 30."""
     return float(min(2.0 ** (attempt - 1), 30.0))
 
 
@@ -303,11 +303,11 @@ class ModelSettings:
     Parameters
     ----------
     attempts : int, default 3
-        Maximum number of calls per prompt, >= 1; after this number, the passage counts as failed.
+        Maximum number of calls per prompt, at least 1; after this number, the passage counts as failed.
     workers : int, default 4
-        Maximum number of simultaneous calls; >= 1.
+        Maximum number of simultaneous calls, at least 1.
     give_up_after : int, default 25
-        Number of passages in a row that may fail before all other passages are skipped; >= 1.
+        Number of failed passages in a row after which all other passages are skipped, at least 1.
     backoff : callable
         A function ``backoff(attempt) -> seconds``: the time to wait after a failed attempt, counted from 1.
     sleep : callable
@@ -330,9 +330,10 @@ class ModelSettings:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome for a passage: entities and triples, or the reason of the failure.
+    """The outcome of asking a model about a passage: entities and triples, or the reason of the failure.
 
-    `malformed` is the number of invalid triples, and `calls` the number of calls of the model.
+    `malformed` is the number of invalid triples, and `calls` the number of calls of the model. `reason` is empty
+    without a failure.
     """
 
     entities: tuple[str, ...] = ()
@@ -351,9 +352,10 @@ def ask(
     settings: ModelSettings,
     prompts: tuple[str, str],
 ) -> Outcome:
-    """Ask a model for the entities and then for the triples of a passage; `name` is the model's name.
+    """Ask a model for the entities and then for the triples of a passage, unless the cache contains the answers.
 
-    An error of the model becomes `Outcome.reason`. MemoryError, and exceptions such as KeyboardInterrupt, are raised.
+    `name` is the model's name, which is part of the cache's keys. An error of the model becomes `Outcome.reason`;
+    MemoryError, and exceptions such as KeyboardInterrupt, are raised.
     """
     calls = 0
 
@@ -384,9 +386,9 @@ def ask(
 
 
 def _call(model: TextModel, prompt: str, read: Callable[[str], list[Any] | None]) -> tuple[list[Any] | None, str]:
-    """Call the model, and return the items of its answer, or None and the reason of a failure.
+    """Call the model, and return the items of its answer and "", or None and the reason of the failure.
 
-    An answer that only repeats the prompt is a failure.
+    ``read(answer)`` returns the items, or None. An answer that only repeats the prompt is a failure.
     """
     try:
         answer = model(prompt)
@@ -445,7 +447,10 @@ class ModelReport:
 
 @dataclass(frozen=True, slots=True)
 class ModelRun:
-    """The extractions of a run, in the order of the passages and without failed passages, and the report."""
+    """The result of :func:`extract_with_model`: the extractions in the order of the passages, and a report.
+
+    Failed and skipped passages have no extraction.
+    """
 
     extractions: tuple[Extraction, ...]
     report: ModelReport
@@ -475,6 +480,7 @@ def extract_with_model(
         A folder for the answers. A later run calls the model only for prompts without a stored answer, so an
         interrupted or failed run can be resumed. A damaged answer is requested again.
     settings : ModelSettings, optional
+        Numbers of attempts and simultaneous calls, and waiting times.
     prompts : tuple of two str
         The prompt for the entities contains ``{passage}``. The prompt for the triples contains ``{passage}`` and
         ``{entities}``. These fields are replaced by JSON; all other braces stay unchanged. The model must answer
@@ -524,7 +530,7 @@ def extract_with_model(
 def _asked(
     texts: Sequence[_Key], ask_about: Callable[[_Key], Outcome], settings: ModelSettings
 ) -> Iterator[tuple[_Key, Outcome]]:
-    """Yield the outcome of each text as soon as it is known, with at most `workers` texts at a time.
+    """Ask about each (title, text) in several threads; yield the pair and its outcome as soon as it is known.
 
     Stop early if too many texts fail in a row.
     """

@@ -1,4 +1,4 @@
-"""The SemFlowRAG method: a walk that prefers edges from abstract to specific entities, with weights for each query.
+"""SemFlowRAG: a walk that prefers edges from abstract to specific entities, with edge weights that depend on the query.
 
 .. [1] "SemFlowRAG", arXiv:2606.28447
 """
@@ -39,7 +39,9 @@ _kept: WeakKeyDictionary[EntityGraph, dict[tuple[Any, ...], FloatArray]] = WeakK
 
 
 def truncated_min_max(values: ArrayLike, /, *, low: float = 0.01, high: float = 0.99) -> FloatArray:
-    """Scale values linearly and clip them: two quantiles become 0 and 1. Equal quantiles give .5 for all values.
+    """Scale values linearly so that a low and a high quantile become 0 and 1, and clip the result to [0, 1].
+
+    If the two quantiles are equal, all values become .5.
 
     >>> truncated_min_max([0.575, 0.1, 0.0, 0.1]).round(6).tolist()
     [1.0, 0.173913, 0.0, 0.173913]
@@ -77,8 +79,9 @@ def abstractness(
     ddof : {0, 1}
         0 for the population covariance, as in SemFlowRAG; 1 for the unbiased covariance.
     shrinkage, prior : float
-        The values m0 >= 0 and p0 of the shrunk variance (m * variance + m0 * p0) / (m + m0). m is the number of the
-        entity's passages. The default prior is the mean variance of the entities with at least two passages.
+        The values m0 >= 0 and p0 in the shrunk variance (m * variance + m0 * p0) / (m + m0), which is used instead of
+        the variance. m is the number of the entity's passages. The default prior is the mean variance of the entities
+        with at least two passages.
 
     Notes
     -----
@@ -113,10 +116,10 @@ def abstractness(
 
 
 def graph_abstractness(graph: EntityGraph, *, normalised: bool = True, **options: Any) -> FloatArray:
-    """Compute the abstractness of a graph's entities, an array of shape (E,), which is read-only and cached.
+    """Compute the abstractness of a graph's entities (see :func:`abstractness`), a read-only array of shape (E,).
 
     If `normalised`, :func:`truncated_min_max` scales the values to [0, 1], as :class:`SemanticFlow` needs them. The
-    other options are the options of :func:`abstractness`.
+    other options are the options of :func:`abstractness`. The result is cached for the graph.
 
     >>> from phasegraph.graph import build_graph
     >>> passages = [{"id": "a", "text": "Ada met Bo."}, {"id": "b", "text": "Ada sang."}]
@@ -137,9 +140,10 @@ def graph_abstractness(graph: EntityGraph, *, normalised: bool = True, **options
 
 
 def best_of(members: Any, scores: FloatArray, rows: IntArray | None = None) -> FloatArray:
-    """Return, for each row of a CSR matrix, the highest score of the row's columns; 0 for an empty row.
+    """Return, for each row of the CSR matrix `members`, the highest score among its columns; 0 for an empty row.
 
-    `rows` contains the row of each entry; if a caller passes this array, the function needs a third less time.
+    `scores` has a score per column. `rows` contains the row of each entry of the matrix; passing it saves a third of
+    the time.
     """
     entries = np.repeat(np.arange(members.shape[0]), np.diff(members.indptr)) if rows is None else rows
     best = np.full(members.shape[0], -np.inf)
@@ -149,7 +153,10 @@ def best_of(members: Any, scores: FloatArray, rows: IntArray | None = None) -> F
 
 
 def _scatter(members: Any, vectors: Any) -> FloatArray:
-    """Compute, for each row, the sum of the squared distances of the row's passages to their mean, in batches."""
+    """Compute, for each entity, the sum of the squared distances of its passages' vectors to their mean.
+
+    `members`, of shape (E, P), contains the passages of each entity.
+    """
     centred = vectors.astype(np.float64 if vectors.dtype.itemsize > 4 else np.float32)
     centred -= vectors.mean(axis=0, dtype=np.float64).astype(centred.dtype)
     squares = np.einsum("ij,ij->i", centred, centred, dtype=np.float64)
@@ -177,7 +184,7 @@ def members_of(mentions: Any, passages: int) -> Any:
 
 
 def finite_vector(values: ArrayLike, name: str) -> FloatArray:
-    """Convert `values` to a one-dimensional array of finite numbers; error messages contain `name`."""
+    """Check that `values` are a one-dimensional array of finite numbers, and return it; messages contain `name`."""
     try:
         given = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -195,7 +202,10 @@ LocalMin = Literal["self_loop", "merge", "drop"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowParameters:
-    """The parameters of a semantic flow and of its seeds.
+    """The parameters of a semantic flow (the walk of SemFlowRAG) and of its seeds.
+
+    A link is an edge between two entities. It is downhill if its target is as abstract as its source, or less abstract;
+    otherwise, it is uphill.
 
     Parameters
     ----------
@@ -209,17 +219,18 @@ class FlowParameters:
         If True, entities have different abstractness. If False, all have the same abstractness (an ablation), so every
         link is a downhill link without a penalty.
     penalty : float
-        Penalty per unit of difference in abstractness, >= 0 (lambda in the paper).
+        Reduction of a link's weight per unit of difference in abstractness, at least 0 (lambda in the paper).
     down_share : float
-        Share of an entity's semantic mass that flows downhill, in (0, 1).
+        Share of the mass on an entity's links that flows along downhill links, in (0, 1).
     floor : float
-        Minimum weight of a link before it is divided by the sum of its group, > 0.
+        Minimum weight of a link, greater than 0. A weight is then divided by the sum of the weights of the entity's
+        links in the same direction.
     passage_share : float, optional
         Share of an entity's mass that flows to its passages, in [0, 1]. With None, each passage has weight 1, and all
         links together have weight 1. An entity in m passages then sends the share m / (1 + m) to them.
     local_min : {"self_loop", "merge", "drop"}
-        The use of the downhill share of an entity without downhill links. ``self_loop`` keeps the mass at the entity,
-        and ``merge`` sends it uphill. ``drop`` leaves it out; more mass then flows to passages.
+        What happens to the downhill share of an entity without downhill links. ``self_loop`` leaves the mass at the
+        entity, and ``merge`` sends it uphill. ``drop`` leaves the share out; more mass then flows to passages.
     follow_probability : float
         Probability of following an edge, in [0, 1); otherwise, the walk restarts.
     facts, entity_seeds : int
@@ -284,7 +295,7 @@ class Chances(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class FlowArrays:
-    """The edges of a semantic flow, with their data that do not depend on the query, in CSR form.
+    """The edges of a semantic flow in CSR form, with all values that do not depend on the query.
 
     The row of an entity contains its downhill links, then its uphill links, then its passages. The row of a passage
     contains its entities. `downs` is the number of downhill links of each node, and `semantics` the number of all links
@@ -304,7 +315,8 @@ class FlowArrays:
 def flow_arrays(links: Any, members: Any, heights: FloatArray, parameters: FlowParameters) -> FlowArrays:
     """Build the edges of a semantic flow: downhill links, uphill links, then passage edges of every entity.
 
-    `heights` is the abstractness of each entity. All values that do not depend on the query are computed here.
+    `links`, of shape (E, E), are the edges between entities, and `members`, of shape (E, P), the passages of each
+    entity. `heights` is the abstractness of each entity. All values that do not depend on the query are computed here.
     """
     entities, passages = members.shape
     u, v, uphill = _links(links, heights)
@@ -386,7 +398,7 @@ class FlowTransitions(Transitions):
         self.arrays, self.relevance, self.floor = arrays, relevance, floor
 
     def spread(self, nodes: IntArray, amounts: FloatArray) -> tuple[IntArray, FloatArray]:
-        """Return the target node and the mass of each flow; see :meth:`Transitions.spread`."""
+        """Return the target of each out-edge and the mass that arrives; see :meth:`Transitions.spread`."""
         arrays, chances = self.arrays, self.arrays.chances
         starts = arrays.indptr.take(nodes)
         ends = arrays.indptr.take(nodes + 1)
@@ -406,7 +418,10 @@ class FlowTransitions(Transitions):
     def _links(
         self, nodes: IntArray, amounts: FloatArray, starts: Positions, semantics: Positions
     ) -> tuple[Int32Array, FloatArray]:
-        """Return the target of each link of `nodes`, and the mass that flows along the link."""
+        """Return the target of each link of `nodes`, and the mass that flows along the link.
+
+        The links of a node start at its entry in `starts`; their number is in `semantics`.
+        """
         arrays, chances = self.arrays, self.arrays.chances
         edges = ranges(starts, semantics)
         targets = arrays.indices.take(edges)
@@ -455,9 +470,9 @@ class SemanticFlow:
     The nodes are the entities, 0 to E - 1, then the passages. The weight of a link from u to v is
     ``max(floor, relevance[v] - penalty * |abstractness[v] - abstractness[u]|)``. It is divided by the sum of the
     weights of all links of u in the same direction. A link is downhill if the abstractness of v is the same or lower;
-    otherwise, it is uphill. The downhill links get the share `down_share` of the entity's semantic mass, and the
-    uphill links get the rest. A passage edge has weight 1 in both directions. `members`, of shape (E, P), contains the
-    passages of each entity.
+    otherwise, it is uphill. The downhill links get the share `down_share` of the mass on the entity's links, and the
+    uphill links get the rest. An edge between an entity and its passage has weight 1 in both directions. `members`, of
+    shape (E, P), contains the passages of each entity.
     """
 
     arrays: FlowArrays
@@ -468,12 +483,13 @@ class SemanticFlow:
     def from_links(
         cls, links: Any, mentions: Any, abstractness: ArrayLike, parameters: FlowParameters | None = None
     ) -> SemanticFlow:
-        """Prepare a graph for semantic flows.
+        """Create the graph from the links between entities and the mentions of entities in passages.
 
-        `links` is a sparse matrix of shape (E, E); a link needs an entry that is not zero in both directions, and self
-        links are ignored. `mentions` is a sparse matrix of shape (P, E); an entry is not zero if the passage mentions
-        the entity. `abstractness`, of shape (E,), is in [0, 1]; see :func:`truncated_min_max`. The default parameters
-        are the paper's parameters.
+        `links` is a sparse matrix of shape (E, E). An entry (u, v) that is not zero is a link from u to v, so a link in
+        both directions needs two entries; self links are ignored.
+        `mentions` is a sparse matrix of shape (P, E); an entry is not zero if the passage mentions the entity.
+        `abstractness`, of shape (E,), is in [0, 1]; see :func:`truncated_min_max`. The default parameters are the
+        paper's parameters.
         """
         chosen = SEMFLOW_PARAMETERS["paper"] if parameters is None else parameters
         heights = finite_vector(abstractness, "abstractness")
@@ -499,7 +515,7 @@ class SemanticFlow:
 
     @lazy_property
     def _entries(self) -> IntArray:
-        """The entity of each entry of `members`."""
+        """The row of each entry of the matrix `members`, that is, the entity to which the entry belongs."""
         entries: IntArray = np.repeat(np.arange(self.members.shape[0]), np.diff(self.members.indptr))
         return entries
 
@@ -532,7 +548,7 @@ class SemanticFlow:
         polish: int = 0,
         max_iterations: int | None = None,
     ) -> PageRankResult:
-        """Walk with the edge weights of a query.
+        """Walk with the edge weights of a query, and return the stationary mass of each node.
 
         `relevance`, of shape (E,), is the relevance of the entities; see :meth:`relevance`. The method "push" computes
         only the weights of nodes that it pushes. The method "power" is the reference: it computes all weights, then
@@ -577,6 +593,7 @@ class SemFlowSource(GraphWalker):
         The parameters, or a key of ``SEMFLOW_PARAMETERS``. "paper" names the parameters of the paper, and "released"
         the parameters of the released program, whose walk is undirected.
     name : str, default "semflow"
+        Name of the source in rankings and reports.
     fact_filter : FactFilter or callable, optional
         A filter of the facts, as in :class:`~phasegraph.graph.GraphSource`; in the paper, a language model filters the
         facts.
@@ -584,7 +601,7 @@ class SemFlowSource(GraphWalker):
     Notes
     -----
     The score of a passage is its mass. If the index contains no fact, passages are ranked by similarity, as published;
-    `Ranking.reason` then states this.
+    `Ranking.reason` then says so.
 
     References
     ----------
@@ -626,7 +643,7 @@ class SemFlowSource(GraphWalker):
 
     @lazy_property
     def chosen(self) -> FlowParameters:
-        """The parameters of the flow, which `parameters` may give by name."""
+        """The parameters of the semantic flow; if `parameters` is a name, the parameters with this name."""
         return self.parameters if isinstance(self.parameters, FlowParameters) else SEMFLOW_PARAMETERS[self.parameters]
 
     @lazy_property
@@ -672,7 +689,10 @@ class SemFlowSource(GraphWalker):
         return self._ranked(masses, limit, kept.note)
 
     def _walked(self, nodes: Any, masses: FloatArray, near: FloatArray) -> FloatArray:
-        """Return the passages' masses after a walk from these seeds; the nodes of entities come first."""
+        """Return the masses of the passages after a walk from the seeds `nodes` with these masses.
+
+        In the numbering of `nodes`, entities come before passages. `near` are the passages' similarities to the query.
+        """
         reset, follow = (nodes, masses), self.chosen.follow_probability
         if self.chosen.directed:
             walked = self._flow.walk(self._flow.relevance(near), reset)

@@ -1,1 +1,1 @@
-"""A graph that accepts changes: records of passages, a change log, and the combination of both."""
+"""A graph whose passages can be added and deleted: the records of passages, a change log, and a graph with the log."""

@@ -6,7 +6,8 @@ edges. Edges are computed again only for nodes that a change affects. Edge weigh
 are computed during a walk.
 
 A search therefore finds the same passages as in a newly built graph, with two exceptions. Sums may be rounded
-differently. An unaffected entity stays too common, or not, even if the new number of passages would change this.
+differently. Whether an unaffected entity is too common to have edges is not decided again for the new number of
+passages.
 """
 
 from __future__ import annotations
@@ -38,10 +39,11 @@ Counted = tuple[Mapping[str, int], Mapping[str, int], Facts]
 class ChangeLog:
     """The passages that were added to an index or deleted since its arrays were written; a change creates a new log.
 
-    `base` is the graph of the unchanged arrays; `records` and `words`, an index of words split as for names, belong to
-    its passages. `gone` contains the deleted passages with their rows, and `left` is an index of their words. `again`
-    contains existing passages with new extractions. `came` contains the new passages in order, and `vectors` their
-    embeddings. The words of new passages are indexed as for queries in `lexical`, and as for names in `name_words`.
+    `base` is the graph of the unchanged arrays. `records` are the records of its passages, and `words` is an index of
+    their words, split as for finding names. `gone` maps the ids of deleted passages of the base graph to their rows,
+    and `left` is a BM25 index of these passages. `again` contains passages of the base graph with new extractions.
+    `came` contains the new passages in order, and `vectors` their embeddings. The words of new passages are indexed in
+    `lexical`, split as for queries, and in `name_words`, split as for finding names.
     """
 
     base: EntityGraph
@@ -127,7 +129,7 @@ class ChangeLog:
         return found
 
     def give(self, name: str, *, without: Collection[str] = ()) -> bool:
-        """Return True if an existing passage that is not in `without` has a title with this name."""
+        """Return True if the title of an existing passage, other than the ids in `without`, contains this name."""
         if any(one not in without for one in self._titled.get(name, ())):
             return True
         column = self.base_row(name)
@@ -144,7 +146,7 @@ class ChangeLog:
         )
 
     def standing_in(self, texts: Iterable[str]) -> set[str]:
-        """Return the names in titles that also occur in at least one of these texts."""
+        """Return the names in titles of existing passages that also occur in at least one of these texts."""
         known = [
             Gazetteer.of_rows(NameRows(self.base.entities)),
             Gazetteer(self._titled, matcher="python", normalised=True),
@@ -169,10 +171,11 @@ class ChangeLog:
         return row
 
     def homes_of(self, columns: IntArray, least: int = 1) -> tuple[IntArray, IntArray]:
-        """Return two parallel arrays: rows of home passages in the base graph, positions of entities in `columns`.
+        """Return the home passages (passages about an entity) of the entities in `columns`, in the base graph.
 
-        A home passage is a passage about an entity. `least` is the minimum value in the matrix of homes. The passages
-        are found by edges, because an entity with a home passage has an edge to every passage that mentions the entity.
+        The result is two arrays with an entry per home passage: its row, and the position of its entity in `columns`.
+        `least` is the minimum value in the matrix of homes. The passages are found by edges, because an entity with a
+        home passage has an edge to every passage that mentions the entity.
         """
         rows, place, _ = edges_from(self.base.operator, columns + len(self.base.passages))
         there = rows < len(self.base.passages)

@@ -1,4 +1,4 @@
-"""The edges and entity counts that a change log changes in its base graph, the graph of the stored arrays."""
+"""Compute the edges and entity counts that a change log changes in its base graph (the graph of the stored arrays)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,11 @@ _TABLE = 65_536
 
 @dataclass(slots=True)
 class Mentions:
-    """Mentions as parallel arrays: passage row, entity row, count, and the value of the homes matrix."""
+    """Mentions of entities in passages, as arrays with an entry per pair of passage and entity.
+
+    `rows` are passages, `columns` are entities, and `counts` are numbers of mentions. `homes` are values of the matrix
+    of home passages; 0 means that the passage is not about the entity.
+    """
 
     rows: IntArray
     columns: IntArray
@@ -38,13 +42,16 @@ class Mentions:
     homes: IntArray
 
     def weights(self, given: Any, kept: BoolArray) -> Float32Array:
-        """Return the weights of the edges from entities to passages; `kept` is False for entities without edges."""
+        """Compute the weight of each edge from entity to passage; `kept` is False for entities without edges.
+
+        `given` are the :class:`EdgeWeights`.
+        """
         out: Float32Array = count_weights(self.counts, given) * kept + home_weights(self.homes, given)
         return out
 
 
 class ChangedEdges:
-    """The edges and entity counts of a base graph after the changes of a change log."""
+    """The edges and entity counts of a base graph after the changes in a change log; unchanged edges are not copied."""
 
     def __init__(self, log: ChangeLog) -> None:
         base = self._base = log.base
@@ -58,7 +65,7 @@ class ChangedEdges:
         self._make_rows(before, after, facts)
 
     def titles(self) -> IntArray:
-        """Return the entity rows of the title names of new passages; see :meth:`EntityGraph.titles_at`."""
+        """Return the pair of numbers that identifies each new passage's title; see :meth:`EntityGraph.titles_at`."""
         named = [
             (place, self.column(entity))
             for place, name in enumerate(self._log.came)
@@ -69,12 +76,12 @@ class ChangedEdges:
         return least_and_greatest(owners, columns, len(self._log.came))
 
     def column(self, name: str) -> int:
-        """Return the row of an entity; a new entity gets a row after the existing rows."""
+        """Return the row of the entity with this name; a new entity gets a row after the existing rows."""
         row = self._log.base_row(name)
         return self.names.setdefault(name, self._entities + len(self.names)) if row < 0 else row
 
     def _of_base(self, rows: IntArray) -> Mentions:
-        """Return the mentions of base passages in these rows, as the arrays of the base graph contain them."""
+        """Return the mentions in these passages of the base graph, before the changes."""
         mentions, homes = self._base.mentions, self._base.homes
         owner, columns, counts = entries_of(mentions, rows)
         at_home, home_columns, kinds = entries_of(homes, rows)
@@ -87,7 +94,7 @@ class ChangedEdges:
         return Mentions(rows[owner], columns, counts.astype(np.int64), values)
 
     def _of_log(self) -> Mentions:
-        """Return the mentions of new passages and of passages with new extractions."""
+        """Return the mentions in new passages and in passages with new extractions."""
         log = self._log
         found: list[tuple[int, int, int, int]] = []
         for name in (*log.came, *log.again):
@@ -128,7 +135,7 @@ class ChangedEdges:
         self._common = touched[old & ~self._was_kept & self._kept]
 
     def _facts(self) -> Mapping[tuple[int, int], int]:
-        """Return the change in the number of facts between two entities, by the rows of the entities."""
+        """Return by how much the number of facts changes, for each pair of entity rows with a change."""
         found: Facts = Counter()
         for _, _, facts in self._log.counted.values():
             found.update(facts)
@@ -173,7 +180,7 @@ class ChangedEdges:
 
     @property
     def _rarity(self) -> Callable[[IntArray], Float32Array]:
-        """A function that returns the weights of edges from passages to entities, which must have edges."""
+        """A function that returns the weights of edges from passages to these entities, all of which have edges."""
         weights, count, frequency = self._base.weights, self._count, self.frequency
         table = rarity_weights(np.arange(_TABLE), count, weights).astype(np.float32)
 
@@ -212,7 +219,7 @@ class ChangedEdges:
     def _across(
         self, columns: IntArray, joined: IntArray, facts: Mapping[tuple[int, int], int], first: int
     ) -> tuple[Any, Any, Any]:
-        """Return the edges from these entities to entities: base edges, with new weights if facts changed.
+        """Return the edges from these entities to other entities: base edges, with new weights where facts changed.
 
         `joined` are the entities with changed facts, and `facts` the changes in the numbers of facts.
         """

@@ -27,7 +27,7 @@ class StackedTexts(Sequence[str]):
 
 
 class StackedRows:
-    """An array that contains the rows of one array, then the rows of another array."""
+    """A two-dimensional array that contains the rows of one array, then the rows of another array, without a copy."""
 
     def __init__(self, first: Any, more: Any) -> None:
         self._first, self._more = first, more
@@ -63,7 +63,7 @@ class ComputedArray:
 def patched(
     base: Any, slots: Int32Array, values: Any, moved: Callable[[Any], Any] = lambda places: places
 ) -> ComputedArray:
-    """Return the array `base` with some values replaced.
+    """Return an array that computes its values on demand: the values of `base`, with some values replaced.
 
     The value at position p is ``values[slots[p] - 1]`` if ``slots[p]`` is positive, and otherwise ``base[moved(p)]``.
     """

@@ -1,4 +1,4 @@
-"""Passages with their entity graph; the cost of adding and deleting passages depends only on the change."""
+"""An index of passages with their entity graph, to which passages can be added at a cost that depends on the change."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ LOGGED = 50_000
 
 @dataclass(frozen=True, eq=False)
 class GraphIndex:
-    """The passages of a corpus, the names in each passage, and the entity graph. Create it with :meth:`build`.
+    """The passages of a corpus with their names and their entity graph; passages can be added, deleted and replaced.
+
+    An index is immutable: each change returns a new index. Create the first index with :meth:`build`.
 
     Parameters
     ----------
@@ -65,8 +67,9 @@ class GraphIndex:
     known_names : frozenset of str
         The names that the user supplied, normalized.
     graph : EntityGraph
+        The entity graph of the passages.
     words : LexicalIndex, optional
-        An index of the passages' words, split as for names; by default, it is created for the first change.
+        An index of the passages' words, split as for finding names; by default, it is created for the first change.
     synonyms : NameSynonyms, optional
         The embedded names of the entities, from which the graph's synonym edges are computed.
     log : ChangeLog, optional
@@ -100,7 +103,7 @@ class GraphIndex:
 
     @property
     def gazetteer(self) -> frozenset[str]:
-        """The old name of `known_names`."""
+        """The old name of `known_names`, the names that the user supplied."""
         warn_of_old_name("gazetteer", "known_names")
         return self.known_names
 
@@ -118,10 +121,10 @@ class GraphIndex:
         tokenizer: Tokenizer = "english",
         progress: Callable[[Sequence[Row]], Iterable[Row]] = iter,
     ) -> GraphIndex:
-        """Read a corpus and build its graph; parameters and errors as in :func:`phasegraph.graph.build_graph`.
+        """Build the index of a corpus; parameters and errors as in :func:`phasegraph.graph.build_graph`.
 
         `progress`, such as ``tqdm``, wraps the iteration over passages. The index stores `synonyms` with the embeddings
-        of all names; updates therefore embed and compare only new names.
+        of all names; later changes therefore embed and compare only new names.
         """
         listed = list(check_rows("passages", passages))
         rows = read_passages(listed)
@@ -141,7 +144,7 @@ class GraphIndex:
 
     @lazy_property
     def name_words(self) -> LexicalIndex:
-        """The index of the passages' words, split as for names."""
+        """The index of the passages' words, split as for finding names."""
         if self.words is not None:
             return self.words
         if self.log is not None:
@@ -150,12 +153,12 @@ class GraphIndex:
 
     @property
     def rows(self) -> tuple[Row, ...]:
-        """The id, title and text of each passage."""
+        """The tuple (id, title, text) of each passage."""
         return tuple((one.id, one.title, one.text) for one in self.records.values())
 
     @property
     def found(self) -> dict[str, Extraction]:
-        """The extraction of the rules for each passage, by passage id."""
+        """The names that the rules found in each passage, as an extraction by passage id."""
         return {name: one.found for name, one in self.records.items()}
 
     @property
@@ -185,8 +188,8 @@ class GraphIndex:
         """Return a new index without these passages.
 
         The graph is identical, to the bit, to a graph that is built from the other passages. At least one passage must
-        stay. `name_embeddings` are described at :meth:`add`; they may be necessary, because the rules may find other
-        names after a title is deleted.
+        stay. `name_embeddings` are described at :meth:`add`. They may be necessary, because the rules may find new
+        names in other passages after a title is deleted.
         """
         return self.replace(ids, None, name_embeddings=name_embeddings)
 
@@ -243,7 +246,7 @@ class GraphIndex:
         *,
         with_vectors: bool = True,
     ) -> GraphIndex:
-        """Return the index after a change, in new arrays.
+        """Return the index after a change, with newly written arrays and without a change log.
 
         `gone` are the ids of deleted passages, `came` the records of new passages, and `again` the records of existing
         passages with a new extraction.
@@ -283,8 +286,8 @@ class GraphIndex:
     def _known(self) -> ChangeLog | _Titles:
         """Return an object that looks up titles and words of existing passages.
 
-        The object is the index's change log, if there is one. Otherwise, it is a new change log for a large index, or a
-        lookup in the arrays. Small indexes, and indexes with synonyms or without a BM25 index, use the lookup.
+        The object is the index's change log, if there is one. Otherwise, a large index gets a new change log. Small
+        indexes, and indexes with synonyms or without a BM25 index, get a lookup in their arrays.
         """
         if self.log is not None:
             return self.log
@@ -318,9 +321,9 @@ class GraphIndex:
         """Return an index without a change log: merge the changes into new arrays.
 
         The result is identical, to the bit, to a newly built index. In an index with more than 50,000 passages and
-        without embedded names, changes are recorded in a change log. Searches that compare only listed passages read
-        the log and the arrays. All other uses merge the log first: other searches, reading the arrays, and saving. A
-        folder merges a long log in the background.
+        without embedded names, changes are recorded in a change log. Searches that score only some passages read the
+        log beside the arrays. All other uses merge the log first: other searches, reading the arrays, and saving. A
+        corpus in a folder merges a long log in the background.
 
         >>> index = GraphIndex.build([{"id": "a", "title": "Ada", "text": "Ada met Bo."}])
         >>> index.compact() is index
@@ -346,9 +349,10 @@ class GraphIndex:
     ) -> None:
         """Save the index with its graph and records; the write is atomic.
 
-        :func:`~phasegraph.graph.load_graph` can also load the graph alone. `change` is the number of the last change in
-        the index. The context manager `committing` is active while the new index replaces the old index. A change log
-        is merged first, without loading all vectors and records into memory.
+        :func:`~phasegraph.graph.load_graph` can load the graph of a saved index alone. `change` is the number of the
+        folder's last change that the index contains. The context manager `committing`, such as a lock, is active while
+        the new index replaces the old index. A change log is merged first, without loading all vectors and records into
+        memory.
         """
         log, base = self.log, vars(self).get("_base")
         more: dict[str, Any] = {}
@@ -426,7 +430,8 @@ class GraphIndex:
     ) -> tuple[list[PassageRecord], RuleExtractor]:
         """Return the existing passages whose names must be extracted again, and the extractor for this.
 
-        These passages contain a title that the change adds or deletes.
+        These are the passages whose texts contain a title that the change adds or deletes. `gone` are the ids of
+        deleted passages, and `came` the (id, title, text) of new passages.
         """
         fresh = {form for _, title, _ in came for form in title_names(title)}
         lost = {form for name in gone for form in title_names(self.records[name].title)}
@@ -444,7 +449,10 @@ class GraphIndex:
         return again, RuleExtractor({*self.known_names, *titles, *fresh} - (went - self.known_names))
 
     def _new_vectors(self, embeddings: Any, count: int) -> Float32Array | None:
-        """Return the embeddings of `count` new passages; None if the index has no embeddings or no passage is new."""
+        """Check and return the embeddings of `count` new passages; None if the index has no embeddings or `count` is 0.
+
+        Raises InvalidInputError if embeddings are missing, not expected or of another shape.
+        """
         old = self.graph.view.embeddings
         if count and (old is None) != (embeddings is None):
             said = "has no embeddings" if old is None else "has embeddings"
@@ -458,7 +466,7 @@ class GraphIndex:
 
 
 class _Titles:
-    """A lookup of the titles and words of an index in its arrays, without reading the passages."""
+    """A lookup of the titles and words of existing passages in the arrays of an index, without reading their texts."""
 
     def __init__(self, index: GraphIndex) -> None:
         self._index = index
@@ -470,7 +478,7 @@ class _Titles:
         self._rows = np.repeat(np.arange(homes.shape[0]), np.diff(homes.indptr))[given][order]
 
     def give(self, name: str, *, without: Collection[str] = ()) -> bool:
-        """Return True if a passage that is not in `without` has a title with this name."""
+        """Return True if the title of a passage, other than the ids in `without`, contains this name."""
         column = self._index.graph.entity_rows.get(name)
         return column is not None and self._gives(column, name, without)
 
@@ -500,7 +508,7 @@ class _Titles:
 def _recorded(
     rows: Iterable[Row], listed: Sequence[Any], extract: RuleExtractor, given: Mapping[str, tuple[Extraction, ...]]
 ) -> dict[str, PassageRecord]:
-    """Create the records of passages by id.
+    """Extract the names of passages, and return the passages' records by id.
 
     `rows` are (id, title, text) of the passages, and `listed` are the caller's objects, which contain the metadata.
     `given` are the caller's extractions by passage id.

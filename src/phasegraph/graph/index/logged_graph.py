@@ -1,7 +1,7 @@
-"""The graph of an index with a change log: searches of listed passages read base graph and log without merging.
+"""The graph of an index with a change log, which is merged only if a use needs the merged graph.
 
-The base graph is the graph before the changes in the log. All uses but such searches merge the base graph and the log
-first.
+The base graph is the graph before the changes in the log. A search that scores only some passages, called listed
+passages, reads the base graph and the log without merging. All other uses merge the base graph and the log first.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from phasegraph.lexical import ChangedWords
 
 
 class LoggedView(EntityGraph):
-    """An unmerged view of base graph and log for searches that compare only listed passages.
+    """An unmerged view of base graph and change log, for searches that score only some passages (listed passages).
 
     The rows of the base graph come first, then the rows of new passages or entities. Deleted passages and entities
     still have rows. New entities are not in the order of their names.
@@ -48,23 +48,23 @@ class LoggedView(EntityGraph):
         )  # fmt: skip
 
     def rows_at(self, places: IntArray) -> IntArray:
-        """Return the rows of the passages at these positions in the list of existing passages."""
+        """Convert positions among the existing passages to rows, which also count deleted passages."""
         found: IntArray = places + np.searchsorted(self._gone - np.arange(len(self._gone)), places, side="right")
         return found
 
     def places_of(self, rows: IntArray) -> IntArray:
-        """Return the positions of the passages in these rows in the list of existing passages."""
+        """Convert rows, which also count deleted passages, to positions among the existing passages."""
         found: IntArray = rows - np.searchsorted(self._gone, rows)
         return found
 
     def cosines_to(self, unit: Float32Array) -> Float32Array:
-        """Compute the cosines of base passages, then of new passages; see :meth:`EntityGraph.cosines_to`."""
+        """Compute the cosine of each passage in the order of the rows; see :meth:`EntityGraph.cosines_to`."""
         vectors: Any = self.embeddings
         cosines: Float32Array = vectors.times(unit)
         return cosines
 
     def titles_at(self, rows: IntArray) -> IntArray:
-        """Return the entity rows of title names of base and new passages; see :meth:`EntityGraph.titles_at`."""
+        """Return the pair of numbers that identifies each passage's title; see :meth:`EntityGraph.titles_at`."""
         first = len(self._base.passages)
         found = np.empty((len(rows), 2), dtype=np.int64)
         old = rows < first
@@ -74,7 +74,7 @@ class LoggedView(EntityGraph):
 
 
 class MergedField:
-    """A descriptor for a field of :class:`LoggedGraph`: reading the field merges base graph and log."""
+    """A descriptor for a field of :class:`LoggedGraph`; reading the field first merges base graph and change log."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
@@ -84,10 +84,11 @@ class MergedField:
 
 
 class LoggedGraph(EntityGraph):
-    """The graph of an index with a change log: searches of listed passages walk its `view`.
+    """The graph of an index with a change log, which is merged only if necessary.
 
-    Reading any other field first merges the base graph and the log. The merged graph is identical, to the bit, to a
-    graph that is built from the existing passages. A copy by ``dataclasses.replace`` has no log.
+    A search that scores only some passages reads the unmerged `view`. Reading any other field first merges the base
+    graph and the log. The merged graph is identical, to the bit, to a graph that is built from the existing passages. A
+    copy by ``dataclasses.replace`` has no log.
     """
 
     passages: Any = MergedField()
@@ -116,13 +117,13 @@ class LoggedGraph(EntityGraph):
 
     @lazy_property
     def whole(self) -> EntityGraph:
-        """The merged graph."""
+        """The graph after merging the base graph and the change log."""
         graph: EntityGraph = vars(self)["_merged"]()
         return graph
 
     @lazy_property
     def view(self) -> EntityGraph:
-        """The unmerged view for searches that compare only listed passages."""
+        """The unmerged view of base graph and change log, for searches that score only some passages."""
         return LoggedView(vars(self)["_log"])
 
     @property

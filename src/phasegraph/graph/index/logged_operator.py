@@ -1,4 +1,4 @@
-"""The edges of a base graph with the changes of a log, for walks that compare only listed passages."""
+"""The edges of a base graph together with the changed edges of a change log, for walks without merging both."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from phasegraph.pagerank.workspace import WorkspacePool
 class LoggedOperator:
     """The edges of a base graph, with new edges for some nodes, for walks by :class:`ListedTransitions`.
 
-    `came` is the number of new passages. Their nodes follow the base passages, so the nodes of entities shift by this
-    number. The m ascending `nodes` have new edges; `ends`, of shape (m + 1,), are the boundaries of their edges in
-    `targets` and `weights`. ``rarity(entities)`` returns the new weights of base edges from passages to entities.
+    `base` are the edges of the base graph with its number of `passages`; `size` is the new number of nodes. `came` is
+    the number of new passages. Their nodes follow the base passages, so the nodes of entities shift by this number. The
+    m ascending `nodes` have new edges; `ends`, of shape (m + 1,), are the boundaries of their edges in `targets` and
+    `weights`. ``rarity(entities)`` returns the new weights of base edges from passages to entities.
     """
 
     edges = 2**62
@@ -55,7 +56,7 @@ class LoggedOperator:
 
     @lazy_property
     def pool(self) -> WorkspacePool:
-        """The scratch memory for walks over this graph."""
+        """The pool of scratch memory for walks over this graph."""
         return WorkspacePool(self.size)
 
     def _targets(self, edges: IntArray) -> Int32Array:

@@ -1,4 +1,4 @@
-"""The records of passages, which are parsed on demand: a large corpus opens without reading all records."""
+"""The stored records of passages; a record is parsed when it is read, so a large corpus opens quickly."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ class PassageRecord:
     Parameters
     ----------
     id, title, text : str
+        Id, title and text of the passage.
     found : Extraction
         The extraction that the rules found.
     given : tuple of Extraction
@@ -50,7 +51,7 @@ class PassageRecord:
 
     @property
     def extractions(self) -> tuple[Extraction, ...]:
-        """All extractions of the passage."""
+        """All extractions of the passage: of the rules, then of the caller."""
         return (self.found, *self.given)
 
     @property
@@ -106,9 +107,9 @@ def check_plain(name: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
 class PassageRecords(Mapping[str, PassageRecord]):
     """A mapping of passage ids to records, in the order of the passages.
 
-    `held` contains records in memory, which have precedence over `packed` records. `packed` contains the concatenated
-    lines of JSON, the end position of each line, and the row of each passage. `retitled` are the ids of passages with
-    titles in the extractions that the caller supplied.
+    `held` contains records in memory, which have precedence over `packed` records. `packed` are the stored records as
+    three parts: the concatenated lines of JSON, the end position of each line, and the row of each passage. `retitled`
+    are the ids of passages to which the caller's extractions give titles.
     """
 
     def __init__(
@@ -158,11 +159,11 @@ class PassageRecords(Mapping[str, PassageRecord]):
         return () if self._packed is None else self._packed[2]
 
     def content(self, name: str) -> tuple[str, dict[str, Any]]:
-        """Return text and metadata of a passage with a packed record; create no extractions, and cache nothing."""
+        """Return text and metadata from a passage's packed record, without parsing extractions and without caching."""
         return self._content(name, self._packed_line(name))
 
     def contents(self) -> Iterator[tuple[str, str, dict[str, Any]]]:
-        """Return id, text and metadata of all packed passages in the order of their lines."""
+        """Yield (id, text, metadata) of each packed record, in the order of their lines."""
         if self._packed is None:
             return
         text, ends, rows = self._packed
@@ -181,7 +182,7 @@ class PassageRecords(Mapping[str, PassageRecord]):
             raise IntegrityError(f"the record of passage {name!r} in the saved index is damaged: {error}") from error
 
     def replaced(self, ids: Collection[str], changed: Mapping[str, PassageRecord]) -> PassageRecords:
-        """Return the records of the passages `ids`: the record in `changed`, or otherwise the existing record."""
+        """Return a mapping for the passages `ids`, with the record in `changed` or otherwise the existing record."""
         kept = {name: record for name, record in self.held.items() if name in ids and name not in changed}
         again = frozenset(name for name in self.retitled if name in ids and name not in changed)
         return PassageRecords(ids, {**kept, **changed}, self._packed, again | _retitled(changed.values()))
@@ -201,7 +202,7 @@ class PassageRecords(Mapping[str, PassageRecord]):
         }
 
     def _sources(self) -> Iterator[slice | bytes]:
-        """Yield, for each passage, the slice of its packed line, or the line itself if the record is in memory."""
+        """Yield, for each passage, the slice of its packed line, or its line as bytes if the record is in memory."""
         check_mapped(self._mapped)
         rows = _RowsInOrder(self._packed[2]) if self._packed is not None else None
         ends: list[int] = [] if self._packed is None else [0, *self._packed[1].tolist()]
@@ -216,7 +217,7 @@ class PassageRecords(Mapping[str, PassageRecord]):
             yield slice(ends[row], ends[row + 1])
 
     def _runs(self, sources: Iterable[slice | bytes]) -> Iterator[NDArray[Any]]:
-        """Yield the bytes of the lines; consecutive packed lines are combined to pieces of a few megabytes."""
+        """Yield the bytes of the lines in `sources`; consecutive packed lines are combined to pieces of a few MB."""
         text: Any = None if self._packed is None else self._packed[0]
         run = slice(0, 0)
         for one in sources:
@@ -237,7 +238,8 @@ class PassageRecords(Mapping[str, PassageRecord]):
     ) -> PassageRecords:
         """Create records from the arrays of :meth:`packed`; InvalidInputError if their number differs from `rows`.
 
-        `sound` states that the arrays were checked before.
+        `rows` are the rows of the passages, and `retitled` the stored list of ids. `sound` is True if the arrays were
+        checked before.
         """
         text, ends = arrays["records_text"], arrays["records_ends"] if sound else offsets("records", arrays)
         if len(ends) != len(rows):

@@ -1,1 +1,1 @@
-"""The entity graph: its names, the rules that find names, building, and storage."""
+"""The entity graph: finding names in texts, building the graph, synonyms of names, and storage on disk."""

@@ -50,8 +50,8 @@ def build_graph(
     passages : iterable of mapping or object
         Passages with ``id``, ``text`` and optionally ``title``, as keys or as attributes.
     triples : mapping of str to sequence of triples, or iterable of Extraction, optional
-        Facts and entities from other tools, by passage id, with names as written. They are added to the extractions of
-        the extractor.
+        Facts (subject, predicate, object) and entities that other tools found, by passage id, with names as written.
+        They are added to the names that the extractor finds.
     embeddings : (P, d) array_like of float, optional
         Embeddings of the passages, one row per passage; the walk then prefers passages near the query.
     extractor : callable, optional
@@ -62,6 +62,7 @@ def build_graph(
         Similarities of names; see :func:`graph_from_extractions`. For embedded names, use
         ``phasegraph.graph.NameSynonyms.of(embeddings, threshold=...)``.
     weights : EdgeWeights, optional
+        Parameters that convert counts to edge weights.
     tokenizer : {"english", "german", "plain", "snowball:LANGUAGE"} or callable, default "english"
         Splits passages and queries into words, which affect the walk. ``english`` and ``german`` leave out stop words,
         and ``plain`` returns all words. ``snowball:LANGUAGE`` removes the endings of words (``phasegraph[stemming]``).
@@ -128,19 +129,22 @@ def read_passages(passages: Iterable[Any]) -> list[tuple[str, str, str]]:
 
 
 def passage_field(passage: Any, name: str) -> Any:
-    """Return the value of a key or an attribute of a passage; None if it is missing."""
+    """Return the value of a mapping's key or of an object's attribute; None if it is missing."""
     return passage.get(name) if isinstance(passage, Mapping) else getattr(passage, name, None)
 
 
 def as_extractions(triples: Triples) -> list[Extraction]:
-    """Convert the triples argument of :func:`build_graph` to extractions with normalized names."""
+    """Convert the argument `triples` of :func:`build_graph` to extractions with normalized names."""
     if isinstance(triples, Mapping):
         return [Extraction(name, triples=each) for name, each in triples.items()]
     return [in_normal_form(record) for record in check_rows("triples", triples)]
 
 
 def by_passage(triples: Triples | None, known: Mapping[str, object]) -> dict[str, tuple[Extraction, ...]]:
-    """Group the triples argument of :func:`build_graph` by passage; `known` contains the ids of the corpus."""
+    """Convert the argument `triples` of :func:`build_graph` to a list of extractions for each passage id.
+
+    `known` contains the ids of the corpus; another id is an InvalidInputError.
+    """
     given = () if triples is None else as_extractions(triples)
     return {name: tuple(each) for name, each in grouped(given, known).items()}
 
@@ -159,7 +163,7 @@ def in_normal_form(record: Extraction) -> Extraction:
 
 @dataclass(frozen=True, slots=True)
 class OpenieFile:
-    """The contents of a file of extractions: an extraction for each passage of each entry, and counts of dropped items.
+    """The extractions that :func:`read_openie` read from a file, and the numbers of invalid items that it left out.
 
     `malformed_triples` is the number of triples that are not three strings, or whose subject or object is not a name.
     `malformed_entities` is the number of entities that are not names.
@@ -264,7 +268,9 @@ def sound_triples(given: Iterable[object]) -> tuple[list[Triple], int]:
 
 
 def entity_names(given: Iterable[object]) -> tuple[list[str], int]:
-    """Return the distinct normalized names in order, and the number of items that are not names.
+    """Return the distinct normalized names in a list, in order, and the number of items that are not names.
+
+    An item is a name if it is a string with a letter or digit.
 
     >>> entity_names(["Ada Lovelace", "ada lovelace", "", None])
     (['ada lovelace'], 2)
@@ -280,9 +286,10 @@ OpenieEntry: TypeAlias = tuple[tuple[str, ...], int, str, Mapping[str, object]]
 
 
 def by_line(file: Path, lines: Iterable[bytes], known: Container[str], first: int = 1) -> Iterator[OpenieEntry]:
-    """Yield the entries of a file in phasegraph's line format.
+    """Yield the entries of a file with one JSON object ``{"id", "entities", "triples"}`` per line.
 
-    `first` is the number of the first line. `known` contains the ids of the corpus.
+    `first` is the number of the first line, for messages. `known` contains the ids of the corpus; another id is an
+    error.
     """
     seen: dict[str, int] = {}
     for number, line in enumerate(lines, start=first):
@@ -306,10 +313,10 @@ def by_line(file: Path, lines: Iterable[bytes], known: Container[str], first: in
 def by_entry(
     file: Path, docs: list[object], rows: Iterable[tuple[str, str, str]], known: Container[str], *, part: bool = False
 ) -> Iterator[OpenieEntry]:
-    """Yield the entries of a file in HippoRAG's format.
+    """Yield the entries of a file in HippoRAG's format, with the ids of the passages to which each entry belongs.
 
-    `rows` are (id, title, text) of the passages, and `known` contains all ids of the corpus. If the rows are only a
-    `part` of the corpus, entries of other passages are left out; otherwise, they are an error.
+    `rows` are (id, title, text) of the passages, and `known` contains all ids of the corpus. Entries of passages that
+    are not in `rows` are an error. If the rows are only a part of the corpus (`part`), such entries are left out.
     """
     own: set[str] = set()
     by_text: dict[str, list[str]] = {}
@@ -348,7 +355,7 @@ def unplaced(where: str, entry: Mapping[str, object]) -> InvalidInputError:
 
 
 def openie_docs(file: Path, data: bytes) -> list[object] | None:
-    """Return the entries of a file in HippoRAG's format; None for a file in the line format."""
+    """Return the entries of a file in HippoRAG's format; None for a file with one JSON object per passage and line."""
     first = next((line for line in data.split(b"\n") if line.strip()), b"")
     if not first:
         raise InvalidInputError(f"{file}: the file is empty")
@@ -409,10 +416,10 @@ def graph_of_documents(
     vectors: Any = None,
     **options: Any,
 ) -> EntityGraph:
-    """Build the graph of (id, metadata, text) documents.
+    """Build the entity graph of a framework's documents, given as tuples (id, metadata, text).
 
-    The title of a document is ``metadata[title_key]``. The embeddings are `vectors`, or the result of ``embed(texts)``
-    without `vectors`. The other options are the options of :func:`build_graph`.
+    The title of a document is ``metadata[title_key]``. The embeddings are `vectors` if given, otherwise the result of
+    ``embed(texts)``. The other options are the options of :func:`build_graph`.
 
     >>> graph = graph_of_documents([("1", {"title": "Ada"}, "She met Bo.")], embed=lambda texts: [[0.6, 0.8]])
     >>> graph.entities, graph.embeddings.shape

@@ -1,4 +1,4 @@
-"""The entity graph: passages, entities, mentions, and the edges for walks.
+"""The entity graph: passages, entities, mentions of entities in passages, and the weighted edges of walks.
 
 The graph is built from :class:`Extraction` records of any origin. It stores integer counts and computes every edge
 weight from these counts. Two graphs with equal counts are therefore equal.
@@ -46,6 +46,7 @@ class Extraction:
     Parameters
     ----------
     passage_id : str
+        Id of the passage.
     entities : sequence of str
         Names of the entities in the passage; a name is repeated for every mention.
     triples : sequence of (subject, predicate, object)
@@ -97,7 +98,7 @@ def _triple(passage_id: str, given: object) -> Triple:
 
 
 class Extractor(Protocol):
-    """A function that returns the :class:`Extraction` of a passage; write such a function to replace the rules."""
+    """The protocol of a function that finds the names in a passage; write one to replace the built-in rules."""
 
     def __call__(self, passage_id: str, title: str, text: str, /) -> Extraction:
         """Return the extraction of one passage."""
@@ -128,10 +129,10 @@ class EdgeWeights:
     count_power : float, default 0.5
         Exponent of the number of mentions in the weight of the edge from an entity to a passage.
     common_share : float, default 0.05
-        Share of the passages, in [0, 1]. An entity has no edges if more than this share mentions it (and more than ten
-        passages), unless it has a home passage.
+        Share of the passages, in [0, 1]. An entity has no edges if more than this share of all passages, and more than
+        ten passages, mention it. An entity with a home passage (a passage about the entity) always has edges.
     fact : float, default 0.2
-        Weight of an edge between two entities per triple that contains both.
+        Weight of an edge between two entities, for each triple that contains both entities.
     synonym : float, default 1
         Weight of an edge between two synonyms with similarity 1; the weight is proportional to the similarity.
     """
@@ -173,10 +174,10 @@ def adjacency(mentions: Csr, homes: Csr, facts: Csr, synonyms: Csr, weights: Edg
 
 
 def kept_entities(frequency: Any, homes: Any, passages: int, weights: EdgeWeights) -> tuple[Any, Float32Array]:
-    """Return a boolean array, True for entities with edges, and the weights of the edges from passages to entities.
+    """Return two arrays: True for each entity with edges, and the weight of an edge from a passage to each entity.
 
-    `frequency` and `homes` are the numbers of passages that mention an entity and of its home passages. An entity has
-    no edges if it is too common and has no home passage. All arrays have shape (E,).
+    `frequency` is the number of passages that mention an entity, and `homes` the number of its home passages (passages
+    about the entity). An entity has no edges if it is too common and has no home passage. All arrays have shape (E,).
     """
     kept = (frequency <= max(weights.common_share * passages, FEWEST_COMMON)) | (homes > 0)
     rare = np.where(kept & (frequency > 1), rarity_weights(frequency, passages, weights), 0.0)
@@ -188,7 +189,7 @@ def _column_counts(matrix: Csr) -> Int32Array:
 
 
 def rarity_weights(frequency: Any, passages: int, weights: EdgeWeights) -> Any:
-    """Compute the weights of the edges from passages to entities with these frequencies."""
+    """Compute the weight of an edge from a passage to an entity, from the number of passages with the entity."""
     return np.log1p(passages / np.maximum(frequency, 1)) ** weights.rarity_power
 
 
@@ -199,7 +200,7 @@ def count_weights(counts: Any, weights: EdgeWeights) -> Float32Array:
 
 
 def home_weights(homes: Any, weights: EdgeWeights) -> Float32Array:
-    """Compute the weight that an entity-to-passage edge gets if the passage is about the entity; otherwise 0."""
+    """Compute the additional weight of an entity-to-passage edge; it is 0 unless the passage is about the entity."""
     by_kind: Float32Array = np.array([0.0, weights.lead, weights.home], dtype=np.float32)[homes]
     return by_kind
 
@@ -219,9 +220,9 @@ class EntityGraph:
     Parameters
     ----------
     passages : tuple of str
-        The P unique passage ids. A graph that is memory-mapped from a folder has another sequence type.
+        The P unique passage ids; in a graph that is memory-mapped from a folder, a sequence of another type.
     entities : tuple of str
-        The E normalized names, unique and in ascending order. A memory-mapped graph has another sequence type.
+        The E normalized names, unique and in ascending order; in a memory-mapped graph, a sequence of another type.
     mentions : (P, E) csr array of int32
         Number of times that a passage mentions an entity; 1 if the passage is about the entity but does not mention it.
     homes : (P, E) csr array of int8
@@ -231,6 +232,7 @@ class EntityGraph:
     synonyms : (E, E) csr array of float32, optional
         Similarity in (0, 1] of two names for the same thing; symmetric, with an empty diagonal.
     weights : EdgeWeights
+        Parameters that convert the counts to edge weights.
     embeddings : (P, d) array of float32, optional
         L2-normalized embeddings; row i belongs to passage i.
     lexical : LexicalIndex, optional
@@ -298,7 +300,8 @@ class EntityGraph:
     def check_files(self, *, settled: bool = False) -> None:
         """Raise IntegrityError if a memory-mapped file was truncated or is known to be damaged.
 
-        Without this check, reading a truncated file would crash the process. With `settled`, wait for running checks.
+        Without this check, reading a truncated file would crash the process. If `settled` is True, wait until checks of
+        the files in the background have ended.
         """
         check_mapped(self.mapped, settled=settled)
 
@@ -313,17 +316,21 @@ class EntityGraph:
         return len(self.passages)
 
     def rows_at(self, places: IntArray) -> IntArray:
-        """Return the rows of the passages at these positions in the list of existing passages."""
+        """Convert positions among the existing passages to rows.
+
+        Positions and rows differ only in a graph with a change log, where rows of removed passages remain unused.
+        """
         return places
 
     def places_of(self, rows: IntArray) -> IntArray:
-        """Return the positions of the passages in these rows in the list of existing passages."""
+        """Convert rows to positions among the existing passages; see :meth:`rows_at`."""
         return rows
 
     def titles_at(self, rows: IntArray) -> IntArray:
-        """Return the least and the greatest entity row among the names in each passage's title; shape (n, 2).
+        """Return a pair of numbers that identifies the title of each of n passages, an array of shape (n, 2).
 
-        Equal pairs mean equal titles. A passage without a title has -1.
+        The numbers are the lowest and the highest entity row among the names in the title. Passages with equal titles
+        have equal pairs. A passage without a title has the pair (-1, -1).
         """
         owner, columns, kinds = entries_of(self.homes, rows)
         named = kinds == HOME_TITLE
@@ -339,7 +346,10 @@ class EntityGraph:
 
     @property
     def view(self) -> EntityGraph:
-        """The graph that a search of only listed passages walks; it includes a change log without merging."""
+        """The form of this graph for searches that score only some passages.
+
+        For a graph with a change log, the view reads the log without merging it. Otherwise, it is the graph itself.
+        """
         return self
 
     @lazy_property
@@ -380,16 +390,16 @@ class EntityGraph:
 
 
 def entries_of(matrix: Csr, rows: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the entries of some rows of a matrix as three arrays: position in `rows`, column, and value."""
+    """Return the entries of some rows of a CSR matrix as three arrays: position in `rows`, column, and value."""
     counts = (matrix.indptr[rows + 1] - matrix.indptr[rows]).astype(np.int64)
     at = ranges(matrix.indptr[rows].astype(np.int64), counts)
     return np.repeat(np.arange(len(rows)), counts), matrix.indices[at].astype(np.int64), matrix.data[at]
 
 
 def least_and_greatest(owners: IntArray, values: IntArray, count: int) -> IntArray:
-    """Return the least and the greatest value of each owner, an array of shape (count, 2); -1 without a value.
+    """Return the least and the greatest of the values of each owner, an array of shape (count, 2).
 
-    `owners` and `values` are parallel arrays; owners are numbers from 0 to count - 1.
+    ``values[i]`` belongs to the owner ``owners[i]``, a number from 0 to count - 1. An owner without a value gets -1.
 
     >>> least_and_greatest(np.array([0, 0, 2]), np.array([7, 5, 3]), 3).tolist()
     [[5, 7], [-1, -1], [3, 3]]
@@ -406,7 +416,7 @@ def _rows_of(names: Iterable[str]) -> Mapping[str, int]:
 
 
 def stored_graph(made: Mapping[str, Any], arrays: Iterable[Any]) -> EntityGraph:
-    """Create a graph from fields that were checked before, without reading its memory-mapped `arrays`."""
+    """Create a graph from its fields `made`, which were checked before, without reading the memory-mapped `arrays`."""
     graph = object.__new__(EntityGraph)
     for name, value in made.items():
         object.__setattr__(graph, name, value)
@@ -440,7 +450,7 @@ def check_values(name: str, values: Any, most: float = np.inf) -> None:
 
 
 def read_only_matrix(matrix: Csr) -> Csr:
-    """Return a CSR matrix over the same arrays with int32 indices; all arrays are read-only."""
+    """Return a CSR matrix with the same entries, int32 indices and read-only arrays; arrays are shared if possible."""
     out = sparse.csr_array((matrix.data, matrix.indices, matrix.indptr), shape=matrix.shape)
     out.data = _read_only(matrix.data)
     out.indices = _read_only(matrix.indices.astype(np.int32, copy=False))
@@ -510,6 +520,7 @@ def graph_from_extractions(
         Names that are not entities are left out. A callable, for example a ``NameSynonyms``, takes the E entities and
         returns the matrix of similarities, of shape (E, E).
     weights : EdgeWeights, optional
+        Parameters that convert counts to edge weights.
     texts : sequence of str, optional
         The texts of the P passages; the graph then has a BM25 index, by which the query's words affect the walk.
     tokenizer : str or callable, default "english"
@@ -584,10 +595,9 @@ def count_records(
 ) -> tuple[list[Mapping[str, int]], list[Mapping[str, int]], Counter[tuple[str, str]]]:
     """Count mentions and triples, and find the entities that each passage is about (its homes).
 
-    Returns a list with the counts of mentions by entity for each passage, a list with the homes of each passage, and
-    the number of triples of each pair of entities.
-
-    A passage without extractions has no counts.
+    `records` are the extractions by passage id. Returns three values: for each passage, the number of mentions by
+    entity; for each passage, the kind of home (title or lead) by entity; and the number of triples of each pair of
+    entities. The mappings of a passage without extractions are empty.
     """
     none: dict[str, int] = {}
     mentioned: list[Mapping[str, int]] = [none] * len(ids)
@@ -617,7 +627,7 @@ def count_records(
 
 
 def count_rows(rows: Sequence[Mapping[str, int]], place: Mapping[str, int], shape: tuple[int, int], dtype: Any) -> Csr:
-    """Build a matrix with one row per mapping of names to counts; `place` contains the column of each name."""
+    """Build a CSR matrix from one mapping of names to counts per row; `place` contains the column of each name."""
     indptr = np.zeros(len(rows) + 1, dtype=np.int64)
     np.cumsum([len(row) for row in rows], out=indptr[1:])
     total = int(indptr[-1])
@@ -631,9 +641,10 @@ def count_rows(rows: Sequence[Mapping[str, int]], place: Mapping[str, int], shap
 def symmetric(
     pairs: Mapping[tuple[str, str], Any], place: Mapping[str, int], shape: tuple[int, int], dtype: Any
 ) -> Csr:
-    """Build a symmetric matrix from values of pairs of names; `place` contains the row of each name.
+    """Build a symmetric CSR matrix from values of pairs of names; `place` contains the row of each name.
 
-    Pairs with an unknown name and pairs of equal names are left out. The greater value of the two orders counts.
+    Pairs with an unknown name and pairs of equal names are left out. If a pair is given in both orders, the greater
+    value counts.
     """
     best: dict[tuple[int, int], Any] = {}
     for (one, other), value in pairs.items():
@@ -661,10 +672,11 @@ def replace_passages(
     """Return the graph after passages were added, changed and deleted.
 
     The result is identical, to the bit, to a graph that is built from all extractions. `passages` are all ids of the
-    new graph. `before` contains the old extractions of deleted and changed passages, and `after` the extractions of new
-    and changed passages. `embeddings` has one row for each id in `passages`. `texts` are the texts of new and changed
-    passages; they are required if the graph has a BM25 index. Raises InvalidInputError for a graph with synonyms,
-    because the set of names may change. ``GraphIndex`` can update graphs with embedded names.
+    new graph. `before` contains the old extractions of deleted and changed passages, and `after` contains the new
+    extractions of added and changed passages, both by passage id. `embeddings` has one row for each id in `passages`.
+    `texts` are the texts of added and changed passages; they are required if the graph has a BM25 index. Raises
+    InvalidInputError for a graph with synonyms, because the set of names may change; ``GraphIndex`` can update such a
+    graph.
     """
     if graph.synonyms.nnz:
         raise InvalidInputError(
@@ -700,7 +712,7 @@ def replace_passages(
 def _words_of(
     lexical: LexicalIndex, ids: Sequence[str], rows: Mapping[str, int], texts: Mapping[str, str]
 ) -> LexicalIndex:
-    """Return the BM25 index of these passages: count the words of `texts`, and copy the counts of other passages."""
+    """Return the BM25 index of the passages `ids`: count the words of `texts`, and copy the other passages' counts."""
     lacking = next((name for name in ids if name not in texts and name not in rows), None)
     if lacking is not None:
         raise InvalidInputError(
@@ -713,7 +725,11 @@ def _words_of(
 def _entities(
     graph: EntityGraph, kept: np.ndarray[Any, Any], mentioned: Iterable[Mapping[str, int]]
 ) -> tuple[Sequence[str], Int32Array]:
-    """Return the ascending names of the new graph, and the new row of each old name; -1 for a name that is gone."""
+    """Return the ascending names of the new graph, and the new row of each old name; -1 for a removed name.
+
+    `kept` contains the old rows of unchanged passages, and -1 for others. `mentioned` contains the mentions of added
+    and changed passages.
+    """
     held = np.zeros(len(graph.entities), dtype=np.bool_)
     held[graph.mentions[kept[kept >= 0]].indices] = True
     entities, moved = merged_names(graph.entities, held, {name for counts in mentioned for name in counts})
@@ -747,7 +763,7 @@ def _facts(
     gained: Counter[tuple[str, str]],
     lost: Counter[tuple[str, str]],
 ) -> Csr:
-    """Return the matrix of facts of the new graph: old counts, plus `gained` triples, minus `lost` triples.
+    """Return the matrix of facts of the new graph: the old counts, plus `gained` triples, minus `lost` triples.
 
     `moved` contains the new row of each old entity.
     """

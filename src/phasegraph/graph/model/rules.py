@@ -1,4 +1,4 @@
-"""Find the names in passages with rules, without a model or download."""
+"""Find the names in passages with rules for titles, known names and capital letters, without a language model."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _LEAD_CHARACTERS, _LEAD_WORDS = 160, 8
 
 
 def title_names(title: str) -> tuple[str, ...]:
-    """Return the normalized names that a title contains.
+    """Return the normalized names of the thing that a title denotes.
 
-    The names are the title, the title without brackets at its end, and the part before its first comma. If a name
-    starts with "the", the name without "the" is added. A blank title has no names.
+    The names are the title, the title without text in brackets at its end, and the part before its first comma. If a
+    name starts with "the", the name without "the" is added. A blank title has no names.
 
     >>> title_names("The Fall (band)")
     ('the fall band', 'the fall', 'fall band', 'fall')
@@ -77,7 +77,7 @@ def _lead(named: Sequence[str], text: str) -> str:
 
 
 class RuleExtractor:
-    """An extractor that finds names with a gazetteer and by capital letters.
+    """An extractor that finds names with a gazetteer (a list of known names) and by capital letters.
 
     The names of the gazetteer are found by longest match. In the rest of the text, runs of capitalized words are names;
     words such as "of" can join them. Numbers and dates are not names. Words such as "However", which are capitalized
@@ -91,7 +91,7 @@ class RuleExtractor:
     titles : iterable of str
         Titles of the corpus; their names (`title_names`) are also in the gazetteer.
     matcher : {"auto", "automaton", "python"}
-        See :class:`Gazetteer`.
+        How known names are searched; see :class:`Gazetteer`.
 
     Examples
     --------
@@ -112,6 +112,6 @@ class RuleExtractor:
 
 
 def extracted(passage_id: str, title: str, text: str, words: Words, gazetteer: Gazetteer) -> Extraction:
-    """Return the extraction of a passage; `words` are the words of its text."""
+    """Return the extraction of a passage whose text is already split into `words`."""
     titles = title_names(title)
     return Extraction(passage_id, names_among(words, gazetteer), titles=titles, lead=_lead(titles, text))

@@ -50,6 +50,7 @@ def save_graph(graph: EntityGraph, directory: str | os.PathLike[str]) -> None:
     Parameters
     ----------
     graph : EntityGraph
+        The graph to save.
     directory : path
         The directory; created if missing. An existing graph is replaced when the new graph is complete.
     """
@@ -58,7 +59,7 @@ def save_graph(graph: EntityGraph, directory: str | os.PathLike[str]) -> None:
 
 
 def graph_parts(graph: EntityGraph) -> tuple[dict[str, object], dict[str, NDArray[Any]]]:
-    """Convert a graph to a JSON-ready body and plain arrays."""
+    """Convert a graph to the parts that are stored: a mapping for the JSON manifest, and named arrays."""
     check_kind("graph", graph, EntityGraph)
     graph.check_files(settled=True)
     arrays: dict[str, NDArray[Any]] = {}
@@ -91,8 +92,9 @@ def load_graph(directory: str | os.PathLike[str], *, mmap: bool = True, verify: 
     Parameters
     ----------
     directory : path
+        The directory of the graph.
     mmap : bool, default True
-        If True, map the arrays into memory, read-only; if False, read them into memory.
+        If True, map the files of the arrays into memory, read-only; if False, read them into memory.
     verify : bool or "again", default True
         True checks the checksum of every array, and that the arrays fit together. A passed check is recorded in the
         user's cache directory and is not repeated while inode, size and times of the file stay the same. Saving records
@@ -119,19 +121,25 @@ def load_graph(directory: str | os.PathLike[str], *, mmap: bool = True, verify: 
 
 
 def graph_from_bundle(bundle: Bundle) -> EntityGraph:
-    """Create the graph of an opened bundle; see :func:`graph_from_parts`."""
+    """Create the graph that is stored in an opened bundle; see :func:`graph_from_parts`."""
     late = bundle.late is not None
     return graph_from_parts(bundle.body, bundle.plain, bundle.directory.name, sound=bundle.sound, late=late)
 
 
 def end_opening(bundle: Bundle, graph: EntityGraph, *readers: str) -> None:
-    """Record that a bundle passed the checks of these `readers`, and start the checks that run in the background."""
+    """End the loading of a graph: record passed checks, and start the checks that run in the background.
+
+    `readers` are names of code that reads the bundle; this code need not check unchanged files again.
+    """
     checks = {} if graph.embeddings is None else {"embeddings": partial(unit_rows_fault, graph.embeddings.shape[1])}
     bundle.passed(*(readers if taken_as_is(bundle, graph) else ()), checks=checks)
 
 
 def unit_rows_fault(dimensions: int, rows: bytes) -> str:
-    """Return an error message if rows of float32 do not have length 1 or 0; otherwise, return an empty string."""
+    """Return an error message if a vector has a length other than 1 or 0; otherwise, return an empty string.
+
+    `rows` are the bytes of float32 vectors of `dimensions` numbers each.
+    """
     vectors = np.frombuffer(rows, dtype=np.float32).reshape(-1, dimensions)
     lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
     if ((np.abs(lengths - 1) <= UNIT_TOLERANCE) | (lengths == 0)).all():
@@ -149,8 +157,8 @@ def graph_from_parts(
 ) -> EntityGraph:
     """Create a graph from the parts of :func:`graph_parts`; IntegrityError if the parts do not fit together.
 
-    `sound` states that the parts were checked before. `late` states that the background check of checksums also checks
-    the lengths of the embeddings.
+    `name` is the name of the directory, for messages. `sound` is True if the parts were checked before. `late` is True
+    if the background check of checksums also checks the lengths of the embeddings.
     """
     try:
         passages, entities = unpacked_or_not("passages", arrays, sound), unpacked_or_not("entities", arrays, sound)
@@ -182,7 +190,7 @@ def graph_from_parts(
 
 
 def _shaped(embeddings: Any, rows: int) -> bool:
-    """Return True if embeddings are memory-mapped and have the right type and shape; lengths are not checked."""
+    """Return True if embeddings are memory-mapped and have the right data type and shape (rows, d)."""
     return (
         embeddings is not None
         and embeddings.dtype == np.float32
@@ -202,7 +210,10 @@ def taken_as_is(bundle: Bundle, graph: EntityGraph) -> bool:
 
 
 def _take_over(graph: EntityGraph, arrays: Mapping[str, NDArray[Any]], sound: bool) -> None:
-    """Attach the saved walk operator and entity counts to the graph; a bundle of an older version lacks them."""
+    """Attach the saved edge weights and entity counts to the graph, so that they need not be computed again.
+
+    A bundle of an older version does not contain them. `sound` is True if the arrays were checked before.
+    """
     if "walk_indptr" in arrays:
         weights, indices, indptr, inverse, degrees, costs = (arrays[f"walk_{part}"] for part in _WALK)
         if not sound:
@@ -231,7 +242,7 @@ _AT_ONCE = 4096
 
 
 def streamed_rows(array: Any, rows: IntArray, more: Any) -> StreamedArray:
-    """Return a streamed array: the given rows of `array`, then the rows of `more`, produced in parts."""
+    """Return an array that is produced in parts while it is written: these `rows` of `array`, then the rows `more`."""
 
     def parts() -> Iterator[NDArray[Any]]:
         for first in range(0, len(rows), _AT_ONCE):
@@ -243,7 +254,7 @@ def streamed_rows(array: Any, rows: IntArray, more: Any) -> StreamedArray:
 
 
 def packed(name: str, texts: Sequence[str]) -> dict[str, NDArray[Any]]:
-    """Convert texts to two arrays: their concatenated UTF-8 bytes, and the position after each text's last byte."""
+    """Convert texts to two named arrays: the concatenated UTF-8 bytes, and the end position of each text in them."""
     if isinstance(texts, PackedTexts):
         return {f"{name}_text": texts.text, f"{name}_ends": texts.ends}
     encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
@@ -278,7 +289,7 @@ def unpacked(name: str, arrays: Mapping[str, NDArray[Any]], *, unique: bool = Tr
 def unpacked_or_not(name: str, arrays: Mapping[str, NDArray[Any]], sound: bool) -> Sequence[str]:
     """Decode texts that :func:`packed` encoded; if they have many bytes, decode each text on demand.
 
-    `sound` states that the arrays were checked before.
+    `sound` is True if the arrays were checked before.
     """
     if arrays[f"{name}_text"].nbytes <= PACKED_BYTES:
         return unpacked(name, arrays)
@@ -343,7 +354,7 @@ def unpacked_matrix(
 ) -> Any:
     """Create a matrix from arrays of :func:`packed_matrix`; InvalidInputError if they do not fit the shape.
 
-    The checks prevent compiled code from reading or writing outside the arrays. `sound` states that the arrays were
+    The checks prevent compiled code from reading or writing outside the arrays. `sound` is True if the arrays were
     checked before.
     """
     data, indices, indptr = (arrays[f"{name}_{part}"] for part in _PARTS)

@@ -1,4 +1,7 @@
-"""Synonym edges between entities whose names have a high cosine, found exactly without comparing all pairs."""
+"""Synonym edges between entities whose embedded names have a high cosine.
+
+All pairs above a threshold are found, but upper bounds on cosines exclude most pairs without computing their cosines.
+"""
 
 from __future__ import annotations
 
@@ -38,9 +41,9 @@ bound is below the threshold.
 
 @dataclass(frozen=True, eq=False)
 class SynonymPairs:
-    """The pairs of rows with a cosine of at least the threshold, and their cosines.
+    """Pairs of rows whose cosine is at least a threshold, and their cosines.
 
-    The arrays are parallel. In each pair, `left` is less than `right`; pairs are unique and sorted.
+    Pair i consists of the rows ``left[i]`` and ``right[i]``, with left < right. Pairs are unique and sorted.
     """
 
     left: Int32Array
@@ -87,7 +90,7 @@ def pairs_across(one: Float32Array, other: Float32Array, *, threshold: float) ->
 
 
 def _pairs(rows: Any, threshold: float, start: int, stop: int, max_pairs: int) -> SynonymPairs:
-    """Find the synonyms among pairs of rows (left, right) with left < right, left < `stop` and right >= `start`."""
+    """Find the pairs of rows (left, right) with left < right, left < `stop` and right >= `start`, that are synonyms."""
     lengths = np.sqrt(np.concatenate([_dots(rows, rows, at, at) for at in _chunks(len(rows))] or [np.empty(0)]))
     bounds = _bounds(_unit(rows, lengths), threshold)
     found: list[tuple[IntArray, IntArray, FloatArray]] = []
@@ -102,14 +105,14 @@ def _pairs(rows: Any, threshold: float, start: int, stop: int, max_pairs: int) -
 
 
 def too_many(threshold: float, max_pairs: int) -> InvalidInputError:
-    """Create the error for a threshold that gives more than the maximum number of pairs."""
+    """Create the error for a threshold that more than `max_pairs` pairs reach."""
     return InvalidInputError(
         f"threshold={threshold} leaves more than max_pairs={max_pairs} pairs: choose a higher threshold"
     )
 
 
 def finite_rows(given: ArrayLike, name: str) -> Any:
-    """Convert `given` to a two-dimensional array of finite numbers; error messages contain `name`."""
+    """Check that `given` is a two-dimensional array of finite numbers, and return it; error messages contain `name`."""
     try:
         rows = np.asarray(given)
     except ValueError as error:
@@ -130,7 +133,10 @@ def _chunks(count: int) -> Iterator[IntArray]:
 
 
 def _dots(one: Any, two: Any, left: IntArray, right: IntArray) -> FloatArray:
-    """Compute the dot product of each pair of rows in float64; a product does not depend on the other rows."""
+    """Compute the dot products of the rows `left` of `one` and the rows `right` of `two`, pair by pair, in float64.
+
+    The result for a pair does not depend on the other pairs, to the bit.
+    """
     a, b = one[left].astype(np.float64), two[right].astype(np.float64)
     products: FloatArray = np.einsum("ij,ij->i", a, b)
     return products
@@ -191,14 +197,17 @@ def _bounds(unit: Float32Array, threshold: float) -> _Bounds:
 
 
 def _rest(head: Float32Array) -> Float32Array:
-    """Return an upper bound on the length of each unit vector's remaining part, given its first coordinates."""
+    """Return an upper bound on the length of each unit vector without its first coordinates, which are in `head`."""
     rest = 1.0 - np.einsum("ij,ij->i", head, head, dtype=np.float64)
     lengths: Float32Array = np.sqrt(np.maximum(rest, 0.0) + 1e-5).astype(np.float32)
     return lengths
 
 
 def _candidates(bounds: _Bounds, least: float, start: int, stop: int) -> Iterator[tuple[IntArray, IntArray]]:
-    """Yield, in tiles, pairs with an upper bound of at least `least`, left < right, left < stop and right >= start."""
+    """Yield batches of pairs (left, right) whose upper bound on the cosine is at least `least`.
+
+    Only pairs with left < right, left < `stop` and right >= `start` are yielded.
+    """
     head, across = bounds.head, np.ascontiguousarray(bounds.head.T)
     tile = np.empty(_TILE * _TILE, dtype=np.float32)
     for top in range(start, len(head), _TILE):
@@ -216,7 +225,7 @@ def _candidates(bounds: _Bounds, least: float, start: int, stop: int) -> Iterato
 
 
 def _batched(parts: Iterator[tuple[IntArray, IntArray]]) -> Iterator[tuple[IntArray, IntArray]]:
-    """Merge small batches of pairs into larger batches."""
+    """Merge small batches of pairs into batches of at least `_CHUNK` pairs; the last batch can be smaller."""
     held: list[tuple[IntArray, IntArray]] = []
     count = 0
     for part in parts:
@@ -236,7 +245,7 @@ def _joined(parts: list[tuple[IntArray, IntArray]]) -> tuple[IntArray, IntArray]
 def _exactly(
     rows: Any, lengths: FloatArray, left: IntArray, right: IntArray, threshold: float
 ) -> Iterator[tuple[IntArray, IntArray, FloatArray]]:
-    """Yield the pairs whose exact cosine is at least the threshold, with their cosines."""
+    """Compute the exact cosines of pairs; yield the pairs that reach the threshold, with their cosines."""
     for at in _chunks(len(left)):
         a, b = left[at], right[at]
         scale = lengths[a] * lengths[b]
@@ -263,7 +272,7 @@ NameVectors: TypeAlias = Mapping[str, Any] | Callable[[Sequence[str]], Any]
 
 @dataclass(frozen=True, eq=False)
 class NameSynonyms:
-    """A set of embedded names; two names are synonyms if their cosine is at least the threshold.
+    """A set of names with embeddings; two names are synonyms if their cosine is at least the threshold.
 
     Create it with :meth:`of`.
 
@@ -321,7 +330,7 @@ class NameSynonyms:
 
     @classmethod
     def of(cls, embeddings: NameVectors, *, threshold: float = 0.8) -> NameSynonyms:
-        """Create synonyms from embeddings of names, or from a function that embeds names.
+        """Create the set from embeddings of names, or from a function that embeds names.
 
         `embeddings` is a mapping of names to vectors, or a function ``embeddings(names) -> (n, d) vectors`` that embeds
         all entities. If several names have the same normal form, the first name counts. With a mapping, entities
@@ -339,10 +348,10 @@ class NameSynonyms:
         return {name: row for row, name in enumerate(self.names)}
 
     def knowing(self, entities: Sequence[str], more: NameVectors | None = None) -> NameSynonyms:
-        """Return a copy with vectors for these normalized names.
+        """Return a copy that has vectors for the normalized names `entities`, as far as they can be computed.
 
         `more` contains additional embeddings, in the forms that :meth:`of` accepts; a function replaces the old
-        function. If vectors are required, vectors of other names are dropped. Raises InvalidInputError if a required
+        function. If vectors are required, the copy contains no other names. Raises InvalidInputError if a required
         vector is missing, or if a name gets a second, different vector.
         """
         if more is None:
@@ -366,9 +375,9 @@ class NameSynonyms:
     ) -> Csr:
         """Return the synonym edges between entities with vectors, a symmetric matrix of cosines with shape (E, E).
 
-        For an update, `graph` is the old graph, and `earlier` are the synonyms from which its edges were made. The
-        result is the same, but only pairs with a new entity are compared. `earlier` must have the same threshold and,
-        for common names, the same vectors.
+        For an update, pass the old `graph`, and as `earlier` the synonyms from which its edges were made. The result is
+        then the same, but only pairs with a new entity are compared. `earlier` must have the same threshold and, for
+        names that it shares with this set, the same vectors.
         """
         known = graph.entity_rows.keys() & earlier.rows.keys() if graph is not None and earlier is not None else set()
         held = [name for name in entities if name in self.rows]
@@ -440,7 +449,7 @@ class NameSynonyms:
 
 
 def synonym_parts(synonyms: NameSynonyms) -> tuple[dict[str, object], dict[str, NDArray[Any]]]:
-    """Convert embedded names to a JSON-ready body and plain arrays; the function `embed` is left out."""
+    """Convert synonyms to a mapping for a JSON manifest and named arrays; the function `embed` is left out."""
     arrays: dict[str, NDArray[Any]] = dict(packed("names", synonyms.names))
     if synonyms.vectors is not None:
         arrays["names_vectors"] = synonyms.vectors

@@ -50,8 +50,8 @@ class Words:
     """The words of a text, as three parallel lists.
 
     `texts` are the words in lower case, without the dots of abbreviations ("U.S." is "us") and without a possessive s.
-    `capital` is True for a word that starts with an upper-case letter. `joined` is True for a word that can continue a
-    name after the previous word.
+    `capital` is True for a word that starts with an upper-case letter. `joined` is True for a word that can belong to
+    the same name as the previous word. Only a space or a hyphen, for example, separates such words.
     """
 
     texts: list[str]
@@ -111,10 +111,11 @@ def normalise_name(name: str) -> str:
 
 
 def capitalised_spans(words: Words, taken: Sequence[bool] | bytearray) -> list[tuple[int, int]]:
-    """Find runs of capitalized words that are not `taken`, with connectives between them.
+    """Find runs of capitalized words; connectives such as "of" may join them.
 
-    A run is returned as (position of the first word, position after the last word). It starts with a capitalized word
-    that is not a stop word, and ends with a capitalized word.
+    Words at positions that are `taken`, that is, part of a known name, do not count. A run is returned as (position of
+    the first word, position after the last word). It starts with a capitalized word that is not a stop word, and ends
+    with a capitalized word.
     """
     texts, capital, joined = words.texts, words.capital, words.joined
     spans: list[tuple[int, int]] = []
@@ -209,16 +210,16 @@ class Gazetteer:
         return spans
 
     def stands_in(self, texts: Sequence[str]) -> bool:
-        """Return True if a known name occurs in a sequence of lower-case words; capital letters do not matter."""
+        """Return True if a known name occurs in a sequence of lower-case words; the case in the text is ignored."""
         return any(True for _ in self._candidates(texts))
 
     def standing_in(self, texts: Sequence[str]) -> Iterator[str]:
-        """Yield the known names in a sequence of lower-case words; a name can repeat, and capitals do not matter."""
+        """Yield each occurrence of a known name in a sequence of lower-case words; the case in the text is ignored."""
         for start, lengths in self._candidates(texts):
             yield from (" ".join(texts[start : start + length]) for length in lengths)
 
     def _candidates(self, texts: Sequence[str]) -> Iterator[tuple[int, list[int]]]:
-        """Yield each position at which names start, with the number of words of each name, longest name first."""
+        """Yield each position at which known names start, with the lengths of these names in words, longest first."""
         if not self.names:
             return iter(())
         if isinstance(self.names, ChangedNames):
@@ -308,7 +309,10 @@ def _chosen(matcher: Matcher) -> Literal["automaton", "python"]:
 
 
 def _acceptable(words: Words, start: int, length: int, lenient: bool) -> bool:
-    """Return True if the words of a match are written like a name, and not like common words with the same spelling."""
+    """Return True if the words of a match are written like a name: with capital letters, or leniently in a query.
+
+    A match is the known name of `length` words from position `start`; :meth:`Gazetteer.find` states the rules.
+    """
     first = words.texts[start]
     if length == 1:
         return words.capital[start] and first not in STOP_WORDS and len(first) > 1
@@ -329,7 +333,7 @@ _LONG, _FEW_CAPITALS = 20, 0.02
 
 
 def find_names(text: str, gazetteer: Gazetteer, *, query: bool = False) -> list[str]:
-    """Find the names in a text and return them in normal form, once per occurrence, known names first.
+    """Find the names in a text, and return them normalized, once for each occurrence, known names first.
 
     Known names are the names of the gazetteer. Other names are runs of capitalized words. A known name of several words
     splits a run. A known name of one word is found in addition to the run that contains it ("London" and "University of

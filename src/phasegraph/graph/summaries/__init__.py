@@ -1,1 +1,1 @@
-"""Summaries of related passages, which are stored and searched as a tree (RAPTOR)."""
+"""A tree of summaries of related passages, which is stored and searched beside the passages (RAPTOR)."""

@@ -1,4 +1,4 @@
-"""Cluster embeddings by Gaussian mixtures, as in RAPTOR; stored clusters can also classify later embeddings."""
+"""Cluster embeddings by Gaussian mixtures, as in RAPTOR; later embeddings can be assigned to stored clusters."""
 
 from __future__ import annotations
 
@@ -31,22 +31,23 @@ class ClusterSettings:
     Parameters
     ----------
     threshold : float, default 0.1
-        Minimum responsibility of a cluster for a node, in (0, 1], at which the node belongs to the cluster. A node may
-        belong to several clusters, and always belongs to the cluster with the greatest responsibility.
+        Minimum responsibility of a cluster for a node (the probability that the node belongs to it), in (0, 1]. A node
+        may belong to several clusters, and always belongs to the cluster with the greatest responsibility.
     largest : int, default 30
-        Maximum number of members of a cluster; larger clusters are divided by a further mixture; >= 2.
+        Maximum number of members of a cluster, at least 2; larger clusters are divided by a further mixture.
     fewest : int, default 4
-        Minimum number of nodes that are clustered, >= 2; fewer nodes form a single cluster, or the top of the tree.
+        Minimum number of nodes that are clustered, at least 2. Fewer passages form a single cluster; fewer summaries
+        are the top of the tree.
     most : int, default 50
-        Maximum number of clusters in a mixture; >= 2.
+        Maximum number of clusters in a mixture, at least 2.
     dimensions : int, default 10
-        Number of dimensions to which embeddings are reduced; >= 1.
+        Number of dimensions to which embeddings are reduced, at least 1.
     reducer : {"auto", "pca", "umap"}, default "auto"
         The method that reduces dimensions. ``umap`` uses UMAP (``umap-learn``), as in RAPTOR, and ``pca`` principal
         components. ``auto`` uses UMAP if it is installed. Choose ``pca`` or ``umap`` if the clusters must not depend on
         installed packages.
     seed : int, default 0
-        The seed of random numbers, >= 0.
+        The seed of random numbers, at least 0.
     """
 
     threshold: float = 0.1
@@ -72,7 +73,7 @@ class Mixture:
 
     `centre`, of shape (d,), and `axes`, of shape (r, d), define the projection. `means` and `variances`, of shape (c,
     r), and `weights`, of shape (c,), describe the components. `cells`, of shape (c,), contains the number of each
-    component's cluster. If mixture number m divides the component further, the value is -1 - m.
+    component's cluster. If another mixture, with number m, divides the component further, the value is -1 - m.
     """
 
     centre: FloatArray
@@ -125,9 +126,9 @@ class Clustering:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Part:
-    """A subset of n embeddings: their rows, and their degrees of membership in [0, 1].
+    """A part of the embeddings: their rows, and their degrees of membership in this part, in [0, 1].
 
-    `likeliest` is True for an embedding whose most likely component on all levels leads to this subset.
+    `likeliest` is True for an embedding that has reached this part by its most likely component in every mixture.
     """
 
     rows: IntArray
@@ -139,7 +140,11 @@ class _Part:
         return cls(np.arange(size), np.ones(size), np.ones(size, dtype=np.bool_))
 
     def divided(self, mixture: Mixture, vectors: FloatArray, threshold: float) -> list[_Part]:
-        """Return a subset for each component; the degrees of membership are multiplied by the responsibilities."""
+        """Divide the part by a mixture, and return the part of each component.
+
+        The degrees of membership are multiplied by the responsibilities of the component. A component's part contains
+        the embeddings whose product is at least `threshold`, and the embeddings for which it is the most likely one.
+        """
         if not len(self.rows):
             return [self] * len(mixture.weights)
         shares = mixture.responsibilities(vectors[self.rows]) * self.shares[:, None]
@@ -153,11 +158,11 @@ class _Part:
 
 
 def fit_clusters(vectors: Any, settings: ClusterSettings) -> Clustering:
-    """Cluster embeddings, an array of shape (n, d), with a mixture over all embeddings.
+    """Cluster embeddings, an array of shape (n, d), by Gaussian mixtures.
 
-    A further mixture divides each cluster that is too large. The number of clusters of a mixture minimizes the Bayesian
-    information criterion (BIC). The search first tries growing numbers, then numbers between the best number and its
-    neighbors.
+    The first mixture covers all embeddings, and a further mixture divides each cluster that is too large. The number of
+    clusters in a mixture minimizes the Bayesian information criterion (BIC). The search first tries growing numbers,
+    then numbers between the best number and its neighbors.
 
     Notes
     -----
@@ -208,7 +213,9 @@ def fit_clusters(vectors: Any, settings: ClusterSettings) -> Clustering:
 
 
 def _fitted(vectors: FloatArray, least: int, settings: ClusterSettings) -> Mixture:
-    """Return the mixture with the lowest BIC; its components are in the order of their first members.
+    """Fit mixtures to vectors, and return the mixture with the lowest BIC.
+
+    The components are in the order of their first members.
 
     `least` is the minimum number of components.
     """
@@ -232,7 +239,7 @@ def _fitted(vectors: FloatArray, least: int, settings: ClusterSettings) -> Mixtu
 
 
 def _least_bic(points: FloatArray, least: int, softening: float, settings: ClusterSettings) -> Any:
-    """Return scikit-learn's fitted mixture with the lowest BIC; None if all points are equal."""
+    """Return scikit-learn's fitted mixture with the lowest BIC; None if there are too few distinct points."""
     from sklearn.mixture import GaussianMixture
 
     tried: dict[int, tuple[float, Any]] = {}
@@ -262,7 +269,10 @@ def _least_bic(points: FloatArray, least: int, softening: float, settings: Clust
 
 
 def _principal(vectors: FloatArray, dimensions: int) -> tuple[FloatArray, FloatArray]:
-    """Return the mean and the first principal axes; the coordinate with the greatest absolute value is positive."""
+    """Return the mean of the vectors and their first principal axes.
+
+    The sign of an axis is chosen so that its coordinate with the greatest absolute value is positive.
+    """
     centre = vectors.mean(axis=0)
     _, _, axes = np.linalg.svd(vectors - centre, full_matrices=False)
     axes = axes[: max(1, min(dimensions, len(vectors) - 1))]
@@ -288,7 +298,7 @@ def _by_umap(vectors: FloatArray, settings: ClusterSettings) -> FloatArray | Non
 
 
 def packed_clusterings(found: Sequence[Clustering]) -> dict[str, NDArray[Any]]:
-    """Convert clusterings to plain arrays, in which the parts of all mixtures are concatenated."""
+    """Convert clusterings to named arrays, in which the parameters of all mixtures are concatenated."""
     mixtures = [mixture for one in found for mixture in one.mixtures]
     arrays: dict[str, NDArray[Any]] = {
         f"clusters_{part}": np.concatenate([getattr(one, part).ravel() for one in mixtures] or [np.empty(0)])

@@ -1,4 +1,4 @@
-"""Use a language model to write summaries and to filter facts: prompts, and functions that read the answers."""
+"""Let a language model write summaries and filter facts: the prompts, and functions that read the answers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class _SummaryModel:
 
 
 def summarise_with(model: TextModel, *, prompt: str = SUMMARY_PROMPT, characters: int = 14_000) -> Callable[..., Any]:
-    """Turn a text model into the ``summarise`` argument of :meth:`~phasegraph.graph.SummaryTree.build`.
+    """Turn a text model into a function for the argument ``summarise`` of :meth:`~phasegraph.graph.SummaryTree.build`.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ class _FactModel:
 def filter_facts_with(
     model: TextModel, *, prompt: str = FACT_PROMPT, most: int = 4
 ) -> Callable[[str, Sequence[Fact]], Any]:
-    """Turn a text model into the ``fact_filter`` argument of :class:`~phasegraph.graph.GraphSource`.
+    """Turn a text model into a function for the argument ``fact_filter`` of :class:`~phasegraph.graph.GraphSource`.
 
     Parameters
     ----------
@@ -111,11 +111,11 @@ def filter_facts_with(
     prompt : str
         The prompt contains ``{query}``, which is replaced by the question as a JSON string. It also contains one of two
         fields for the facts. ``{facts}`` is replaced by numbered texts, and ``{triples}`` by the papers' form
-        ``{"fact": [[subject, predicate, object], ...]}``. The field ``{most}`` is optional. All other braces stay
-        unchanged.
+        ``{"fact": [[subject, predicate, object], ...]}``. The field ``{most}`` is optional and is replaced by `most`.
+        All other braces stay unchanged.
     most : int, default 4
-        Maximum number of facts, >= 1; further facts of the answer are ignored. HippoRAG 2 asks for at most 4 facts, and
-        SemFlowRAG for at most 12.
+        Maximum number of facts, at least 1; further facts of the answer are ignored. HippoRAG 2 asks for at most 4
+        facts, and SemFlowRAG for at most 12.
 
     Returns
     -------
@@ -151,7 +151,7 @@ def _check_model(model: object) -> None:
 
 
 def _read_facts(answer: object, facts: Sequence[Fact], most: int) -> list[Fact]:
-    """Return the facts that an answer names by number or as triples, at most `most` facts.
+    """Return the given `facts` that a model's answer names, by number or as triples; at most `most` facts.
 
     Raises InvalidInputError if the answer contains no list.
     """
@@ -166,7 +166,10 @@ def _read_facts(answer: object, facts: Sequence[Fact], most: int) -> list[Fact]:
 
 
 def _place(named: object, places: Mapping[tuple[str, ...], int]) -> int | None:
-    """Return the position of the fact that a number or a triple names; None if it does not name a fact."""
+    """Return the position of the fact that `named`, a number from 1 or a triple, names; None if it names no fact.
+
+    `places` maps normalized triples to positions.
+    """
     if isinstance(named, list):
         return places.get(tuple(normalise_name(str(part)) for part in named))
     number = str(named).strip().removesuffix(".0")

@@ -68,6 +68,7 @@ def extractive(texts: Sequence[str], *, sentences: int = 5, characters: int = 70
     Parameters
     ----------
     texts : sequence of str
+        The texts to summarize.
     sentences : int, default 5
         Maximum number of sentences.
     characters : int, default 700
@@ -124,11 +125,12 @@ class Summary:
     Parameters
     ----------
     id : str
-        ``summary:`` and a hash of the summary's members and of its author, so the same members give the same id.
+        ``summary:`` and a hash of the summarized nodes and of the summarizer's name; the same nodes give the same id.
     text : str
+        The text of the summary.
     level : int
-        1 for summaries of passages, 2 for summaries of level-1 summaries, and so on. Levels above the trees of
-        documents continue this count.
+        1 for summaries of passages, 2 for summaries of level-1 summaries, and so on. If each document has its own tree,
+        levels in the tree above the documents continue this count.
     passages : tuple of str
         Ids of all passages below the summary, in ascending order.
     """
@@ -141,7 +143,10 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """A passage or summary during the construction of a tree: its key, text, vector, level, and rows of passages."""
+    """A passage or summary during the construction of a tree.
+
+    `key` is a hash that identifies the node. `leaves` are the rows of the passages below a summary, or of the passage.
+    """
 
     key: str
     text: str
@@ -169,8 +174,9 @@ class SummaryTree:
     vectors : (N, d) array of float32
         The L2-normalized vectors of the summaries.
     settings : ClusterSettings
+        Settings for clustering the nodes.
     levels : int
-        Maximum number of levels of summaries, of each document and again above the documents.
+        Maximum number of levels of summaries, in the tree of each document and again in the tree above the documents.
     summariser : str
         The name of the function or model that wrote the summaries.
     embedded : bool
@@ -178,7 +184,8 @@ class SummaryTree:
     clusterings : mapping of (str, int) to Clustering
         The fitted clustering of each document and level.
     parents : mapping of (str, int) to mapping
-        The first clusters of each summary, by document and level; later changes of its text do not move a summary.
+        The clusters to which each summary was first assigned, by document and level. A summary stays in these clusters
+        if its text changes later.
     """
 
     passages: tuple[str, ...]
@@ -240,6 +247,7 @@ class SummaryTree:
             Maximum number of levels of summaries, >= 1. It applies to the tree of each document, and again to the tree
             above the documents.
         clusters : ClusterSettings, optional
+            Settings for clustering the nodes.
         summariser : str, optional
             The name of `summarise`, which is part of the summaries' ids and of the cache's keys. Default: the name of
             the callable.
@@ -297,7 +305,8 @@ class SummaryTree:
         """Return the tree with additional or replaced passages; :meth:`build` describes the parameters.
 
         The fitted clusters stay unchanged. Each new passage is assigned to clusters by its embedding, and only the
-        summaries above new passages are written again. The result does not depend on the order of additions.
+        summaries above new passages are written again. The result does not depend on the order in which passages are
+        added.
 
         Warns
         -----
@@ -367,7 +376,7 @@ class SummaryTree:
         return SummarySource(self, embedder, name, resolve)
 
     def within(self, allowed: Collection[str]) -> SummaryTree | None:
-        """Return the tree of the allowed passages, or None if no passage is left.
+        """Return the tree of the passages with the ids `allowed`, or None if no passage is left.
 
         A summary is removed if any passage below it is not allowed.
         """
@@ -498,7 +507,7 @@ def _leaves(
 
 @dataclass(frozen=True, slots=True)
 class _Writer:
-    """A writer of summaries: the function that writes, the function that embeds, and the cache."""
+    """A writer of summaries: the function that writes a summary, the function that embeds it, and the cache."""
 
     summarise: Summarise
     name: str
@@ -522,7 +531,10 @@ class _Writer:
         return cls(summarise, called, embed, kept, check_count("workers", workers, minimum=1), progress)
 
     def written(self, wanted: Mapping[str, list[str]]) -> dict[str, str]:
-        """Return a summary for each key, from the cache or by calling `summarise` for the key's texts."""
+        """Return a summary by key, from the cache or by calling `summarise`.
+
+        `wanted` maps the key of each summary to the texts to summarize.
+        """
         found = {key: text for key in wanted if isinstance(text := self.cache.get(key).get("text"), str)}
         asked = [key for key in wanted if key not in found]
         try:
@@ -555,7 +567,7 @@ def _hash(*parts: str) -> str:
 
 
 class _Growing:
-    """A tree during construction: the previous tree, and the new clusterings and nodes."""
+    """A summary tree during construction: the previous tree, and the clusterings and nodes of the new tree."""
 
     def __init__(self, before: SummaryTree, embeddings: Float32Array, writer: _Writer) -> None:
         self.before, self.embeddings, self.writer = before, embeddings, writer
@@ -565,9 +577,10 @@ class _Growing:
         self.nodes: dict[str, _Node] = {}
 
     def members(self, group: str, level: int, nodes: Mapping[_Slot, _Node]) -> dict[_Slot, list[_Slot]] | None:
-        """Assign the nodes of a document and level to clusters, and return the members of each cluster.
+        """Assign the nodes on one level of a document's tree to clusters, and return the members of each cluster.
 
-        Returns None if the nodes are the top of the tree.
+        `group` is the document, or "" for the tree above the documents. Returns None if the nodes are the top of the
+        tree, because they are too few to be clustered.
         """
         key = (group, level)
         found = self.before.clusterings.get(key)
@@ -596,7 +609,10 @@ class _Growing:
         return out
 
     def summarised(self, level: int, clusters: Mapping[_Slot, Sequence[_Node]]) -> dict[_Slot, _Node]:
-        """Return a summary node for each cluster; the node of a cluster with one member is this member."""
+        """Summarize each cluster on a level, and return the node of each summary.
+
+        `clusters` contains the nodes of each cluster. A cluster with one node is not summarized; its node is returned.
+        """
         distinct = {slot: {one.key: one for one in nodes} for slot, nodes in clusters.items()}
         keys = {
             slot: next(iter(each)) if len(each) == 1 else _hash(self.writer.name, *sorted(each))
@@ -635,9 +651,10 @@ class _Growing:
         return dict(zip(texts, vectors, strict=True))
 
     def climbed(self, groups: Mapping[str, Mapping[_Slot, _Node]], first: int) -> dict[str, dict[_Slot, _Node]]:
-        """Build the trees of all groups level by level, and return the top nodes of each group.
+        """Build the trees of all groups level by level, and return the top nodes of each group's tree.
 
-        `groups` contains the lowest nodes of each document, or of the whole collection. `first` is added to the levels.
+        A group is a document or the whole collection, and `groups` contains the lowest nodes of each group. Levels are
+        counted from `first` + 1.
         """
         tops = {group: dict(nodes) for group, nodes in groups.items()}
         climbing = list(tops)
@@ -666,7 +683,7 @@ def _grown(
     embeddings: Float32Array,
     writer: _Writer,
 ) -> SummaryTree:
-    """Return the tree of these passages; clusterings and unchanged summaries of the previous tree are reused."""
+    """Return the summary tree of these passages; reuse the clusterings and unchanged summaries of the tree `before`."""
     order = sorted(range(len(names)), key=names.__getitem__)
     ids, words, groups = (tuple(each[row] for row in order) for each in (names, texts, documents))
     vectors = np.ascontiguousarray(embeddings[order])
@@ -701,9 +718,11 @@ class SummarySource:
     Parameters
     ----------
     tree : SummaryTree
+        The tree with the passages and their summaries.
     embedder : callable
-        ``embedder(query) -> (d,) vector``.
+        A function ``embedder(query) -> (d,) vector``.
     name : str, default "summaries"
+        Name of the source in rankings and reports.
     resolve : {"leaves", "summaries"}, default "leaves"
         ``leaves`` ranks only passages. If the best summary above a passage has a higher cosine than the passage, the
         score is the mean of both cosines. ``summaries`` ranks passages and summaries by their own cosines.
@@ -750,7 +769,7 @@ class SummarySource:
         return NoPassages(self.name) if part is None else replace(self, tree=part)
 
     def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
-        """Rank passages, or also summaries; parameters and result as in :meth:`phasegraph.sources.Source.search`."""
+        """Rank passages, and summaries if `resolve` says so; see :meth:`phasegraph.sources.Source.search`."""
         tree = self.tree
         limit = None if limit is None else check_count("limit", limit, minimum=1)
         vector = unit_vector(self.embedder(check_query(query)), tree.embeddings.shape[1])
@@ -779,9 +798,10 @@ def summaries_in(ranking: Ranking) -> dict[str, Summary]:
 
 
 def _best_above(above: Any, scores: FloatArray) -> tuple[FloatArray, Any]:
-    """Return the best score of the summaries above each passage, and the position of this summary.
+    """Return, for each passage, the best score among the summaries above it, and the position of this summary.
 
-    A passage without a summary has the score -inf and the position -1.
+    `above` is the matrix :attr:`SummaryTree.above`, and `scores` are the scores of the summaries. A passage without a
+    summary has the score -inf and the position -1.
     """
     best, place = np.full(above.shape[0], -np.inf), np.full(above.shape[0], -1)
     rows = np.repeat(np.arange(above.shape[0]), np.diff(above.indptr))

@@ -43,9 +43,9 @@ def clauses(question: str) -> tuple[str, ...]:
 def clause_relevance(words: list[FloatArray], cosines: list[FloatArray]) -> FloatArray:
     """Compute the relevance of n passages to each of c clauses, an array of shape (c, n).
 
-    The relevance is the deviation of the passage's BM25 score for the clause, from `words`
-    (:func:`~phasegraph.graph.walk.scoring.deviations`). If `cosines` is not empty, the deviation of the cosine is
-    added.
+    `words` contains, for each clause, the BM25 scores of the passages. `cosines` contains, for each clause, the
+    passages' cosines to the embedded clause, or is empty. The relevance is the sum of the deviations of BM25 score and
+    cosine (:func:`~phasegraph.graph.walk.scoring.deviations`).
     """
     found = np.array([deviations(one) for one in words])
     return found + np.array([deviations(one) for one in cosines]) if cosines else found

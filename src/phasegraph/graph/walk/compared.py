@@ -28,7 +28,7 @@ class PassageFeatures:
     ----------
     graph : EntityGraph
     rows : (n,) array of int or None
-        Unique rows of the passages; None for all passages in the graph's order.
+        Distinct rows of the passages in the graph; None for all passages in the graph's order.
     cosines : (n,) array of float
         Similarities to the query.
     near : (n,) array of float
@@ -38,8 +38,8 @@ class PassageFeatures:
     known : (n,) array of bool
         True if vectors, the dense ranking or query words give information about the passage.
     standing : (n,) array of float, optional
-        Number of passages of the graph that each passage represents in means and standard deviations; None means 1 for
-        each.
+        Number of passages of the graph that each passage represents when means and standard deviations are computed;
+        None means 1 for each.
     """
 
     graph: EntityGraph
@@ -61,9 +61,9 @@ class PassageFeatures:
 
 
 class Comparison(Protocol):
-    """The interface to the passages that a search compares with its query: all passages, or listed passages.
+    """The protocol of a comparison of passages with a query; one class compares all passages, another listed passages.
 
-    A search takes seeds from the :meth:`foremost` passages, walks from the seeds, and scores the passages that
+    A search chooses seeds among the :meth:`foremost` passages, walks from the seeds, and scores the passages that
     :meth:`reached` returns.
     """
 
@@ -110,5 +110,5 @@ class Comparison(Protocol):
         ...
 
     def cosines_to(self, vector: Any, features: PassageFeatures) -> FloatArray:
-        """Compute the cosines of the passages in `features` to the embedding of a clause of the query; shape (n,)."""
+        """Compute the cosines of n passages to the embedding `vector` of a clause of the query, an array (n,)."""
         ...

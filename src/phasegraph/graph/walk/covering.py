@@ -17,7 +17,7 @@ _OF_CLAUSE = 3
 
 
 class Terms(Protocol):
-    """The interface to a query's words over some or all passages; see :class:`~phasegraph.lexical.QueryTerms`."""
+    """The protocol of a query's words in n passages; for all passages, see :class:`~phasegraph.lexical.QueryTerms`."""
 
     @property
     def scores(self) -> FloatArray:
@@ -45,7 +45,7 @@ class Terms(Protocol):
         ...
 
     def held_by(self, passages: IntArray, /) -> BoolArray:
-        """Return a boolean array of shape (n, t): True if a passage contains a word of `words`."""
+        """Return a boolean array of shape (n, t): True where one of n passages contains one of the t `words`."""
         ...
 
 
@@ -64,12 +64,12 @@ class LocalIds(Sequence[str]):
 
 
 def cover(values: FloatArray, worths: FloatArray, count: int) -> tuple[IntArray, Any]:
-    """Pick `count` positions greedily, by their value plus the worth that each pick adds to earlier picks.
+    """Greedily pick `count` of n positions that have a high value and cover aspects that earlier picks do not cover.
 
     `values` has shape (n,). `worths` has shape (n, j): the worth of each position for j aspects, such as the words of a
-    query. For each aspect, only the excess over the best earlier pick counts. Returns the positions in the order of
-    picking, and the value plus added worth of each pick. These sums descend, and no remaining position has a greater
-    sum than the last pick.
+    query. Each pick has the greatest sum of value and added worth. The added worth of a position for an aspect is the
+    excess over the best earlier pick. Returns the positions in the order of picking, and the sum of each pick. The sums
+    descend, and no remaining position has a greater sum than the last pick.
 
     >>> worths = 2 * np.array([[0.4, 0.0], [0.4, 0.0], [0.0, 0.6]])
     >>> cover(np.array([0.9, 0.8, 0.1]), worths, 3)[0].tolist()
@@ -95,7 +95,8 @@ def seeds_by_words(
 ) -> tuple[IntArray, FloatArray]:
     """Choose at most `count` relevant passages with different query words as seeds.
 
-    Returns the rows of the passages and their masses, which sum to 1.
+    `relevance`, of shape (n,), is the relevance of the passages `ids`; `sharpness` is the exponent of a mass. Returns
+    the positions of the chosen passages, and their masses, which sum to 1.
     """
     best = top_order(relevance, ids, settings.seed_pool)
     best = best[relevance[best] > 0]
@@ -116,9 +117,10 @@ def covering(
 ) -> tuple[IntArray, FloatArray]:
     """Move up passages that answer parts of the question that no earlier passage answers.
 
-    Candidates are the best passages, and the three best passages for each clause. A candidate moves up if it contains
-    question words, or answers clauses, that earlier passages do not. `parts`, of shape (c, n), is the worth of each
-    passage for each clause. Returns the first `limit` rows and their scores, in descending order of the new scores.
+    `rows` are the positions of the passages to rank; `scores`, `ids` and `terms` describe all n passages. Candidates
+    are the best passages, and the three best passages for each clause. A candidate moves up if it contains question
+    words, or answers clauses, that earlier passages do not. `parts`, of shape (c, n), is the worth of each passage for
+    each clause. Returns the first `limit` positions and their new scores, in descending order of these scores.
     """
     wanted = None if limit is None else max(limit, settings.cover_pool)
     order = rows[top_order(scores[rows], LocalIds(ids, rows), wanted)]

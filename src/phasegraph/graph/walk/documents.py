@@ -1,4 +1,4 @@
-"""Rules for chunks of a document: good chunks raise their neighbors' scores; the fourth and later chunks lose score.
+"""Two rules for the scores of chunks: good chunks raise their neighbors; later chunks of a document lose score.
 
 Passages with the same title are chunks of a document; adjacent chunks are neighbors. Neither rule applies if the walk
 alone determines the scores, because titles then name subjects instead of documents. The rules are our own and not
@@ -22,9 +22,9 @@ _STEP, _STEPS = 0.2, 3
 
 
 def neighbours(graph: EntityGraph, rows: IntArray) -> IntArray:
-    """Return the rows of the chunks before and after each of n passages in its document, an array of shape (n, 2).
+    """Return the rows of the previous and the next chunk in the document of each of n passages, of shape (n, 2).
 
-    The row is -1 if there is no such chunk.
+    The row is -1 if there is no previous or next chunk.
 
     >>> from phasegraph.graph import build_graph
     >>> texts = [("a", "Vertigo", "One."), ("b", "Vertigo", "Two."), ("c", "Psycho", "Three.")]
@@ -42,9 +42,10 @@ def neighbours(graph: EntityGraph, rows: IntArray) -> IntArray:
 
 
 def neighbour_support(scores: FloatArray, graph: EntityGraph, rows: IntArray | None = None) -> FloatArray:
-    """Compute the gain of each passage from its neighbors among the 50 best, in the unit of `scores`.
+    """Compute by how much good neighboring chunks raise each passage's score, in the unit of `scores`.
 
-    The gain is a fifth of the mean of its neighbors' deviations (:func:`~phasegraph.graph.walk.scoring.deviations`).
+    The gain is a fifth of the mean deviation of the passage's neighbors
+    (:func:`~phasegraph.graph.walk.scoring.deviations`); a neighbor that is not among the 50 best has the deviation 0.
     `rows` are the rows of the n passages of `scores`; None means all passages in the graph's order. Returns an array of
     shape (n,).
     """
@@ -79,6 +80,7 @@ def spread_over_documents(
     values : (n,) array of float
         Log scores of the passages, in descending order.
     graph : EntityGraph
+        The graph with the titles of the passages.
     share : float
         Factor for all losses, in [0, 1].
 

@@ -106,9 +106,10 @@ def _places(facts: Sequence[Fact], kept: Any) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class KeptFacts:
-    """The rows of the facts and names that seed a walk, nearest first.
+    """The facts and names that seed a walk, after filtering.
 
-    `note` describes a problem, or is empty. `none` is True if the filter accepted no fact.
+    `rows` are their rows in the :class:`FactIndex`, nearest to the query first. `note` describes a problem, or is
+    empty. `none` is True if the filter accepted no fact.
     """
 
     rows: IntArray

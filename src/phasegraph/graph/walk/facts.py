@@ -151,7 +151,8 @@ class FactIndex:
         The result contains the names of the part's entities, and the facts that the part's passages state. A fact whose
         passages are unknown stays if its edge is in `part`, that is, if no hidden passage mentions both entities.
         """
-        at = np.array([graph.entity_rows[name] for name in part.entities], dtype=np.int64)  # ascends with the names
+        # Rows ascend, because the entities of both graphs are in ascending order of their names.
+        at = np.array([graph.entity_rows[name] for name in part.entities], dtype=np.int64)
         place = np.searchsorted(at, self.ends).astype(np.int32)
         ends = np.where(np.append(at, -1)[place] == self.ends, place, np.int32(-1))
         ends[self.ends < 0] = -1

@@ -18,7 +18,7 @@ from phasegraph.ranking import Ranking
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Seeding:
-    """The seeds of a query; if there are no seeds, `reason` explains this.
+    """The seeds of a query; if there are no seeds, `reason` explains why.
 
     `nodes`, of shape (s,), are distinct nodes of the graph: passages in descending order of mass, then entities in the
     order of the query. `masses`, of shape (s,), are positive and need not sum to 1.
@@ -87,7 +87,10 @@ def link(
 
 
 def both_seeds(passages: Seeding, named: Seeding, otherwise: str) -> Seeding:
-    """Combine passage seeds and entity seeds with positive masses; `otherwise` is the reason of an empty result."""
+    """Combine passage seeds and entity seeds, without seeds of mass 0.
+
+    If no seed is left, the result is empty, and its reason is `otherwise`.
+    """
     nodes = np.concatenate([passages.nodes, named.nodes])
     masses = np.concatenate([passages.masses, named.masses])
     held = masses > 0

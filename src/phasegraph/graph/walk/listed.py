@@ -86,7 +86,10 @@ class ListedPassages:
     def walk(
         self, seeding: Seeding, names: Collection[str], named: float, settings: PushSettings
     ) -> tuple[PageRankResult, NodeWeights]:
-        """Walk from the seeds; edges into a passage with little mass get the mean factor of the sample."""
+        """Walk from the seeds; return the masses, and the factors for the weights of edges into each node.
+
+        Edges into a passage that is not listed and receives little mass have the mean factor of the sample.
+        """
         operator = self.graph.operator
         rest = float(np.maximum(self._sampled.near, FLOOR).mean())
         entering = self._near.heed(names, named, self._foremost)
@@ -104,7 +107,7 @@ class ListedPassages:
     def reached(self, walked: PageRankResult, weights: Any) -> tuple[PassageFeatures, FloatArray]:
         """Return the similarity, relevance and query words of the passages to score, and the walk's mass at each.
 
-        These are the listed passages, the passages with much of the walk's mass, and the sample.
+        The passages to score are the listed passages, the passages with much of the walk's mass, and the sample.
         """
         much = walked.nodes[walked.values > MUCH]
         met = np.union1d(weights.rows, much[much < len(self.graph.passages)])
@@ -125,7 +128,7 @@ class ListedPassages:
         return in_any_order(self._by_clause[clause].scores_of, rows)
 
     def cosines_to(self, vector: Any, features: PassageFeatures) -> FloatArray:
-        """Compute the cosines of the passages in `features` to the embedding of a clause of the query; shape (n,)."""
+        """Compute the cosines of n passages to the embedding `vector` of a clause of the query, an array (n,)."""
         rows: Any = features.rows
         return self._near.cosines_to(vector, rows)
 

@@ -114,7 +114,7 @@ class ListedRelevance:
         return entered(gains, others, self._highest, self._named, self.settings)
 
     def gains(self, rows: IntArray) -> FloatArray:
-        """Compute the factors for the weights of edges into the passages `rows`, which are not listed; shape (n,)."""
+        """Compute the factor for the weights of edges into each of n passages that are not listed, an array (n,)."""
         return self._entered(np.maximum(self.cosines(rows), FLOOR), self._others.scores_of(rows))
 
 
@@ -151,5 +151,5 @@ class LocalTerms:
         return self.idf / self.idf.sum() if len(self.idf) else self.idf
 
     def held_by(self, places: IntArray) -> BoolArray:
-        """Return a boolean array of shape (n, t): True if a passage contains a word of `words`."""
+        """Return a boolean array of shape (n, t): True where one of n passages contains one of the t `words`."""
         return self.looked.held[places]

@@ -67,7 +67,10 @@ class ListedTransitions(RelevanceTransitions):
         self._known.append(rows)
 
     def before(self, nodes: IntArray, amounts: FloatArray) -> None:
-        """Compute the gains (factors for edge weights) of the passages to which much mass is about to flow."""
+        """Compute the gains (factors for edge weights) of the passages to which much mass is about to flow.
+
+        In the next round, `nodes` send `amounts` of mass along their out-edges.
+        """
         heavy = amounts > MUCH
         if not heavy.any():
             self.stepwise = False
@@ -106,7 +109,7 @@ class ListedTransitions(RelevanceTransitions):
         return targets, values
 
     def sweep(self, amounts: FloatArray) -> FloatArray:
-        """Multiply all masses with the transition matrix; a push calls this if a round would read most edges."""
+        """Return the mass that arrives at each node when every node sends its amount; see :meth:`Transitions.sweep`."""
         whole = np.ones(self.graph.size)
         whole[: self._count] = np.where(self.node_weights > 0, self.node_weights, self.rest)
         return RelevanceTransitions(self.graph, whole).sweep(amounts)

@@ -22,6 +22,7 @@ class RestrictedGraphSource(GraphWalker):
     Parameters
     ----------
     source : GraphSource
+        The source over the whole graph.
     inner : GraphSource or None
         The same source over the graph of the allowed passages; None if no passage is allowed.
 

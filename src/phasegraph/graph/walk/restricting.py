@@ -27,15 +27,16 @@ _kept_facts: WeakKeyDictionary[EntityGraph, WeakKeyDictionary[FactIndex, FactInd
 
 
 def restrict_graph(graph: EntityGraph, allowed: Allowed) -> EntityGraph | None:
-    """Return the graph of the `allowed` passages (see :class:`RestrictedGraphSource`); None if no passage is left.
+    """Return a graph that contains only the `allowed` passages; None if no passage is allowed.
 
-    Other passages are removed, together with entities that only other passages mention. All frequencies and weights are
-    computed again. The result is cached: the same passages give the same object while it is in use.
+    `allowed` is a function of a passage id, or a collection of passage ids. Other passages are removed, together with
+    entities that only other passages mention. All frequencies and weights are computed again. The result is cached: the
+    same passages give the same object while it is in use.
 
     A graph does not record which passage states a fact. The edge between two entities stays only if every passage that
-    mentions both entities is allowed; otherwise, a hidden fact could be used. A fact that an allowed passage also
-    states may therefore be lost. :meth:`phasegraph.graph.index.graph_index.GraphIndex.remove` loses no fact, because an
-    index contains the facts of each passage.
+    mentions both entities is allowed. Otherwise, the walk could use a fact that only a hidden passage states. A fact
+    that an allowed passage also states may therefore be lost. To lose no fact, remove passages from an index
+    (:meth:`phasegraph.graph.index.graph_index.GraphIndex.remove`), which contains the facts of each passage.
 
     >>> from phasegraph.graph import build_graph
     >>> graph = build_graph([{"id": "a", "text": "Ada met Bo."}, {"id": "b", "text": "Cy met Bo."}])
@@ -67,7 +68,7 @@ def allowed_rows(graph: Any, allowed: Allowed) -> IntArray:
 
 
 def _part(graph: EntityGraph, rows: IntArray) -> EntityGraph:
-    """Return the graph of the passages in these rows, which must ascend."""
+    """Return a graph that contains only the passages in these ascending rows."""
     mentions = graph.mentions[rows]
     columns = np.unique(mentions.indices)
     vectors = graph.embeddings

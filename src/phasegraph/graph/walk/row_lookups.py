@@ -1,4 +1,4 @@
-"""Look up rows and their values in short ascending arrays of rows."""
+"""Look up row numbers, and values that belong to row numbers, in short sorted arrays."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def within(rows: IntArray, some: IntArray) -> BoolArray:
 
 
 def in_any_order(ascending: Callable[[IntArray], FloatArray], rows: IntArray) -> FloatArray:
-    """Apply a function that needs ascending rows to distinct rows in any order; return its values in this order."""
+    """Apply a function that needs ascending rows to distinct, unsorted `rows`; return the values in their order."""
     order = rows.argsort()
     out = np.empty(len(rows))
     out[order] = ascending(rows[order])

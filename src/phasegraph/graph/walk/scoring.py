@@ -34,11 +34,12 @@ _STEEP = 50.0
 def passage_scores(
     walked: PageRankResult, node_weights: FloatArray | None, passages: int, *, floor: float, closeness: float
 ) -> tuple[Int32Array, FloatArray, Background | None]:
-    """Return the rows and scores of the passages that a walk reached, and their background.
+    """Return the rows and scores of the passages that a walk reached, and the background of the scores.
 
-    `node_weights` are positive similarities of the passages to the query. With node weights, a score is ``(mass +
-    floor) * node_weight ** closeness``; without node weights, a score is the mass. The background is the mean and the
-    standard deviation of the log scores of all passages of the graph; None if all log scores are equal.
+    `passages` is the number of passages of the graph. `node_weights` are positive similarities of the nodes to the
+    query. With node weights, a score is ``(mass + floor) * node_weight ** closeness``; without node weights, a score is
+    the mass. The background is the mean and the standard deviation of the log scores of all passages of the graph; None
+    if all log scores are equal.
 
     >>> walk = PageRankResult(np.array([2, 0], np.int32), np.array([0.5, 0.3]), 4, 0.0, 1, 2, 2)
     >>> passage_scores(walk, np.array([0.25, 1.0, 1.0, 1.0]), 3, floor=0.1, closeness=0.5)[1].round(3).tolist()
@@ -147,12 +148,19 @@ def deviations(values: FloatArray) -> FloatArray:
 
 
 def part_worths(parts: FloatArray, logs: FloatArray, trust: float) -> FloatArray:
-    """Compute the gain in each passage's log score for each clause, in the unit of `logs`; an array of shape (c, n)."""
+    """Scale the relevance of n passages to c clauses to the unit of log scores; an array of shape (c, n).
+
+    Each value is the most by which the clause can raise the passage's log score. `parts`, of shape (c, n), is the
+    relevance; `logs`, of shape (n,), are the walk's log scores, of which the greatest sets the unit.
+    """
     return parts * (_PART * (1 - _KEPT * trust) * _EVEN * float(logs.max()) / len(parts))
 
 
 def moments(values: FloatArray, standing: FloatArray | None = None) -> tuple[float, float]:
-    """Return mean and standard deviation of values; `standing` is the number of values that each value represents."""
+    """Return the mean and the standard deviation of n values.
+
+    `standing`, of shape (n,), is the number of values that each value represents; None means 1 for each.
+    """
     if standing is None:
         return float(values.mean()), float(values.std())
     total = standing.sum()

@@ -22,15 +22,16 @@ class LinkSettings:
     sharpness : float, default 10
         The mass of a seed passage is proportional to its similarity to this power; these masses sum to 1.
     name_mass : float, default 2
-        Maximum total mass of the entities that the query names.
+        Maximum total mass of the entities that the query names; the seed passages together have mass 1.
     specificity_power : float, default 3
-        An entity gets at most `name_mass` times its rarity, in (0, 1], to this power.
+        Exponent of an entity's rarity, in (0, 1]: a named entity gets at most ``name_mass * rarity **
+        specificity_power``.
     unanchored : float, default 0.3
         Factor in [0, 1] for the mass of an entity without a home passage, a passage about the entity.
     fact_mass : float, default 0.5
         Total mass of the entities of the facts nearest to the query, if there are embedded facts.
     top_facts : int, default 5
-        Number of these facts, at least 1.
+        Number of nearest facts whose entities are seeds; at least 1.
     """
 
     seed_passages: int = 10
@@ -51,12 +52,12 @@ class LinkSettings:
 
 @dataclass(frozen=True, slots=True)
 class WordSettings:
-    """Settings for the words of the query in a walk.
+    """Settings for the effect of the query's words on seeds, walk and scores.
 
     Parameters
     ----------
     weight : float, default 0.2
-        Value that the best BM25 score adds to a cosine; other scores add proportionally less.
+        Relevance that the best BM25 score adds to a cosine; lower BM25 scores add proportionally less.
     seed_pool : int, default 50
         Number of most relevant passages from which seeds are chosen.
     seed_cover : float, default 0.3
@@ -66,10 +67,11 @@ class WordSettings:
         Amount added to a passage's log score if it contains all query words and earlier passages contain none of them.
         A part of the words adds a part of the amount, in proportion to their idf.
     cover_pool, cover_picks : int, default 30, 10
-        Number of best passages that can move up, and number of first positions that are filled in this way.
+        Number of best passages that can move up by `cover`, and number of first positions that are filled in this way.
     relation : float, default 1
-        Relative increase of the weight of edges into the best passage by BM25 for query words outside names. The
-        increase is proportionally smaller for other passages, and if the named entities have no home passage.
+        Relative increase of the weight of edges into a passage with query words that are not names. The passage with
+        the best BM25 score for these words gets the full increase; lower scores get proportionally less. The increase
+        is also multiplied by the mass of the named entities with a home passage.
     """
 
     weight: float = 0.2
@@ -99,13 +101,13 @@ class WalkSettings:
     follow_probability : float, default 0.85
         Probability of following an edge, in [0, 1); otherwise the walk restarts at a seed.
     tolerance : float, default 3e-6
-        The walk stops at a node whose mass per out-edge is below this value.
+        Minimum mass per out-edge: a node with less mass to pass on does not pass it on.
     floor : float, default 2e-3
-        Value > 0 that is added to a mass before the logarithm is computed.
+        Positive value that is added to a mass before the logarithm is computed.
     relevance : bool, default True
         If True, the walk prefers passages that are relevant to the query, and their scores are higher.
     closeness : float, default 0.5
-        Exponent of a passage's relevance in its score; >= 0.
+        Exponent of a passage's relevance in its score; at least 0.
     kernel : {"auto", "numpy", "compiled"}, default "auto"
         ``compiled`` uses numba (``phasegraph[graph]``), and ``auto`` uses numba if it is installed. All kernels give
         identical results. numba compiles at the first walk; see :meth:`GraphSource.prepare`.

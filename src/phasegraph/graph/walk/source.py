@@ -1,4 +1,4 @@
-"""The entity graph as a source: find the query's seeds, walk, rank passages, and explain the path to each passage."""
+"""A source that ranks the passages of an entity graph by a walk, and explains the path to each passage."""
 
 from __future__ import annotations
 
@@ -63,7 +63,9 @@ class GraphSource(GraphWalker):
     Parameters
     ----------
     graph : EntityGraph
+        The graph of passages and entities to walk.
     name : str, default "graph"
+        Name of the source in rankings and reports.
     depends_on : sequence of str, default ("vector",)
         Names of sources whose dense rankings can supply seeds; the first available ranking is used. Without a ranking,
         the seeds are the entities that the query names, and passages with query words.
@@ -71,7 +73,9 @@ class GraphSource(GraphWalker):
         ``embedder(query) -> (d,) vector``. With `graph.embeddings`, the walk prefers passages near the query. Without
         an embedder, it uses the similarities of the upstream ranking.
     linking : LinkSettings
+        Settings for the choice of seeds and for the seeds' masses.
     walk : WalkSettings
+        Settings for the walk and for the scores of passages.
     words : WordSettings, optional
         Settings for the query's words, if the graph has a BM25 index. The query's words have no effect with None, with
         a `reset`, or with ``WalkSettings(relevance=False)``.
@@ -79,10 +83,10 @@ class GraphSource(GraphWalker):
         Embedded facts of the graph, embedded names, or both (``FactIndex.of``, ``of_names``, ``plus``). With an
         embedder, the entities of the facts and names nearest to the query are additional seeds.
     reset : {"hipporag2", "semflowrag", "semflowrag-paper"}, optional
-        A published reset distribution instead of phasegraph's; needs `facts` and `embedder`. HippoRAG 2's walk does not
-        prefer passages near the query (``WalkSettings(follow_probability=0.5, relevance=False)``). SemFlowRAG's
-        directed walk is :class:`~phasegraph.graph.experimental.semflow.SemFlowSource`. If there are no facts, passages
-        are ranked by similarity, as published; `Ranking.reason` then states this.
+        A published reset distribution instead of phasegraph's; needs `facts` and `embedder`. For the walk of HippoRAG
+        2, also pass ``walk=WalkSettings(follow_probability=0.5, relevance=False)``. For the directed walk of
+        SemFlowRAG, use :class:`~phasegraph.graph.experimental.semflow.SemFlowSource`. If there are no facts, passages
+        are ranked by similarity, as published; `Ranking.reason` then says so.
     fact_filter : FactFilter or callable, optional
         A function ``keep(query, facts) -> facts`` that chooses which of the nearest `facts` seed the walk, for example
         with a language model; see :class:`FactFilter`. If the filter returns no fact, passages are ranked by
@@ -93,12 +97,13 @@ class GraphSource(GraphWalker):
 
     Notes
     -----
-    If the query's words have an effect, the relevance of a passage is its cosine plus its BM25 score. The BM25 score is
-    divided by the best BM25 score and multiplied by .2. The steps of a search are:
+    The mass of a node is its personalized PageRank. If the query's words have an effect, the relevance of a passage is
+    its cosine plus its BM25 score; the BM25 score is divided by the best BM25 score and multiplied by .2. The steps of
+    a search are:
 
     1. The seeds are the entities that the query names, and relevant passages with different query words.
-    2. The weight of an edge is multiplied by the relevance of its target passage. The weight is greater if the passage
-       contains query words that are not part of a name in the query.
+    2. The walk starts at the seeds. The weight of an edge is multiplied by the relevance of its target passage. The
+       weight is greater if the passage contains query words that are not part of a name in the query.
     3. The log score of a passage is ``log((mass + floor) * relevance ** closeness)``.
     4. The less the walk's mass followed links between passages, the more cosine and BM25 score count beside the walk
        (:mod:`~phasegraph.graph.walk.scoring`).
@@ -109,7 +114,7 @@ class GraphSource(GraphWalker):
     (``docs/research/lexical-walk.md``, ``docs/research/ordinary-documents.md``).
 
     If the query's words have no effect, a score is ``(mass + floor) * similarity ** closeness``. If no similarity is
-    known, the score is the mass (see `relevance`).
+    known, or with ``WalkSettings(relevance=False)``, the score is the mass.
 
     The ranking contains the passages that the walk reached, passages with a query word, and passages with a known
     cosine. The background is the mean and the standard deviation of step 3's logarithms over all passages. The payload
@@ -195,7 +200,11 @@ class GraphSource(GraphWalker):
 
     @lazy_property
     def _walked(self) -> EntityGraph:
-        """The graph that a search of listed passages walks; with embedded facts, a change log is merged first."""
+        """The graph that a search walks if it scores only some passages (``WalkSettings(compare="listed")``).
+
+        Without embedded facts, it is a view that reads a change log in place. With embedded facts, it is the graph into
+        which a change log is merged.
+        """
         return self.graph.view if self.facts is None else self.graph
 
     def within(self, allowed: Allowed) -> RestrictedGraphSource:
@@ -325,7 +334,7 @@ class GraphSource(GraphWalker):
     def _comparison(
         self, query: str, ranking: Ranking | None, vector: Any, limit: int | None, settings: WordSettings
     ) -> Comparison:
-        """Return an object that compares the query with all passages, or only with listed passages."""
+        """Return the object that compares the query with all passages, or only with listed passages."""
         if not self._listed(ranking, vector, limit):
             return AllPassages(self.graph, query, self._clauses(query), ranking, vector, settings)
         return ListedPassages(self._walked, query, self._clauses(query), ranking, vector, settings, self._spaces)

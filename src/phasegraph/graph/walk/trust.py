@@ -19,7 +19,10 @@ LINKED = 0.05
 FIRST = 20
 """Number of a walk's best passages for which :func:`linked_share` is computed."""
 _FEW_HOMES = 2
-"""An entity with more home passages (passages about the entity) links none: they are chunks of a document."""
+"""Maximum number of home passages (passages about the entity) of an entity whose home edges count.
+
+More home passages are chunks of a document.
+"""
 _HUB = 1000
 """Number of edges above which an entity is too common to link two passages."""
 
@@ -33,20 +36,24 @@ def linked_share(
     that the query does not describe, which cosines and BM25 cannot find. The mass comes from another passage, or from a
     name in the query. In manuals, code or news, hardly any mass flows along home edges.
 
-    An edge counts by the square of its weight, relative to the weight of an edge for a title. A passage that merely
-    starts with the entity's name therefore counts a quarter. An entity with more than two home passages does not count,
-    because its name is the title of a document with many chunks.
+    The mass along a home edge is multiplied by the square of the edge's weight, divided by the weight of a title's home
+    edge. The home edge of a passage that merely starts with the entity's name therefore counts a quarter. An entity
+    with more than two home passages does not count, because its name is the title of a document with many chunks.
 
     Parameters
     ----------
     walked : PageRankResult
+        The masses of the nodes after the walk.
     graph : EntityGraph
+        The graph that was walked.
     node_weights : array of float, or ListedGains
-        The weights of the nodes in this walk.
+        The factors by which the walk multiplied the weights of edges into each node.
     seeding : Seeding
+        The seeds of the walk.
     best : (n,) array of int
         Rows of the best passages, best passage first; only the first 20 count.
     follow_probability : float
+        The walk's probability of following an edge.
 
     Returns
     -------

@@ -20,12 +20,12 @@ Embedder = Callable[[str], Any]
 
 
 class GraphWalker:
-    """Base class of the sources that walk a graph in memory; :func:`prepare` prepares them."""
+    """Base class of the sources that walk a graph in memory."""
 
     __reduce__ = by_fields
 
     def prepare(self) -> Self:
-        """Do the work that the first search would otherwise wait for, and return the source."""
+        """Compute in advance what the first search needs, and return the source."""
         raise NotImplementedError
 
 
@@ -36,7 +36,7 @@ def check_source_name(name: object) -> None:
 
 
 def check_embedder(source: Any) -> None:
-    """Raise InvalidTypeError if the source's `embedder` is not callable; make a framework's method picklable."""
+    """Raise InvalidTypeError if the source's `embedder` is not callable; otherwise, make the embedder picklable."""
     if not callable(source.embedder):
         raise InvalidTypeError(f"embedder must be callable; got {source.embedder!r:.80}")
     object.__setattr__(source, "embedder", portable(source.embedder))
@@ -53,7 +53,8 @@ def best_passages(
 def walk_from(operator: Any, seeding: Seeding, weights: FloatArray | None, settings: PushSettings) -> PageRankResult:
     """Walk the edges of a graph from seeds, and return the masses of the nodes.
 
-    `weights`, of shape (P + E,), multiplies the weight of each edge by the weight of its target node.
+    `operator` is the graph, prepared for walks. `weights`, of shape (P + E,), are factors for the weights of all edges
+    into a node; None leaves the weights unchanged.
     """
     transitions = StaticTransitions(operator) if weights is None else RelevanceTransitions(operator, weights)
     seeds = as_seeds((seeding.nodes, seeding.masses), operator.size)

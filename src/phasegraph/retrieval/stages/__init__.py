@@ -1,1 +1,1 @@
-"""The stages of a call beside asking sources and fusing: rewriting, routing, reranking and correction."""
+"""The optional stages of a call, besides asking and fusing: rewriting, routing, reranking and correction."""

@@ -195,7 +195,7 @@ class CachedModel(OverModel):
 
 
 def _digest(name: str, given: Sequence[Any]) -> str:
-    """Return the digest of an input; only the text of a passage is included."""
+    """Return the digest of a model's name and input; of a passage, the digest covers only the text."""
     try:
         return hashlib.sha256(json.dumps([name, *_without_hits(given)]).encode("ascii")).hexdigest()
     except (TypeError, ValueError) as error:

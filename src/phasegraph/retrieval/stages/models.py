@@ -19,7 +19,7 @@ class Passage(NamedTuple):
 
 
 class ModelFunction:
-    """Base class of a framework's model as a function; with `awaits`, it has a coroutine method ``acall``."""
+    """Base class of functions that wrap a framework's model; with `awaits`, they have a coroutine method ``acall``."""
 
     acall: Callable[..., Any]
 

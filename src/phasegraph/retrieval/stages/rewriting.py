@@ -88,7 +88,7 @@ class Rewriter(OverModel):
 
 
 def hyde(model: Any, *, combine: Combine = "single", prompt: str = HYDE_PROMPT) -> Rewriter:
-    """Create a rewriter of a query to a text that would answer it (HyDE); it makes one model call.
+    """Create a function that rewrites a query as a text that would answer the query (HyDE), with one model call.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def hyde(model: Any, *, combine: Combine = "single", prompt: str = HYDE_PROMPT) 
 
 
 def step_back(model: Any, *, prompt: str = STEP_BACK_PROMPT) -> Rewriter:
-    """Create a rewriter of a query to a more general question (step-back); it makes one model call.
+    """Create a function that rewrites a query as a more general question (step-back), with one model call.
 
     The source searches the query and the general question, with half as many hits for the general question. The answer
     is the union of the hits.
@@ -133,7 +133,7 @@ def step_back(model: Any, *, prompt: str = STEP_BACK_PROMPT) -> Rewriter:
 
 
 def modality_hyde(model: Any, *, prompts: tuple[str, ...] = MODALITY_PROMPTS) -> Rewriter:
-    """Create a rewriter of a query to three HyDE texts (prose, code and table); it makes three parallel model calls.
+    """Create a function that rewrites a query as three HyDE texts (prose, code, table), with three parallel calls.
 
     The source searches the query and the three texts. The answer is the union of the hits.
 
@@ -148,7 +148,7 @@ def modality_hyde(model: Any, *, prompts: tuple[str, ...] = MODALITY_PROMPTS) ->
 
 
 def multi_query(model: Any, n: int = 3, *, prompt: str = MULTI_QUERY_PROMPT) -> Rewriter:
-    r"""Create a rewriter of a query to `n` other versions of the query; it makes one model call.
+    r"""Create a function that rewrites a query as `n` other versions of the query, with one model call.
 
     The source searches the query and its versions. The answer is the union of the hits.
 
@@ -292,12 +292,12 @@ class _Rewritten:
     def _own_deadline(self) -> Deadline:
         """The deadline of the rewriter: half of the remaining time, so that the other half is left for the search.
 
-        The remaining time counts as at most the `timeout` of the rewriting.
+        The remaining time is at most the `timeout` of the source.
         """
         return self.deadline.part(_SHARE, most=self.rewriting.timeout)
 
     def _queries(self, query: str, tried: Tried) -> list[tuple[AskedQuery, int | None]]:
-        """Return each query to search with its number of hits; if rewriting failed, return only the original query."""
+        """Return the queries to search, each with a number of hits; if rewriting failed, only the original query."""
         how = self.rewriting
         texts: list[AskedQuery] = [query] if tried.error is not None else tried.value
         detail = {"texts": tuple(map(text_of, texts))} if tried.error is None else {}
@@ -332,7 +332,7 @@ class _Rewritten:
             self.rewriting.step.note_unused(_EMBEDS_NOTHING)
 
     def _contain(self, query: str, asked: Sequence[tuple[AskedQuery, int | None]], error: Exception) -> None:
-        """Report a failed search of the rewritten texts; raise the error if the search included the original query."""
+        """Report that the search with rewritten texts failed; raise the error if it included the original query."""
         if is_fatal(error) or any(text == query for text, _ in asked):
             raise error
         reason = f"the source failed on the rewritten texts ({reason_of(error)})"

@@ -43,6 +43,6 @@ def is_unused(query: AskedQuery, original: str) -> bool:
 
 
 def bound_to(source: Any, query: AskedQuery) -> Any:
-    """Bind the source of one call to a rewritten query; return the source unchanged if this is not possible."""
+    """Return a source that searches with the rewritten query; the same source if it has no method ``for_query``."""
     rebind = getattr(source, "for_query", None)
     return source if rebind is None or not isinstance(query, RewrittenQuery) else rebind(query)

@@ -358,7 +358,8 @@ def query_features(query: str, ranking: Ranking | None = None) -> FloatArray:
 
     The first 20 features are 1 if a cue word such as "who" occurs in the query, else 0. The last six describe the
     distances of the 20 best hits in `ranking`: minimum, mean, standard deviation, the gap between the first two, the
-    gap between first and last, and the normalized entropy. They are 0 without a ranking.
+    gap between first and last, and the :func:`neighbour_entropy`. A distance is a negated score. Without a ranking of
+    at least two hits, the last six features are 0.
     """
     words = set(re.findall(r"\w+", query.casefold()))
     near = np.zeros(6)
@@ -389,7 +390,7 @@ def compositional_router(
     features: Callable[[str, Ranking | None], ArrayLike] = query_features,
     alpha: float = 1.0,
 ) -> CompositionalRouter:
-    """Fit a router that predicts each source's measure by ridge regression on features of the query.
+    """Fit a router that predicts the quality of each source's answer, by ridge regression on features of the query.
 
     The router chooses the source with the highest prediction.
 

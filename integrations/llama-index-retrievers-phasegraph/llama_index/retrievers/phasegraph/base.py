@@ -259,6 +259,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         Parameters
         ----------
         nodes : iterable of BaseNode
+            The nodes; each node is a passage of the corpus.
         embed_model : BaseEmbedding
             The model that embeds each query, and once every node that has no embedding.
         path : path, optional
@@ -319,6 +320,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         Parameters
         ----------
         path : path
+            The folder.
         embed_model : BaseEmbedding
             The model that embedded the nodes.
         reembed : bool, default False
@@ -495,8 +497,8 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         """Return a retriever that finds only matching nodes; the filters apply to every source and to the graph walk.
 
         The new retriever shares the calibrators, score directions and circuit breakers with this retriever. Sources
-        also apply their own filters. If a source cannot apply the filters, such as the retriever of a property graph,
-        InvalidInputError is raised, because unfiltered hits could include nodes that the caller must not see.
+        also apply their own filters. If a source, such as the retriever of a property graph, cannot apply the filters,
+        InvalidInputError is raised. Unfiltered hits could include nodes that the caller must not see.
         """
         checked = check_filters(filters)
         made = copy.copy(self)
@@ -507,9 +509,9 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
 
     @property
     def _now(self) -> Mapping[str, RetrieverSource]:
-        """The sources, restricted to the filters.
+        """The retriever's sources by name, restricted to its filters.
 
-        The sources are restricted again after nodes were added or deleted.
+        After nodes were added or deleted, the restriction is computed again.
         """
         if self._filters is not None and self._corpus is not None and self._corpus.index is not self._narrowed_at:
             index = self._corpus.index
@@ -528,7 +530,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         return {"similarity_top_k": self.similarity_top_k, **{name: one.shown for name, one in self._by_name.items()}}
 
     def _nodes(self, result: Result, hits: list[SelectedHit]) -> list[NodeWithScore]:
-        """Return the nodes; for another phasegraph retriever as the caller, put evidence into the :class:`Exchange`."""
+        """Return the nodes of a result; for another phasegraph retriever, also put evidence in an :class:`Exchange`."""
         hits = self._with_parents(hits, self.whole_filters())
         if self.exchange is None:
             return nodes_of(result, hits, self._evidence_key)
@@ -571,7 +573,7 @@ def _count(name: str, value: int | None) -> int | None:
 
 
 def _unlimited(spec: SourceSpec) -> SourceSpec:
-    """Remove the limit on the hits of a source without order, unless the caller set it: a limit would drop any hits."""
+    """Remove the limit on the hits of an unordered source, unless the caller set it: it would drop arbitrary hits."""
     return replace(spec, fetch_k=None) if spec.fetch_k == "default" else spec
 
 

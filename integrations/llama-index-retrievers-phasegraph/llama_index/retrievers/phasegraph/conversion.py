@@ -217,6 +217,7 @@ def text_model(llm: BaseLLM) -> Callable[[str], str]:
     Parameters
     ----------
     llm : BaseLLM
+        A language model of LlamaIndex.
 
     Returns
     -------

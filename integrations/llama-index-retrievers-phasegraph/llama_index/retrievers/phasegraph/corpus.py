@@ -80,10 +80,12 @@ def read_property_graph(store: PropertyGraphStore) -> PropertyGraphRecords:
     Parameters
     ----------
     store : PropertyGraphStore
+        The store, with triples and the text chunks that state them.
 
     Returns
     -------
     PropertyGraphRecords
+        The passages, their triples and their nodes.
 
     Raises
     ------
@@ -281,6 +283,7 @@ class KeptNodes(KeptPassages):
         Parameters
         ----------
         nodes : iterable of BaseNode
+            The new nodes, each with an id and a text.
         triples : optional
             Triples of the new nodes, as for ``from_nodes``.
         progress : bool, default True
@@ -325,6 +328,7 @@ class KeptNodes(KeptPassages):
         Parameters
         ----------
         document : Document
+            The new version of the document; its id identifies the old version.
         transformations : sequence of transformations, optional
             The transformations that split the document into nodes. Default: ``Settings.transformations``.
         **update_kwargs
@@ -340,6 +344,7 @@ class KeptNodes(KeptPassages):
         Parameters
         ----------
         documents : sequence of Document
+            The documents to compare with the stored documents, by id.
         transformations, **update_kwargs
             As for :meth:`update_ref_doc`.
 

@@ -63,7 +63,7 @@ _SEED_HITS = 50
 
 
 class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
-    """A retriever that ranks passages by personalised PageRank over an entity graph, with the path to each passage.
+    """A retriever that ranks passages by personalized PageRank over an entity graph, with the path to each passage.
 
     Parameters
     ----------
@@ -93,6 +93,7 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
     max_query_length : int or None, default 20000
         Maximum length of a query in characters, >= 1. A longer query raises InvalidInputError. None: no limit.
     callback_manager : CallbackManager, optional
+        The handlers of events, as for every retriever of LlamaIndex.
 
     Notes
     -----
@@ -185,6 +186,7 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
         Parameters
         ----------
         nodes : iterable of BaseNode
+            The nodes; each node is a passage of the graph.
         embed_model : BaseEmbedding, optional
             The model that embeds each query, and every passage unless you pass `vectors`.
         vectors : (P, d) array_like, optional
@@ -215,6 +217,7 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
         Parameters
         ----------
         path : path
+            The folder.
         embed_model : BaseEmbedding, optional
             The model that embedded the passages.
         **fields

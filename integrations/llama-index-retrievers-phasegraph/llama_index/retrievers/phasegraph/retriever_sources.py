@@ -591,7 +591,7 @@ class _Call(SourceCall):
         return type(self)(self.source, query.native, self.notes)
 
     def ask(self, query: str, limit: int | None, upstream: Upstream) -> object:
-        """Run the search; return the retriever's copy that ran it (None for a source of the core), and the answer."""
+        """Run the search; return the retriever's copy for this search (None for a core source), and the answer."""
         source = self.source
         if source.core:
             return None, source.retriever.search(query, limit, upstream)

@@ -141,7 +141,7 @@ class LlamaIndexStages(StageAdapter):
         return text_model(given)
 
     def other(self, given: Any, names: tuple[str, ...]) -> Any:
-        """Convert a query transform to a function."""
+        """Convert a query transform to a function that rewrites a query."""
         return TransformStep(given) if isinstance(given, BaseQueryTransform) else given
 
     def reranker(self, given: Any) -> Any:
