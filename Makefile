@@ -24,14 +24,16 @@ SOURCES := pyproject.toml constraints.txt Makefile integrations/langchain-phaseg
 help:  ## What there is
 	@grep -E '^[a-z0-9-]+:.*##' Makefile | sed 's/:.*## /\t/'
 
-# $(1): environment, $(2): constraints, $(3): what goes in, $(4): its Python. uv where it is on the machine, else venv and pip.
+# uv installs a whole environment in a third of pip's time, and resolves the newest versions that pip does not. Where the
+# machine has no uv, pip installs it for this checkout.
+UV := $(or $(shell command -v uv),$(CURDIR)/.venv-uv/bin/uv)
+export UV_COMPILE_BYTECODE := 1
+
+# $(1): environment, $(2): constraints, $(3): what goes in, $(4): its Python.
 define install_into
-	@test -x $(1)/bin/python || if command -v uv >/dev/null 2>&1; then uv venv -q $(if $(4),-p $(4)) $(1); else $(or $(4),python3) -m venv $(1); fi
-	@if command -v uv >/dev/null 2>&1; then \
-		VIRTUAL_ENV=$(CURDIR)/$(1) uv pip install -q -c $(2) $(3); \
-	else \
-		$(1)/bin/python -m pip install -q -c $(2) --upgrade pip && $(1)/bin/python -m pip install -q -c $(2) $(3); \
-	fi
+	@test -x $(UV) || { python3 -m venv .venv-uv && .venv-uv/bin/pip install -q -c constraints.txt uv; }
+	@test -x $(1)/bin/python || $(UV) venv -q --seed -p $(or $(4),python3) $(1)
+	@VIRTUAL_ENV=$(CURDIR)/$(1) $(UV) pip install -q -c $(2) $(3)
 endef
 
 # $(1): dependency groups.
@@ -220,4 +222,4 @@ compare: $(COMPARE)/.ready  ## The laws over LangChain, LlamaIndex, Haystack, ra
 	$(call reliability,$(COMPARE),compare)
 
 clean:  ## Remove the environment and everything made
-	rm -rf $(VENV) $(NEWEST) $(LOWEST) $(DRIVER6) $(DOCS) $(COMPARE) $(DISTRIBUTED) $(GRAPHRAG) .pytest_cache .mypy_cache .ruff_cache .hypothesis artifacts
+	rm -rf $(VENV) .venv-uv $(NEWEST) $(LOWEST) $(DRIVER6) $(DOCS) $(COMPARE) $(DISTRIBUTED) $(GRAPHRAG) .pytest_cache .mypy_cache .ruff_cache .hypothesis artifacts
