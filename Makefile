@@ -66,9 +66,10 @@ demo: $(VENV)/.ready-demo  ## The main job on bundled real data, in both framewo
 
 # TARGETS of tests/conftest.py says which tests belong to which target; tests/test_targets.py checks that none is left out.
 PARALLEL := -n $(WORKERS) --dist loadgroup
+SERVERLESS := -m "not servers and not tools and not wheels"
 
 test: $(VENV)/.ready-test  ## Every test that needs no server, no wheels and no tool, in WORKERS processes
-	$(BIN)/python -m pytest $(PARALLEL) -m "not servers and not tools and not wheels"
+	$(BIN)/python -m pytest $(PARALLEL) $(SERVERLESS)
 	@echo "The other tests: make test-servers, make test-tools, make test-wheels; all in one run: make test-all"
 
 test-servers: $(VENV)/.ready-test  ## Neo4j, PostgreSQL, MCP and HTTP servers, and the browser; says what it skipped
@@ -83,8 +84,8 @@ test-wheels: $(VENV)/.ready-test  ## The packages as a user gets them, in an emp
 test-all: $(VENV)/.ready-test  ## The tests of the four targets above in one run: every server starts once
 	$(BIN)/python -m pytest $(PARALLEL)
 
-coverage: $(VENV)/.ready-test  ## test-all with the share of branches that the tests take; fails below its floor
-	$(BIN)/python -m pytest $(PARALLEL) --cov --cov-report=
+coverage: $(VENV)/.ready-test  ## The tests of make test with the share of branches that they take; fails below its floor
+	$(BIN)/python -m pytest $(PARALLEL) $(SERVERLESS) --cov --cov-report=
 	@echo "Lines and branches that no test takes: $(BIN)/coverage report --show-missing"
 
 $(COMPARE)/.ready: $(SOURCES)
@@ -95,7 +96,6 @@ $(COMPARE)/.ready: $(SOURCES)
 python = $(or $(shell for minor in $(1); do \
 	for one in python3.$$minor $(HOME)/.pyenv/versions/3.$$minor.*/bin/python; do \
 	$$one -c "import ensurepip" 2>/dev/null && echo $$one && exit; done; done),$(error this needs Python 3.$(lastword $(1))))
-SERVERLESS := -m "not servers and not tools and not wheels"
 
 # Made anew at each run: what is newest changes. LlamaIndex's BM25 retriever admits no PyStemmer 3, but works with it.
 test-newest:  ## The tests without a server, and MCP, with the newest versions that the bounds allow, on Python 3.12 or later
