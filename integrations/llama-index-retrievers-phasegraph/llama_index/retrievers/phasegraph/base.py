@@ -529,7 +529,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
 
     def _nodes(self, result: Result, hits: list[SelectedHit]) -> list[NodeWithScore]:
         """Return the nodes; for another phasegraph retriever as the caller, put evidence into the :class:`Exchange`."""
-        hits = self._with_parents(hits, self.whole_filters())
+        hits = self._with_parents(hits, self.whole_filters)
         if self.exchange is None:
             return nodes_of(result, hits, self._evidence_key)
         nodes = nodes_of(result, hits, None)
