@@ -86,11 +86,13 @@ class HitAccess:
 
     def words(self, query: str, rankings: Sequence[Ranking]) -> HitWords:
         """Find the query's words in the texts and titles of the hits."""
+        hits: list[Callable[[str], Any]] = [one.payloads.get for one in rankings]
 
         def read(identifier: str) -> tuple[str, object]:
             """Return the text and the title of a hit, from the first source that has its text."""
             go_on()
-            for hit in (one.payloads.get(identifier) for one in rankings):
+            for hit_of in hits:
+                hit = hit_of(identifier)
                 if hit is not None and (held := self.text(hit)):
                     return held, self.metadata(hit).get("title")
             return "", None
