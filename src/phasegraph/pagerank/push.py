@@ -59,7 +59,7 @@ class Transitions(ABC):
     @property
     def dense_edges(self) -> int:
         """The number of edges above which a round is dense, that is, one product with the whole matrix."""
-        return int(DENSE_SHARE * self.edges)
+        return min(int(DENSE_SHARE * self.edges), 2**62)
 
     @property
     def stationary(self) -> FloatArray | None:
