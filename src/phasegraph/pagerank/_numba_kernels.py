@@ -195,12 +195,12 @@ def relevance_rounds(
 
 
 @_compiled
-def edges_of(node: int, indptr: Any, log: Any) -> tuple[Any, Any, bool]:
+def edges_of(node: int, indptr: Any, slots: Any, ends: Any, passages: int, came: int) -> tuple[Any, Any, bool]:
     """Return a node's first edge, the edge after its last edge, and True if these edges are in the log.
 
-    `log` contains the arrays and numbers of :class:`.operator.LoggedEdges`.
+    The arguments from `slots` on are described at :class:`.operator.LoggedEdges`. They are arguments of their own,
+    because numba counts references whenever a tuple of arrays is unpacked.
     """
-    slots, ends, _, _, _, _, passages, came = log
     u = np.uint32(node)
     slot = slots[u]
     if slot > 0:
@@ -211,33 +211,34 @@ def edges_of(node: int, indptr: Any, log: Any) -> tuple[Any, Any, bool]:
 
 
 @_compiled
-def read_edges(node: int, graph: Any, log: Any, targets_out: Any, weights_out: Any) -> Any:
-    """Copy the targets and weights of a node's edges in a graph with a log; return the number of edges."""
-    indptr, indices, weights = graph
-    _, _, targets, own_weights, rarities, outward, passages, came = log
-    first, last, own = edges_of(node, indptr, log)
+def read_edges(
+    first: int, last: int, indices: Any, weights: Any, rarities: Any, outward: int, passages: int, came: int,
+    targets_out: Any, weights_out: Any,
+) -> None:  # fmt: skip
+    """Copy the targets and weights of some base edges, as they are after the changes of a log."""
     for e in range(first, last):
-        place = np.uint64(e - first)
-        if own:
-            targets_out[place], weights_out[place] = targets[e], own_weights[e]
-        else:
-            v = np.uint32(indices[e])
-            weights_out[place] = rarities[np.uint32(v - passages)] if e < outward else weights[e]
-            targets_out[place] = v + came if v >= passages else v
-    return np.int64(last - first)
+        place, v = np.uint64(e - first), np.uint32(indices[e])
+        weights_out[place] = rarities[np.uint32(v - passages)] if e < outward else weights[e]
+        targets_out[place] = v + came if v >= passages else v
 
 
 @_compiled
 def unweighed_in_log(graph: Any, lookout: Any, follow: float, state: Any, frontier: Any, size: int) -> int:
     """Write the nodes with weight 0 that are about to receive much mass; see :func:`unweighed`."""
-    edges, log, node_weights, _, _, targets, weights = graph
+    (indptr, indices, base_weights), log, node_weights, _, _, targets, weights = graph
+    slots, ends, own_targets, own_weights, rarities, outward, passages, came = log
     much, found = lookout
     heavy, count = False, 0
     for i in range(size):
         amount = follow * state[frontier[i], 0]
         if amount > much:
             heavy = True
-            degree = read_edges(frontier[i], edges, log, targets, weights)
+            first, last, own = edges_of(frontier[i], indptr, slots, ends, passages, came)
+            degree = np.int64(last - first)
+            if own:
+                targets[:degree], weights[:degree] = own_targets[first:last], own_weights[first:last]
+            else:
+                read_edges(first, last, indices, base_weights, rarities, outward, passages, came, targets, weights)
             total = 0.0
             for e in range(degree):
                 total += weights[e]
@@ -258,8 +259,9 @@ def logged_rounds(
 
     The last two arrays of `graph` are scratch arrays for the edges of a node.
     """
-    edges_held, log, node_weights, rest, costs, targets, weights = graph
-    indptr, count = edges_held[0], len(node_weights)
+    (indptr, indices, base_weights), log, node_weights, rest, costs, targets, weights = graph
+    slots, ends, own_targets, own_weights, rarities, outward, passages, came = log
+    count = len(node_weights)
     follow, threshold, dense_edges, limit = settings
     touched, frontier, received, amounts = queues
     much, found = lookout
@@ -271,14 +273,19 @@ def logged_rounds(
                 break
         edges: Any = 0
         for i in range(size):
-            first, last, _ = edges_of(frontier[i], indptr, log)
+            first, last, _ = edges_of(frontier[i], indptr, slots, ends, passages, came)
             edges += np.int64(last - first)
         if edges > dense_edges:
             break
         take_out(frontier, size, follow, state, amounts)
         arrived = 0
         for i in range(size):
-            degree = read_edges(frontier[i], edges_held, log, targets, weights)
+            first, last, own = edges_of(frontier[i], indptr, slots, ends, passages, came)
+            degree = np.int64(last - first)
+            if own:
+                targets[:degree], weights[:degree] = own_targets[first:last], own_weights[first:last]
+            else:
+                read_edges(first, last, indices, base_weights, rarities, outward, passages, came, targets, weights)
             total = 0.0
             for e in range(degree):
                 v = targets[e]

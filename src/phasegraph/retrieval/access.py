@@ -14,7 +14,7 @@ from phasegraph._support.shared import go_on
 from phasegraph.errors import IntegrityError, InvalidInputError
 from phasegraph.fusion.context import Context
 from phasegraph.fusion.pipeline import FusionPipeline
-from phasegraph.lexical import CountedTexts, HitWords, LexicalIndex, read_hits
+from phasegraph.lexical import ChangedWords, CountedTexts, HitWords, LexicalIndex, read_hits
 from phasegraph.ranking import Ranking
 from phasegraph.sources.workers import in_thread
 
@@ -127,7 +127,7 @@ class HitAccess:
                 return -1
             return graph.passage_rows[identifier] if title == (record.title or None) else -1
 
-        return CountedTexts(lexical, row_of) if isinstance(lexical, LexicalIndex) else None
+        return CountedTexts(lexical, row_of) if isinstance(lexical, LexicalIndex | ChangedWords) else None
 
     def vectors(self, ids: Sequence[str], rankings: Sequence[Ranking]) -> ArrayLike:
         """Return the embeddings of the n candidates, from the hits or from the model, as an array of shape (n, d).
