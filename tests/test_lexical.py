@@ -15,6 +15,7 @@ from phasegraph import InvalidInputError, InvalidTypeError, MissingDependencyErr
 from phasegraph.graph.walk.covering import cover
 from phasegraph.lexical import (
     TOKENIZERS,
+    ChangedWords,
     CountedTexts,
     HitWords,
     LexicalIndex,
@@ -214,6 +215,9 @@ def test_counted_hits_say_what_reading_their_texts_says(texts, query, found, ran
     assert read_hits(query, rankings, texts_of.__getitem__, some) == read
     other = CountedTexts(LexicalIndex.of(texts, "plain"), rows.__getitem__)
     assert read_hits(query, rankings, texts_of.__getitem__, other) == read
+    first = len(texts) // 2
+    log = ChangedWords(LexicalIndex.of(texts[:first]), LexicalIndex.of(texts[first:]), LexicalIndex.of(()), np.empty(0))
+    assert read_hits(query, rankings, lambda _: 1 / 0, CountedTexts(log, rows.__getitem__)) == read  # type: ignore[arg-type,return-value]
 
 
 @given(st.lists(st.sampled_from([0.1, 0.5, 0.9]), min_size=1, max_size=12), st.data())

@@ -24,6 +24,7 @@ from phasegraph.graph import (
     GraphSource,
     LexicalSource,
     VectorSource,
+    WalkSettings,
     load_graph,
 )
 from phasegraph.graph.corpus.corpus import Corpus
@@ -210,6 +211,24 @@ def test_a_log_finds_what_a_new_index_finds_and_merges_to_its_bits(tmp_path: Pat
     for name in merged.records:
         assert dataclasses.asdict(merged.records[name]) == dataclasses.asdict(index.records[name])
     same(changed(world, merged, 1).compact().graph, world.index().graph)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_kernels_walk_over_a_log_to_the_same_bits(seed: int) -> None:
+    pytest.importorskip("numba")
+    world = World(seed, (20, 40, 120)[seed])
+    graph = changed(world, world.index(), 3).graph
+    for number, question in enumerate(QUESTIONS):
+        vector = np.random.default_rng(number).normal(size=8)
+        dense = VectorSource(graph, embedder=lambda _: vector).search(question, 20, {})  # noqa: B023
+        plain, compiled = (
+            GraphSource(graph, embedder=lambda _: vector, walk=WalkSettings(kernel=kernel))  # noqa: B023
+            .prepare()
+            .search(question, 20, {"vector": dense})
+            for kernel in ("numpy", "compiled")
+        )
+        assert (plain.ids, plain.background) == (compiled.ids, compiled.background)
+        assert plain.scores.tobytes() == compiled.scores.tobytes()
 
 
 def test_an_entity_that_gets_too_common_or_a_title_loses_its_edges_or_gets_them() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Self
@@ -96,20 +97,14 @@ class CheckedRetriever(BaseRetriever):
     def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:  # noqa: A002
         """Return the documents for a query, best first; `k` and `filter` are optional keyword arguments."""
         self._check_keywords(kwargs)
-        token = _CONFIG.set(_in_force(config))
-        try:
+        with configured_by(config):
             return super().invoke(input, config, **kwargs)
-        finally:
-            _CONFIG.reset(token)
 
     async def ainvoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:  # noqa: A002
         """Run :meth:`invoke` asynchronously."""
         self._check_keywords(kwargs)
-        token = _CONFIG.set(_in_force(config))
-        try:
+        with configured_by(config):
             return await super().ainvoke(input, config, **kwargs)
-        finally:
-            _CONFIG.reset(token)
 
     def _check_keywords(self, given: Mapping[str, Any]) -> None:
         if not given:
@@ -133,6 +128,16 @@ def _in_force(config: RunnableConfig | None) -> RunnableConfig:
         merged = with_filter(merged, filter_of(ensure_config()))
     found = merged.get("configurable")
     return {"configurable": found} if found else {}
+
+
+@contextmanager
+def configured_by(config: RunnableConfig | None) -> Iterator[None]:
+    """Make :func:`configured` return the configuration of a call in the ``with`` block."""
+    token = _CONFIG.set(_in_force(config))
+    try:
+        yield
+    finally:
+        _CONFIG.reset(token)
 
 
 def configured() -> RunnableConfig:

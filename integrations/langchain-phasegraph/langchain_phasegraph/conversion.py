@@ -125,7 +125,8 @@ def ranking_of(reader: HitReader, answer: object, limit: int | None, notes: list
     """Convert the return value of a retriever to a ranking, and add a note to `notes` for each repaired problem."""
     documents = unpack(answer)
     if documents.ranking is not None:
-        return limited(replace(documents.ranking, source=reader.name), limit, notes)
+        found = documents.ranking
+        return limited(found if found.source == reader.name else replace(found, source=reader.name), limit, notes)
     own = [document.id for document in documents]
     ids = reader.ids(documents, own, notes)
     named = NamedDocument in set(map(type, documents))

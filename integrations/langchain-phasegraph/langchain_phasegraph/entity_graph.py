@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -41,7 +41,6 @@ from phasegraph.retrieval import (
     GraphSearch,
     HitLookup,
     Indexing,
-    Payloads,
     Upstream,
     check_count,
     check_query,
@@ -51,6 +50,7 @@ from phasegraph.retrieval import (
     named_by_text,
     plain_evidence,
     resolve_id,
+    with_hits,
 )
 
 if TYPE_CHECKING:
@@ -286,7 +286,7 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
         )
         if upstream is None:
             return self._alone(found, ranking)
-        found.ranking = replace(ranking, payloads=Payloads(ranking.ids, documents, ranking.payloads))
+        found.ranking = with_hits(ranking, documents)
         return found
 
     def _alone(self, found: Sequence[Document], ranking: Ranking) -> list[Document]:

@@ -418,7 +418,8 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         else:
             result, hits = engine.retrieve(query, sources, k=self._wanted(k))
         told_within(self._callback, result, run_manager)
-        return self._documents(result, self._with_parents(hits, self._in_force(config, filter)), upstream is not None)
+        hits = self._with_parents(hits, lambda: self._in_force(config, filter))
+        return self._documents(result, hits, upstream is not None)
 
     async def _aget_relevant_documents(
         self,
@@ -437,7 +438,8 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         else:
             result, hits = await engine.aretrieve(query, sources, k=self._wanted(k))
         await atold_within(self._callback, result, run_manager)
-        return self._documents(result, self._with_parents(hits, self._in_force(config, filter)), upstream is not None)
+        hits = self._with_parents(hits, lambda: self._in_force(config, filter))
+        return self._documents(result, hits, upstream is not None)
 
     def explain(self, query: str, k: int | None = None, *, filter: Any = None) -> Result:  # noqa: A002
         """Return the complete result of a query: scores, contributions, candidates and a report per source.

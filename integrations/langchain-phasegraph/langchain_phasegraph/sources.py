@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
@@ -23,7 +23,7 @@ from langchain_core.runnables.fallbacks import RunnableWithFallbacks
 from langchain_core.vectorstores import VectorStore, VectorStoreRetriever
 from pydantic import PrivateAttr
 
-from langchain_phasegraph.base import CheckedRetriever
+from langchain_phasegraph.base import CheckedRetriever, configured_by
 from langchain_phasegraph.conversion import ScoredDocuments, ranking_of, reader_of, unpack
 from langchain_phasegraph.entity_graph import EntityGraphRetriever, Lookup
 from langchain_phasegraph.filters import (
@@ -490,13 +490,14 @@ class RetrieverSource(WrappedSource):
 
 @cache
 def _only_searches(kind: Any) -> bool:
-    """Return True if the class inherits ``invoke`` and ``ainvoke`` from LangChain's ``BaseRetriever``.
+    """Return True if the class inherits ``invoke`` and ``ainvoke`` from LangChain's or phasegraph's base class.
 
     The inherited methods only search and notify the callback handlers. They do nothing else that a direct search would
-    leave out.
+    leave out. Phasegraph's base class also sets the configuration of the call, as :meth:`_Call._configured` does.
     """
     plain = issubclass(kind, BaseRetriever) and "run_manager" in parameters_of(kind._get_relevant_documents)
-    return plain and kind.invoke is BaseRetriever.invoke and kind.ainvoke is BaseRetriever.ainvoke
+    bases = ((one.invoke, one.ainvoke) for one in (BaseRetriever, CheckedRetriever))
+    return plain and (kind.invoke, kind.ainvoke) in bases
 
 
 class _Call(SourceCall):
@@ -524,7 +525,8 @@ class _Call(SourceCall):
         if not self.quiet or not isinstance(config["callbacks"], CallbackManager):
             return runnable.invoke(query, config, **keywords)
         run = self._manager(runnable).on_retriever_start(None, query)
-        return runnable._get_relevant_documents(query, run_manager=run, **keywords)
+        with self._configured(runnable, config):
+            return runnable._get_relevant_documents(query, run_manager=run, **keywords)
 
     async def aask(self, query: str, limit: int | None, upstream: Upstream) -> object:
         """Run the search asynchronously and return the retriever's return value."""
@@ -532,7 +534,12 @@ class _Call(SourceCall):
         if not self.quiet or not isinstance(config["callbacks"], AsyncCallbackManager):
             return await runnable.ainvoke(query, config, **keywords)
         run = await self._manager(runnable).on_retriever_start(None, query)
-        return await runnable._aget_relevant_documents(query, run_manager=run, **keywords)
+        with self._configured(runnable, config):
+            return await runnable._aget_relevant_documents(query, run_manager=run, **keywords)
+
+    def _configured(self, retriever: BaseRetriever, config: RunnableConfig) -> AbstractContextManager[None]:
+        """Set the configuration of the call for a retriever of phasegraph; other retrievers do not read it."""
+        return configured_by(config) if isinstance(retriever, CheckedRetriever) else nullcontext()
 
     def _manager(self, retriever: BaseRetriever) -> Any:
         """Return the callback manager of the child run, with the retriever's tags and metadata."""

@@ -51,7 +51,20 @@ class ChangedWords:
         found: ChangedTerms = self._recent.get((most, query), lambda: self._look_up_listed(query, most))
         return found
 
-    def _look_up_listed(self, query: str, most: int) -> ChangedTerms:
+    def terms(self, query: str) -> ChangedTerms:
+        """Return the query's words without passages."""
+        found: ChangedTerms = self._recent.get(query, lambda: self._terms(query))
+        return found
+
+    def lengths_of(self, rows: IntArray) -> IntArray:
+        """Return the number of words in the passages in these rows."""
+        old, new = (one.lengths for one in self._parts)
+        later = rows >= len(old)
+        found = np.empty(len(rows), dtype=np.int64)
+        found[~later], found[later] = old[rows[~later]], new[rows[later] - len(old)]
+        return found
+
+    def _terms(self, query: str) -> ChangedTerms:
         asked = Counter(tokens_of(tokenizer_of(self.tokenizer), query))
         entries = {word: tuple(one._entry(word) for one in (*self._parts, self._left)) for word in asked}
         sizes = {word: [one.stop - one.start for one in each] for word, each in entries.items()}
@@ -67,12 +80,15 @@ class ChangedWords:
             ListedTerms(one, tuple(entries[word][place] for word in found), times, found, idf, all_idf)
             for place, one in enumerate(self._parts)
         )
-        terms = ChangedTerms(old, new)
+        return ChangedTerms(old, new, often=tuple(often[word] for word in found))
+
+    def _look_up_listed(self, query: str, most: int) -> ChangedTerms:
+        terms = self.terms(query)
         parts: list[IntArray] = []
         count = 0
-        for place in np.argsort(frequency, kind="stable").tolist():
-            both = old.entries[place], new.entries[place]
-            if count + often[found[place]] <= MOST_ENTRIES:
+        for place in np.argsort(terms.often, kind="stable").tolist():
+            both = terms.old.entries[place], terms.new.entries[place]
+            if count + terms.often[place] <= MOST_ENTRIES:
                 parts.append(self._rows(*(one.rows[each] for one, each in zip(self._parts, both, strict=True))))
             elif count < most:
                 parts.append(self._heaviest(*both))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from phasegraph._support.typing import FloatArray
+from phasegraph.lexical.changes import ChangedWords
 from phasegraph.lexical.index import K1, B, LexicalIndex
 from phasegraph.lexical.tokenizers import tokenizer_of, tokens_of
 from phasegraph.ranking import Ranking
@@ -39,13 +40,13 @@ class CountedTexts:
 
     Parameters
     ----------
-    index : LexicalIndex
+    index : LexicalIndex or ChangedWords
         The index of the texts.
     row_of : callable
         A function ``row_of(id)`` that returns the row of a hit in the index; negative if the index lacks its text.
     """
 
-    index: LexicalIndex
+    index: LexicalIndex | ChangedWords
     row_of: Callable[[str], int]
 
 
@@ -82,7 +83,7 @@ def read_hits(
         at = at[rows[at].argsort()]
         terms = counted.index.terms(query)
         times[at[:, None], [place[word] for word in terms.words]] = terms.counts_of(rows[at])
-        lengths[at] = counted.index.lengths[rows[at]]
+        lengths[at] = counted.index.lengths_of(rows[at])
     for row in np.flatnonzero(rows < 0).tolist():
         found = tokens_of(tokenize, text(ids[row]))
         lengths[row] = len(found)

@@ -178,6 +178,10 @@ class LexicalIndex:
         listed = foremost_of(terms, parts, most)
         return listed.found, listed.best
 
+    def lengths_of(self, rows: IntArray) -> Int32Array:
+        """Return the number of words in the passages in these rows."""
+        return self.lengths[rows]
+
     def terms(self, query: str) -> ListedTerms:
         """Return the query's words and their statistics, without searching for passages."""
         return ListedTerms(self, *self._recent.get(query, lambda: self._terms(query)))
@@ -548,14 +552,15 @@ class ChangedTerms:
     """The words of a query in a collection that changed since it was indexed.
 
     The class has the methods of :class:`ListedTerms`. `old` are the terms of the original index, and `new` the terms of
-    an index of the added passages. Rows of added passages follow the rows of the original index. `found` are the rows
-    of the best passages by BM25, ascending, and `best` is the highest BM25 score.
+    an index of the added passages. Rows of added passages follow the rows of the original index. `often` is the
+    number of passages with each word.
     """
 
     old: ListedTerms
     new: ListedTerms
     found: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     best: float = 0.0
+    often: tuple[int, ...] = ()
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -593,6 +598,13 @@ class ChangedTerms:
         for terms, there, rows in self._divided(passages):
             scores[there], held[there] = terms.read(rows, kept if terms is self.old else None)
         return scores, held
+
+    def counts_of(self, passages: IntArray) -> FloatArray:
+        """Return the (n, t) number of occurrences of each word in each passage; `passages` must ascend."""
+        found = np.zeros((len(passages), len(self.words)))
+        for terms, there, rows in self._divided(passages):
+            found[there] = terms.counts_of(rows)
+        return found
 
     def _divided(self, passages: IntArray) -> Iterator[tuple[ListedTerms, IntArray, IntArray]]:
         count = len(self.old.index.lengths)

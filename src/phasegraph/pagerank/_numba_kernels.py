@@ -208,6 +208,116 @@ def relevance_rounds(
 
 
 @_compiled
+def edges_of(node: int, indptr: Any, slots: Any, ends: Any, passages: int, came: int) -> tuple[Any, Any, bool]:
+    """Return a node's first edge, the edge after its last edge, and True if these edges are in the log.
+
+    The arguments from `slots` on are described at :class:`.operator.LoggedEdges`. They are arguments of their own,
+    because numba counts references whenever a tuple of arrays is unpacked.
+    """
+    u = np.uint32(node)
+    slot = slots[u]
+    if slot > 0:
+        return np.uint64(ends[slot - 1]), np.uint64(ends[slot]), True
+    if u >= passages:
+        u = np.uint32(u - came)
+    return np.uint64(indptr[u]), np.uint64(indptr[u + np.uint32(1)]), False
+
+
+@_compiled
+def read_edges(
+    first: int, last: int, indices: Any, weights: Any, rarities: Any, outward: int, passages: int, came: int,
+    targets_out: Any, weights_out: Any,
+) -> None:  # fmt: skip
+    """Copy the targets and weights of some base edges, as they are after the changes of a log."""
+    for e in range(first, last):
+        place, v = np.uint64(e - first), np.uint32(indices[e])
+        weights_out[place] = rarities[np.uint32(v - passages)] if e < outward else weights[e]
+        targets_out[place] = v + came if v >= passages else v
+
+
+@_compiled
+def unweighed_in_log(graph: Any, lookout: Any, follow: float, state: Any, frontier: Any, size: int) -> int:
+    """Write the nodes with weight 0 that are about to receive much mass; see :func:`unweighed`."""
+    (indptr, indices, base_weights), log, node_weights, _, _, targets, weights = graph
+    slots, ends, own_targets, own_weights, rarities, outward, passages, came = log
+    much, found = lookout
+    heavy, count = False, 0
+    for i in range(size):
+        amount = follow * state[frontier[i], 0]
+        if amount > much:
+            heavy = True
+            first, last, own = edges_of(frontier[i], indptr, slots, ends, passages, came)
+            degree = np.int64(last - first)
+            if own:
+                targets[:degree], weights[:degree] = own_targets[first:last], own_weights[first:last]
+            else:
+                read_edges(first, last, indices, base_weights, rarities, outward, passages, came, targets, weights)
+            total = 0.0
+            for e in range(degree):
+                total += weights[e]
+            amount *= 1.0 / total if total > 0.0 else 0.0
+            for e in range(degree):
+                v = targets[e]
+                if amount * weights[e] > much and v < len(node_weights) and node_weights[v] == 0.0:
+                    found[count] = v
+                    count += 1
+    return count if heavy else -1
+
+
+@_compiled
+def logged_rounds(
+    graph: Any, lookout: Any, settings: Any, state: Any, queues: Any, held: int, size: int, rounds: int
+) -> tuple[int, int, int, int]:
+    """Run push rounds as :func:`relevance_rounds` does, over the edges of a graph with a log.
+
+    The last two arrays of `graph` are scratch arrays for the edges of a node.
+    """
+    (indptr, indices, base_weights), log, node_weights, rest, costs, targets, weights = graph
+    slots, ends, own_targets, own_weights, rarities, outward, passages, came = log
+    count = len(node_weights)
+    follow, threshold, dense_edges, limit = settings
+    touched, frontier, received, amounts = queues
+    much, found = lookout
+    scanned = 0
+    while size > 0 and rounds <= limit:
+        if much > 0.0 and found[-1] >= 0:
+            found[-1] = unweighed_in_log(graph, lookout, follow, state, frontier, size)
+            if found[-1] > 0:
+                break
+        edges: Any = 0
+        for i in range(size):
+            first, last, _ = edges_of(frontier[i], indptr, slots, ends, passages, came)
+            edges += np.int64(last - first)
+        if edges > dense_edges:
+            break
+        take_out(frontier, size, follow, state, amounts)
+        arrived = 0
+        for i in range(size):
+            first, last, own = edges_of(frontier[i], indptr, slots, ends, passages, came)
+            degree = np.int64(last - first)
+            if own:
+                targets[:degree], weights[:degree] = own_targets[first:last], own_weights[first:last]
+            else:
+                read_edges(first, last, indices, base_weights, rarities, outward, passages, came, targets, weights)
+            total = 0.0
+            for e in range(degree):
+                v = targets[e]
+                if v < count:
+                    gain = node_weights[v]
+                    weights[e] *= gain if gain > 0.0 else rest
+                total += weights[e]
+            share = amounts[i] / total if total > 0.0 else 0.0
+            for e in range(degree):
+                held, arrived = arrive(
+                    targets[e], weights[e] * share, rounds + 1, state, touched, held, received, arrived
+                )
+        size = above(received, arrived, state, threshold, costs, frontier)
+        rounds += 1
+        scanned += edges
+    return size, rounds, scanned, held
+
+
+@_compiled
 def flow_links(
     flow: Any, relevance: Any, floor: float, size: int, now: int, state: Any, queues: Any, held: int
 ) -> tuple[int, int]:

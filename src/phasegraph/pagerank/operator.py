@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from scipy import sparse
@@ -17,6 +17,25 @@ Precision = Literal["float64", "float32"]
 Array = TypeVar("Array", bound=np.ndarray[Any, Any])
 _AT_ONCE = 1_000_000
 """Number of edges whose weights are summed at a time."""
+
+
+class LoggedEdges(NamedTuple):
+    """The changes of a log to the edges of a base graph, for compiled walks.
+
+    The node u has the edges of the log from ``ends[slots[u] - 1]`` to ``ends[slots[u]]``, with `targets` and `weights`,
+    if ``slots[u]`` is positive; otherwise, it has its edges in the base graph. The nodes of the base graph from number
+    `passages` on are entities, and `came` new passages precede them. The base edges before number `outward` lead from
+    passages to entities, and `rarities` contains the weight of these edges by entity.
+    """
+
+    slots: Int32Array
+    ends: np.ndarray[Any, np.dtype[np.int64]]
+    targets: Int32Array
+    weights: Float32Array
+    rarities: Float32Array
+    outward: np.uint64
+    passages: np.uint32
+    came: np.uint32
 
 
 @dataclass(frozen=True, eq=False)

@@ -68,7 +68,7 @@ class Transitions(ABC):
     @property
     def dense_edges(self) -> int:
         """The number of edges above which a round multiplies with the whole matrix instead of reading the edges."""
-        return int(DENSE_SHARE * self.edges)
+        return min(int(DENSE_SHARE * self.edges), 2**62)
 
     @property
     def stationary(self) -> FloatArray | None:

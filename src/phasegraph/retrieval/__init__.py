@@ -29,7 +29,7 @@ from phasegraph.retrieval.lists import ListFuser, list_pipeline
 from phasegraph.retrieval.nearest import Nearest
 from phasegraph.retrieval.notices import FirstAnswers
 from phasegraph.retrieval.over_corpus import FusedPassages, GraphPassages, Indexing, build_corpus
-from phasegraph.retrieval.payloads import Payloads
+from phasegraph.retrieval.payloads import Payloads, with_hits
 from phasegraph.retrieval.plain_hits import adapted, are_scored, head_and_score, plain_hit
 from phasegraph.retrieval.provenance import EvidenceBlock, evidence_blocks, is_taken, plain_evidence
 from phasegraph.retrieval.reading import (
@@ -174,6 +174,7 @@ __all__ = [
     "version_attribute",
     "warn",
     "warn_without_text",
+    "with_hits",
     "with_passages",
     "with_progress",
     "within_filter",

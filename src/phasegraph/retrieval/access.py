@@ -14,7 +14,7 @@ from phasegraph._support.shared import go_on
 from phasegraph.errors import IntegrityError, InvalidInputError
 from phasegraph.fusion.context import Context
 from phasegraph.fusion.pipeline import FusionPipeline
-from phasegraph.lexical import CountedTexts, HitWords, LexicalIndex, read_hits
+from phasegraph.lexical import ChangedWords, CountedTexts, HitWords, LexicalIndex, read_hits
 from phasegraph.ranking import Ranking
 from phasegraph.sources.workers import in_thread
 
@@ -86,11 +86,13 @@ class HitAccess:
 
     def words(self, query: str, rankings: Sequence[Ranking]) -> HitWords:
         """Find the query's words in the texts and titles of the hits."""
+        hits: list[Callable[[str], Any]] = [one.payloads.get for one in rankings]
 
         def read(identifier: str) -> tuple[str, object]:
             """Return the text and the title of a hit, from the first source that has its text."""
             go_on()
-            for hit in (one.payloads.get(identifier) for one in rankings):
+            for hit_of in hits:
+                hit = hit_of(identifier)
                 if hit is not None and (held := self.text(hit)):
                     return held, self.metadata(hit).get("title")
             return "", None
@@ -125,7 +127,7 @@ class HitAccess:
                 return -1
             return graph.passage_rows[identifier] if title == (record.title or None) else -1
 
-        return CountedTexts(lexical, row_of) if isinstance(lexical, LexicalIndex) else None
+        return CountedTexts(lexical, row_of) if isinstance(lexical, LexicalIndex | ChangedWords) else None
 
     def vectors(self, ids: Sequence[str], rankings: Sequence[Ranking]) -> ArrayLike:
         """Return the embeddings of the n candidates, from the hits or from the model, as an array of shape (n, d).

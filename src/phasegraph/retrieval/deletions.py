@@ -57,7 +57,7 @@ class Deletions:
             return ranking
         seen = [other for name in self._stores if (other := upstream.get(name)) is not None]
         found = set[str]().union(*(other.ids for other in seen))
-        unseen = (one for one in ranking.ids if one not in found)
+        unseen = [one for one in ranking.ids if one not in found]
         left = [one for one in unseen if not one.startswith(SUMMARY_PREFIX) and not is_text_id(one)]
         asked = False
         for name, look_up in self._stores.items():

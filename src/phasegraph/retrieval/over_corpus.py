@@ -119,13 +119,14 @@ class FusedPassages(KeptPassages):
             raise InvalidInputError("parents= needs group_by=, which names the document of each passage")
         self._parents = Parents(self._framework, group_by.key, look_up(None if parents is True else parents))
 
-    def _with_parents(self, hits: list[SelectedHit], where: Any) -> list[SelectedHit]:
+    def _with_parents(self, hits: list[SelectedHit], filter_in_force: Callable[[], Any]) -> list[SelectedHit]:
         """Replace the texts of the hits by the texts of their documents, if `parents` is set.
 
-        `where` is the filter of the call, or None; it also applies to the documents.
+        ``filter_in_force()`` returns the filter of the call, or None; it also applies to the documents.
         """
         if self._parents is None:
             return hits
+        where = filter_in_force()
         return self._parents.resolve(hits, None if where is None else self._framework.filter_of(where), self)
 
     @classmethod

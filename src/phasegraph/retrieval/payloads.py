@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -73,6 +74,19 @@ class Payloads(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self.by_id)
+
+
+def with_hits(ranking: Ranking, hits: Sequence[Any]) -> Ranking:
+    """Return a ranking with the hit of each id as its payloads, and with its own payloads as evidence.
+
+    The ids and scores of a ranking are checked when it is created, so they are not checked again.
+    """
+    made, payloads = object.__new__(Ranking), Payloads(ranking.ids, hits, ranking.payloads)
+    for one in fields(Ranking):
+        object.__setattr__(made, one.name, getattr(ranking, one.name))
+    object.__setattr__(made, "payloads", payloads)
+    payloads.follow(made)
+    return made
 
 
 def hits_of(payloads: Mapping[str, Any], ids: Sequence[str]) -> list[Any]:

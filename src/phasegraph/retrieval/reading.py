@@ -19,7 +19,7 @@ from phasegraph.ranking import Ranking
 from phasegraph.retrieval.deletions import Deletions, LookUps
 from phasegraph.retrieval.directions import Direction, _note
 from phasegraph.retrieval.identity import Identities
-from phasegraph.retrieval.payloads import Payloads
+from phasegraph.retrieval.payloads import Payloads, hits_of
 from phasegraph.retrieval.source_spec import FieldOf, HitFields
 from phasegraph.sources.protocol import MalformedAnswerError
 from phasegraph.sources.source_task import cut_note
@@ -227,7 +227,7 @@ def completed(
     store was already asked.
     """
     payloads = ranking.payloads
-    missing = [one for one in ranking.ids if payloads.get(one) is None]
+    missing = [one for one, hit in zip(ranking.ids, hits_of(payloads, ranking.ids), strict=True) if hit is None]
     if not missing:
         return ranking
     found: dict[str, Any] = {}

@@ -208,8 +208,7 @@ class Corpus:
     def records(self, ids: Iterable[str]) -> dict[str, PassageRecord]:
         """Return the passage records by id; unknown ids are left out."""
         records = self.seen.index.records
-        found = ((name, records.held.get(name) or records.get(name)) for name in ids)
-        return {name: one for name, one in found if one is not None}
+        return {name: one for name in ids if (one := records.get(name)) is not None}
 
     def say_missing(self, names: Collection[str], records: Sequence[Any]) -> None:
         """Warn about each filter key in `names` that is in no record's metadata; each key causes only one warning."""

@@ -15,15 +15,15 @@ class StackedTexts(Sequence[str]):
     """A sequence that contains the texts of one sequence, then the texts of a tuple."""
 
     def __init__(self, first: Sequence[str], more: tuple[str, ...]) -> None:
-        self._first, self._more = first, more
+        self._first, self._more, self._count = first, more, len(first)
 
     def __getitem__(self, row: Any) -> Any:
         if isinstance(row, slice):
             return tuple(self[each] for each in range(*row.indices(len(self))))
-        return self._first[row] if row < len(self._first) else self._more[row - len(self._first)]
+        return self._first[row] if row < self._count else self._more[row - self._count]
 
     def __len__(self) -> int:
-        return len(self._first) + len(self._more)
+        return self._count + len(self._more)
 
 
 class StackedRows:

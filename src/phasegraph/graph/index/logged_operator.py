@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,9 @@ from phasegraph._support.shared import lazy_property
 from phasegraph._support.typing import Float32Array, FloatArray, Int32Array, IntArray
 from phasegraph.graph.index.combined_arrays import ComputedArray, patched
 from phasegraph.pagerank import WalkOperator
+from phasegraph.pagerank.operator import LoggedEdges
 from phasegraph.pagerank.push import ranges
-from phasegraph.pagerank.workspace import WorkspacePool
+from phasegraph.pagerank.workspace import WorkspacePool, compiled_kernels
 
 
 class LoggedOperator:
@@ -42,7 +44,8 @@ class LoggedOperator:
         self._base, self._passages, self._came, self.size = base, passages, came, size
         self._own_targets, self._own_weights, self._rarity = targets, weights, rarity
         self._held, self._outward = base.edges, int(base.indptr[passages])
-        slots = np.zeros(size, dtype=np.int32)
+        self._slots, self._ends = np.zeros(size, dtype=np.int32), ends
+        slots = self._slots
         slots[nodes] = np.arange(1, len(nodes) + 1)
         starts, degrees = ends[:-1] + self._held, np.diff(ends)
         self.indptr, self.out_degrees, self.costs = (
@@ -58,6 +61,27 @@ class LoggedOperator:
     def pool(self) -> WorkspacePool:
         """The pool of scratch memory for walks over this graph."""
         return WorkspacePool(self.size)
+
+    @lazy_property
+    def _compiled(self) -> tuple[Any, ...]:
+        """The arrays that compiled walks read: the base edges, the changes, the costs, and the largest degree."""
+        base, nodes = self._base, np.arange(self.size)
+        log = LoggedEdges(
+            self._slots, self._ends, self._own_targets, self._own_weights,
+            self._rarity(np.arange(base.size - self._passages)),
+            np.uint64(self._outward), np.uint32(self._passages), np.uint32(self._came),
+        )  # fmt: skip
+        costs = self.costs.take(nodes)
+        # plain tuples: numba's cache on disk would refer to a class, which a later version may rename
+        return (base.indptr, base.indices, base.weights), tuple(log), costs, int(costs.max())
+
+    def rounds(
+        self, node_weights: FloatArray, rest: float, much: float, found: Int32Array
+    ) -> Callable[..., tuple[int, int, int, int]]:
+        """Return the compiled function that runs push rounds; see :meth:`RelevanceTransitions._rounds`."""
+        edges, log, costs, most = self._compiled
+        graph = edges, log, node_weights, rest, costs, np.empty(most, dtype=np.uint32), np.empty(most)
+        return partial(compiled_kernels().logged_rounds, graph, (much, found))
 
     def _targets(self, edges: IntArray) -> Int32Array:
         own = edges >= self._held

@@ -139,6 +139,11 @@ class PassageRecords(Mapping[str, PassageRecord]):
             self._read[name] = held
         return held
 
+    def get(self, name: str, default: Any = None, /) -> Any:
+        """Return the record of a passage, or `default`; a record in memory is found without further checks."""
+        held = self.held.get(name)
+        return super().get(name, default) if held is None else held
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._ids)
 

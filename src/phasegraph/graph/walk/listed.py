@@ -8,7 +8,6 @@ deviations. This method is our own and not published.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,7 @@ from phasegraph.graph.walk.relevance import FLOOR
 from phasegraph.graph.walk.row_lookups import in_any_order, within
 from phasegraph.graph.walk.scoring import DEPTH
 from phasegraph.graph.walk.settings import WordSettings
-from phasegraph.pagerank import PageRankResult, WalkOperator
+from phasegraph.pagerank import PageRankResult
 from phasegraph.pagerank.push import PushSettings, as_seeds, run_push
 from phasegraph.ranking import Ranking
 
@@ -97,8 +96,6 @@ class ListedPassages:
         transitions = ListedTransitions(operator, weights, self._near.gains, rest)
         transitions.know(self._foremost.rows, entering)
         seeds = as_seeds((seeding.nodes, seeding.masses), operator.size)
-        if settings.compiled and not isinstance(operator, WalkOperator):
-            settings = replace(settings, compiled=False)
         walked = run_push(transitions, operator.pool, seeds, settings, None)
         gains = transitions.end()
         self._spaces.give_back(weights)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from phasegraph.graph.walk.row_lookups import found_at
 from phasegraph.pagerank import WalkOperator
 from phasegraph.pagerank.push import RelevanceTransitions, ranges
 
+Rounds: TypeAlias = Callable[..., tuple[int, int, int, int]]
 MUCH = 1e-3
 """Share of the walk's total mass above which a flow into a passage makes the walk compute the passage's relevance."""
 
@@ -114,8 +115,11 @@ class ListedTransitions(RelevanceTransitions):
         whole[: self._count] = np.where(self.node_weights > 0, self.node_weights, self.rest)
         return RelevanceTransitions(self.graph, whole).sweep(amounts)
 
-    def compiled(self) -> Callable[..., tuple[int, int, int, int]]:
+    def compiled(self) -> Rounds:
         """Return the compiled function that runs push rounds."""
+        graph: Any = self.graph
+        if not isinstance(graph, WalkOperator):  # the edges of a graph with a log
+            return cast("Rounds", graph.rounds(self.node_weights, self.rest, MUCH, self._found))
         return self._rounds(self.rest, MUCH, self._found)
 
     def end(self) -> ListedGains:

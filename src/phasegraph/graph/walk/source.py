@@ -24,6 +24,7 @@ from phasegraph.graph.walk.facts import FactIndex, nearest_entities
 from phasegraph.graph.walk.linking import Seeding, both_seeds, link, name_words, named_seeds, query_entities
 from phasegraph.graph.walk.listed import COMPARED, WORDS_LISTED, ListedPassages
 from phasegraph.graph.walk.listed_spaces import ListedSpaces
+from phasegraph.graph.walk.listed_walk import ListedTransitions
 from phasegraph.graph.walk.paths import WalkPaths
 from phasegraph.graph.walk.relevance import FLOOR, relevance
 from phasegraph.graph.walk.resets import NO_FACTS, RESETS, reset_by_name
@@ -50,7 +51,7 @@ from phasegraph.graph.walk.walker import (
     walk_from,
 )
 from phasegraph.pagerank import PageRankResult
-from phasegraph.pagerank.push import PushSettings
+from phasegraph.pagerank.push import PushSettings, as_seeds, run_push
 from phasegraph.pagerank.solve import push_settings
 from phasegraph.ranking import Background, QueryWords, Ranking
 from phasegraph.sources.protocol import Upstream
@@ -179,7 +180,11 @@ class GraphSource(GraphWalker):
         query_entities(graph, graph.passages[0])
         if self.words is not None and graph.lexical is not None:
             graph.lexical.look_up_listed(graph.passages[0], WORDS_LISTED)
-        if graph is not self.graph:
+        if graph is not self.graph:  # compile the walk over the edges of a change log
+            weights = np.ones(len(graph.passages))
+            transitions = ListedTransitions(graph.operator, weights, weights.take, 1.0)
+            seeds = as_seeds(([0], [1.0]), graph.operator.size)
+            run_push(transitions, graph.operator.pool, seeds, self._push_settings, None)
             return self
         if self.reset is None:
             self._seeding(graph.passages[0], Ranking(self.name, graph.passages[:1], np.ones(1)), None)

@@ -531,7 +531,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
 
     def _nodes(self, result: Result, hits: list[SelectedHit]) -> list[NodeWithScore]:
         """Return the nodes of a result; for another phasegraph retriever, also put evidence in an :class:`Exchange`."""
-        hits = self._with_parents(hits, self.whole_filters())
+        hits = self._with_parents(hits, self.whole_filters)
         if self.exchange is None:
             return nodes_of(result, hits, self._evidence_key)
         nodes = nodes_of(result, hits, None)

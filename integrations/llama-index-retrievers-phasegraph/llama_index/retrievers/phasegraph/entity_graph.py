@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -42,7 +41,6 @@ from phasegraph.retrieval import (
     GraphPassages,
     GraphSearch,
     Indexing,
-    Payloads,
     SourceSpec,
     accepts_old_names,
     check_count,
@@ -52,6 +50,7 @@ from phasegraph.retrieval import (
     parameters_of,
     plain_evidence,
     unexpected_argument,
+    with_hits,
 )
 
 if TYPE_CHECKING:
@@ -324,8 +323,7 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
         if asked is None:  # a fusion retriever may get the texts from other sources, and warns otherwise
             self._search.warn_of_missing(missing, len(ranking))
         if asked is not None:
-            ids = [one for one in ranking.ids if one in held]
-            asked.ranking = replace(ranking, payloads=Payloads(ids, [held[one] for one in ids], ranking.payloads))
+            asked.ranking = with_hits(ranking, [held.get(one) for one in ranking.ids])
         found = []
         for row, (identifier, score) in enumerate(zip(ranking.ids, ranking.scores.tolist(), strict=True)):
             node = held.get(identifier)
