@@ -333,7 +333,9 @@ def unpacked_words(
     if starts[0] != 0 or (np.diff(starts) < 1).any() or not ascend(words):
         raise InvalidInputError("the words of the BM25 index must be unique, in order, and have at least one passage")
     if len(rows) and not (int(rows.min()) >= 0 and int(rows.max()) < len(lengths) and int(counts.min()) >= 1):
-        raise InvalidInputError(f"a word's passages must be rows below {len(lengths)}, with counts of at least 1")
+        raise InvalidInputError(
+            f"the BM25 index has {len(lengths)} passages: rows must be in [0, {len(lengths)}), and word counts >= 1"
+        )
     falls = rows[1:] <= rows[:-1]
     falls[starts[1:-1] - 1] = False  # the first row of a word's posting list can be any row
     if falls.any() or (len(lengths) and int(lengths.min()) < 0):

@@ -296,7 +296,7 @@ def as_node(identifier: str, value: Any) -> BaseNode:
 
 
 def reader_of(name: str, fields: HitFields, known: bool | None = None) -> HitReader:
-    """Create the reader of a source's hits."""
+    """Create the object that converts the hits of the source `name` to a ranking."""
     return HitReader(name, fields, known, _hit_metadata, _hit_text)
 
 
@@ -548,7 +548,7 @@ class _CustomNodes:
 
 @dataclass(frozen=True, slots=True)
 class _CypherNodes:
-    """A replacement for a Cypher retriever's ``retrieve_from_graph`` that gives texts no random ids."""
+    """A replacement for a Cypher retriever's ``retrieve_from_graph``; node ids come from texts and are not random."""
 
     retrieve: Callable[[QueryBundle], list[NodeWithScore]]
 
@@ -558,7 +558,7 @@ class _CypherNodes:
 
 @dataclass(frozen=True, slots=True)
 class _AwaitedCypherNodes:
-    """A replacement for a Cypher retriever's ``aretrieve_from_graph`` that gives texts no random ids."""
+    """A replacement for a Cypher retriever's ``aretrieve_from_graph``; node ids come from texts and are not random."""
 
     retrieve: Callable[[QueryBundle], Awaitable[list[NodeWithScore]]]
 
