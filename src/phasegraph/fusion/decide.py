@@ -311,8 +311,8 @@ class Shortlist:
     def values(self) -> FloatArray:
         """The (n, m) calibrated values of the candidates.
 
-        A candidate that a source did not return has the source's value for missing candidates if the rule has `terms`,
-        else NaN.
+        If a source did not return a candidate, the candidate's calibrated value is the source's value for missing
+        candidates if the rule is a sum over sources (:attr:`FusionRule.terms`), and NaN otherwise.
         """
         return self.adjusted.values
 

@@ -507,7 +507,7 @@ def is_knowledge(retriever: object) -> bool:
 
 
 def with_own_chunks(retriever: BaseRetriever, limit: int | None) -> BaseRetriever:
-    """Copy a retriever; the copy names for each triple the passage that states it, and gives texts no random ids.
+    """Copy a retriever; the copy names for each triple the passage that states it, and does not use random ids.
 
     The framework's triples name the chunk of the subject's node, which is the last passage that mentioned the subject.
     The copy reads the chunk from the relation, which is the right passage. The framework also gives the texts of custom
@@ -535,7 +535,7 @@ def with_own_chunks(retriever: BaseRetriever, limit: int | None) -> BaseRetrieve
 
 @dataclass(frozen=True, slots=True)
 class _CustomNodes:
-    """A replacement for a custom retriever's ``_parse_custom_return_type`` that gives texts no random ids."""
+    """A replacement for a custom retriever's ``_parse_custom_return_type``; node ids come from texts, not chance."""
 
     parse: Callable[[Any], list[NodeWithScore]]
 
