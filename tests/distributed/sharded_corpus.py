@@ -189,6 +189,6 @@ def hostile(kind: str, row: dict[str, Any], number: int) -> dict[str, Any]:
 HOSTILE = {
     "raises": r"(?s)ZeroDivisionError.*the shard is broken",
     "is rubbish": "must have text",
-    "repeats an id": "'mqt-00000' is that of rows 0 and 30",
+    "repeats an id": "'mqt-00000' is the id of rows 0 and 30",
 }
 """What the error says, by kind of a hostile shard."""

@@ -149,7 +149,7 @@ def test_wrong_data_is_refused_as_elsewhere(cluster: Any, tmp_path: Path) -> Non
     with pytest.raises(InvalidTypeError, match=r"ray\.data\.Dataset; got list"):
         engine.build_index([], tmp_path / "out")
     twice = pa.table({"id": ["a", "b", "a"], "text": ["x", "y", "z"]})
-    with pytest.raises(InvalidInputError, match="'a' is that of rows 0 and 2"):
+    with pytest.raises(InvalidInputError, match="'a' is the id of rows 0 and 2"):
         engine.build_index(ray.data.from_arrow([twice.slice(0, 2), twice.slice(2)]), tmp_path / "out")
     with pytest.raises(InvalidInputError, match="'text'; it has id"):
         engine.build_index(ray.data.from_arrow(twice.select(["id"])), tmp_path / "out")

@@ -119,7 +119,7 @@ def test_a_shard_with_a_wrong_passage_is_refused(change: dict[str, Any], message
 
 def test_an_id_that_repeats_in_another_shard_is_named_with_its_rows(tmp_path: Path) -> None:
     rows = [{"id": str(number % 7), "text": "Ada."} for number in range(8)]
-    with pytest.raises(InvalidInputError, match="'0' is that of rows 0 and 7"):
+    with pytest.raises(InvalidInputError, match="'0' is the id of rows 0 and 7"):
         check_shards(staged(rows, None, [0, 3, 6, 8], tmp_path))
     with pytest.raises(InvalidInputError, match="at least one"):
         check_shards(staged([], None, [0, 0], tmp_path))

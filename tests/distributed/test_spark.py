@@ -147,7 +147,7 @@ def test_wrong_data_is_refused_as_elsewhere(session: SparkSession, tmp_path: Pat
     with pytest.raises(InvalidTypeError, match=r"pyspark\.sql\.DataFrame; got list"):
         engine.build_index([], tmp_path / "out")
     twice = session.createDataFrame([("a", "x", 1), ("b", "y", 2), ("a", "z", 3)], "id string, text string, row int")
-    with pytest.raises(InvalidInputError, match="'a' is that of rows 0 and 2"):
+    with pytest.raises(InvalidInputError, match="'a' is the id of rows 0 and 2"):
         engine.build_index(twice, tmp_path / "out", order_by="row")
     with pytest.raises(InvalidInputError, match="'text'; it has id"):
         engine.build_index(twice.select("id"), tmp_path / "out")

@@ -235,14 +235,18 @@ def store_settings(store: object, wanted: Mapping[str, Any], own: Any = None) ->
     """
     kind = _kind(store)
     if isinstance(own, Mapping) and not _is_plain(own) and kind not in _JOINS:
-        raise FilterRefusedError(
-            f"filter= cannot be combined with the store's own filter; got {json.dumps(own, default=str)}"
-        )
+        raise _cannot_combine("a mapping of keys to plain values", json.dumps(own, default=str))
     if kind in _EVERY:
         return _WORDS[kind](store, wanted, own)
     native = {key: value for key, value in wanted.items() if key != _ALSO}
     found = _WORDS.get(kind, _mapping)(store, native, own) if native else {} if own is None else {"filter": own}
     return found if native == wanted else {**found, "k": _MOST_ROWS}
+
+
+def _cannot_combine(accepted: str, got: str) -> FilterRefusedError:
+    return FilterRefusedError(
+        f"filter= can be combined with the store's own filter only if that filter is {accepted}; got {got}"
+    )
 
 
 def _kind(store: object) -> str:
@@ -260,7 +264,7 @@ def _mapping(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any]:
     match.
     """
     if own is not None and not isinstance(own, Mapping):
-        raise FilterRefusedError(f"filter= cannot be combined with the store's own filter; got {type(own).__name__}")
+        raise _cannot_combine("a mapping", type(own).__name__)
     if not _is_plain(wanted):
         return {"k": _MOST_ROWS} if own is None else {"k": _MOST_ROWS, "filter": dict(own)}
     return {"filter": dict(joined(own, wanted) or {})}
@@ -269,7 +273,7 @@ def _mapping(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any]:
 def _operators(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any]:
     """Convert the filter to search arguments of a store that accepts the same operators as phasegraph."""
     if own is not None and not isinstance(own, Mapping):
-        raise FilterRefusedError(f"filter= cannot be combined with the store's own filter; got {type(own).__name__}")
+        raise _cannot_combine("a mapping", type(own).__name__)
     if _is_plain(wanted) and _is_plain(own or {}):
         return {"filter": dict(joined(own, wanted) or {})}
     return {"filter": _words([*([dict(own)] if own else []), *_parts(wanted)])}
@@ -294,7 +298,7 @@ def _words(parts: list[dict[str, Any]], how: str = "$and") -> dict[str, Any]:
 
 def _in_memory(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any]:
     if isinstance(own, Mapping):
-        raise FilterRefusedError("filter= cannot be combined with the store's own filter, which must be a function")
+        raise _cannot_combine("a function", "a mapping")
     plain = [(key, value) for key, value in wanted.items() if isinstance(value, str | int | float)]
     if own is None and len(wanted) == len(plain) == 1:  # called for every document, so a short function saves time
         ((key, value),) = plain
@@ -316,9 +320,7 @@ def _qdrant(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any]:
     from qdrant_client import models
 
     if own is not None and not isinstance(own, models.Filter):
-        raise FilterRefusedError(
-            "filter= cannot be combined with the store's own filter, which must be a qdrant Filter"
-        )
+        raise _cannot_combine("a Filter of qdrant_client", type(own).__name__)
     name = getattr(store, "metadata_payload_key", "metadata")
 
     def one(key: str, operator: str, value: Any) -> Any:
@@ -375,7 +377,11 @@ _EVERY = ("InMemoryVectorStore", "FAISS", "LanceDB")
 
 
 def check_depth(found: ScoredDocuments, kept: ScoredDocuments, depth: int, limit: int) -> None:
-    """Raise FilterRefusedError if a search with more hits still has too few matches, because further hits may match."""
+    """Raise FilterRefusedError if a search for `depth` hits found fewer than `limit` matches, and may have missed some.
+
+    `found` are all hits, and `kept` the hits that match the filter. If the store returned `depth` hits, hits below them
+    may also match.
+    """
     if len(found) >= depth and len(kept) < limit:
         raise FilterRefusedError(
             f"this store cannot apply the filter, and of the {depth} passages nearest to the query only "

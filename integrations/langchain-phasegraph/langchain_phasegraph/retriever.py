@@ -526,7 +526,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
 def access_of(sources: Mapping[str, RetrieverSource]) -> HitAccess:
     """Return the functions with which phasegraph's core reads the text, metadata and embedding of a document.
 
-    The first source with an embedding model, in its store or of its own, supplies the model for the embeddings.
+    The embedding model comes from the first source that has a model, its own or that of its store.
     """
     models = (getattr(source.store, "embeddings", None) or source.embeddings for source in sources.values())
     model = next((one for one in models if isinstance(one, Embeddings)), None)

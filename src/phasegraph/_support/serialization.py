@@ -205,7 +205,8 @@ class StreamedArray:
         for part in self.parts():
             if part.dtype != self.dtype or part.shape[1:] != self.shape[1:]:
                 raise InvalidInputError(
-                    f"parts must be {self.dtype} of rows of shape {self.shape[1:]}; got {part.dtype}, {part.shape}"
+                    f"parts must contain {self.dtype} values in rows of shape {self.shape[1:]}; got {part.dtype} "
+                    f"values in rows of shape {part.shape[1:]}"
                 )
             handle.write(np.ascontiguousarray(part).data)
             rows += len(part)

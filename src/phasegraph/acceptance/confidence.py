@@ -222,7 +222,10 @@ class ConfidenceModel:
         return ConfidenceEvidence(value, top, near, covers, named, fitted, without, together)
 
     def _nearness(self, top: float, vector: Ranking) -> float | None:
-        """Return the factor for the best similarity; None if it is not a cosine and the model is not fitted."""
+        """Convert the best similarity `top` to a factor of the confidence, in [0, 1].
+
+        Return None if `top` is not a cosine and the model has no fitted `bar`.
+        """
         cosine = -1.0 <= top <= 1.0 + 1e-6 and vector.raw is not None and vector.raw[0] == top
         if self.bar is None and not cosine:
             return None

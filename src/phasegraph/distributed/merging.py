@@ -406,7 +406,7 @@ class _Merge:
     ) -> None:
         """Add the edges that leave entities `first` to `last` - 1, to the matrix `made`.
 
-        The edges of an entity lead first to the passages of each part (`inward`), then to entities (`across`).
+        An entity's row has first the edges to passages (`inward`, by part), and then the edges to entities (`across`).
         """
         pieces = []
         for number, (rows, values, starts) in enumerate(inward):

@@ -76,7 +76,10 @@ def objects_in(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[i
 
 
 def text_field(path: Path, line: int, row: Mapping[str, object], name: str, default: str | None = None) -> str:
-    """Return a field that must be text; without a default, it must not be blank."""
+    """Return the value of the field `name` of a JSON object; raise an error unless the value is text.
+
+    If `default` is None, the value must not be blank. The error names `path` and `line`, where the object is.
+    """
     value = row.get(name, default)
     if not isinstance(value, str) or (default is None and not value.strip()):
         raise wrong(path, line, f"{name!r} must be text that is not blank; got {value!r}")
@@ -84,7 +87,7 @@ def text_field(path: Path, line: int, row: Mapping[str, object], name: str, defa
 
 
 def flag_field(path: Path, line: int, row: Mapping[str, object], name: str, default: bool) -> bool:
-    """Return a field that must be true or false."""
+    """Return the value of the field `name` of a JSON object; raise an error unless the value is true or false."""
     value = row.get(name, default)
     if not isinstance(value, bool):
         raise wrong(path, line, f"{name!r} must be true or false; got {value!r}")
@@ -92,7 +95,10 @@ def flag_field(path: Path, line: int, row: Mapping[str, object], name: str, defa
 
 
 def id_list(path: Path, line: int, value: object, name: str, *, repeats: bool = False) -> tuple[str, ...]:
-    """Return a field that must be a list of at least one id; ids must be distinct unless `repeats` is true."""
+    """Return the ids in `value`, the field `name` of a JSON object; raise an error unless it is a list of ids.
+
+    The list must contain at least one id. The ids must be distinct, unless `repeats` is true.
+    """
     if not isinstance(value, list) or not value:
         raise wrong(path, line, f"{name!r} must be a list of at least one id; got {value!r}")
     for item in value:

@@ -466,12 +466,18 @@ class Table:
         raise InvalidInputError(f"a system must be one of {[row.name for row in self.rows]}; got {name!r}")
 
     def to_dict(self) -> dict[str, object]:
-        """Return the table as JSON types: percentages and counts; None if a measure leaves out every query.
+        """Return the table as JSON types; values of measures are percentages.
 
-        Each system has its measures, and its milliseconds per query. For LastHop at each depth it has wins, losses, the
-        exact McNemar p-value and the Holm-corrected p-value (None if no last hop is known). For each measure it has the
-        interval, the difference to the baseline with its interval, wins, losses, and both p-values. The table adds the
-        number of queries that each measure scores, its test, and the number of groups of queries.
+        The entry of a system contains:
+
+        * the value of each measure (None if the measure leaves out every query), and the milliseconds per query
+        * for LastHop at each depth: wins, losses, the exact McNemar p-value and the Holm-corrected p-value (None if no
+          last hop is known)
+        * for each measure: the interval, the difference to the baseline with its interval, wins, losses, and both
+          p-values
+
+        The table also contains the number of queries that each measure scores, the name of its test, and the number of
+        groups of queries.
         """
         return {
             "dataset": self.dataset,

@@ -167,7 +167,10 @@ class ExactMatches(Adjustment):
         return self._given
 
     def rank(self, rankings: Sequence[Ranking], context: Context) -> tuple[Ranking, FieldReading] | None:
-        """Return the ranking of the candidates that contain a query term; count the candidates with a text."""
+        """Return the ranking of the candidates that contain a query term, and the counts of candidates with a text.
+
+        Return None if there are no rankings, or the sources already include a ranking of exact matches.
+        """
         if not rankings or any(ranking.source == EXACT_MATCH for ranking in rankings):
             return None
         return self._bonus.ranking(pool(rankings).ids, context)

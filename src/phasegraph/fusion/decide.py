@@ -166,7 +166,9 @@ def _apply_rule(
 ) -> tuple[FloatArray, FloatArray]:
     """Return the (n, m) calibrated values and the (n,) fused values.
 
-    If the rule has `terms`, the calibrated values of missing candidates are filled in; otherwise they are NaN.
+    n is the number of candidates, and m the number of sources. If a source did not return a candidate, its calibrated
+    value is the source's value for missing candidates if the rule is a sum over sources (:attr:`FusionRule.terms`), and
+    NaN otherwise.
     """
     rule = FUSION_RULES[pipeline.rule]
     columns, missing = list(map(_VALUES, found)), list(map(_MISSING, found))
@@ -309,8 +311,8 @@ class Shortlist:
     def values(self) -> FloatArray:
         """The (n, m) calibrated values of the candidates.
 
-        A candidate that a source did not return has the source's value for missing candidates if the rule has `terms`,
-        else NaN.
+        If a source did not return a candidate, the candidate's calibrated value is the source's value for missing
+        candidates if the rule is a sum over sources (:attr:`FusionRule.terms`), and NaN otherwise.
         """
         return self.adjusted.values
 

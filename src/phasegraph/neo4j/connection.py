@@ -65,7 +65,7 @@ class RecentReads:
             self._turn.release()
 
     def take(self) -> list[tuple[str, Mapping[str, Any]]]:
-        """Return the statements to run again, oldest first; they are returned once after each outage of the server."""
+        """Return the stored statements, oldest first, in the first call after an outage of the server; else none."""
         with self._lock:
             if not self._away:
                 return []

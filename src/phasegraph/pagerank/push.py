@@ -445,8 +445,8 @@ def push(transitions: Transitions, seeds: Seeds, settings: PushSettings, space: 
 class _Ends:
     """The result of a push for each node that received mass.
 
-    `values` are the masses, and `left` is the mass that was not sent. `expected` is the estimate of the effect of the
-    left mass, which the option `complete` added to `values`.
+    `values` are the masses. `left` is the mass that a node received but has not sent on. `expected` estimates the mass
+    that a node would get if all nodes sent this mass on; with the option `complete`, `values` already include it.
     """
 
     nodes: Int32Array

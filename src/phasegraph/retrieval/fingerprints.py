@@ -64,7 +64,7 @@ def check_fingerprints(pipeline: FusionPipeline, specs: Mapping[str, SourceSpec]
     if found:
         listed = "; ".join(f"source {name!r}: {said}" for name, said in found.items())
         if pipeline.strict:
-            raise DegradedError(f"strict=True accepts no calibrator of another model; got {listed}")
+            raise DegradedError(f"strict=True refuses a calibrator that was fitted to another store or model: {listed}")
         warn(listed, stacklevel=2)
     return found
 

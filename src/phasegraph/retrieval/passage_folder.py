@@ -31,7 +31,7 @@ _MANY = 256
 
 
 class Passages(Framework):
-    """The operations on passages without a framework: mappings with id, title, text and metadata."""
+    """The operations on passages without a framework; a passage is a mapping with id, title, text and metadata."""
 
     name, hit, filters, model = "core", "passage", "where", "model"
 

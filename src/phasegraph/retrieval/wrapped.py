@@ -79,7 +79,8 @@ class WrappedSource:
 class SourceCall:
     """Base class of an object that searches a wrapped retriever for one call, and reads the answer.
 
-    `is_filtered` is True if the call has a filter. `notes` receives a note for each repaired problem.
+    `is_filtered` is True if the call has a filter. `notes` is a list of remarks for the source's report, one for each
+    problem in the answer that was repaired.
     """
 
     __slots__ = ("is_filtered", "notes", "source")
@@ -93,7 +94,7 @@ class SourceCall:
         raise NotImplementedError
 
     def for_query(self, query: RewrittenQuery) -> Self:
-        """Return the same call for a rewritten query; both calls share their notes."""
+        """Return an object that searches for a rewritten query, and adds its notes to the same list `notes`."""
         return self
 
     def ask(self, query: str, limit: int | None, upstream: Upstream) -> Any:

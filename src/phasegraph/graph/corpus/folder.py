@@ -360,7 +360,10 @@ class Folder:
 
     @contextmanager
     def _as_read(self) -> Iterator[None]:
-        """Lock the folder; StoreError if its index, or a change that was read, was replaced since the last read."""
+        """Lock the folder, if it still starts with the version that this object read last.
+
+        Raises StoreError if another process replaced the index or a change that this object has read.
+        """
         seen = self._version
         with self.held(patience=OPENING):
             if seen is None or not self._goes_on(self._digest(INSIDE)):

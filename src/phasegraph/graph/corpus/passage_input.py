@@ -64,12 +64,12 @@ class Keys:
 
     @classmethod
     def of(cls, settings: Mapping[str, object]) -> Keys:
-        """Create the keys from the settings of a folder."""
+        """Read the metadata keys from a folder's settings."""
         source = settings.get("source_key")
         return cls(str(settings.get("title_key", "title")), None if source is None else str(source))
 
     def to_json(self) -> dict[str, object]:
-        """Convert the keys to settings of a folder."""
+        """Return the metadata keys as settings of a folder: ``title_key`` and, if it is set, ``source_key``."""
         told: dict[str, object] = {"title_key": self.title}
         return told if self.source is None else {**told, "source_key": self.source}
 

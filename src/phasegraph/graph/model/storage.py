@@ -265,7 +265,7 @@ def packed(name: str, texts: Sequence[str]) -> dict[str, NDArray[Any]]:
 
 
 def offsets(name: str, arrays: Mapping[str, NDArray[Any]], *, unique: bool = True) -> NDArray[Any]:
-    """Return the end positions of packed texts; InvalidInputError if they do not ascend to the number of bytes.
+    """Return the end positions of packed texts; InvalidInputError unless they ascend up to the number of bytes.
 
     With `unique`, two empty texts are also an error.
     """
@@ -274,7 +274,7 @@ def offsets(name: str, arrays: Mapping[str, NDArray[Any]], *, unique: bool = Tru
         raise InvalidInputError(f"{name} must be an array of bytes and an array of end positions")
     lengths = np.diff(ends, prepend=0)
     if (int(ends[-1]) if len(ends) else 0) != len(text) or (lengths < 0).any() or (ends < 0).any():
-        raise InvalidInputError(f"the end positions of {name} must ascend to the number of bytes")
+        raise InvalidInputError(f"the end positions of {name} must ascend, and the last must be the number of bytes")
     if unique and np.count_nonzero(lengths == 0) > 1:
         raise InvalidInputError(f"{name} must be unique; several texts are empty")
     return ends
@@ -333,7 +333,9 @@ def unpacked_words(
     if starts[0] != 0 or (np.diff(starts) < 1).any() or not ascend(words):
         raise InvalidInputError("the words of the BM25 index must be unique, in order, and have at least one passage")
     if len(rows) and not (int(rows.min()) >= 0 and int(rows.max()) < len(lengths) and int(counts.min()) >= 1):
-        raise InvalidInputError(f"a word's passages must be rows below {len(lengths)}, with counts of at least 1")
+        raise InvalidInputError(
+            f"the BM25 index has {len(lengths)} passages: rows must be in [0, {len(lengths)}), and word counts >= 1"
+        )
     falls = rows[1:] <= rows[:-1]
     falls[starts[1:-1] - 1] = False  # the first row of a word's posting list can be any row
     if falls.any() or (len(lengths) and int(lengths.min()) < 0):
@@ -377,6 +379,6 @@ def _check_matrix(
     if len(indptr) != shape[0] + 1 or int(indptr[-1]) != len(indices) or len(indices) != len(data):
         raise InvalidInputError(f"the arrays of {name} must describe a matrix of shape {shape}")
     if int(indptr[0]) != 0 or (indptr[1:] < indptr[:-1]).any():
-        raise InvalidInputError(f"the row ends of {name} must ascend from 0")
+        raise InvalidInputError(f"the row ends of {name} must start with 0 and ascend")
     if len(indices) and not (int(indices.min()) >= 0 and int(indices.max()) < shape[1]):
         raise InvalidInputError(f"the column numbers of {name} must be < {shape[1]}")

@@ -210,11 +210,11 @@ class Gazetteer:
         return spans
 
     def stands_in(self, texts: Sequence[str]) -> bool:
-        """Return True if a known name occurs in a sequence of lower-case words; the case in the text is ignored."""
+        """Return True if a known name occurs in `texts`, the words of a text in lower case."""
         return any(True for _ in self._candidates(texts))
 
     def standing_in(self, texts: Sequence[str]) -> Iterator[str]:
-        """Yield each occurrence of a known name in a sequence of lower-case words; the case in the text is ignored."""
+        """Yield each occurrence of a known name in `texts`, the words of a text in lower case."""
         for start, lengths in self._candidates(texts):
             yield from (" ".join(texts[start : start + length]) for length in lengths)
 

@@ -337,7 +337,10 @@ def unpacked_clusterings(arrays: Mapping[str, NDArray[Any]], threshold: float) -
     for held, count, fitted in arrays["clusters_heads"].tolist():
         own, mixtures = tuple(mixtures[:held]), mixtures[held:]
         if len(own) != held or not held or any((one.cells >= count).any() for one in own):
-            raise InvalidInputError("the mixtures of a clustering must have cluster numbers below its cluster count")
+            raise InvalidInputError(
+                f"a clustering of {count} clusters must have all its mixtures (at least 1) and cluster numbers below "
+                f"{count}"
+            )
         within = [(place, -1 - cell) for place, one in enumerate(own) for cell in one.cells.tolist() if cell < 0]
         if any(inner <= outer for outer, inner in within) or sorted(one for _, one in within) != list(range(1, held)):
             raise InvalidInputError("each mixture except the first must divide one component of an earlier mixture")

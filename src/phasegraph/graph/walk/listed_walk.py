@@ -41,7 +41,7 @@ class ListedGains:
 
 
 class ListedTransitions(RelevanceTransitions):
-    """Transitions that compute the gain of a passage only when much mass is about to flow to the passage.
+    """Transitions that compute the gain of a passage only when it may receive more mass than `MUCH`.
 
     The gain of a passage is the factor by which the weights of all edges into the passage are multiplied. The function
     ``gains(rows)`` computes the gains of passages. A passage has the gain `rest` until its own gain is computed.
@@ -68,7 +68,7 @@ class ListedTransitions(RelevanceTransitions):
         self._known.append(rows)
 
     def before(self, nodes: IntArray, amounts: FloatArray) -> None:
-        """Compute the gains (factors for edge weights) of the passages to which much mass is about to flow.
+        """Compute the gains (factors for edge weights) of the passages that may receive more mass than `MUCH` next.
 
         In the next round, `nodes` send `amounts` of mass along their out-edges.
         """

@@ -274,7 +274,7 @@ class _Rewritten:
         self._given: RewrittenQuery | None = None
 
     def for_query(self, query: RewrittenQuery) -> Self:
-        """Return the same source for a rewritten query; both objects share reports and notes."""
+        """Return a copy for a rewritten query; the copy adds reports and notes to the same lists."""
         made = copy.copy(self)
         made.source, made._given = bound_to(self.source, query), query
         return made

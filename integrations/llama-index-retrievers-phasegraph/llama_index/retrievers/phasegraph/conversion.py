@@ -296,7 +296,7 @@ def as_node(identifier: str, value: Any) -> BaseNode:
 
 
 def reader_of(name: str, fields: HitFields, known: bool | None = None) -> HitReader:
-    """Create the reader of a source's hits."""
+    """Create the object that converts the hits of the source `name` to a ranking."""
     return HitReader(name, fields, known, _hit_metadata, _hit_text)
 
 
@@ -507,7 +507,7 @@ def is_knowledge(retriever: object) -> bool:
 
 
 def with_own_chunks(retriever: BaseRetriever, limit: int | None) -> BaseRetriever:
-    """Copy a retriever; the copy names for each triple the passage that states it, and gives texts no random ids.
+    """Copy a retriever; the copy names for each triple the passage that states it, and does not use random ids.
 
     The framework's triples name the chunk of the subject's node, which is the last passage that mentioned the subject.
     The copy reads the chunk from the relation, which is the right passage. The framework also gives the texts of custom
@@ -535,7 +535,7 @@ def with_own_chunks(retriever: BaseRetriever, limit: int | None) -> BaseRetrieve
 
 @dataclass(frozen=True, slots=True)
 class _CustomNodes:
-    """A replacement for a custom retriever's ``_parse_custom_return_type`` that gives texts no random ids."""
+    """A replacement for a custom retriever's ``_parse_custom_return_type``; node ids come from texts, not chance."""
 
     parse: Callable[[Any], list[NodeWithScore]]
 
@@ -548,7 +548,7 @@ class _CustomNodes:
 
 @dataclass(frozen=True, slots=True)
 class _CypherNodes:
-    """A replacement for a Cypher retriever's ``retrieve_from_graph`` that gives texts no random ids."""
+    """A replacement for a Cypher retriever's ``retrieve_from_graph``; node ids come from texts and are not random."""
 
     retrieve: Callable[[QueryBundle], list[NodeWithScore]]
 
@@ -558,7 +558,7 @@ class _CypherNodes:
 
 @dataclass(frozen=True, slots=True)
 class _AwaitedCypherNodes:
-    """A replacement for a Cypher retriever's ``aretrieve_from_graph`` that gives texts no random ids."""
+    """A replacement for a Cypher retriever's ``aretrieve_from_graph``; node ids come from texts and are not random."""
 
     retrieve: Callable[[QueryBundle], Awaitable[list[NodeWithScore]]]
 

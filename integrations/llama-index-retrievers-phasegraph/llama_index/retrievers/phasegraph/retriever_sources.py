@@ -569,7 +569,7 @@ class RetrieverSource(WrappedSource):
         return Lookup.of(self.whole._index)
 
     def bind(self, bundle: QueryBundle) -> AnySource:
-        """Create the source object of one call, which searches with copies of `bundle`."""
+        """Create the source object of one call; each search gets a copy of the query bundle `bundle`."""
         return self.bound(_Call(self, bundle))
 
 
