@@ -203,7 +203,7 @@ def against_simple(found: Found) -> str:
     best = max(simple, key=lambda name: simple[name])
     return (
         f"In Recall@5 the default is {standing(ours - simple['vector'])} plain vectors, and "
-        f"{standing(ours - simple[best])} the best of the other ways, {LABELS[best]}."
+        f"{standing(ours - simple[best])} the best other method: {LABELS[best]}."
     )
 
 

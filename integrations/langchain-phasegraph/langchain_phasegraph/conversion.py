@@ -125,8 +125,9 @@ def ranking_of(reader: HitReader, answer: object, limit: int | None, notes: list
     """Convert the return value of a retriever to a ranking, and add a note to `notes` for each repaired problem."""
     documents = unpack(answer)
     if documents.ranking is not None:
-        found = documents.ranking
-        return limited(found if found.source == reader.name else replace(found, source=reader.name), limit, notes)
+        ranking = documents.ranking
+        named_so = ranking if ranking.source == reader.name else replace(ranking, source=reader.name)
+        return limited(named_so, limit, notes)
     own = [document.id for document in documents]
     ids = reader.ids(documents, own, notes)
     named = NamedDocument in set(map(type, documents))
