@@ -264,7 +264,8 @@ def serving(*options: str) -> Iterator[tuple[int, subprocess.Popen[str]]]:
             "siege:vector",
             *options,
         ]
-        env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+        path = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]))
+        env = {**os.environ, "PYTHONPATH": path}
         server = subprocess.Popen(
             [sys.executable, "-c", code, "serve", str(folder), *given, *options],
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=env,

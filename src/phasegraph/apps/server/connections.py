@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import select
 import socket
 import sys
 from typing import Any
@@ -26,43 +27,61 @@ _LATE = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0
 class Door:
     """The connections of a server: at most `most` in total, and at most `each` from one address.
 
-    If a limit is reached, the oldest idle connection is closed for a new connection. A connection is idle while it
-    waits for a request or for the rest of a request. A connection with an unsent part of an answer is closed only if
-    every idle connection has one. If the address of the new connection has `each` connections, the
-    closed connection is from this address. Otherwise, it is from the address with the most connections. If no
-    connection is idle, the new connection is refused.
+    If a limit is reached, the connection that is idle for longest is closed for a new connection. A connection is idle
+    while it waits for a request or for the rest of a request. A connection with an unsent part of an answer is closed
+    only if every idle connection has one. A connection whose data has arrived but is unread is never closed, because
+    the data may be a complete request. If the address of the new connection has `each` connections, the closed
+    connection is from this address. Otherwise, it is from the address with the most connections. If no connection can
+    be closed, the new connection is refused.
     """
 
     def __init__(self, most: int = MOST_CONNECTIONS, each: int | None = None, slowest: float = SLOWEST_HEAD) -> None:
         self.most, self.each, self.slowest = most, most if each is None else each, slowest
-        self._held: dict[Any, str] = {}
+        self._held: dict[str, dict[Any, None]] = {}  # by address, the connection that is idle for longest first
+        self._address: dict[Any, str] = {}
 
     def __contains__(self, connection: object) -> bool:
-        return connection in self._held
+        return connection in self._address
 
     def admit(self, connection: Any, address: str) -> bool:
         """Register a connection, if need be after closing an idle connection; return False if there is no room."""
-        count: dict[str, int] = {}
-        for one in self._held.values():
-            count[one] = count.get(one, 0) + 1
         crowded = None
-        if count.get(address, 0) >= self.each:
+        if len(self._held.get(address, ())) >= self.each:
             crowded = address
-        elif len(self._held) >= self.most:
-            crowded = max(count, key=count.__getitem__)
+        elif len(self._address) >= self.most:
+            crowded = max(self._held, key=lambda one: len(self._held[one]))
         if crowded is not None:
-            idle = [one for one, of in self._held.items() if of == crowded and one.waits]
-            if not idle:
+            closed = self._idle(self._held[crowded])
+            if closed is None:
                 return False
-            closed = min(idle, key=lambda one: bool(one.transport.get_write_buffer_size()))  # the oldest of equals
-            del self._held[closed]
+            self.leave(closed)
             closed.drop()
-        self._held[connection] = address
+        self._held.setdefault(address, {})[connection] = None
+        self._address[connection] = address
         return True
+
+    def _idle(self, held: dict[Any, None]) -> Any:
+        """Return the connection to close, or None; connections that are not idle move to the end."""
+        unsent, busy, found = None, [], None
+        for one in held:
+            if not one.waits or one.unread():
+                busy.append(one)
+            elif not one.transport.get_write_buffer_size():
+                found = one
+                break
+            elif unsent is None:
+                unsent = one
+        for one in busy:
+            held[one] = held.pop(one)
+        return unsent if found is None else found
 
     def leave(self, connection: object) -> None:
         """Remove a lost connection."""
-        self._held.pop(connection, None)
+        address = self._address.pop(connection, None)
+        if address is not None:
+            del self._held[address][connection]
+            if not self._held[address]:
+                del self._held[address]
 
 
 def protocol(door: Door) -> type[asyncio.Protocol]:
@@ -78,6 +97,10 @@ def protocol(door: Door) -> type[asyncio.Protocol]:
             """True unless a complete request is being answered. Also True if the request is waiting to be refused."""
             cycle = self.cycle
             return cycle is None or cycle.response_complete or cycle.more_body or IDLE in cycle.scope
+
+        def unread(self) -> bool:
+            """True if data has arrived that the event loop has not read yet."""
+            return _unread(self)
 
         def connection_made(self, transport: Any) -> None:
             peer = transport.get_extra_info("peername")
@@ -143,6 +166,18 @@ def protocol(door: Door) -> type[asyncio.Protocol]:
     return LimitedProtocol
 
 
+def _unread(connection: Any) -> bool:
+    """Return True if a connection whose reading is not paused has unread data, or its other side closed it."""
+    made = connection.transport.get_extra_info("socket")
+    if connection.flow.read_paused or made.fileno() < 0:
+        return False
+    if not hasattr(select, "poll"):
+        return bool(select.select([made], [], [], 0)[0])
+    poll = select.poll()
+    poll.register(made, select.POLLIN)
+    return bool(poll.poll(0))
+
+
 def listening(host: str, port: int) -> tuple[socket.socket, str]:
     """Open a listening socket; return it with its address, such as ``http://127.0.0.1:8321``. Port 0 is a free port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -163,11 +198,13 @@ def run_server(app: Any, made: socket.socket, door: Door) -> None:
     config = uvicorn.Config(
         app,
         http=protocol(door),  # h11 limits a request's head; httptools does not
+        loop="asyncio",  # accepts all waiting connections in a round of the event loop; uvloop accepts only one
         ws="none",
         h11_max_incomplete_event_size=LARGEST_HEAD,
         log_level="error",  # malformed requests would fill the log with warnings
         access_log=False,
         server_header=False,
+        proxy_headers=False,  # nothing reads the client's address or scheme
         timeout_graceful_shutdown=5,
     )
     uvicorn.Server(config).run(sockets=[made])
