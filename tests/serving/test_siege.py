@@ -752,7 +752,7 @@ class Idle:
     waits, dropped = True, False
 
     def __init__(self, unsent: int = 0, unread: bool = False) -> None:
-        self.transport = SimpleNamespace(get_write_buffer_size=lambda: unsent)
+        self.transport = SimpleNamespace(get_write_buffer_size=lambda: unsent, abort=self.drop)
         self.unread = lambda: unread
 
     def drop(self) -> None:

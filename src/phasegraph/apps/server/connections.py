@@ -55,7 +55,7 @@ class Door:
             if closed is None:
                 return False
             self.leave(closed)
-            closed.drop()
+            closed.transport.abort()  # at once, without its unwritten data
         self._held.setdefault(address, {})[connection] = None
         self._address[connection] = address
         return True
@@ -141,10 +141,6 @@ def protocol(door: Door) -> type[asyncio.Protocol]:
                 self.transport.abort()
             else:
                 super().shutdown()
-
-        def drop(self) -> None:
-            """Close the connection at once, and discard unread and unwritten data."""
-            self.transport.abort()
 
         def _begin(self) -> None:
             self._end()
