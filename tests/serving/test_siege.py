@@ -22,7 +22,7 @@ import pytest
 from tests.serving.conftest import TOKENS, command, embed, running
 from tests.suites.manual_time import PATIENCE, until
 
-from phasegraph.apps.server.connections import Door, listening, protocol, run_server
+from phasegraph.apps.server.connections import Door, listening, protocol, run_server, until_cancelled
 from phasegraph.apps.server.turns import BusyError, Turns
 from phasegraph.apps.server.view import View
 from phasegraph.apps.server.web import Gate, check_token, web_app
@@ -542,6 +542,32 @@ def test_a_tenant_that_is_limited_does_not_look_modest():
         return before
 
     assert asyncio.run(run()) == ["floods", "few", "other"]
+
+
+def test_a_flood_of_a_new_tenant_waits_behind_a_known_tenant_with_few_requests():
+    clock = [0.0]
+    turns = Turns(1, each=1, now=lambda: clock[0])
+    used(turns, clock, few=2.0)
+
+    async def run():
+        served = []
+
+        async def request(tenant):
+            async with turns.place(tenant):
+                await asyncio.sleep(0)
+                served.append(tenant)
+
+        await asyncio.gather(*(request(tenant) for tenant in ["few", *["new"] * 9, "few"]))
+        return served
+
+    assert asyncio.run(run()) == ["few"] * 2 + ["new"] * 9
+
+
+def test_a_request_that_is_cancelled_at_shutdown_is_no_error():
+    async def app(scope, receive, send):
+        raise asyncio.CancelledError
+
+    assert asyncio.run(until_cancelled(app)({}, None, None)) is None
 
 
 def test_while_others_have_requests_heavy_tenants_get_a_quarter_of_the_time(monkeypatch):

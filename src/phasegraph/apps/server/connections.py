@@ -6,6 +6,7 @@ import asyncio
 import select
 import socket
 import sys
+from contextlib import suppress
 from typing import Any
 
 from phasegraph.errors import InvalidInputError, needed
@@ -185,6 +186,16 @@ def listening(host: str, port: int) -> tuple[socket.socket, str]:
     return made, f"http://{shown}:{made.getsockname()[1]}"
 
 
+def until_cancelled(app: Any) -> Any:
+    """Return an ASGI application that ends without an error if it is cancelled, as uvicorn does at shutdown."""
+
+    async def served(scope: Any, receive: Any, send: Any) -> None:
+        with suppress(asyncio.CancelledError):
+            await app(scope, receive, send)
+
+    return served
+
+
 def run_server(app: Any, made: socket.socket, door: Door) -> None:
     """Serve an ASGI application over a listening socket until the process is asked to stop."""
     with needed("a server needs uvicorn; pip install uvicorn"):
@@ -192,7 +203,7 @@ def run_server(app: Any, made: socket.socket, door: Door) -> None:
     _check_descriptors(door.most)
     sys.setswitchinterval(SWITCH)
     config = uvicorn.Config(
-        app,
+        until_cancelled(app),
         http=protocol(door),  # h11 limits a request's head; httptools does not
         loop="asyncio",  # accepts all waiting connections in a round of the event loop; uvloop accepts only one
         ws="none",

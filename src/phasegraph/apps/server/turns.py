@@ -35,7 +35,8 @@ class Turns:
     If no slot is free, a request waits up to `patience` seconds in its tenant's queue of at most `queue` requests. A
     free slot goes to the waiting tenant with the fewest slots. If tenants have equally many slots, it goes to the
     tenant whose recent requests asked for the least slot time. A refused request counts too, with the usual time of
-    its tenant, so a tenant that is limited to few slots does not look modest.
+    its tenant, so a tenant that is limited to few slots does not look modest. The first requests of a tenant count as
+    the usual requests of the tenant with the longest requests.
 
     A tenant is heavy if it asks for clearly more slot time than the average. Heavy tenants together get at most a
     quarter of the slots. While other tenants have requests, heavy tenants also get at most a quarter of the time: after
@@ -62,7 +63,7 @@ class Turns:
     @asynccontextmanager
     async def place(self, tenant: Hashable) -> AsyncIterator[None]:
         """Reserve a slot within the block; raise BusyError if the queue is full, or no slot becomes free in time."""
-        expected = self._usual.get(tenant, 0.0)
+        expected = self._usual.get(tenant, max(self._usual.values(), default=0.0))
         self._ask(tenant, expected)
         if tenant not in self._waiting and self._free(tenant, self._heavy()):
             self._busy[tenant] += 1
@@ -92,9 +93,9 @@ class Turns:
     def _heavy(self) -> set[Hashable]:
         """Return the tenants that recently asked for clearly more slot time than the average of active tenants.
 
-        A tenant cannot use more than its share of slots, so more than this share does not count for the average.
+        A tenant cannot use more than its share of slots, so more than twice this share does not count.
         """
-        now, most = self._now(), self._each * _HALF / math.log(2)
+        now, most = self._now(), 2 * self._each * _HALF / math.log(2)
         asked = {one: min(most, self._recently(one, now)) for one in self._asked}
         active = [seconds for seconds in asked.values() if seconds]
         return {one for one, seconds in asked.items() if seconds * len(active) > _ABOVE * sum(active)}
