@@ -10,6 +10,7 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -751,8 +752,6 @@ def test_messages_of_agents_are_checked_beside_the_event_loop(index, monkeypatch
 
 
 def test_a_computing_thread_soon_makes_way(monkeypatch):
-    import sys
-
     import uvicorn
 
     before, seen = sys.getswitchinterval(), []
@@ -801,8 +800,13 @@ def test_a_connection_with_unread_data_is_never_closed() -> None:
     for one in (unread, idle, again):
         assert door.admit(one, "one address")
     assert [one.dropped for one in (unread, idle, again)] == [False, True, False]
-    assert not door.admit(Idle(), "one address"), "there is no room"
-    assert not unread.dropped
+    more = [Idle(unread=True) for _ in range(40)]
+    admitted = [door.admit(one, "one address") for one in more]
+    assert admitted == [True] * 32 + [False] * 8, "one round of the event loop above the limit"
+    for one in (unread, again, *more):
+        one.unread = lambda: False
+        door.read(one)
+    assert [one.dropped for one in (unread, again, *more)] == [True] * 32 + [False] * 2 + [False] * 8
 
 
 def test_a_busy_connection_moves_behind_idle_connections() -> None:
@@ -840,4 +844,21 @@ def test_of_connections_that_come_at_once_those_that_have_sent_a_request_are_ans
                 return [await asyncio.to_thread(one.recv, 4096) for one in clients]
 
     said = [int(one.split()[1]) if one else 0 for one in asyncio.run(run())]
-    assert said == [200] * 4 + [503] * 2
+    assert said == [200] * 6
+
+
+def test_a_round_of_the_event_loop_accepts_few_connections_and_many_may_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    import uvicorn
+
+    seen, asked = [], []
+    monkeypatch.setattr(uvicorn.Server, "run", lambda self, **_: seen.append(self.config))
+    monkeypatch.setattr(socket.socket, "listen", lambda self, backlog=0: asked.append(backlog))
+    before = sys.getswitchinterval()
+    try:
+        made, _ = listening("127.0.0.1", 0)
+        with made:
+            run_server(None, made, Door())
+            made.listen(seen[0].backlog)  # as asyncio does
+    finally:
+        sys.setswitchinterval(before)
+    assert (seen[0].loop, seen[0].backlog, asked[-1]) == ("asyncio", 32, 2048)

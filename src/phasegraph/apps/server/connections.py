@@ -19,6 +19,11 @@ IDLE = "phasegraph.idle"
 """The key in the ASGI scope of a request that is waiting to be refused."""
 SWITCH = 0.0005
 """Seconds after which a computing thread yields the interpreter to waiting threads; a tenth of Python's default."""
+_ROUND, _QUEUE = 32, 2048
+"""Maximum number of connections that a round of the event loop accepts, and that wait to be accepted.
+
+A round is also how many connections there may be above the limit while data is unread.
+"""
 _SPARE = 128
 """Number of file descriptors reserved for files and other sockets."""
 _FULL = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
@@ -31,9 +36,10 @@ class Door:
     If a limit is reached, the connection that is idle for longest is closed for a new connection. A connection is idle
     while it waits for a request or for the rest of a request. A connection with an unsent part of an answer is closed
     only if every idle connection has one. A connection whose data has arrived but is unread is never closed, because
-    the data may be a complete request. If the address of the new connection has `each` connections, the closed
-    connection is from this address. Otherwise, it is from the address with the most connections. If no connection can
-    be closed, the new connection is refused.
+    the data may be a complete request. Until the data is read, there may be a few connections above the limit.
+
+    If the address of the new connection has `each` connections, the closed connection is from this address. Otherwise,
+    it is from the address with the most connections. If no connection can be closed, the new connection is refused.
     """
 
     def __init__(self, most: int = MOST_CONNECTIONS, each: int | None = None, slowest: float = SLOWEST_HEAD) -> None:
@@ -46,19 +52,36 @@ class Door:
 
     def admit(self, connection: Any, address: str) -> bool:
         """Register a connection, if need be after closing an idle connection; return False if there is no room."""
-        crowded = None
-        if len(self._held.get(address, ())) >= self.each:
-            crowded = address
-        elif len(self._address) >= self.most:
-            crowded = max(self._held, key=lambda one: len(self._held[one]))
-        if crowded is not None:
-            closed = self._idle(self._held[crowded])
-            if closed is None:
+        crowded = self._crowded(address, 1)
+        if crowded is not None and not self._close_one(crowded):
+            unread = any(one.waits for one in self._held[crowded])
+            if not unread or self._crowded(address, 1 - _ROUND) is not None:
                 return False
-            self.leave(closed)
-            closed.transport.abort()  # at once, without its unwritten data
         self._held.setdefault(address, {})[connection] = None
         self._address[connection] = address
+        return True
+
+    def read(self, connection: object) -> None:
+        """Take note that data of a connection was read; close an idle connection if there are too many."""
+        address = self._address.get(connection)
+        crowded = None if address is None else self._crowded(address, 0)
+        if crowded is not None:
+            self._close_one(crowded)
+
+    def _crowded(self, address: str, more: int) -> str | None:
+        """Return the address that has too many connections if `address` gets `more` connections; None if none has."""
+        if len(self._held.get(address, ())) + more > self.each:
+            return address
+        if len(self._address) + more > self.most:
+            return max(self._held, key=lambda one: len(self._held[one]))
+        return None
+
+    def _close_one(self, crowded: str) -> bool:
+        closed = self._idle(self._held[crowded])
+        if closed is None:
+            return False
+        self.leave(closed)
+        closed.transport.abort()  # at once, without its unwritten data
         return True
 
     def _idle(self, held: dict[Any, None]) -> Any:
@@ -117,6 +140,7 @@ def protocol(door: Door) -> type[asyncio.Protocol]:
             if not self._admitted:
                 return
             super().data_received(data)
+            door.read(self)
             if self.cycle is not None and not self.cycle.response_complete:
                 self._end()
             elif self._timer is None:
@@ -163,6 +187,13 @@ def protocol(door: Door) -> type[asyncio.Protocol]:
     return LimitedProtocol
 
 
+class _Listening(socket.socket):
+    """A listening socket with a long queue; asyncio asks for a queue as short as a round of accepted connections."""
+
+    def listen(self, _: int = 0) -> None:
+        super().listen(_QUEUE)
+
+
 def _unread(connection: Any) -> bool:
     """Return True if a connection whose reading is not paused has unread data, or its other side closed it."""
     made = connection.transport.get_extra_info("socket")
@@ -179,7 +210,8 @@ def listening(host: str, port: int) -> tuple[socket.socket, str]:
     """Open a listening socket; return it with its address, such as ``http://127.0.0.1:8321``. Port 0 is a free port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        made = socket.create_server((host, port), family=family)
+        with socket.create_server((host, port), family=family) as bound:
+            made = _Listening(fileno=bound.detach())
     except OSError as error:
         raise InvalidInputError(f"cannot listen on {host} port {port}: {error.strerror or error}") from error
     shown = f"[{host}]" if ":" in host else host
@@ -205,7 +237,8 @@ def run_server(app: Any, made: socket.socket, door: Door) -> None:
     config = uvicorn.Config(
         until_cancelled(app),
         http=protocol(door),  # h11 limits a request's head; httptools does not
-        loop="asyncio",  # accepts all waiting connections in a round of the event loop; uvloop accepts only one
+        loop="asyncio",  # accepts `backlog` connections in a round of the event loop; uvloop accepts only one
+        backlog=_ROUND,
         ws="none",
         h11_max_incomplete_event_size=LARGEST_HEAD,
         log_level="error",  # malformed requests would fill the log with warnings
