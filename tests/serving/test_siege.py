@@ -10,6 +10,7 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +23,7 @@ import pytest
 from tests.serving.conftest import TOKENS, command, embed, running
 from tests.suites.manual_time import PATIENCE, until
 
-from phasegraph.apps.server.connections import Door, listening, run_server
+from phasegraph.apps.server.connections import Door, listening, protocol, run_server, until_cancelled
 from phasegraph.apps.server.turns import BusyError, Turns
 from phasegraph.apps.server.view import View
 from phasegraph.apps.server.web import Gate, check_token, web_app
@@ -507,7 +508,8 @@ def test_tenants_that_use_most_share_a_quarter_of_the_places_however_many_they_a
                 now.append(tenant)
                 await leave.wait()
 
-        tasks = [asyncio.create_task(request(tenant)) for tenant in ("a", "a", "b", "b", "c", "d", "few", "other")]
+        asking = (*"abcdabcd", "few", "other")
+        tasks = [asyncio.create_task(request(tenant)) for tenant in asking]
         for _ in range(20):
             await asyncio.sleep(0)
         before = list(now)
@@ -515,7 +517,122 @@ def test_tenants_that_use_most_share_a_quarter_of_the_places_however_many_they_a
         await asyncio.gather(*tasks)
         return before, len(now)
 
-    assert asyncio.run(run()) == (["a", "few", "other"], 8)
+    assert asyncio.run(run()) == (["a", "few", "other"], 10)
+
+
+def test_a_tenant_that_is_limited_does_not_look_modest():
+    clock = [0.0]
+    turns = Turns(4, each=1, queue=1, now=lambda: clock[0])
+    used(turns, clock, floods=1.0, few=3.0, other=3.0)
+
+    async def run():
+        leave, now = asyncio.Event(), []
+
+        async def request(tenant):
+            with contextlib.suppress(BusyError):
+                async with turns.place(tenant):
+                    now.append(tenant)
+                    await leave.wait()
+
+        tasks = [asyncio.create_task(request(tenant)) for tenant in [*["floods"] * 10, "few", "other"]]
+        for _ in range(20):
+            await asyncio.sleep(0)
+        before = list(now)
+        leave.set()
+        await asyncio.gather(*tasks)
+        return before
+
+    assert asyncio.run(run()) == ["floods", "few", "other"]
+
+
+def test_a_flood_of_a_new_tenant_waits_behind_a_known_tenant_with_few_requests():
+    clock = [0.0]
+    turns = Turns(1, each=1, now=lambda: clock[0])
+    used(turns, clock, few=2.0)
+
+    async def run():
+        served = []
+
+        async def request(tenant):
+            async with turns.place(tenant):
+                await asyncio.sleep(0)
+                served.append(tenant)
+
+        await asyncio.gather(*(request(tenant) for tenant in ["few", *["new"] * 9, "few"]))
+        return served
+
+    assert asyncio.run(run()) == ["few"] * 2 + ["new"] * 9
+
+
+def test_a_request_that_is_cancelled_at_shutdown_is_no_error():
+    async def app(scope, receive, send):
+        raise asyncio.CancelledError
+
+    assert asyncio.run(until_cancelled(app)({}, None, None)) is None
+
+
+def test_while_others_have_requests_heavy_tenants_get_a_quarter_of_the_time(monkeypatch):
+    clock = [0.0]
+    turns = Turns(4, each=4, now=lambda: clock[0])
+    used(turns, clock, heavy=10.0, few=0.1)
+
+    async def run():
+        loop, later, now = asyncio.get_running_loop(), [], []
+        monkeypatch.setattr(
+            loop, "call_later", lambda delay, call: later.append((delay, call)) or SimpleNamespace(cancel=lambda: None)
+        )
+
+        async def request(tenant, leave):
+            async with turns.place(tenant):
+                now.append(tenant)
+                await leave.wait()
+
+        async def step(seconds=0.0):
+            clock[0] += seconds
+            for _ in range(9):
+                await asyncio.sleep(0)
+            return len(now)
+
+        leaves = [asyncio.Event() for _ in range(4)]
+        asking = zip(("few", "heavy", "heavy", "heavy"), leaves, strict=True)
+        tasks = [asyncio.create_task(request(*one)) for one in asking]
+        seen = [await step()]  # few and the first of heavy
+        clock[0] += 2.0
+        leaves[1].set()
+        seen.append(await step())
+        assert round(later[-1][0], 6) == 6
+        clock[0] += 6.0
+        later[-1][1]()
+        seen.append(await step())
+        clock[0] += 2.0
+        leaves[2].set()
+        seen.append(await step())
+        leaves[0].set()  # few has no more requests
+        seen.append(await step())
+        leaves[3].set()
+        await asyncio.gather(*tasks)
+        return seen
+
+    assert asyncio.run(run()) == [2, 2, 3, 3, 4]
+
+
+def test_a_slot_that_becomes_free_after_a_request_has_left_goes_to_the_next():
+    async def run():
+        turns, served, leave = Turns(1, each=1, patience=PATIENCE), [], asyncio.Event()
+
+        async def request(name):
+            async with turns.place("a"):
+                await leave.wait()
+                served.append(name)
+
+        tasks = [asyncio.create_task(request(name)) for name in range(3)]
+        await asyncio.sleep(0)
+        leave.set()
+        tasks[1].cancel()  # the first request ends before this one learns that it is cancelled
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+        return served, [type(one) for one in outcomes]
+
+    assert asyncio.run(run()) == ([0, 2], [type(None), asyncio.CancelledError, type(None)])
 
 
 def test_among_waiting_tenants_the_one_that_used_least_goes_first_and_old_use_is_forgotten():
@@ -536,8 +653,10 @@ def test_among_waiting_tenants_the_one_that_used_least_goes_first_and_old_use_is
     used(turns, clock, much=4.0, little=2.0, least=1.0)
     assert asyncio.run(run()) == ["first", "least", "little", "much"]
     clock[0] += 1000.0
+    for _ in range(30):
+        used(turns, clock, much=0.0, little=0.0, least=0.0)
     used(turns, clock, least=0.5)
-    assert asyncio.run(run()) == ["first", "much", "little", "least"]
+    assert asyncio.run(run())[-1] == "least"
 
 
 @pytest.mark.parametrize(("seconds", "wanted"), [([0.2], 1), ([2.0], 3), ([500.0], 60), ([10.0, 1.0], 13)])
@@ -633,8 +752,6 @@ def test_messages_of_agents_are_checked_beside_the_event_loop(index, monkeypatch
 
 
 def test_a_computing_thread_soon_makes_way(monkeypatch):
-    import sys
-
     import uvicorn
 
     before, seen = sys.getswitchinterval(), []
@@ -659,8 +776,9 @@ class Idle:
 
     waits, dropped = True, False
 
-    def __init__(self, unsent: int = 0) -> None:
-        self.transport = SimpleNamespace(get_write_buffer_size=lambda: unsent)
+    def __init__(self, unsent: int = 0, unread: bool = False) -> None:
+        self.transport = SimpleNamespace(get_write_buffer_size=lambda: unsent, abort=self.drop)
+        self.unread = lambda: unread
 
     def drop(self) -> None:
         self.dropped = True
@@ -674,3 +792,73 @@ def test_a_connection_whose_answer_is_not_yet_sent_is_closed_last() -> None:
     assert [one.dropped for one in (slow, quick, slow_too)] == [False, True, False]
     assert door.admit(last, "one address")
     assert [one.dropped for one in (slow, slow_too)] == [True, False], "the older of two"
+
+
+def test_a_connection_with_unread_data_is_never_closed() -> None:
+    door = Door(2)
+    unread, idle, again = Idle(unread=True), Idle(), Idle(unread=True)
+    for one in (unread, idle, again):
+        assert door.admit(one, "one address")
+    assert [one.dropped for one in (unread, idle, again)] == [False, True, False]
+    more = [Idle(unread=True) for _ in range(40)]
+    admitted = [door.admit(one, "one address") for one in more]
+    assert admitted == [True] * 32 + [False] * 8, "one round of the event loop above the limit"
+    for one in (unread, again, *more):
+        one.unread = lambda: False
+        door.read(one)
+    assert [one.dropped for one in (unread, again, *more)] == [True] * 32 + [False] * 2 + [False] * 8
+
+
+def test_a_busy_connection_moves_behind_idle_connections() -> None:
+    door = Door(3)
+    busy, idle, other = Idle(), Idle(), Idle()
+    busy.waits = False
+    for one in (busy, idle, other, Idle()):
+        assert door.admit(one, "one address")
+    busy.waits = True
+    assert door.admit(Idle(), "one address")
+    assert [one.dropped for one in (busy, idle, other)] == [False, True, True], "busy was idle for the shortest time"
+
+
+def test_of_connections_that_come_at_once_those_that_have_sent_a_request_are_answered() -> None:
+    from uvicorn import Config
+    from uvicorn.server import ServerState
+
+    async def run() -> list[bytes]:
+        async def app(scope, receive, send):
+            await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+            await send({"type": "http.response.body", "body": b""})
+
+        door, state = Door(4), ServerState()
+        config = Config(app, log_level="error", access_log=False)
+        config.load()
+        made, _ = listening("127.0.0.1", 0)
+        kind = protocol(door)
+        with contextlib.ExitStack() as held:
+            clients = [held.enter_context(connected(f"x:{made.getsockname()[1]}")) for _ in range(6)]
+            for one in clients:  # all connect and send before the event loop accepts the first
+                one.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            loop = asyncio.get_running_loop()
+            server = await loop.create_server(lambda: kind(config=config, server_state=state, app_state={}), sock=made)
+            async with server:
+                return [await asyncio.to_thread(one.recv, 4096) for one in clients]
+
+    said = [int(one.split()[1]) if one else 0 for one in asyncio.run(run())]
+    assert said == [200] * 6
+
+
+def test_a_round_of_the_event_loop_accepts_few_connections_and_many_may_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    import uvicorn
+
+    seen, asked = [], []
+    monkeypatch.setattr(uvicorn.Server, "run", lambda self, **_: seen.append(self.config))
+    monkeypatch.setattr(socket.socket, "listen", lambda self, backlog=0: asked.append(backlog))
+    before = sys.getswitchinterval()
+    try:
+        made, _ = listening("127.0.0.1", 0)
+        with made:
+            run_server(None, made, Door())
+            made.listen(seen[0].backlog)  # as asyncio does
+    finally:
+        sys.setswitchinterval(before)
+    assert (seen[0].loop, seen[0].backlog, asked[-1]) == ("asyncio", 32, 2048)

@@ -19,6 +19,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import zlib
 from collections import Counter
@@ -38,6 +39,8 @@ NAMES = [f"team{number}" for number in range(TENANTS)]
 TOKENS = {name: f"token-of-{name}-{'x' * 16}" for name in NAMES}
 LONG = {"query": "Who met Person 7 of Page 12 in Town 3? " * 500, "k": 100}
 QUESTIONS = 40
+LOG: list[str] = []
+"""The lines of the server's log after its address; they are read at once, so that no line holds up the server."""
 
 
 def vector(text: str) -> np.ndarray:
@@ -264,7 +267,8 @@ def serving(*options: str) -> Iterator[tuple[int, subprocess.Popen[str]]]:
             "siege:vector",
             *options,
         ]
-        env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+        path = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]))
+        env = {**os.environ, "PYTHONPATH": path}
         server = subprocess.Popen(
             [sys.executable, "-c", code, "serve", str(folder), *given, *options],
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=env,
@@ -276,6 +280,7 @@ def serving(*options: str) -> Iterator[tuple[int, subprocess.Popen[str]]]:
                 if not line:
                     raise SystemExit(f"the server did not start: {told}")
                 told += line
+            threading.Thread(target=lambda: LOG.extend(server.stderr or ()), daemon=True).start()
             yield int(address[1]), server
         finally:
             server.kill()
@@ -286,7 +291,8 @@ def stopped(server: subprocess.Popen[str]) -> list[str]:
     """Stop the server; say whether it had ended before, and whether its log has a traceback."""
     ended = server.poll()
     server.terminate()
-    said = server.communicate(timeout=60)[1]
+    server.wait(timeout=60)
+    said = "".join(LOG)
     broken = [] if ended is None else [f"the server ended with {ended}"]
     if "Traceback" in said:
         broken.append(f"the server's log has a traceback that ends in {said.strip().splitlines()[-1]!r}")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import select
 import socket
 import sys
+from contextlib import suppress
 from typing import Any
 
 from phasegraph.errors import InvalidInputError, needed
@@ -17,6 +19,11 @@ IDLE = "phasegraph.idle"
 """The key in the ASGI scope of a request that is waiting to be refused."""
 SWITCH = 0.0005
 """Seconds after which a computing thread yields the interpreter to waiting threads; a tenth of Python's default."""
+_ROUND, _QUEUE = 32, 2048
+"""Maximum number of connections that a round of the event loop accepts, and that wait to be accepted.
+
+A round is also how many connections there may be above the limit while data is unread.
+"""
 _SPARE = 128
 """Number of file descriptors reserved for files and other sockets."""
 _FULL = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
@@ -26,43 +33,80 @@ _LATE = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0
 class Door:
     """The connections of a server: at most `most` in total, and at most `each` from one address.
 
-    If a limit is reached, the oldest idle connection is closed to admit a new connection. A connection is idle while it
-    waits for a request or for the rest of a request. Connections with unsent data are closed last. If the address of
-    the new connection has `each` connections, the closed connection is from this address. Otherwise, it is from the
-    address with the most connections. If that address has no idle connection, the new connection is refused.
+    If a limit is reached, the connection that is idle for longest is closed for a new connection. A connection is idle
+    while it waits for a request or for the rest of a request. A connection with an unsent part of an answer is closed
+    only if every idle connection has one. A connection whose data has arrived but is unread is never closed, because
+    the data may be a complete request. Until the data is read, there may be a few connections above the limit.
+
+    If the address of the new connection has `each` connections, the closed connection is from this address. Otherwise,
+    it is from the address with the most connections. If no connection can be closed, the new connection is refused.
     `slowest` is the maximum number of seconds to receive a request's head.
     """
 
     def __init__(self, most: int = MOST_CONNECTIONS, each: int | None = None, slowest: float = SLOWEST_HEAD) -> None:
         self.most, self.each, self.slowest = most, most if each is None else each, slowest
-        self._held: dict[Any, str] = {}
+        self._held: dict[str, dict[Any, None]] = {}  # by address, the connection that is idle for longest first
+        self._address: dict[Any, str] = {}
 
     def __contains__(self, connection: object) -> bool:
-        return connection in self._held
+        return connection in self._address
 
     def admit(self, connection: Any, address: str) -> bool:
-        """Register a new connection; at a limit, first close an idle connection, or return False if none is idle."""
-        count: dict[str, int] = {}
-        for one in self._held.values():
-            count[one] = count.get(one, 0) + 1
-        crowded = None
-        if count.get(address, 0) >= self.each:
-            crowded = address
-        elif len(self._held) >= self.most:
-            crowded = max(count, key=count.__getitem__)
-        if crowded is not None:
-            idle = [one for one, of in self._held.items() if of == crowded and one.waits]
-            if not idle:
+        """Register a connection, if need be after closing an idle connection; return False if there is no room."""
+        crowded = self._crowded(address, 1)
+        if crowded is not None and not self._close_one(crowded):
+            unread = any(one.waits for one in self._held[crowded])
+            if not unread or self._crowded(address, 1 - _ROUND) is not None:
                 return False
-            closed = min(idle, key=lambda one: bool(one.transport.get_write_buffer_size()))  # the oldest of equals
-            del self._held[closed]
-            closed.drop()
-        self._held[connection] = address
+        self._held.setdefault(address, {})[connection] = None
+        self._address[connection] = address
         return True
+
+    def read(self, connection: object) -> None:
+        """Record that data of a connection was read; close an idle connection if there are too many connections."""
+        address = self._address.get(connection)
+        crowded = None if address is None else self._crowded(address, 0)
+        if crowded is not None:
+            self._close_one(crowded)
+
+    def _crowded(self, address: str, more: int) -> str | None:
+        """Return the address that has too many connections if `address` gets `more` connections; None if none has."""
+        if len(self._held.get(address, ())) + more > self.each:
+            return address
+        if len(self._address) + more > self.most:
+            return max(self._held, key=lambda one: len(self._held[one]))
+        return None
+
+    def _close_one(self, crowded: str) -> bool:
+        closed = self._idle(self._held[crowded])
+        if closed is None:
+            return False
+        self.leave(closed)
+        closed.transport.abort()  # at once, without its unwritten data
+        return True
+
+    def _idle(self, held: dict[Any, None]) -> Any:
+        """Return the connection to close, or None; connections that are not idle move to the end."""
+        unsent, busy, found = None, [], None
+        for one in held:
+            if not one.waits or one.unread():
+                busy.append(one)
+            elif not one.transport.get_write_buffer_size():
+                found = one
+                break
+            elif unsent is None:
+                unsent = one
+        for one in busy:
+            held[one] = held.pop(one)
+        return unsent if found is None else found
 
     def leave(self, connection: object) -> None:
         """Remove a lost connection."""
-        self._held.pop(connection, None)
+        address = self._address.pop(connection, None)
+        if address is not None:
+            del self._held[address][connection]
+            if not self._held[address]:
+                del self._held[address]
 
 
 def protocol(door: Door) -> type[asyncio.Protocol]:
@@ -79,6 +123,10 @@ def protocol(door: Door) -> type[asyncio.Protocol]:
             cycle = self.cycle
             return cycle is None or cycle.response_complete or cycle.more_body or IDLE in cycle.scope
 
+        def unread(self) -> bool:
+            """True if data has arrived that the event loop has not read yet."""
+            return _unread(self)
+
         def connection_made(self, transport: Any) -> None:
             peer = transport.get_extra_info("peername")
             self._admitted = door.admit(self, peer[0] if isinstance(peer, tuple) else "")
@@ -93,6 +141,7 @@ def protocol(door: Door) -> type[asyncio.Protocol]:
             if not self._admitted:
                 return
             super().data_received(data)
+            door.read(self)
             if self.cycle is not None and not self.cycle.response_complete:
                 self._end()
             elif self._timer is None:
@@ -119,10 +168,6 @@ def protocol(door: Door) -> type[asyncio.Protocol]:
             else:
                 super().shutdown()
 
-        def drop(self) -> None:
-            """Close the connection at once, and discard unread and unwritten data."""
-            self.transport.abort()
-
         def _begin(self) -> None:
             self._end()
             self._timer = self.loop.call_later(door.slowest, self._late)
@@ -143,17 +188,47 @@ def protocol(door: Door) -> type[asyncio.Protocol]:
     return LimitedProtocol
 
 
+class _Listening(socket.socket):
+    """A listening socket with a long queue; asyncio asks for a queue as short as a round of accepted connections."""
+
+    def listen(self, _: int = 0) -> None:
+        super().listen(_QUEUE)
+
+
+def _unread(connection: Any) -> bool:
+    """Return True if a connection whose reading is not paused has unread data, or its other side closed it."""
+    made = connection.transport.get_extra_info("socket")
+    if connection.flow.read_paused or made.fileno() < 0:
+        return False
+    if not hasattr(select, "poll"):
+        return bool(select.select([made], [], [], 0)[0])
+    poll = select.poll()
+    poll.register(made, select.POLLIN)
+    return bool(poll.poll(0))
+
+
 def listening(host: str, port: int) -> tuple[socket.socket, str]:
     """Open a listening socket; return it with its address, such as ``http://127.0.0.1:8321``. Port 0 is a free port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        made = socket.create_server((host, port), family=family)
+        with socket.create_server((host, port), family=family) as bound:
+            made = _Listening(fileno=bound.detach())
     except OSError as error:
         raise InvalidInputError(
             f"cannot listen on {host} port {port}: {error.strerror or error}. Choose another --host or --port"
         ) from error
     shown = f"[{host}]" if ":" in host else host
     return made, f"http://{shown}:{made.getsockname()[1]}"
+
+
+def until_cancelled(app: Any) -> Any:
+    """Return an ASGI application that ends without an error if it is cancelled, as uvicorn does at shutdown."""
+
+    async def served(scope: Any, receive: Any, send: Any) -> None:
+        with suppress(asyncio.CancelledError):
+            await app(scope, receive, send)
+
+    return served
 
 
 def run_server(app: Any, made: socket.socket, door: Door) -> None:
@@ -163,13 +238,16 @@ def run_server(app: Any, made: socket.socket, door: Door) -> None:
     _check_descriptors(door.most)
     sys.setswitchinterval(SWITCH)
     config = uvicorn.Config(
-        app,
+        until_cancelled(app),
         http=protocol(door),  # h11 limits a request's head; httptools does not
+        loop="asyncio",  # accepts `backlog` connections in a round of the event loop; uvloop accepts only one
+        backlog=_ROUND,
         ws="none",
         h11_max_incomplete_event_size=LARGEST_HEAD,
         log_level="error",  # malformed requests would fill the log with warnings
         access_log=False,
         server_header=False,
+        proxy_headers=False,  # nothing reads the client's address or scheme
         timeout_graceful_shutdown=5,
     )
     uvicorn.Server(config).run(sockets=[made])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Hashable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Collection, Hashable
+from contextlib import asynccontextmanager, suppress
 from time import monotonic
 
 from phasegraph.errors import PhasegraphError
@@ -15,7 +15,9 @@ PATIENCE = 10.0
 """Maximum seconds that a request waits for a slot."""
 _LONGEST_RETRY = 60
 _HALF, _NOTHING = 10.0, 1e-3
-"""Half-life, in seconds, of the slot time that a tenant used, and the seconds below which a tenant is inactive."""
+"""Half-life, in seconds, of the slot time that a tenant asked for, and the time below which a tenant is inactive."""
+_ABOVE, _REST = 1.25, 3.0
+"""A heavy tenant asks for so many times the average; after a heavy request, its duration times `_REST` is a pause."""
 
 
 class BusyError(PhasegraphError):
@@ -32,9 +34,13 @@ class Turns:
 
     If no slot is free, a request waits up to `patience` seconds in its tenant's queue of at most `queue` requests. A
     free slot goes to the waiting tenant with the fewest slots. If tenants have equally many slots, it goes to the
-    tenant whose requests recently used slots for the least time. All tenants above the average of this time together
-    get at most a quarter of the slots. Other tenants therefore find a free slot, even if many tenants are above the
-    average.
+    tenant whose recent requests asked for the least slot time. A refused request counts too, with the usual time of
+    its tenant, so a tenant that is limited to few slots does not look modest. The first requests of a tenant count as
+    the usual requests of the tenant with the longest requests.
+
+    A tenant is heavy if it asks for clearly more slot time than the average. Heavy tenants together get at most a
+    quarter of the slots. While other tenants have requests, heavy tenants also get at most a quarter of the time: after
+    a request of t seconds, the next request of a heavy tenant waits for 3 t seconds.
     """
 
     def __init__(
@@ -49,13 +55,17 @@ class Turns:
         self._most, self._each, self._queue, self._patience, self._now = most, each, queue, patience, now
         self._busy: Counter[Hashable] = Counter()
         self._waiting: dict[Hashable, deque[asyncio.Future[None]]] = {}
-        self._used: dict[Hashable, tuple[float, float]] = {}  # used seconds, and the time of the last update
+        self._asked: dict[Hashable, tuple[float, float]] = {}  # slot time in seconds, and the time of the last update
         self._usual: dict[Hashable, float] = {}
+        self._rested = -math.inf  # the time until which heavy tenants make way for others
+        self._timer: asyncio.TimerHandle | None = None
 
     @asynccontextmanager
     async def place(self, tenant: Hashable) -> AsyncIterator[None]:
         """Reserve a slot within the block; raise BusyError if the queue is full, or no slot becomes free in time."""
-        if self._free(tenant) and tenant not in self._waiting:
+        expected = self._usual.get(tenant, max(self._usual.values(), default=0.0))
+        self._ask(tenant, expected)
+        if tenant not in self._waiting and self._free(tenant, self._heavy()):
             self._busy[tenant] += 1
         else:
             await self._wait(tenant)
@@ -63,23 +73,32 @@ class Turns:
         try:
             yield
         finally:
-            now = self._now()
-            self._used[tenant] = (self._recently(tenant, now) + now - begun, now)
-            self._usual[tenant] = 0.8 * self._usual.get(tenant, now - begun) + 0.2 * (now - begun)
+            spent = self._now() - begun
+            self._ask(tenant, spent - expected)
+            self._usual[tenant] = 0.8 * self._usual.get(tenant, spent) + 0.2 * spent
+            if tenant in self._heavy():
+                self._rested = self._now() + _REST * spent
             self._give_back(tenant)
 
+    def _ask(self, tenant: Hashable, seconds: float) -> None:
+        now = self._now()
+        self._asked[tenant] = (self._recently(tenant, now) + seconds, now)
+
     def _recently(self, tenant: Hashable, now: float) -> float:
-        """Return the seconds for which a tenant used slots; past seconds count less, by an exponential decay."""
-        seconds, then = self._used.get(tenant, (0.0, now))
+        """Return the slot time that a tenant recently asked for; each second counts less the longer ago it was."""
+        seconds, then = self._asked.get(tenant, (0.0, now))
         left = float(seconds * 0.5 ** ((now - then) / _HALF))
         return left if left > _NOTHING else 0.0
 
     def _heavy(self) -> set[Hashable]:
-        """Return the tenants that recently used slots for longer than the average of all active tenants."""
-        now = self._now()
-        used = {one: self._recently(one, now) for one in self._used}
-        active = [seconds for seconds in used.values() if seconds]
-        return {one for one, seconds in used.items() if seconds * len(active) > sum(active)}
+        """Return the tenants that recently asked for clearly more slot time than the average of active tenants.
+
+        A tenant cannot use more than its share of slots, so more than twice this share does not count.
+        """
+        now, most = self._now(), 2 * self._each * _HALF / math.log(2)
+        asked = {one: min(most, self._recently(one, now)) for one in self._asked}
+        active = [seconds for seconds in asked.values() if seconds]
+        return {one for one, seconds in asked.items() if seconds * len(active) > _ABOVE * sum(active)}
 
     async def _wait(self, tenant: Hashable) -> None:
         line = self._waiting.get(tenant, ())
@@ -95,7 +114,8 @@ class Turns:
             if turn.done() and not turn.cancelled():
                 self._give_back(tenant)  # the slot became free just as the wait ended
             else:
-                line.remove(turn)
+                with suppress(ValueError):  # a free slot was for this request, which had just left
+                    line.remove(turn)
                 self._forget(tenant)
             if isinstance(error, TimeoutError):
                 raise self._busy_error(tenant, f"no slot became free within {self._patience:g} s") from None
@@ -111,7 +131,12 @@ class Turns:
         self._busy[tenant] -= 1
         if not self._busy[tenant]:
             del self._busy[tenant]
-        while ready := [one for one in self._waiting if self._free(one)]:
+        self._hand_out()
+
+    def _hand_out(self) -> None:
+        """Give free slots to waiting requests."""
+        heavy = self._heavy()
+        while ready := [one for one in self._waiting if self._free(one, heavy)]:
             now = self._now()
             following = min(ready, key=lambda one: (self._busy[one], self._recently(one, now)))
             line = self._waiting.pop(following)
@@ -121,12 +146,21 @@ class Turns:
             if not turn.done():
                 turn.set_result(None)
                 self._busy[following] += 1
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        rest = self._rested - self._now()
+        if rest > 0 and not heavy.isdisjoint(self._waiting):
+            self._timer = asyncio.get_running_loop().call_later(rest, self._hand_out)
 
-    def _free(self, tenant: Hashable) -> bool:
+    def _free(self, tenant: Hashable, heavy: Collection[Hashable]) -> bool:
         if self._busy.total() >= self._most or self._busy[tenant] >= self._each:
             return False
-        heavy = self._heavy()
-        return tenant not in heavy or sum(self._busy[one] for one in heavy) < max(1, self._most // 4)
+        if tenant not in heavy:
+            return True
+        if sum(self._busy[one] for one in heavy) >= max(1, self._most // 4):
+            return False
+        return self._now() >= self._rested or all(one in heavy for one in (*self._busy, *self._waiting))
 
     def _forget(self, tenant: Hashable) -> None:
         if not self._waiting.get(tenant):

@@ -254,7 +254,7 @@ def web_app(
         from starlette.applications import Starlette
         from starlette.exceptions import HTTPException
         from starlette.responses import JSONResponse
-        from starlette.routing import Mount, Route
+        from starlette.routing import Route
     agents = {token: streamable_app(view) for token, view in views.items()}
 
     @asynccontextmanager
@@ -276,7 +276,15 @@ def web_app(
         )
         for token in views
     }
-    return Starlette(routes=[Mount("/", Gate(apps, hosts=hosts, most=most, each=each))], lifespan=running)
+    gate = Gate(apps, hosts=hosts, most=most, each=each)
+
+    class Site(Starlette):
+        """An application whose requests go to the gate at once, because refusals must cost little."""
+
+        async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
+            await (gate if scope["type"] == "http" else super().__call__)(scope, receive, send)
+
+    return Site(lifespan=running)
 
 
 def _routes(view: Answers) -> list[Any]:
