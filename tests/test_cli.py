@@ -439,7 +439,8 @@ def test_the_report_is_a_page_with_pictures(folder, tmp_path, capsys):
     assert "<svg" in page
     assert "<script" not in page
     assert (
-        "<dt>ms</dt><dd>milliseconds per question, for searching the sources one after another and fusing</dd>" in page
+        "<dt>ms</dt><dd>milliseconds per question to search the sources, one after another, and to fuse the hits</dd>"
+        in page
     )
     assert "<dt>@k</dt>" in page
     assert len(list(out.glob("*.png"))) >= 3

@@ -191,7 +191,7 @@ def test_the_last_hop_is_measured_where_the_order_of_hops_is_known():
     lines = [{"question": "1", "hops": ["a", "b"]}, {"question": "2", "relevant": ["a"]}]
     found = evaluate(lambda question: ["a"], lines)
     assert found.table.rows[0].means[Measure("LastHop", 10)] == 0.0
-    assert "LastHop is of 1 of 2 queries" in " ".join(found.notes)
+    assert "LastHop covers 1 of 2 queries" in " ".join(found.notes)
 
 
 @pytest.mark.parametrize(

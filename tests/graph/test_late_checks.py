@@ -84,7 +84,7 @@ def test_damage_found_in_the_background_ends_searches(
     with pytest.raises(IntegrityError, match=file):
         index.records["p3"].text  # noqa: B018
     for load in (GraphIndex.load, load_graph):
-        with pytest.raises(IntegrityError, match=f"{file}.*found before"):
+        with pytest.raises(IntegrityError, match=f"{file}.*found by an earlier check"):
             load(copied)
 
 

@@ -256,7 +256,7 @@ def test_a_threshold_that_rejects_all_of_the_first_three_answers_warns_once():
     sources = _lists(0.4, 0.3, 0.2, 0.1, 0.1, 0.1, 0.1)
     _asked(engine, sources, 2)
     with pytest.warns(
-        PhasegraphWarning, match="threshold of 'v' rejected everything .* first 3 answers: .* at least 0.9"
+        PhasegraphWarning, match="threshold of 'v' rejected all hits .* first 3 answers: .* at least 0.9"
     ):
         engine.retrieve("who?", sources)
     _asked(engine, sources, 4)
@@ -273,5 +273,5 @@ def test_a_distance_read_as_a_similarity_would_be_noticed():
     far = FusionEngine.of({"v": SourceSpec(retriever=len)}, accept={"v": 0.05})
     sources = _lists(0.4, 0.7, 0.7, distance=True)
     _asked(far, sources, 2)
-    with pytest.warns(PhasegraphWarning, match="it accepts at most 0.05, and its best hit has 0.7"):
+    with pytest.warns(PhasegraphWarning, match="it accepts scores of at most 0.05, and the best hit now has 0.7"):
         far.retrieve("who?", sources)

@@ -62,5 +62,5 @@ def test_lists_whose_threshold_rejects_everything_warn_at_the_third() -> None:
     fused = fuse_lists(pipeline=FusionPipeline(accept=AcceptancePolicy({"a": 5.0})))
     lists = {"a": [(document, 1.0) for document in DOCUMENTS]}
     assert fused.invoke(lists) == fused.invoke(lists) == []
-    with pytest.warns(PhasegraphWarning, match="threshold of 'a' rejected everything"):
+    with pytest.warns(PhasegraphWarning, match="threshold of 'a' rejected all hits"):
         fused.invoke(lists)

@@ -99,7 +99,8 @@ def test_a_retriever_that_shows_a_part_of_its_index_gives_no_texts(index, part):
         setattr(vector, f"_{name}", value)
     if "filters" in part:
         with pytest.raises(
-            InvalidInputError, match=r"\(vector\) must reach every source: source 'graph' does not support"
+            InvalidInputError,
+            match=r"\(vector\): these filters must apply to every source.*: source 'graph' does not support",
         ):
             CalibratedFusionRetriever(vector=vector, graph=named("4"))
     else:
@@ -120,7 +121,10 @@ def test_a_narrowed_walk_gives_no_texts_of_what_it_must_not_show(graph):
         texts_of(CalibratedFusionRetriever(graph=named("4"), retrievers={"walk": walk}).retrieve("q"))["4"] == "An end."
     )
     narrow = walk.within(RED)
-    with pytest.raises(InvalidInputError, match=r"\(walk\) must reach every source: source 'graph' does not support"):
+    with pytest.raises(
+        InvalidInputError,
+        match=r"\(walk\): these filters must apply to every source.*: source 'graph' does not support",
+    ):
         CalibratedFusionRetriever(graph=named("4"), retrievers={"walk": narrow})
 
 

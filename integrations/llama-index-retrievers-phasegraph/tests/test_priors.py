@@ -60,5 +60,5 @@ def test_lists_whose_threshold_rejects_everything_warn_at_the_third() -> None:
     fused = PhaseGraphPostprocessor(pipeline=FusionPipeline(accept=AcceptancePolicy({"a": 5.0})))
     lists = {"a": [(node, 1.0) for node in NODES]}
     assert fused.fuse(lists) == fused.fuse(lists) == []
-    with pytest.warns(PhasegraphWarning, match="threshold of 'a' rejected everything"):
+    with pytest.warns(PhasegraphWarning, match="threshold of 'a' rejected all hits"):
         fused.fuse(lists)
