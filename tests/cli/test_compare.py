@@ -108,7 +108,7 @@ def test_questions_of_the_user_are_compared_with_vectors_too(files, tmp_path, ca
         assert f"│ {way} " in said
     assert "known-item" not in said
     assert "\nverdict: " in said
-    assert "write 40 of them" not in said
+    assert "write 40 questions" not in said
 
 
 def test_a_retriever_that_finds_everything_is_told_to_stay(tmp_path, monkeypatch, capsys) -> None:

@@ -136,7 +136,7 @@ def test_every_stage_runs_on_the_bundled_slice_and_twice_the_same(small: Dataset
     assert all(0 <= value <= 1 for row in found.rows for value in row.means.values())
     assert found["- rerank"].means != found["full"].means
     assert ablate(ExperimentInput(small), names, resamples=200) == found
-    assert any("stand-ins, not models" in note for note in found.notes)
+    assert any("stand-ins replace the models" in note for note in found.notes)
 
 
 def models(answers: ModelAnswers, asked: list[str]) -> dict[str, Any]:
