@@ -69,7 +69,7 @@ PARALLEL := -n $(WORKERS) --dist loadgroup
 SERVERLESS := -m "not servers and not tools and not wheels"
 
 test: $(VENV)/.ready-test  ## Every test that needs no server, no wheels and no tool, in WORKERS processes
-	$(BIN)/python -m pytest $(PARALLEL) $(SERVERLESS)
+	$(BIN)/python -m pytest $(PARALLEL) -m "not servers and not tools and not wheels"
 	@echo "The other tests: make test-servers, make test-tools, make test-wheels; all in one run: make test-all"
 
 test-servers: $(VENV)/.ready-test  ## Neo4j, PostgreSQL, MCP and HTTP servers, and the browser; says what it skipped
