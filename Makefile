@@ -28,6 +28,8 @@ help:  ## What there is
 # machine has no uv, pip installs it for this checkout.
 UV := $(or $(shell command -v uv),$(CURDIR)/.venv-uv/bin/uv)
 export UV_COMPILE_BYTECODE := 1
+# Files are copied: nltk, which LlamaIndex brings, refuses to read a file with several hard links
+export UV_LINK_MODE := copy
 
 # $(1): environment, $(2): constraints, $(3): what goes in, $(4): its Python.
 define install_into
