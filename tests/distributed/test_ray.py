@@ -49,7 +49,7 @@ from phasegraph import InvalidInputError, InvalidTypeError
 from phasegraph.distributed import EmbeddedNames, build_index
 from phasegraph.graph import GraphIndex
 
-pytestmark = pytest.mark.timeout(90)
+pytestmark = pytest.mark.timeout(240)
 STORE = 100 * 1024**2
 
 

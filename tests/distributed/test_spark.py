@@ -47,7 +47,7 @@ from phasegraph import InvalidInputError, InvalidTypeError
 from phasegraph.distributed import EmbeddedNames, build_index
 from phasegraph.graph import GraphIndex
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(300)
 SCHEMA = (
     StructType().add("id", StringType()).add("title", StringType()).add("text", StringType())
     .add("metadata", StringType()).add("triples", ArrayType(ArrayType(StringType()))).add("row", IntegerType())
