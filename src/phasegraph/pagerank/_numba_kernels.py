@@ -270,7 +270,8 @@ def logged_rounds(
 ) -> tuple[int, int, int, int]:
     """Run push rounds as :func:`relevance_rounds` does, over the edges of a graph with a log.
 
-    The last two arrays of `graph` are scratch arrays for the edges of a node.
+    The last two arrays of `graph` are scratch arrays for the edges of a node. This is a function of its own, because a
+    common function made walks over graphs without a log slower by a quarter or more.
     """
     (indptr, indices, base_weights), log, node_weights, rest, costs, targets, weights = graph
     slots, ends, own_targets, own_weights, rarities, outward, passages, came = log
