@@ -22,7 +22,7 @@ class Page:
     verdicts : tuple of Verdict
         What is concluded from the tables, below them.
     figures : mapping of str to object
-        Numbers in full, as JSON types, for ``figures.json``; empty for a page that keeps none.
+        Numbers as JSON types, for ``figures.json``; empty for a page that keeps none.
     """
 
     name: str

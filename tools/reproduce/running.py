@@ -61,7 +61,7 @@ def reproduce(
     folder : path
         Holds the data sets ``musique`` and ``2wiki`` and the folder ``published``, or is itself one data set.
     out : path
-        Folder for the pages (Markdown) and ``figures.json`` with every number in full.
+        Folder for the pages (Markdown) and ``figures.json`` with every number to ten digits.
     only : collection of str, optional
         Names of pages; the others, and their figures, stay as they are. Default: every page.
     experiments : mapping of str to callable, optional
@@ -301,8 +301,8 @@ INTRO = (
     "These pages repeat experiments of the papers on our data. The graph source is phasegraph's walk, not the "
     "papers' graph. `python tools/reproduce DATA --out docs/reproduction` writes all pages, and `--only NAME` "
     "writes one page. No network is needed. Every study splits its queries into two parts by the MD5 of their ids. "
-    "Settings for one part are fitted on the other part, without labels. `figures.json` contains all numbers in "
-    "full, with their intervals."
+    "Settings for one part are fitted on the other part, without labels. `figures.json` contains all numbers "
+    "to ten digits, with their intervals."
 )
 
 
@@ -328,6 +328,11 @@ STARTS = ("Holds", "Refused", "Not decided")
 """How the verdicts on claims start."""
 
 
+def _ten_digits(number: str) -> float:
+    """A number of a result: the digits after the tenth vary between runs, as sums are added up in another order."""
+    return float(f"{float(number):.10g}")
+
+
 def _write(target: Path, pages: Sequence[Page]) -> list[Path]:
     """Write pages, their figures beside those of the other pages there are, and the index of all pages."""
     target.mkdir(parents=True, exist_ok=True)
@@ -338,7 +343,7 @@ def _write(target: Path, pages: Sequence[Page]) -> list[Path]:
             write_text(path, page.text())
         known = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
         figures = {name: of for name, of in known.items() if name in PAGES}
-        figures |= {page.name: page.figures for page in pages}
+        figures |= {page.name: json.loads(json.dumps(page.figures), parse_float=_ten_digits) for page in pages}
         found = {name: of for name, of in figures.items() if of}
         write_text(kept, json.dumps(found, indent=1, sort_keys=True, allow_nan=False) + "\n")
         write_text(index, _index(target))
