@@ -241,6 +241,15 @@ def test_twice_gives_the_same_bytes_apart_from_times(figures, jobs):
     assert bytes_of() == before
 
 
+def test_a_page_of_several_figures_has_the_same_stamp_in_whatever_order_they_are_made(figures):
+    figures.figures = {**figures.figures, "other": figures.figures["whole"]}
+    for order in (["whole", "other"], ["other", "whole"]):
+        for name in order:
+            assert main(["--only", name], again(figures)) == 0
+        assert pages.read_stamp(figures.root / "docs/whole.md").name == "whole"
+        assert again(figures).problems() == []
+
+
 def test_a_page_that_was_edited_with_its_digest_is_found_in_the_ledger(figures):
     path = figures.root / "docs/whole.md"
     change(figures, "docs/whole.md", "1.0", "2.0")

@@ -172,15 +172,19 @@ class Figures:
         (self.kept / "ledger.json").write_text(text, encoding="utf-8")
 
     def write(self, name: str) -> None:
-        """Write what quotes a figure, from its kept result, with the digests of its last run."""
+        """Write what quotes a figure, from its kept result, with the digests of its last run.
+
+        A page of several figures has the stamp of the first of them, in whatever order they are made.
+        """
         if name not in self.ledger:
             raise FailedError(f"{name} was never run; {again(name)}")
         figure, note = self.figures[name], self.ledger[name]
-        written = {}
+        note["pages"] = {}
         for page in figure.writes:
-            made = pages.stamp(self.root / page, name, again(name), note["code"], note["data"], self.dated(name))
-            written[page] = made.text
-        note["pages"] = written
+            owner = next(one for one, other in self.figures.items() if page in other.writes and one in self.ledger)
+            of = self.ledger[owner]
+            made = pages.stamp(self.root / page, owner, again(owner), of["code"], of["data"], self.dated(owner))
+            of["pages"][page] = made.text
         self._note()
         for block, page in {block: page for block, (page, _) in figure.blocks.items()}.items():
             path = self.root / page
