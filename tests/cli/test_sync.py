@@ -40,6 +40,9 @@ class Other(Counting):
     model_name, factor = "two", 2
 
 one, two = Counting(), Other()
+
+def plain(text):
+    return two.embed_query(text)
 """
 
 
@@ -166,6 +169,46 @@ def test_what_does_not_fit_the_folder_is_refused(files, capsys, made, given, mes
     documents = sync(files, *made)
     assert sync(files, *given, code=1) == documents
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("given", ["two", "plain"])
+@pytest.mark.parametrize("command", ["search", "inspect", "serve", "retrieve"])
+def test_questions_with_another_model_than_the_passages_are_refused(files, capsys, command, given) -> None:
+    sync(files, "--embedder", "sync_models:one")
+    Path("asked.jsonl").write_text('{"id": "1", "question": "Who met Ada?"}\n')
+    more = {
+        "search": ["Who met Ada?"],
+        "inspect": ["--ask", "Who met Ada?", "--export", "page.html"],
+        "serve": [],
+        "retrieve": ["asked.jsonl", "--out", "run.jsonl"],
+    }[command]
+    capsys.readouterr()
+    assert main([command, "out", *more, "--embedder", f"sync_models:{given}"]) == 1
+    name = {"two": "Other two", "plain": "sync_models:plain"}[given]
+    assert f"out was embedded with Counting one, but the given model is {name}" in capsys.readouterr().err
+
+
+def test_questions_with_the_model_of_the_passages_are_answered(files, capsys) -> None:
+    sync(files, "--embedder", "sync_models:one")
+    Path("asked.jsonl").write_text('{"id": "1", "question": "Who met Ada?"}\n')
+    assert main(["search", "out", "Who met Ada?", "--embedder", "sync_models:one"]) == 0
+    assert main(["retrieve", "out", "asked.jsonl", "--out", "run.jsonl", "--embedder", "sync_models:one"]) == 0
+    assert main(["reembed", "out", "--embedder", "sync_models:two"]) == 0
+    capsys.readouterr()
+    assert main(["search", "out", "Who met Ada?", "--embedder", "sync_models:one"]) == 1
+    assert "was embedded with Other two, but the given model is Counting one" in capsys.readouterr().err
+
+
+def test_a_doubtful_model_of_an_index_without_a_record_is_told_in_one_line(files) -> None:
+    assert main(["index", str(files), "--out", "plain", "--embedder", "sync_models:one"]) == 0
+    code = "import sys; from phasegraph.apps.cli import main; sys.exit(main())"
+    search = ["search", "plain", "Who met Ada?", "--embedder"]
+    for model, lines in (("one", 0), ("two", 1)):
+        said = subprocess.run(
+            [sys.executable, "-c", code, *search, f"sync_models:{model}"], capture_output=True, text=True, check=True
+        ).stderr.splitlines()
+        assert len(said) == lines
+        assert all(line.startswith("warning: plain was embedded with another model") for line in said)
 
 
 def test_an_index_without_a_log_is_not_synced(files: Path, capsys: Any) -> None:

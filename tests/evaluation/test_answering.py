@@ -96,6 +96,12 @@ def test_what_is_no_text_and_no_number_is_refused(dataset):
         ChatJudge(lambda prompt: "fine")("q", "a", ["p"])
 
 
+def test_an_id_that_is_no_passage_is_refused_with_its_system_and_question(dataset):
+    found = Answers("mine", {"q0": ("p00", "zz")})
+    with pytest.raises(InvalidInputError, match="mine: question 'q0' has the id 'zz', but small has no such passage"):
+        answer_questions(dataset, found, extract_answer)
+
+
 def test_a_run_is_replayed_offline_from_its_file(dataset, tmp_path):
     file = tmp_path / "kept.jsonl"
     asked = ModelAnswers(file)

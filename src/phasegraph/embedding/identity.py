@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import FunctionType
 from typing import Any, Self
 
 from phasegraph._support.shared import lazy_property, portable
@@ -30,12 +31,16 @@ def read_attribute(holder: object, name: str, /) -> object:
 
 
 def model_name(model: object, /) -> str:
-    """Return the class of an embedding model, followed by the model's name if it has a name.
+    """Return the class of an embedding model, followed by the model's name if it has a name; the path of a function.
 
     >>> from types import SimpleNamespace
     >>> model_name(SimpleNamespace(model_name="all-MiniLM-L6-v2"))
     'SimpleNamespace all-MiniLM-L6-v2'
+    >>> model_name(read_attribute)
+    'phasegraph.embedding.identity:read_attribute'
     """
+    if isinstance(model, FunctionType):
+        return f"{model.__module__}:{model.__qualname__}"
     read = (read_attribute(model, key) for key in _NAME)
     named = next((name for name in read if isinstance(name, str) and name != _UNNAMED), "")
     return f"{type(model).__name__} {named}".strip()

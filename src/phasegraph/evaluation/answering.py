@@ -163,6 +163,8 @@ def answer_questions(dataset: Dataset, found: Answers, reader: AnswerReader, *, 
 
     Raises
     ------
+    InvalidInputError
+        If an id is not the id of a passage; the message names the system and the question.
     InvalidTypeError
         If the reader returns something other than text.
 
@@ -209,4 +211,11 @@ def judge_answers(
 
 
 def _read(dataset: Dataset, found: Answers, query: str, depth: int) -> list[str]:
-    return [dataset.contents[one] for one in found.found.get(query, ())[:depth]]
+    ids = found.found.get(query, ())[:depth]
+    for one in ids:
+        if one not in dataset.contents:
+            raise InvalidInputError(
+                f"{found.name}: question {query!r} has the id {one!r}, but {dataset.name} has no such passage: give ids "
+                "of its passages"
+            )
+    return [dataset.contents[one] for one in ids]

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.metadata import version
 from importlib.util import find_spec
 from io import TextIOWrapper
 
 from phasegraph._support.text import legible
-from phasegraph.errors import PhasegraphError
+from phasegraph.errors import PhasegraphError, PhasegraphWarning
 
 __all__ = [
     "main",
@@ -36,7 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # escape characters that the terminal cannot show
     try:
-        app(args=given, prog_name="phasegraph")
+        with _plain_warnings():
+            app(args=given, prog_name="phasegraph")
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     except BrokenPipeError:
@@ -54,3 +57,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"phasegraph: {legible(said)}\n")
         return 1
     return 0
+
+
+@contextmanager
+def _plain_warnings() -> Iterator[None]:
+    """Show a warning of phasegraph as one line, without the place in the code."""
+    usual = warnings.formatwarning
+
+    def formatted(message: Warning | str, category: type[Warning], *place: object) -> str:
+        return f"warning: {message}\n" if issubclass(category, PhasegraphWarning) else usual(message, category, *place)  # type: ignore[arg-type]
+
+    warnings.formatwarning = formatted  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        warnings.formatwarning = usual

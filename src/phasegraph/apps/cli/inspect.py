@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from phasegraph.apps.cli.models import opened_for_questions
 from phasegraph.apps.cli.output import (
     Embedder,
     IndexFolder,
@@ -19,7 +20,6 @@ from phasegraph.apps.cli.output import (
     command_of,
     console,
     file_option,
-    load_embedder,
     open_page,
     progress,
 )
@@ -32,7 +32,6 @@ from phasegraph.evaluation.retrievers import read_judged
 from phasegraph.evaluation.runs import write_text
 from phasegraph.fusion.pipeline import PIPELINE_NAMES, FusionPipeline
 from phasegraph.graph.chunk_graph import ChunkGraph
-from phasegraph.graph.corpus.opening import opened
 from phasegraph.graph.index.graph_index import GraphIndex
 from phasegraph.retrieval import PIPELINE
 
@@ -123,13 +122,13 @@ def inspect(
     if (ask is None) != (export is None):
         raise InvalidInputError("--ask and --export go together: --export page.html --ask QUESTION")
     check_outputs(export=export)
-    index = opened(folder)
+    index, model = opened_for_questions(folder, embedder)
     passages = () if judged is None and corpus is None else _passages_of(index, corpus)
     kept = folder / PIPELINE
     inspector = Inspector(
         index,
         folder.resolve().name,
-        embedder=load_embedder(embedder),
+        embedder=model,
         passages=passages,
         pipeline=_pipeline_of(pipeline or (str(kept) if kept.is_file() else None), "--pipeline"),
         compared=_pipeline_of(compare, "--compare"),

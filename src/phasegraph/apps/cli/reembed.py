@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from phasegraph.apps.cli.documents import opened_folder
+from phasegraph.apps.cli.models import model_named
 from phasegraph.apps.cli.output import IndexFolder, console
-from phasegraph.apps.cli.syncing import model_named
 from phasegraph.errors import InvalidInputError
 
 

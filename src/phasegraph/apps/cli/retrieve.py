@@ -10,6 +10,7 @@ import typer
 
 from phasegraph.apps.cli import engines
 from phasegraph.apps.cli.engines import Engine, EngineName, Shards, Workers, WorkFolder
+from phasegraph.apps.cli.models import check_model_of
 from phasegraph.apps.cli.output import check_outputs, console, load_object
 from phasegraph.distributed import retrieval
 
@@ -52,6 +53,8 @@ def retrieve(
     began = perf_counter()
     check_outputs(out=out)
     model = None if embedder is None else load_object(embedder, "--embedder")
+    if model is not None:
+        check_model_of(index, model)
     with engines.started(engine or Engine.local, workers) as run:
         took = retrieval.retrieve(queries, index, out, k=k, embeddings=model, shards=shards, work=work, engine=run)
     console().print(

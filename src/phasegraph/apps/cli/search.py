@@ -15,13 +15,13 @@ from phasegraph._support.ordering import top_order
 from phasegraph._support.products import times_vector
 from phasegraph._support.text import legible
 from phasegraph._support.validation import check_query
+from phasegraph.apps.cli.models import opened_for_questions
 from phasegraph.apps.cli.output import (
     Embed,
     Embedder,
     IndexFolder,
     JsonTo,
     check_outputs,
-    load_embedder,
     write_json,
 )
 from phasegraph.apps.server.view import as_passage, paths_of
@@ -31,7 +31,6 @@ from phasegraph.fusion.context import Context
 from phasegraph.fusion.grouping import GroupBy
 from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.graph import ChunkGraph, ChunkGraphSource, EntityGraph, GraphIndex, GraphSource
-from phasegraph.graph.corpus.opening import opened
 from phasegraph.graph.index.records import PassageRecord
 from phasegraph.graph.walk.relevance import unit_vector
 from phasegraph.lexical import Tokenizer, places_of, read_hits, tokenizer_of
@@ -130,8 +129,7 @@ def search(
     """
     check_outputs(json=json_to)
     check_query(question)
-    index = opened(folder)
-    embed = load_embedder(embedder)
+    index, embed = opened_for_questions(folder, embedder)
     records: Mapping[str, PassageRecord] = index.records if isinstance(index, GraphIndex) else {}
     lexical = index.graph.lexical if isinstance(index, GraphIndex) else None
     tokenizer: Tokenizer = "english" if lexical is None else lexical.tokenizer

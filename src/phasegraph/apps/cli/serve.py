@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from phasegraph.apps.cli.output import Embedder, IndexFolder, file_option, load_embedder, only_with
+from phasegraph.apps.cli.models import model_named
+from phasegraph.apps.cli.output import Embedder, IndexFolder, file_option, only_with
 from phasegraph.apps.server.agents import mcp_server
 from phasegraph.apps.server.connections import MOST_CONNECTIONS, Door, listening, run_server
 from phasegraph.apps.server.following import FollowingView, Served
@@ -98,7 +99,7 @@ def serve(
         names[token], filters[token] = "all", only_with(only, "--filter") if only else None
     served = Served(
         folder,
-        load_embedder(embedder),
+        model_named(embedder),
         filters=filters,
         pipeline=FusionPipeline.load(saved) if saved.is_file() else None,
         timeout=timeout,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -10,12 +10,11 @@ from typing import Any
 import typer
 
 from phasegraph._support.serialization import MANIFEST
-from phasegraph.apps.cli.output import console, embed_with, load_model, progress
-from phasegraph.apps.cli.reading import embedded
+from phasegraph.apps.cli.models import model_named
+from phasegraph.apps.cli.output import console, progress
 from phasegraph.embedding.identity import EmbeddingModel
 from phasegraph.errors import InvalidInputError, PhasegraphError, needed
 from phasegraph.graph.corpus.folder import STATE, check_new
-from phasegraph.graph.index.records import PassageRecord
 from phasegraph.lexical import tokenizer_of
 from phasegraph.reading.files import FilesRead, FolderReader
 from phasegraph.reading.ignoring import IGNORE
@@ -23,18 +22,6 @@ from phasegraph.retrieval.passage_folder import PassageFolder
 
 DEBOUNCE, LOOK, RETRY = 1600, 1000, 10
 """Milliseconds in which file changes are collected, milliseconds between checks, number of checks before a retry."""
-
-
-def model_named(embedder: str | None) -> EmbeddingModel | None:
-    """Return the model named by ``--embedder`` in the form that a passage folder needs; None without a name."""
-    model = load_model(embedder)
-    if model is None:
-        return None
-
-    def passages(records: Sequence[PassageRecord]) -> Any:
-        return embedded(model, records)
-
-    return EmbeddingModel(model, embed_with(model), passages)  # type: ignore[arg-type]
 
 
 class FileSync:

@@ -88,8 +88,8 @@ def check_model(index: GraphIndex, made_by: ModelIdentity | None, embedder: Embe
 def _another(name: str, made_by: ModelIdentity | None, model: EmbeddingModel, reason: str) -> str:
     was = "another model" if made_by is None else made_by.name
     return (
-        f"{name} was embedded with {was}, but the given model is {model.identity.name} ({reason}): open {name} with "
-        "the model that embedded its passages, or give reembed=True to load() to embed all passages again"
+        f"{name} was embedded with {was}, but the given model is {model.identity.name} ({reason}): use the model that "
+        "embedded the passages, or embed all passages again with load(..., reembed=True) or phasegraph reembed"
     )
 
 

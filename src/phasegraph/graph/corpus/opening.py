@@ -5,27 +5,33 @@ from __future__ import annotations
 from pathlib import Path
 
 from phasegraph._support.serialization import MANIFEST, bundle_kind
-from phasegraph.errors import InvalidInputError
+from phasegraph.embedding.identity import ModelIdentity
+from phasegraph.errors import InvalidInputError, warn
 from phasegraph.graph.chunk_graph import KIND as CHUNKS
 from phasegraph.graph.chunk_graph import ChunkGraph
+from phasegraph.graph.corpus.embedded import check_model
 from phasegraph.graph.corpus.folder import INSIDE, STATE, Folder
 from phasegraph.graph.index.graph_index import GraphIndex
 from phasegraph.graph.model.storage import KIND as INDEX
+from phasegraph.graph.walk.walker import Embedder
 
 
 class FollowedIndex:
     """An index in a folder (see :func:`opened`), which :meth:`refresh` reads again after changes by other processes.
 
-    `embedder` is the model that embeds queries, or None. If another process embeds the passages again with another
-    model, and there is an embedder, :meth:`refresh` raises StoreError.
+    `embedder` is the model that embeds queries, or None; see :func:`check_question_model`. If another process embeds
+    the passages again with another model, and there is an embedder, :meth:`refresh` raises StoreError.
     """
 
-    def __init__(self, folder: Path, embedder: object = None) -> None:
+    def __init__(self, folder: Path, embedder: Embedder | None = None) -> None:
         self._embedder = embedder
         self._folder = Folder(folder) if (folder / STATE).is_file() else None
         self._places = (folder, folder / INSIDE)
         self._stamp = self._stamp_now()
         self.index = opened(folder) if self._folder is None else self._folder.load()[0]
+        check_question_model(
+            self.index, None if self._folder is None else recorded_model(self._folder), embedder, folder.name
+        )
 
     def _stamp_now(self) -> list[object]:
         found = [one / MANIFEST for one in self._places]
@@ -49,16 +55,49 @@ def opened(folder: Path) -> GraphIndex | ChunkGraph:
 
     Raises InvalidInputError if the folder has no index, or if the index is damaged or was saved without its passages.
     """
+    return opened_with_model(folder)[0]
+
+
+def opened_with_model(folder: Path) -> tuple[GraphIndex | ChunkGraph, ModelIdentity | None]:
+    """Read the index in a folder as :func:`opened` does, and the record of the model that embedded its passages."""
     if (folder / STATE).is_file():
-        return Folder(folder).load()[0]
+        kept = Folder(folder)
+        return kept.load()[0], recorded_model(kept)
     places = (folder, folder / INSIDE)
     for place in places:
         if (kind := bundle_kind(place)) in (INDEX, CHUNKS):
-            return GraphIndex.load(place) if kind == INDEX else ChunkGraph.load(place)
+            return GraphIndex.load(place) if kind == INDEX else ChunkGraph.load(place), None
     for place in places:
         if (place / MANIFEST).is_file():
-            return GraphIndex.load(place)  # raises an error that describes the defect
+            return GraphIndex.load(place), None  # raises an error that describes the defect
     raise InvalidInputError(
         f"{folder}: there is no index in this folder, nor in its subfolder {INSIDE!r}; create an index with: "
         "phasegraph index CORPUS.jsonl --out FOLDER"
     )
+
+
+def recorded_model(folder: Folder) -> ModelIdentity | None:
+    """Return the model that embedded the passages of a loaded folder, if the folder has a record of it."""
+    return ModelIdentity.from_json(folder.settings.get("model"))
+
+
+def check_question_model(
+    index: GraphIndex | ChunkGraph, made_by: ModelIdentity | None, model: Embedder | None, name: str
+) -> None:
+    """Check that the model for questions is the model that embedded the passages of a folder.
+
+    Warns if the models differ and `made_by`, the recorded model, is None: the vectors may embed other texts.
+
+    Raises
+    ------
+    InvalidInputError
+        If the models differ and there is a record; the message names both models.
+    """
+    if model is None or isinstance(index, ChunkGraph):
+        return
+    try:
+        check_model(index, made_by, model, name)
+    except InvalidInputError as error:
+        if made_by is not None:
+            raise
+        warn(str(error), stacklevel=2)

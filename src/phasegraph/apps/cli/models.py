@@ -1,0 +1,44 @@
+"""Load the embedding model that ``--embedder`` names, and check that it embedded the passages of a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from phasegraph.apps.cli.output import embed_with, load_model
+from phasegraph.apps.cli.reading import embedded
+from phasegraph.embedding.identity import EmbeddingModel
+from phasegraph.graph import ChunkGraph, GraphIndex
+from phasegraph.graph.corpus.opening import check_question_model, opened_with_model
+from phasegraph.graph.index.records import PassageRecord
+
+
+def model_named(embedder: str | None) -> EmbeddingModel | None:
+    """Return the model named by ``--embedder`` in the form that a passage folder needs; None without a name."""
+    model = load_model(embedder)
+    return None if model is None else _for_passages(model)
+
+
+def _for_passages(model: object) -> EmbeddingModel:
+    def passages(records: Sequence[PassageRecord]) -> Any:
+        return embedded(model, records)
+
+    return EmbeddingModel(model, embed_with(model), passages)  # type: ignore[arg-type]
+
+
+def opened_for_questions(folder: Path, embedder: str | None) -> tuple[GraphIndex | ChunkGraph, EmbeddingModel | None]:
+    """Read the index in a folder, and the model named by ``--embedder``; None without a name.
+
+    Three passages are embedded again, to compare the model with the stored vectors.
+    """
+    index, made_by = opened_with_model(folder)
+    model = model_named(embedder)
+    check_question_model(index, made_by, model, folder.name)
+    return index, model
+
+
+def check_model_of(folder: Path, model: object) -> None:
+    """Raise InvalidInputError if an embedding model differs from the recorded model of a folder."""
+    index, made_by = opened_with_model(folder)
+    check_question_model(index, made_by, _for_passages(model), folder.name)
