@@ -215,7 +215,7 @@ def _read(dataset: Dataset, found: Answers, query: str, depth: int) -> list[str]
     for one in ids:
         if one not in dataset.contents:
             raise InvalidInputError(
-                f"{found.name}: question {query!r} has the id {one!r}, but {dataset.name} has no such passage: give ids "
-                "of its passages"
+                f"{found.name}: question {query!r} has the id {one!r}, but {dataset.name} has no such passage: give "
+                "ids of its passages"
             )
     return [dataset.contents[one] for one in ids]
