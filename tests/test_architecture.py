@@ -70,7 +70,7 @@ def calls() -> set[Call]:
 def kinds(name: str) -> set[str]:
     """The names of a class of ours and of all classes that are derived from it."""
     modules = [module for path, module in sys.modules.items() if "phasegraph" in path]
-    found = {one for one in (vars(module).get(name) for module in modules) if isinstance(one, type)}
+    found: set[type] = {one for one in (vars(module).get(name) for module in modules) if isinstance(one, type)}
     known: set[type] = set()
     while found:
         known |= found
