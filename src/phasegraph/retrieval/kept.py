@@ -156,7 +156,8 @@ class KeptPassages:
         key = corpus.keys.source if key is None else key
         if not contents and full and not allow_empty:
             raise InvalidInputError(
-                "documents is empty, and full=True would delete all documents: give allow_empty=True to delete them"
+                "documents is empty, and full=True would delete all documents: give allow_empty=True to delete them, "
+                "which needs at least one passage without a document; to delete everything, delete the folder"
             )
         table, state = self._table(key), corpus.state
         given = [self._given(row, one, key, table) for row, one in enumerate(contents)]
