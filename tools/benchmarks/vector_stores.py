@@ -83,6 +83,13 @@ class _View:
         """As :meth:`phasegraph.graph.index.logged_graph.LoggedView.rows_at`."""
         return places + np.searchsorted(self._gone - np.arange(len(self._gone)), places, side="right")
 
+    def cosines_to(self, unit: Any) -> Any:
+        """As :meth:`phasegraph.graph.EntityGraph.cosines_to`."""
+        from phasegraph._support.products import times_vector
+
+        held = self.embeddings
+        return times_vector(held, unit) if isinstance(held, np.ndarray) else held.times(unit)
+
 
 def best_of(rows: Any, vectors: Any, query: Any) -> list[int]:
     """The best of these rows, compared exactly."""
