@@ -77,7 +77,10 @@ def fit_calibrators(
     if failed:
         listed = "; ".join(f"{name!r}: {failed[name]}" for name in sorted(failed))
         if strict:
-            raise DegradedError(f"strict=True requires every source to be fitted; got {listed}")
+            raise DegradedError(
+                f"strict=True requires a fitted calibrator for every source; the fit failed for {listed}. Give more "
+                "queries, or set strict=False"
+            )
         warn(f"sources without a fitted calibrator, which use only each answer's own scores: {listed}", stacklevel=3)
     return fitted
 
