@@ -106,7 +106,9 @@ def decode_document(data: bytes, kind: str, newest: int) -> dict[str, object]:
     except (ValueError, RecursionError) as error:
         raise IntegrityError("a number is not finite: the file is damaged") from error
     if not intact:
-        raise IntegrityError("the checksum does not match: the file is damaged or was edited")
+        raise IntegrityError(
+            "the checksum does not match: the file is damaged or was edited. Restore it from a backup, or save it again"
+        )
     return body
 
 
@@ -401,7 +403,7 @@ def read_bundle(
 def check_exists(folder: Path) -> None:
     """Raise IntegrityError if `folder` does not exist."""
     if not folder.exists():
-        raise IntegrityError(f"the folder {folder.name!r} does not exist")
+        raise IntegrityError(f"the folder {folder.name!r} does not exist: check the path")
 
 
 def open_bundle(
@@ -445,7 +447,9 @@ def open_bundle(
     manifest = target / MANIFEST
     if not manifest.is_file():
         check_exists(target)
-        raise IntegrityError(f"a saved {kind} is a directory with a {MANIFEST}; {target.name!r} has none")
+        raise IntegrityError(
+            f"a saved {kind} is a directory with a {MANIFEST}; {target.name!r} has none: check the path"
+        )
     for _ in range(_MOST_READS):
         seen, which = _capped(manifest)
         try:
@@ -643,7 +647,7 @@ def _opened(target: Path, entry: object) -> BufferedReader:
         raise IntegrityError(f"{MANIFEST}: the file name of an array must be plain; the manifest is damaged")
     file = target / str(entry["file"])
     if not file.is_file():
-        raise IntegrityError(f"{file.name}: the file is missing")
+        raise IntegrityError(f"{file.name}: the file is missing; restore the folder from a backup")
     return file.open("rb")
 
 
@@ -701,4 +705,6 @@ def _read_array(
 def _compare_checksum(handle: BufferedReader, entry: Mapping[str, object]) -> None:
     handle.seek(0)
     if hashlib.file_digest(handle, "sha256").hexdigest() != entry.get("sha256"):
-        raise IntegrityError(f"{entry['file']}: the checksum does not match; the file is damaged")
+        raise IntegrityError(
+            f"{entry['file']}: the checksum does not match; the file is damaged: restore it from a backup"
+        )

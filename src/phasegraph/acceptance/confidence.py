@@ -341,7 +341,7 @@ def fit_probability(
     if not fit.x[0] > 0:
         raise InsufficientDataError(
             "the confidence of questions with an answer is not higher than the confidence "
-            "of questions without an answer"
+            "of questions without an answer: check the judgements and the sources"
         )
     return replace(model, slope=float(fit.x[0]), intercept=float(fit.x[1]), without=without)
 

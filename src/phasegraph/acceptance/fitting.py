@@ -211,7 +211,7 @@ def _best_row(table: Mapping[str, FloatArray], objective: str, target: float) ->
     if not len(rows):
         best = float(table[objective].max())
         raise InsufficientDataError(
-            f"no threshold reaches {objective} {target:g} on these hits; the best is {best:.4f}"
+            f"no threshold reaches {objective} {target:g} on these hits; the best is {best:.4f}: lower the target"
         )
     return int(rows[-1]) if objective == "recall" else int(rows[0])
 
@@ -255,7 +255,9 @@ def fit_global_threshold(
     percentile 1.
     """
     if not judged:
-        raise InsufficientDataError("a global threshold needs judged hits of at least one source; got no source")
+        raise InsufficientDataError(
+            "the mapping of judged hits is empty: a global threshold needs judged hits of at least one source"
+        )
     names = sorted(judged)
     for name in names:
         check_orientation(judged[name], name)

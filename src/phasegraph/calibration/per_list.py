@@ -156,7 +156,7 @@ def max_normalise(scores: FloatArray, /) -> FloatArray:
         return values
     low, high = float(values.min()), float(values.max())
     if low < 0 or high <= 0:
-        raise InvalidInputError(f"max normalisation needs scores >= 0 with at least one > 0; got {low!r} to {high!r}")
+        raise InvalidInputError(f"max normalization needs scores >= 0 with at least one > 0; got {low!r} to {high!r}")
     return np.asarray(values / high)
 
 

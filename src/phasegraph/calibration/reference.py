@@ -222,7 +222,7 @@ def fit_reference_ecdf(
     pooled = pooled[np.isfinite(pooled)]
     if len(pooled) < MINIMUM_REFERENCE:
         raise InsufficientDataError(
-            f"a reference sample needs at least {MINIMUM_REFERENCE} finite scores; got {len(pooled)}"
+            f"a reference sample needs at least {MINIMUM_REFERENCE} finite scores; got {len(pooled)}: use more queries"
         )
     knots, counts = np.unique(pooled, return_counts=True)
     if len(knots) < 2:

@@ -98,7 +98,10 @@ class Answering:
         """Yield a ranking of the 50 nearest passages for each of `count` questions, from the questions' `vectors`."""
         held = self.index.graph.embeddings
         if held is None:
-            raise InvalidInputError("embeddings of questions need an index with embeddings; this index has none")
+            raise InvalidInputError(
+                "embeddings of questions need an index with embeddings; this index has none: leave them out, or build "
+                "the index with embeddings"
+            )
         given = np.asarray(vectors, dtype=np.float32)
         if given.shape != (count, held.shape[1]) or not np.isfinite(given).all():
             raise InvalidInputError(f"embeddings of questions must be finite, of shape {(count, held.shape[1])}")

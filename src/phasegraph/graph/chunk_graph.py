@@ -254,7 +254,10 @@ class ChunkGraph:
 
     def __post_init__(self) -> None:
         if len(set(self.passages)) != len(self.passages):
-            raise InvalidInputError("passages must be unique; an id repeats")
+            raise InvalidInputError(
+                f"passages must be unique; {Counter(self.passages).most_common(1)[0][0]!r} repeats: give each chunk "
+                "its own id"
+            )
         for kind, link in self.links.items():
             check_values(kind, link.data)
         links = {

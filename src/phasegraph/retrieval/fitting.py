@@ -61,7 +61,9 @@ def fit_calibrators(
         size = (sizes or {}).get(name) or max(stated, default=ASSUMED_SIZE)
         try:
             if len(lists) < least:
-                raise InsufficientDataError(f"at least {least} queries with hits are needed; got {len(lists)}")
+                raise InsufficientDataError(
+                    f"calibrating needs at least {least} queries with hits; got {len(lists)}: give more queries"
+                )
             made = fit_reference_ecdf(
                 [ranking.scores for ranking in lists],
                 normal_scores=normal_scores,

@@ -88,7 +88,7 @@ def updated(old: GraphIndex, given: IndexFiles) -> tuple[GraphIndex, str]:
     new = [place for place, passage in enumerate(given.passages) if passage.id not in steady]
     gone = [name for name in there if name not in steady]
     again = sum(given.passages[place].id in there for place in new)
-    said = f"{len(new) - again} passages new, {len(gone) - again} gone, {again} changed, {len(steady)} as they were"
+    said = f"{len(new) - again} passages new, {len(gone) - again} gone, {again} changed, {len(steady)} unchanged"
     if not steady:
         return built(given, old), said
     embedded = None if given.synonyms is None else given.synonyms.vectors
@@ -408,7 +408,7 @@ def index(
     if outcome.changes:
         to.print(outcome.changes)
     if outcome.malformed:
-        to.print(f"{outcome.malformed} malformed triples left out of {triples}")
+        to.print(f"{outcome.malformed} malformed triples of {triples} were skipped")
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,7 +98,10 @@ class View:
         timeout: float | None = 10.0,
     ) -> None:
         if embed is not None and index.graph.view.embeddings is None:
-            raise InvalidInputError("an embedder needs an index with embeddings; this index has none")
+            raise InvalidInputError(
+                "an embedder needs an index with embeddings; this index has none: leave out the embedder, or build "
+                "the index with embeddings"
+            )
         self._records: Mapping[str, PassageRecord] = index.records
         self._ids: Collection[str] = index.records
         if only is not None:
