@@ -72,7 +72,7 @@ class _Ids(list[str]):
 
 
 class Identities:
-    """A reader of the ids of one source's hits; it warns once if it has to make ids from texts.
+    """A reader of the ids of one source's hits; it warns once if texts have to serve as ids.
 
     >>> Identities("vector").read(["a", None], lambda row: ({"pk": "b"}, "text"), notes := [])
     ['a', 'b']
