@@ -42,7 +42,7 @@ class Answers(Protocol):
         ...
 
     async def explain(self, query: str, k: int = 5) -> dict[str, Any]:
-        """Explain as :meth:`View.explain` does."""
+        """Explain the answer to a query; see :meth:`View.explain`."""
         ...
 
     def passages(self, ids: Sequence[str]) -> dict[str, Any]:
