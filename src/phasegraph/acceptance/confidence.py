@@ -234,7 +234,10 @@ class ConfidenceModel:
     def probabilities(self, values: ArrayLike) -> FloatArray:
         """Convert n confidences to (n,) probabilities that the corpus contains an answer."""
         if self.slope is None or self.intercept is None:
-            raise InvalidInputError("probabilities need a slope and an intercept; calibrate with judged queries first")
+            raise InvalidInputError(
+                "a ConfidenceModel without slope and intercept has no probabilities: calibrate with judged queries "
+                "first"
+            )
         return _sigmoid(self.slope * _logit(values) + self.intercept)
 
     def to_dict(self) -> dict[str, object]:

@@ -99,7 +99,9 @@ def check_drift(
         )
     values = check_flat("scores", scores)
     if len(queries) != len(values):
-        raise InvalidInputError(f"each score needs a query; got {len(values)} scores and {len(queries)} queries")
+        raise InvalidInputError(
+            f"queries must name one query for each score; got {len(values)} scores and {len(queries)} queries"
+        )
     flags = None if labels is None else np.asarray(labels)
     if flags is not None and (flags.shape != values.shape or not np.isin(flags, (0, 1)).all()):
         raise InvalidInputError("labels must contain 0 or 1 for each score; a label or the length differs")

@@ -220,7 +220,9 @@ def _check_target(objective: str, target: float | None) -> float:
     check_choice("objective", objective, get_args(Objective))
     if objective in _OPTIMA:
         if target is not None:
-            raise InvalidInputError(f"target is for 'recall' and 'precision' only; got {target!r}")
+            raise InvalidInputError(
+                f"target must be None unless the objective is 'recall' or 'precision'; got {target!r}"
+            )
         return 0.0
     return check_range(f"target of objective {objective!r}", target, 0, 1, ends="(]")
 

@@ -55,7 +55,7 @@ class Answering:
     def __init__(self, folder: str | os.PathLike[str], k: int = 10) -> None:
         index = opened(Path(folder))
         if isinstance(index, ChunkGraph):
-            raise InvalidInputError(f"{folder}: a graph of chunks cannot answer batches; use phasegraph search")
+            raise InvalidInputError(f"{folder}: a chunk graph cannot answer batches: use phasegraph search")
         self.index: GraphIndex = index
         self.k = check_count("k", k, minimum=1)
         self.source = GraphSource(index.graph).prepare()

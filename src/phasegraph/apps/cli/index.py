@@ -453,7 +453,10 @@ def _check_options(given: Mapping[str, object], corpus: Path) -> None:
     if given["--engine"] is not None:
         _leave_out(given, ("--chunks", "--update", "--embedder", *_OF_CHUNKS), "with --engine")
         if corpus.is_dir():
-            raise InvalidInputError(f"--engine reads one JSONL or Parquet file; {corpus} is a folder")
+            raise InvalidInputError(
+                f"--engine reads one JSONL or Parquet file, but {corpus} is a folder: give one file, or leave out "
+                "--engine"
+            )
     else:
         chunks = given["--chunks"] is not None
         _leave_out(given, _OF_ENGINE, "without --engine")

@@ -226,7 +226,10 @@ class GraphIndex:
             )
         given = by_passage(triples, came)
         if self.synonyms is None and name_embeddings is not None:
-            raise InvalidInputError("name_embeddings= needs an index with synonyms; this index has no synonyms")
+            raise InvalidInputError(
+                "name_embeddings= needs an index with synonyms; this index has no synonyms: leave out "
+                "name_embeddings=, or build the index with synonyms="
+            )
         if len(gone) == len(self.records) and not new:
             raise InvalidInputError("an index must contain at least one passage: not all passages can be removed")
         known = self._known()

@@ -692,7 +692,9 @@ def replace_passages(
     old_rows = graph.passage_rows if isinstance(graph.passages, tuple) else _rows_of(graph.passages)
     lacking = next((name for name in ids if name not in after and name not in old_rows), None)
     if lacking is not None:
-        raise InvalidInputError(f"passage {lacking!r} is new and has no extraction in `after`")
+        raise InvalidInputError(
+            f"passage {lacking!r} is new and has no extraction in `after`: add an extraction of this passage"
+        )
     kept = np.array([-1 if name in after else old_rows[name] for name in ids], dtype=np.int64)
     mentioned, at_home, gained = count_records(ids, after)
     entities, moved = _entities(graph, kept, mentioned)
