@@ -149,7 +149,9 @@ def test_what_cannot_be_walked_on_the_server_is_refused(corpus):
 
 @pytest.mark.parametrize("framework", [LANGCHAIN, LLAMAINDEX])
 def test_an_address_in_place_of_a_connection_is_refused(framework):
-    with pytest.raises(InvalidTypeError, match=r"connection must be a Neo4jConnection .*; got str"):
+    with pytest.raises(
+        InvalidTypeError, match=r"connection must be a Neo4jConnection; got str: use Neo4jConnection.connect"
+    ):
         made(framework, "bolt://localhost", "manuals")
 
 

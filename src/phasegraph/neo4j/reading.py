@@ -295,8 +295,8 @@ def _check_corpus(schema: GraphSchema, corpus: str | None) -> None:
         )
     if corpus is None and schema == PHASEGRAPH:
         raise InvalidInputError(
-            "corpus= is missing, and the schema 'phasegraph' needs it: give the name of the corpus (list_corpora "
-            "returns all names)"
+            "corpus must be the name of a corpus for the schema 'phasegraph'; got None: give one of the names that "
+            "list_corpora returns"
         )
 
 
