@@ -41,7 +41,7 @@ def test_saving_replaces_the_file_in_one_step_and_leaves_nothing_behind(tmp_path
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda d: d.update(format="pickle"), "foreign"),
+        (lambda d: d.update(format="pickle"), "did not write this file"),
         (lambda d: d.update(kind="graph"), "kind"),
         (lambda d: d.update(version=2), "newer"),
         (lambda d: d.update(version=True), "version"),

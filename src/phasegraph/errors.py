@@ -93,6 +93,17 @@ def blame(error: Exception, causes: Mapping[str, BaseException]) -> None:
         error.add_note(f"{name}: {type(cause).__name__}: {text_of(cause)}")
 
 
+def refusal(reasons: str) -> str:
+    """Return the message of the DegradedError for a degraded answer.
+
+    >>> print(refusal("graph: error"))
+    strict=True refuses a degraded answer: graph: error. Remove the cause, or set strict=False to accept the answer
+    """
+    return (
+        f"strict=True refuses a degraded answer: {reasons}. Remove the cause, or set strict=False to accept the answer"
+    )
+
+
 def text_of(error: BaseException) -> str:
     """Return the text of an error; empty if the error cannot be converted to text."""
     try:

@@ -89,9 +89,9 @@ def kernel_rows(kernel: FloatArray, /, *, count: int | None = None) -> FloatArra
     if not np.isfinite(table).all():
         raise InvalidInputError("kernel must be finite; got NaN or infinity")
     if not np.allclose(table, table.T, atol=_TOLERANCE, rtol=0):
-        raise InvalidInputError("kernel is not symmetric")
+        raise InvalidInputError("kernel must be symmetric; it differs from its transpose")
     if not np.allclose(np.diag(table), 1.0, atol=_TOLERANCE, rtol=0):
-        raise InvalidInputError("kernel does not have 1 on its diagonal")
+        raise InvalidInputError("kernel must have 1 on its diagonal; another value is there")
     values, vectors = np.linalg.eigh((table + table.T) / 2)
     if len(values) and values[0] < -_TOLERANCE * len(values):
         raise InvalidInputError(f"kernel must be positive semi-definite; its smallest eigenvalue is {values[0]:.3g}")

@@ -78,7 +78,7 @@ def test_input_that_cannot_be_tested_is_refused() -> None:
         check_drift(threshold, [0.1, 0.2], ["a", "b"])
     with pytest.raises(InvalidInputError, match="finite"):
         check_drift(threshold, [np.nan] * 9, range(9))
-    with pytest.raises(InvalidInputError, match="each score needs a query"):
+    with pytest.raises(InvalidInputError, match="queries must name one query for each score"):
         check_drift(threshold, [0.1] * 9, range(8))
     with pytest.raises(InvalidInputError, match="labels"):
         check_drift(threshold, [0.1] * 9, range(9), labels=[2] * 9)

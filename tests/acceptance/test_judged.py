@@ -112,7 +112,7 @@ def test_no_query_left_and_unknown_risks_are_refused() -> None:
 
 
 def test_one_query_cannot_be_split() -> None:
-    with pytest.raises(InsufficientDataError, match="2 queries"):
+    with pytest.raises(InsufficientDataError, match="at least 2 judged queries"):
         JudgedScores([0.1, 0.2], [0, 1], ["a", "a"]).split()
 
 

@@ -74,7 +74,7 @@ def test_theoretical_min_max_names_a_score_below_the_infimum() -> None:
 
 @pytest.mark.parametrize("scores", [[-1.0, 2.0], [0.0, 0.0]])
 def test_max_normalise_refuses_what_it_cannot_divide(scores: list[float]) -> None:
-    with pytest.raises(InvalidInputError, match="max normalisation"):
+    with pytest.raises(InvalidInputError, match="max normalization"):
         max_normalise(np.array(scores))
 
 

@@ -137,7 +137,7 @@ def test_a_process_killed_while_saving_leaves_the_old_graph_or_the_new_one(tmp_p
 
 @pytest.mark.parametrize("load", [load_graph, GraphIndex.load, ChunkGraph.load, SummaryTree.load])
 def test_a_folder_that_does_not_exist_is_named_as_such(load: Any, tmp_path: Path) -> None:
-    with pytest.raises(IntegrityError, match=r"^the folder 'nope' does not exist$"):
+    with pytest.raises(IntegrityError, match=r"^the folder 'nope' does not exist: check the path$"):
         load(tmp_path / "nope")
     with pytest.raises(IntegrityError, match=r"is a directory with a manifest\.json"):
         load(tmp_path)

@@ -129,8 +129,8 @@ def test_beyond_loopback_there_is_a_token(inspector) -> None:
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        (b"{", "not JSON"),
-        (b"[" * 40000, "not JSON"),
+        (b"{", "must be JSON"),
+        (b"[" * 40000, "must be JSON"),
         (b'{"question": "' + b"x" * 70000 + b'"}', "at most 65536 bytes"),
         (b"[]", "read from a JSON object"),
         (b"{}", "needs the field 'question'"),

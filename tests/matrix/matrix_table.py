@@ -123,83 +123,92 @@ def tables(kind: str, head: str, lines: Lines) -> list[str]:
 INTRODUCTION = """\
 # What each store returns
 
-The tables show what your store returns, and how phasegraph uses it.
+You want to know which scores and ids your store returns, and how phasegraph reads them. Find your store in the tables.
 
-Every line is measured. A script puts 100 passages of `data/musique-openie`, with their real embeddings, into the real
-store and asks one question. `python tests/matrix/make_table.py` writes this page. The tests of the repository ask every
-store again, and fail if a line is no longer true.
+All values are measured, not copied from documentation. A script loads 100 passages of `data/musique-openie`, with their
+real embeddings, into each store and runs one query. `python tests/matrix/make_table.py` writes this page. The tests of
+the repository repeat the query for every store, and fail if a row is no longer true.
 
-- **Raw score** says what the store's score measures.
+- **Raw score** is the quantity that the store returns as the score.
 - **Best, middle, worst** are the raw scores of the first, the middle and the last hit.
-- **Better** says whether a higher or a lower raw score is better. If a lower score is better, phasegraph negates the
+- **Better** says whether higher or lower raw scores are better. If lower scores are better, phasegraph negates the
   scores.
-- **Relevance function** shows the result of LangChain's `similarity_search_with_relevance_scores` for the same hits,
-  best first. For some stores, this function reverses the order or leaves the range of 0 to 1. So phasegraph never
-  calls it.
+- **Relevance function** shows what LangChain's `similarity_search_with_relevance_scores` returns for the same three
+  hits. For some stores, this function returns values in the wrong order or outside the range of 0 to 1. phasegraph
+  therefore never calls this function.
 - **Id** says where phasegraph finds the id of a hit. Give the same passage the same id in every store.
-- **What phasegraph does** says how phasegraph uses the score, and how it knows which direction is better. You can
-  declare the direction (`HitFields(higher_is_better=...)`). Otherwise, phasegraph knows the direction from the store's
-  class, or infers it from the order of the scores. If it can do neither, only the ranks count."""
+- **What phasegraph does** says how phasegraph uses the score, and how it determines whether higher or lower scores are
+  better. You can declare this direction (`HitFields(higher_is_better=...)`). Otherwise, phasegraph knows the direction
+  from the store's class, or infers it from the order of the scores. If both are impossible, only the ranks count."""
 
 GRAPHS = """\
-Knowledge-graph retrievers return passages, triples, or one text with all facts. phasegraph converts a triple to the
-passage that the relation of the triple names. It does not use the last passage that mentioned the triple's subject. So
-vectors and graph return the same ids, and fusion can join their hits.
+Knowledge-graph retrievers return passages, triples, or a single text with all facts. For a triple, phasegraph returns
+the passage from which the triple was extracted: the graph stores this passage's id with the relation. Vectors and graph
+then return the same ids, so fusion can merge their hits.
 
-If all scores of a list are equal, it counts only that a passage is in the list. If a retriever names no passage, its
-text becomes a separate hit. So return `Document`s, nodes or dicts with the passages' ids whenever you can. The last
-column of the tables quotes the notes of the source's report (`result.reports`)."""
+If all scores in a list are equal, the list contains no order, and phasegraph uses only the fact that it contains a
+passage. If a retriever returns a text without a passage id, the text becomes a separate hit. Whenever you can, return
+`Document`s, nodes or dicts with the ids of the passages. The last column of the next two tables quotes the notes in the
+source's report (`result.reports`)."""
 
 FILTERS = """\
 ## Filters
 
-One store contains the 100 passages of two tenants, 50 for each. One tenant asks with a filter:
+For these tables, one store contains 50 passages of each of two tenants. One of the tenants searches with a filter:
 `filter={"tenant": "red"}` in LangChain, `filters=MetadataFilters(...)` in LlamaIndex. The tests search every output for
 ids and words of the other tenant: hits, evidence, candidates, paths of the walk, reports, warnings, callbacks, events
-and spans. The tests also compare ids and scores with a store that never contained the other tenant's passages.
+and spans. The tests also check that ids and scores equal those of a store that never contained the other tenant's
+passages.
 
-- phasegraph uses a store's own filter if the filter's values are passed as parameters. For LanceDB, LangChain instead
-  writes the values into the text of the query. So phasegraph requests all rows of LanceDB, up to 10,000, and first
-  drops the rows of the other tenant. With more rows, or with the search type `mmr`, the call fails.
-- A BM25 index counts the words of all its documents, so its scores would reveal the other tenant's texts. phasegraph
-  builds a new index from the matching documents, once per filter. The call fails if phasegraph cannot build this
-  index: for a BM25 class of your own, or for an index that does not store its nodes.
-- If a source takes no filter, phasegraph refuses the filter. It does not filter the hits afterwards, because the source
-  has already used the other tenant's passages to rank them. In LangChain, the call fails; in LlamaIndex, `within`
-  raises an error. Examples are retrievers of a property graph and chains that write Cypher. Give each tenant a separate
-  graph, or use phasegraph's `EntityGraphRetriever`.
-- If a function takes a filter, phasegraph passes the filter to it, and drops hits that do not match.
-- A wrapped retriever may already have a filter, in its search settings or by `bind`. phasegraph combines this filter
-  with the filter of the call, and applies both to all sources. `calibrate` also applies the retriever's own filter.
-- LlamaIndex has no filters for FAISS, and LangChain filters 20 hits of an unfiltered search. In both frameworks,
-  phasegraph has FAISS search only the matching rows of flat, HNSW and IVF indexes. With other indexes, the call fails
-  in LlamaIndex, and phasegraph requests all rows in LangChain.
-- phasegraph translates LangChain's operators (`$in`, `$or`, ranges) for Chroma, Qdrant, PGVector and Neo4jVector. It
-  requests 10,000 hits from other stores, and drops hits that do not match. If too few hits remain, the call fails.
-- The walk of `EntityGraphRetriever` runs on a graph of only the allowed passages, so the other tenant's texts do not
-  change the scores. Two limits remain. The names were found in the passages of all tenants, and a fact that stands in
-  passages of both tenants may be lost. A separate graph for each tenant has neither limit."""
+- **Vector stores.** phasegraph uses a store's own filter if the store receives the filter's values as parameters. For
+  LanceDB, LangChain writes the values into the text of the query instead. phasegraph therefore requests all rows of
+  LanceDB, up to 10,000, and drops the rows that do not match before it ranks them. With more than 10,000 rows, or with
+  the search type `mmr`, the call fails.
+- **BM25.** A BM25 index counts the words of all its documents, so its scores would reveal the other tenant's texts.
+  phasegraph therefore builds a new index from the matching documents, once per filter. If phasegraph cannot build this
+  index, the call fails. This happens with your own BM25 class, and with an index that does not store its nodes.
+- **Sources without a filter.** If a source cannot apply a filter, phasegraph raises an error: in LangChain when you
+  call the retriever, in LlamaIndex when you call `within`. Examples are retrievers of a property graph and chains that
+  write Cypher. phasegraph does not filter their hits afterwards, because the source has already used the other tenant's
+  passages to rank them. Give each tenant a separate graph, or use phasegraph's `EntityGraphRetriever`.
+- **Functions.** If a function has a parameter for the filter, phasegraph passes the filter to the function, and drops
+  hits that do not match.
+- **Retrievers with their own filter.** A wrapped retriever may already have a filter, in its search settings or through
+  `bind`. phasegraph combines this filter with the filter of the call, and applies both filters to all sources.
+  `calibrate` also applies the retriever's own filter.
+- **FAISS.** LlamaIndex cannot filter FAISS, and LangChain filters only the first 20 hits of an unfiltered search. In
+  both frameworks, phasegraph lets FAISS search only the matching rows of flat, HNSW and IVF indexes. With other
+  indexes, the call fails in LlamaIndex; in LangChain, phasegraph requests all rows.
+- **Operators.** phasegraph translates LangChain's operators (`$in`, `$or`, ranges) for Chroma, Qdrant, PGVector and
+  Neo4jVector. From other stores, phasegraph requests 10,000 hits and drops those that do not match. If too few hits
+  remain, the call fails.
+- **The walk.** `EntityGraphRetriever` walks over a graph of the allowed passages only, so the other tenant's texts do
+  not change the scores. Two limits remain. The graph's names come from the passages of all tenants. A fact that occurs
+  in passages of both tenants may be lost. If each tenant has a separate graph, neither limit applies."""
 
 NOTES = """\
 ## Notes
 
-- Qdrant takes UUIDs and whole numbers as ids. LangChain's `PGVectorStore` takes UUIDs, unless you create its id column
-  with another type. If your store cannot use your passage ids, write them into the metadata, and read them with
-  `SourceSpec(fields=HitFields(id=...))`.
-- LangChain's `PGVector` stores all collections in one table, and an id belongs to one collection. If you write the same
-  id to a second collection, a search in the second collection does not find it.
-- LangChain's `LanceDB` searches by squared distance, whatever value its argument `distance` has.
-- phasegraph uses a declared direction even if the order of an answer contradicts it. In this case, you get one warning,
-  and a note in the source's report of every such answer.
+- Qdrant accepts only UUIDs and whole numbers as ids. LangChain's `PGVectorStore` accepts only UUIDs, unless you create
+  its id column with another type. If your store does not accept your passage ids, write the ids into the metadata. Name
+  the metadata key with `SourceSpec(fields=HitFields(id=...))`.
+- LangChain's `PGVector` stores all collections in one table, and an id can belong to only one collection. If you write
+  an existing id to a second collection, a search in the second collection does not find the passage.
+- LangChain's `LanceDB` always searches by squared distance and ignores its argument `distance`.
+- If you declare a direction, phasegraph uses it even if the order of the hits contradicts it. You then get one warning,
+  and a note in the report of the source for every such answer.
 - A source of the core package, such as `GraphSource`, returns ids without texts. phasegraph takes the texts from
-  the hits of the other sources, or looks them up by id in the stores of these sources. LanceDB returns no ids.
-  LlamaIndex's `BM25Retriever` and both frameworks' Neo4jVector cannot look up ids. With these stores, pass the texts
-  (`documents=`, `nodes=` or `HitFields(resolve=...)`). Otherwise, a warning says that the texts are missing.
+  the hits of the other sources, or looks them up by id in the stores of these sources. With some stores, this is
+  impossible: LanceDB returns no ids, and LlamaIndex's `BM25Retriever` and both frameworks' Neo4jVector cannot look up
+  ids. With these stores, pass the texts (`documents=`, `nodes=` or `HitFields(resolve=...)`). Otherwise, a warning says
+  that the texts are missing.
 - LlamaIndex's `CypherTemplateRetriever` refuses a store without Cypher, such as `SimplePropertyGraphStore`, when you
   create it.
-- `GraphCypherQAChain` can be a source. With `return_direct`, each row is a hit, and its columns `c.id` and `c.text` are
-  the id and the text. Without `return_direct`, the chain's answer is one hit.
-- neo4j-graphrag 1.22's `VectorCypherRetriever` raises an error if it receives filters. Its `HybridRetriever` takes no
-  filters.
-- Both frameworks' Neo4j vector stores score by cosine if you set a filter, whatever similarity the index uses.
-- Neo4j's vector index stores quantized vectors, so hits with nearly equal scores can change places."""
+- `GraphCypherQAChain` can be a source. With `return_direct`, each row is a hit; the columns `c.id` and `c.text` contain
+  its id and its text. Without `return_direct`, the chain's answer is a single hit.
+- In neo4j-graphrag 1.22, `VectorCypherRetriever` raises an error if it receives filters, and `HybridRetriever` has no
+  parameter for filters.
+- If you set a filter, the Neo4j vector stores of both frameworks score by cosine, even if the index uses another
+  similarity.
+- Neo4j's vector index stores quantized vectors. The order of hits with nearly equal scores can therefore differ between
+  two runs."""

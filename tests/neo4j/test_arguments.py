@@ -11,7 +11,7 @@ from phasegraph.neo4j import Neo4jConnection, Neo4jGraphSource, read_graph, writ
 
 
 def test_an_address_is_no_driver():
-    with pytest.raises(InvalidTypeError, match=r"driver must be a neo4j.Driver; got str .*connect"):
+    with pytest.raises(InvalidTypeError, match=r"driver must be a neo4j.Driver; got str: .*connect"):
         Neo4jConnection("bolt://localhost")
 
 
@@ -36,7 +36,7 @@ def test_a_graph_in_place_of_records_is_named():
     graph = build_graph([{"id": "a", "text": "Ada met Bo."}])
     with (
         Neo4jConnection.connect("bolt://127.0.0.1:9") as connection,
-        pytest.raises(InvalidTypeError, match=r"passages must be PassageRecord objects .*; got EntityGraph"),
+        pytest.raises(InvalidTypeError, match=r"passages must be a list of PassageRecord objects; got EntityGraph"),
     ):
         write_graph(connection, graph, corpus="c")
 

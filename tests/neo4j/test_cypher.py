@@ -20,7 +20,7 @@ def test_plain_words_are_quoted(name):
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_anything_else_is_refused_by_name(name):
-    with pytest.raises(InvalidInputError, match="label must be words of letters"):
+    with pytest.raises(InvalidInputError, match=r"label must have at most .* and contain only letters"):
         quote(name, "label")
 
 

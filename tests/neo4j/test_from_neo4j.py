@@ -143,13 +143,15 @@ def test_an_empty_database_says_that_a_schema_or_a_corpus_must_be_given(connecti
 def test_what_cannot_be_walked_on_the_server_is_refused(corpus):
     with pytest.raises(InvalidInputError, match="load=False needs a corpus written by write_graph"):
         open_graph(corpus, schema="llama_index", load=False)
-    with pytest.raises(InvalidInputError, match="embeddings need load=True"):
+    with pytest.raises(InvalidInputError, match="embed= must be None if load=False"):
         open_graph(corpus, "manuals", load=False, embed=len)
 
 
 @pytest.mark.parametrize("framework", [LANGCHAIN, LLAMAINDEX])
 def test_an_address_in_place_of_a_connection_is_refused(framework):
-    with pytest.raises(InvalidTypeError, match=r"connection must be a Neo4jConnection .*; got str"):
+    with pytest.raises(
+        InvalidTypeError, match=r"connection must be a Neo4jConnection; got str: use Neo4jConnection.connect"
+    ):
         made(framework, "bolt://localhost", "manuals")
 
 

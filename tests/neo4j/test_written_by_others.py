@@ -173,7 +173,7 @@ def test_a_foreign_graph_is_refreshed_by_what_differs(connection, driver, addres
 def test_a_database_with_two_kinds_of_graph_asks_which_one_is_meant(connection, driver, address):
     write_with_langchain(address)
     write_with_neo4j_graphrag(driver)
-    with pytest.raises(InvalidInputError, match=r"does not match exactly one schema.*langchain: 4, neo4j_graphrag: 4"):
+    with pytest.raises(InvalidInputError, match=r"must match exactly one schema.*langchain: 4, neo4j_graphrag: 4"):
         detect_schema(connection)
 
 

@@ -134,7 +134,7 @@ def test_too_few_different_questions_say_how_many_are_needed():
 
 
 def test_a_source_that_answered_too_few_queries_is_not_fitted():
-    with pytest.warns(PhasegraphWarning, match="'rare': at least 20 queries with hits are needed; got 4"):
+    with pytest.warns(PhasegraphWarning, match="'rare': calibrating needs at least 20 queries with hits; got 4"):
         fitted = fit_calibrators([*lists("v", queries=20), *lists("rare")], least=20)
     assert list(fitted) == ["v"]
 

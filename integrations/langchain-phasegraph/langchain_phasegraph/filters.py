@@ -99,7 +99,9 @@ def joined(*filters: Mapping[str, Any] | None) -> Wanted | None:
             elif key == "$or" or isinstance(value, Mapping):
                 parts.extend([{key: value}] if {key: value} not in parts else ())
             elif plain.setdefault(key, value) != value:
-                raise FilterRefusedError(f"filters must agree; got {plain[key]!r} and {value!r} for {key!r}")
+                raise FilterRefusedError(
+                    f"filters must agree; got {plain[key]!r} and {value!r} for {key!r}: remove one of the two values"
+                )
 
     for given in filters:
         add(given or {})

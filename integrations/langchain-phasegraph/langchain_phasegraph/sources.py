@@ -478,7 +478,9 @@ class RetrieverSource(WrappedSource):
         elif wanted is not None:
             part = bm25_within(runnable, wanted)
             if part is None:
-                raise FilterRefusedError(f"source {self.name!r} does not support filter=")
+                raise FilterRefusedError(
+                    f"source {self.name!r} does not support filter=: remove this source, or use a store that can filter"
+                )
             runnable = part
         if self.accepts:
             offered = {"k": limit, "limit": limit, "upstream": upstream}

@@ -83,7 +83,7 @@ def decode_document(data: bytes, kind: str, newest: int) -> dict[str, object]:
     except (ValueError, RecursionError) as error:
         raise IntegrityError("the file is not JSON in UTF-8: it is damaged, or phasegraph did not write it") from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise IntegrityError("this file is foreign: phasegraph did not write it")
+        raise IntegrityError("phasegraph did not write this file: check the path")
     if document.get("kind") != kind:
         raise IntegrityError(f"the file must be of kind {kind!r}; got {str(document.get('kind'))[:80]!r}")
     version = document.get("version")
@@ -96,7 +96,7 @@ def decode_document(data: bytes, kind: str, newest: int) -> dict[str, object]:
         )
     body = document.get("body")
     if not isinstance(body, dict):
-        raise IntegrityError("the body is missing: the file is damaged")
+        raise IntegrityError("the body is missing, so the file is damaged: restore it from a backup")
     if deeper(body, _DEEPEST):
         raise IntegrityError(
             f"values must be nested at most {_DEEPEST} levels deep: the file is damaged, or phasegraph did not write it"
@@ -104,9 +104,11 @@ def decode_document(data: bytes, kind: str, newest: int) -> dict[str, object]:
     try:
         intact = document.get("sha256") == _digest(_canonical(body))
     except (ValueError, RecursionError) as error:
-        raise IntegrityError("a number is not finite: the file is damaged") from error
+        raise IntegrityError("a number is not finite, so the file is damaged: restore it from a backup") from error
     if not intact:
-        raise IntegrityError("the checksum does not match: the file is damaged or was edited")
+        raise IntegrityError(
+            "the checksum does not match: the file is damaged or was edited. Restore it from a backup, or save it again"
+        )
     return body
 
 
@@ -401,7 +403,7 @@ def read_bundle(
 def check_exists(folder: Path) -> None:
     """Raise IntegrityError if `folder` does not exist."""
     if not folder.exists():
-        raise IntegrityError(f"the folder {folder.name!r} does not exist")
+        raise IntegrityError(f"the folder {folder.name!r} does not exist: check the path")
 
 
 def open_bundle(
@@ -445,7 +447,9 @@ def open_bundle(
     manifest = target / MANIFEST
     if not manifest.is_file():
         check_exists(target)
-        raise IntegrityError(f"a saved {kind} is a directory with a {MANIFEST}; {target.name!r} has none")
+        raise IntegrityError(
+            f"a saved {kind} is a directory with a {MANIFEST}; {target.name!r} has none: check the path"
+        )
     for _ in range(_MOST_READS):
         seen, which = _capped(manifest)
         try:
@@ -643,7 +647,7 @@ def _opened(target: Path, entry: object) -> BufferedReader:
         raise IntegrityError(f"{MANIFEST}: the file name of an array must be plain; the manifest is damaged")
     file = target / str(entry["file"])
     if not file.is_file():
-        raise IntegrityError(f"{file.name}: the file is missing")
+        raise IntegrityError(f"{file.name}: the file is missing; restore the folder from a backup")
     return file.open("rb")
 
 
@@ -659,7 +663,8 @@ def _read_array(
     name, size = entry["file"], os.fstat(handle.fileno()).st_size
     if size != entry.get("bytes") or size > MAX_ARRAY_BYTES:
         raise IntegrityError(
-            f"{name}: {entry.get('bytes')!r:.40} bytes are expected, but it has {size}: the file is damaged"
+            f"{name}: {entry.get('bytes')!r:.40} bytes are expected, but it has {size}, so the file is damaged: "
+            "restore it from a backup"
         )
     mapped = mmap and size > MAPPED_BYTES
     if verify and not (late is not None and mapped):
@@ -669,7 +674,9 @@ def _read_array(
     header = handle.read(int.from_bytes(start[8:10], "little"))
     found = _HEADER.fullmatch(header)
     if start[:8] != b"\x93NUMPY\x01\x00" or found is None or not _TYPE.fullmatch(found[1].decode()):
-        raise IntegrityError(f"{name}: the file is not a numeric npy array; it is damaged")
+        raise IntegrityError(
+            f"{name}: the file is damaged, because it is not a numeric npy array: restore it from a backup"
+        )
     shape = tuple(map(int, found[2].replace(b",", b" ").split()))
     dtype, first = np.dtype(found[1].decode()), handle.tell()
     if list(shape) != entry.get("shape") or dtype.str != entry.get("dtype"):
@@ -677,7 +684,9 @@ def _read_array(
             f"{name}: shape and type must be equal to the values in {MANIFEST}; got {shape} and {dtype.str}"
         )
     if max(shape, default=1) > MAX_ARRAY_BYTES or first + dtype.itemsize * math.prod(shape) != size:
-        raise IntegrityError(f"{name}: {size} bytes are no array of shape {shape}; the file is damaged")
+        raise IntegrityError(
+            f"{name}: {size} bytes are no array of shape {shape}, so the file is damaged: restore it from a backup"
+        )
     if late is not None and mapped and dtype.isnative:
         late.add(array_name, handle.fileno(), str(name), entry.get("sha256"), first, (size - first) // shape[0])
     elif late is not None and mapped:  # an array of another byte order is copied into memory
@@ -701,4 +710,6 @@ def _read_array(
 def _compare_checksum(handle: BufferedReader, entry: Mapping[str, object]) -> None:
     handle.seek(0)
     if hashlib.file_digest(handle, "sha256").hexdigest() != entry.get("sha256"):
-        raise IntegrityError(f"{entry['file']}: the checksum does not match; the file is damaged")
+        raise IntegrityError(
+            f"{entry['file']}: the checksum does not match; the file is damaged: restore it from a backup"
+        )

@@ -371,7 +371,8 @@ def _require_enough(judged: JudgedScores, alpha: float, delta: float, halves: in
     if judged.query_count < least:
         raise InsufficientDataError(
             f"certifying a risk of at most {alpha:g} with probability {1 - delta:g} needs at least {least} "
-            f"judged queries, even with an observed risk of 0; got {judged.query_count}"
+            f"judged queries, even with an observed risk of 0; got {judged.query_count}: judge more queries, or raise "
+            "alpha or delta"
         )
 
 
@@ -514,7 +515,8 @@ def _by_passage(judged: JudgedScores, miss_rate: float) -> float:
     if rank == 0:
         needed = math.ceil(1 / miss_rate - 1e-9) - 1
         raise InsufficientDataError(
-            f"a miss rate of {miss_rate:g} needs at least {needed} relevant judged hits; got {len(relevant)}"
+            f"a miss rate of {miss_rate:g} needs at least {needed} relevant judged hits; got {len(relevant)}: judge "
+            "more hits, or raise miss_rate"
         )
     return float(relevant[rank - 1])
 
@@ -528,7 +530,8 @@ def _by_query(judged: JudgedScores, miss_rate: float) -> float:
     if not safe[0]:
         needed = math.ceil(1 / miss_rate - 1e-9) - 1
         raise InsufficientDataError(
-            f"a miss rate of {miss_rate:g} needs at least {needed} judged queries with a relevant hit; got {count}"
+            f"a miss rate of {miss_rate:g} needs at least {needed} judged queries with a relevant hit; got {count}: "
+            "judge more queries, or raise miss_rate"
         )
     last = int(np.argmin(safe)) - 1 if not safe.all() else len(safe) - 1
     return float(thresholds[last])

@@ -234,7 +234,10 @@ class ConfidenceModel:
     def probabilities(self, values: ArrayLike) -> FloatArray:
         """Convert n confidences to (n,) probabilities that the corpus contains an answer."""
         if self.slope is None or self.intercept is None:
-            raise InvalidInputError("probabilities need a slope and an intercept; calibrate with judged queries first")
+            raise InvalidInputError(
+                "a ConfidenceModel without slope and intercept has no probabilities: calibrate with judged queries "
+                "first"
+            )
         return _sigmoid(self.slope * _logit(values) + self.intercept)
 
     def to_dict(self) -> dict[str, object]:
@@ -341,7 +344,7 @@ def fit_probability(
     if not fit.x[0] > 0:
         raise InsufficientDataError(
             "the confidence of questions with an answer is not higher than the confidence "
-            "of questions without an answer"
+            "of questions without an answer: check the judgements and the sources"
         )
     return replace(model, slope=float(fit.x[0]), intercept=float(fit.x[1]), without=without)
 

@@ -93,17 +93,24 @@ def check_drift(
     """
     check_range("level", level, 0, 1, ends="()")
     if threshold.reference is None:
-        raise InvalidInputError("check_drift needs a fitted threshold; the given threshold has no reference")
+        raise InvalidInputError(
+            "check_drift needs a fitted threshold; the given threshold has no reference: fit it with a function such "
+            "as certify_threshold"
+        )
     values = check_flat("scores", scores)
     if len(queries) != len(values):
-        raise InvalidInputError(f"each score needs a query; got {len(values)} scores and {len(queries)} queries")
+        raise InvalidInputError(
+            f"queries must name one query for each score; got {len(values)} scores and {len(queries)} queries"
+        )
     flags = None if labels is None else np.asarray(labels)
     if flags is not None and (flags.shape != values.shape or not np.isin(flags, (0, 1)).all()):
         raise InvalidInputError("labels must contain 0 or 1 for each score; a label or the length differs")
     names, groups = number_queries(queries)
     count = len(names)
     if count < _LEAST:
-        raise InsufficientDataError(f"a drift test needs at least {_LEAST} new queries; got {count}")
+        raise InsufficientDataError(
+            f"a drift test needs at least {_LEAST} new queries; got {count}: collect more queries"
+        )
     columns = per_query(values, groups, count, flags)
     reference = threshold.reference
     known = {"best score": reference.tops, "mean score": reference.means, "prevalence": reference.prevalence}

@@ -211,7 +211,7 @@ def _best_row(table: Mapping[str, FloatArray], objective: str, target: float) ->
     if not len(rows):
         best = float(table[objective].max())
         raise InsufficientDataError(
-            f"no threshold reaches {objective} {target:g} on these hits; the best is {best:.4f}"
+            f"no threshold reaches {objective} {target:g} on these hits; the best is {best:.4f}: lower the target"
         )
     return int(rows[-1]) if objective == "recall" else int(rows[0])
 
@@ -220,7 +220,9 @@ def _check_target(objective: str, target: float | None) -> float:
     check_choice("objective", objective, get_args(Objective))
     if objective in _OPTIMA:
         if target is not None:
-            raise InvalidInputError(f"target is for 'recall' and 'precision' only; got {target!r}")
+            raise InvalidInputError(
+                f"target must be None unless the objective is 'recall' or 'precision'; got {target!r}"
+            )
         return 0.0
     return check_range(f"target of objective {objective!r}", target, 0, 1, ends="(]")
 
@@ -255,7 +257,9 @@ def fit_global_threshold(
     percentile 1.
     """
     if not judged:
-        raise InsufficientDataError("a global threshold needs judged hits of at least one source; got no source")
+        raise InsufficientDataError(
+            "the mapping of judged hits is empty: a global threshold needs judged hits of at least one source"
+        )
     names = sorted(judged)
     for name in names:
         check_orientation(judged[name], name)

@@ -81,7 +81,7 @@ class JudgedScores:
                 f"JudgedScores needs one label per score, both flat; got {scores.shape} and {labels.shape}"
             )
         if not len(scores):
-            raise InsufficientDataError("JudgedScores needs at least one judged hit; got none")
+            raise InsufficientDataError("JudgedScores.scores is empty: give at least one judged hit")
         if not np.isfinite(scores).all():
             raise InvalidInputError("JudgedScores.scores must be finite; got NaN or infinity")
         if labels.dtype.kind not in "biuf" or not ((labels == 0) | (labels == 1)).all():
@@ -89,7 +89,8 @@ class JudgedScores:
         if labels.all() or not labels.any():
             kind = "relevant" if labels.all() else "not relevant"
             raise InsufficientDataError(
-                f"fitting a threshold needs relevant and irrelevant hits; all {len(labels)} hits are {kind}"
+                f"fitting a threshold needs relevant and irrelevant hits; all {len(labels)} hits are {kind}: judge "
+                "hits of both kinds"
             )
         queries = range(len(scores)) if self.queries is None else self.queries
         if len(queries) != len(scores):
@@ -127,7 +128,9 @@ class JudgedScores:
     def split(self, *, rng: int | np.random.Generator = 0) -> tuple[JudgedScores, JudgedScores]:
         """Split the queries randomly into two halves without a common query; `rng` is a seed or a generator."""
         if self.query_count < 2:
-            raise InsufficientDataError(f"a split by query needs 2 queries; got {self.query_count}")
+            raise InsufficientDataError(
+                f"a split by query needs at least 2 judged queries; got {self.query_count}: judge more queries"
+            )
         order = np.random.default_rng(rng).permutation(self.query_count)
         kept = np.zeros(self.query_count, dtype=bool)
         kept[order[: self.query_count // 2]] = True
@@ -165,7 +168,10 @@ def judge(answers: Mapping[str, Scored], relevant: Mapping[str, Collection[str]]
     """
     missing = [query for query in answers if query not in relevant]
     if missing:
-        raise InvalidInputError(f"every query must be judged; `relevant` lacks {missing[0]!r}")
+        raise InvalidInputError(
+            f"every query must be judged; `relevant` lacks {missing[0]!r}: add it, with an empty set if no passage is "
+            "relevant"
+        )
     scores = [np.asarray(answer.scores, dtype=np.float64) for answer in answers.values()]
     labels = [identifier in relevant[query] for query, answer in answers.items() for identifier in answer.ids]
     queries = [query for query, answer in answers.items() for _ in answer.ids]

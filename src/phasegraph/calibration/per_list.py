@@ -156,7 +156,10 @@ def max_normalise(scores: FloatArray, /) -> FloatArray:
         return values
     low, high = float(values.min()), float(values.max())
     if low < 0 or high <= 0:
-        raise InvalidInputError(f"max normalisation needs scores >= 0 with at least one > 0; got {low!r} to {high!r}")
+        raise InvalidInputError(
+            f"max normalization needs scores >= 0 with at least one > 0; got {low!r} to {high!r}: choose another "
+            "calibrator"
+        )
     return np.asarray(values / high)
 
 
@@ -210,7 +213,9 @@ def log_z_score(scores: FloatArray, /, *, floor: float = 1e-4) -> FloatArray:
     check_range("floor", floor, ends="(]")
     values = check_flat("scores", scores)
     if len(values) and values.min() < 0:
-        raise InvalidInputError(f"log z-score needs scores >= 0; got {float(values.min())!r}")
+        raise InvalidInputError(
+            f"log z-score needs scores >= 0; got {float(values.min())!r}: choose another calibrator"
+        )
     return z_score(np.log(values + floor))
 
 

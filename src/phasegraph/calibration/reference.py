@@ -222,12 +222,13 @@ def fit_reference_ecdf(
     pooled = pooled[np.isfinite(pooled)]
     if len(pooled) < MINIMUM_REFERENCE:
         raise InsufficientDataError(
-            f"a reference sample needs at least {MINIMUM_REFERENCE} finite scores; got {len(pooled)}"
+            f"a reference sample needs at least {MINIMUM_REFERENCE} finite scores; got {len(pooled)}: use more queries"
         )
     knots, counts = np.unique(pooled, return_counts=True)
     if len(knots) < 2:
         raise InsufficientDataError(
-            f"a reference sample needs at least two distinct scores; all {len(pooled)} are {knots[0]!r}"
+            f"a reference sample needs at least two distinct scores; all {len(pooled)} are {knots[0]!r}: check that "
+            "the source returns its own scores"
         )
     levels = (np.cumsum(counts) - counts / 2.0) / len(pooled)
     if len(knots) > _KNOTS:

@@ -117,7 +117,7 @@ class Spool:
         return np.fromfile(self.path, self.dtype, count, offset=start * self.dtype.itemsize)
 
     def streamed(self, width: int | None = None) -> StreamedArray:
-        """Return the array in a form that a bundle can write in parts; with `width`, as a matrix of this width."""
+        """Return the array in a form that a bundle can write in parts, optionally as a matrix with `width` columns."""
         each = 1 if width is None else width
         rows, step = self._rows // max(each, 1), max(1, _BYTES // (self.dtype.itemsize * max(each, 1)))
         shape = (rows,) if width is None else (rows, width)

@@ -55,7 +55,7 @@ class Answering:
     def __init__(self, folder: str | os.PathLike[str], k: int = 10) -> None:
         index = opened(Path(folder))
         if isinstance(index, ChunkGraph):
-            raise InvalidInputError(f"{folder}: a graph of chunks cannot answer batches; use phasegraph search")
+            raise InvalidInputError(f"{folder}: a chunk graph cannot answer batches: use phasegraph search")
         self.index: GraphIndex = index
         self.k = check_count("k", k, minimum=1)
         self.source = GraphSource(index.graph).prepare()
@@ -98,7 +98,10 @@ class Answering:
         """Yield a ranking of the 50 nearest passages for each of `count` questions, from the questions' `vectors`."""
         held = self.index.graph.embeddings
         if held is None:
-            raise InvalidInputError("embeddings of questions need an index with embeddings; this index has none")
+            raise InvalidInputError(
+                "embeddings of questions need an index with embeddings; this index has none: leave them out, or build "
+                "the index with embeddings"
+            )
         given = np.asarray(vectors, dtype=np.float32)
         if given.shape != (count, held.shape[1]) or not np.isfinite(given).all():
             raise InvalidInputError(f"embeddings of questions must be finite, of shape {(count, held.shape[1])}")

@@ -188,7 +188,10 @@ class Tasks:
         frame = self._session.range(0, count, 1, count)
         found = _taken(frame.mapInArrow(_Calls(task, arguments), _TAKEN))
         if len(found) != count:
-            raise PhasegraphError(f"Spark returned results of {len(found)} of {count} tasks ({label})")
+            raise PhasegraphError(
+                f"Spark returned results of {len(found)} of {count} tasks ({label}): see Spark's log for the failed "
+                "tasks, and build again"
+            )
         return [*found.values()]
 
 

@@ -99,7 +99,9 @@ class TripleFile:
         twice = np.flatnonzero(np.diff(rows[order]) == 0)
         if len(twice):
             first, second = sorted(numbers[order[twice[0] : twice[0] + 2]].tolist())
-            raise InvalidInputError(f"{self.path}:{second}: its passage is already on line {first}")
+            raise InvalidInputError(
+                f"{self.path}:{second}: this line has the passage of line {first}; merge both lines"
+            )
         if not self.pieces:
             docs = _docs(self.path, self.digest)
             lost = sorted(set(range(len(docs))).difference(numbers.tolist()))

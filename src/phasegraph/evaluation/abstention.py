@@ -122,7 +122,7 @@ def ask_unanswerable(inputs: ExperimentInput, systems: Sequence[System]) -> Abst
 
 
 def without(dataset: Dataset, passages: frozenset[str]) -> Dataset:
-    """Return the data set with the same questions and a corpus without some passages."""
+    """Return a data set with the same questions, whose corpus lacks some passages."""
     rows = [row for row, passage in enumerate(dataset.passages) if passage.id not in passages]
     triples = dataset.triples
     return replace(

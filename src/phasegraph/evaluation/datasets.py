@@ -153,7 +153,7 @@ def read_vectors(path: str | Path, rows: int, lines_in: str, *, span: tuple[int,
 
 
 def read_packed(numbers: str | Path, scales: str | Path, rows: int, lines_in: str) -> Float32Array:
-    """Read embeddings stored as (rows, d) integers with one scale per row; otherwise as :func:`read_vectors`.
+    """Read embeddings stored as (rows, d) integers with a scale per row; the errors are those of :func:`read_vectors`.
 
     A row of the result is the integer row times its scale. Its length is 1 up to the precision of the integers.
     """

@@ -254,7 +254,7 @@ def run_systems(
 def run_within(
     inputs: ExperimentInput, systems: Sequence[System], k: int, name: str
 ) -> tuple[list[Answers], tuple[str, ...]]:
-    """Answer every query from the passages of its own collection only; otherwise as :func:`run_systems`.
+    """Answer every query from the passages of its own collection only; the rest is as in :func:`run_systems`.
 
     Parameters
     ----------

@@ -142,7 +142,7 @@ def natural_questions(passages: Sequence[Passage], graph: EntityGraph, count: in
 
 
 def _judged(name: str, passages: Sequence[str], alternatives: Iterable[str] | None) -> Judgement:
-    """Return a judgement by one of the alternatives, or by all of the passages if there are no alternatives."""
+    """Return a judgement: any alternative answers the question or, without alternatives, all passages together do."""
     hops = [(one,) for one in passages] if alternatives is None else [tuple(alternatives)]
     return Judgement(name, tuple(hops), last_hop_known=False)
 

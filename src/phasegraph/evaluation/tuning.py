@@ -188,7 +188,7 @@ def _fit(values: FloatArray, labels: FloatArray, ridge: float) -> FloatArray:
     bounds = [(0.0, None)] * width + [(None, None)]
     found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 500})
     if not found.success:
-        raise NotConvergedError(f"fitting the weights did not converge: {found.message}")
+        raise NotConvergedError(f"fitting the weights did not converge: {found.message}. Judge more queries")
     return np.asarray(found.x[:-1] / scale, dtype=np.float64)
 
 

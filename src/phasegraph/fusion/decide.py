@@ -19,7 +19,7 @@ from phasegraph.acceptance.confidence import ConfidenceEvidence
 from phasegraph.calibration import Calibrated
 from phasegraph.calibration.per_query import calibrate_all, calibrator_for
 from phasegraph.candidates import Candidates, apply_caps, pool
-from phasegraph.errors import DegradedError, InvalidInputError, InvalidTypeError, PhasegraphError
+from phasegraph.errors import DegradedError, InvalidInputError, InvalidTypeError, PhasegraphError, refusal
 from phasegraph.fusion import FUSION_RULES
 from phasegraph.fusion.adjustments import RESERVED, Adjusted, Adjustment, adjustments_of
 from phasegraph.fusion.agreement import agreement, disagreements
@@ -406,7 +406,7 @@ class Shortlist:
             rows = rows[found.rows]
             warned += failed
         if self.pipeline.strict and warned:
-            raise DegradedError(f"strict=True accepts no degradation; got {'; '.join(warned)}")
+            raise DegradedError(refusal("; ".join(warned)))
         adjusted = self.adjusted
         extras |= {name: entry_of(rows) for name, entry_of in adjusted.extras.items()}
         noted = (*adjusted.warnings, *(one.warning for one in adjusted.readings if one.warning))
@@ -551,4 +551,4 @@ def _refuse(reports: Sequence[SourceReport]) -> None:
     ]
     bad += drifts(reports)
     if bad:
-        raise DegradedError(f"strict=True accepts no degradation; got {'; '.join(bad)}")
+        raise DegradedError(refusal("; ".join(bad)))

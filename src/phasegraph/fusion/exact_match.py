@@ -42,7 +42,7 @@ _SHORTEST = 3
 class ExactMatchBonus(StoredPrior):
     """A prior that adds exact matches to the fusion as one more source.
 
-    The source ranks the candidates that contain quoted or rare terms of the query exactly.
+    The source ranks the candidates that literally contain quoted or rare terms of the query.
 
     Parameters
     ----------

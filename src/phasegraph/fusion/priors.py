@@ -212,6 +212,8 @@ def read_ages(ids: Sequence[str], context: Context, prior: str, key: str) -> tup
     """
     now = context.now
     if now is None:
-        raise InvalidInputError("this prior needs Context.now (seconds since the epoch); got None")
+        raise InvalidInputError(
+            "this prior needs Context.now (seconds since the epoch); got None: pass a Context with now="
+        )
     times, reading = read_field(ids, context, prior, key, lambda value: as_seconds(value, now=now), now)
     return now - times, reading

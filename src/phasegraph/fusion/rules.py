@@ -432,7 +432,9 @@ def checked(values: FloatArray, weights: PerSource, /) -> tuple[FloatArray, Floa
 def check_percentiles(matrix: FloatArray, /) -> FloatArray:
     """Return `matrix`; raise InvalidInputError unless each entry is a percentile in [0, 1] or NaN."""
     if np.nanmin(matrix, initial=0.0) < 0 or np.nanmax(matrix, initial=1.0) > 1:
-        raise InvalidInputError("this rule needs percentile ranks in [0, 1]; calibrate with 'percentile' first")
+        raise InvalidInputError(
+            "values must be percentile ranks in [0, 1] for this rule: calibrate with 'percentile' first"
+        )
     return matrix
 
 

@@ -254,7 +254,10 @@ class ChunkGraph:
 
     def __post_init__(self) -> None:
         if len(set(self.passages)) != len(self.passages):
-            raise InvalidInputError("passages must be unique; an id repeats")
+            raise InvalidInputError(
+                f"passages must be unique; {Counter(self.passages).most_common(1)[0][0]!r} repeats: give each chunk "
+                "its own id"
+            )
         for kind, link in self.links.items():
             check_values(kind, link.data)
         links = {
@@ -281,7 +284,7 @@ class ChunkGraph:
         rows = self.passage_rows
         unknown = next((name for name in (one, other) if name not in rows), None)
         if unknown is not None:
-            raise InvalidInputError(f"chunk {unknown!r} is not in the graph")
+            raise InvalidInputError(f"chunk {unknown!r} is not in the graph: give ids of its chunks only")
         found = [(-float(link[rows[one], rows[other]]), kind) for kind, link in self.links.items()]
         return tuple(kind for weight, kind in sorted(found) if weight < 0)
 

@@ -164,7 +164,7 @@ def nearest_rows(graph: EntityGraph, unit: Float32Array, limit: int) -> IntArray
 
 @dataclass(frozen=True, slots=True)
 class NoPassages:
-    """A source without passages, for a caller who may not see any passage."""
+    """A source that finds nothing, for a caller who may not see any passage."""
 
     name: str
 

@@ -108,9 +108,13 @@ class Neo4jConnection:
     def __init__(self, driver: Any, *, database: str | None = None, timeout: float = 2.0) -> None:
         kind = type(driver).__name__
         if kind.startswith("Async"):
-            raise InvalidTypeError(f"driver must be a synchronous neo4j.Driver; got {kind}")
+            raise InvalidTypeError(
+                f"driver must be a synchronous neo4j.Driver; got {kind}: create it with neo4j.GraphDatabase.driver"
+            )
         if not callable(getattr(driver, "session", None)):
-            raise InvalidTypeError(f"driver must be a neo4j.Driver; got {kind} (an address: Neo4jConnection.connect)")
+            raise InvalidTypeError(
+                f"driver must be a neo4j.Driver; got {kind}: for an address, use Neo4jConnection.connect(uri)"
+            )
         self.timeout = check_range("timeout", timeout, ends="(]")
         self.database = _checked_database(database)
         self._transactions = Transactions(driver, database)
@@ -265,7 +269,10 @@ class Neo4jConnection:
             # A write continues on the server after the caller gives up, so wait for its end.
             return self._transactions.run(method, work, seconds)
         except (UnicodeEncodeError, OverflowError) as error:
-            raise InvalidInputError("values must be text that can be encoded in UTF-8 and 64-bit numbers") from error
+            raise InvalidInputError(
+                "values of a statement must be text that UTF-8 can encode, or 64-bit integers; a value is neither "
+                f"({type(error).__name__}): remove lone surrogates, and shorten the integers"
+            ) from error
         except Exception as error:
             if from_driver(error):
                 told = translated(error, seconds, self.database)
@@ -308,16 +315,21 @@ def _check_uri(uri: str) -> None:
     try:
         parts = urlsplit(uri)
     except ValueError as error:
-        raise InvalidInputError("uri must be an address like neo4j://host:7687") from error
+        raise InvalidInputError(
+            "uri must be an address like neo4j://host:7687; its host or port is malformed"
+        ) from error
     if "@" in uri:
         raise InvalidInputError("uri must not contain a user or password: use auth=")
     if parts.scheme not in SCHEMES or not parts.hostname:
-        raise InvalidInputError(f"uri must start with one of {', '.join(SCHEMES)} and name a host")
+        raise InvalidInputError(
+            f"uri must start with one of {', '.join(SCHEMES)} and name a host, like neo4j://host:7687; it has no "
+            f"{'host' if parts.scheme in SCHEMES else 'known scheme'}"
+        )
 
 
 def _checked_database(database: str | None) -> str | None:
     if database is not None and (not isinstance(database, str) or not database.strip()):
-        raise InvalidInputError("database must be None or a name that is not blank")
+        raise InvalidInputError(f"database must be None or a name that is not blank; got {database!r:.40}")
     return database
 
 
@@ -339,7 +351,10 @@ def _reading(
             if monotonic() > due:
                 raise late(seconds)
             if len(taken) == most:
-                raise StoreError(f"oversize: the result has more than {most} rows, the maximum for a read")
+                raise StoreError(
+                    f"oversize: the result has more than {most} rows, the maximum for a read: limit the rows in the "
+                    "statement, or read the data in parts"
+                )
             taken.append(record.values())
         if limit is not None:
             result.consume()

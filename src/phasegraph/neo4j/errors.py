@@ -19,6 +19,7 @@ _OBJECTS = (re.compile(r"index: ?([A-Za-z_][\w.\-]{0,99})"), re.compile(r"[`'\"]
 _NO_INDEX = re.compile(r"no such (?:\w+[ -])?(?:schema )?index", re.IGNORECASE)
 _UNRESOLVED = "Cannot resolve address"
 _DIMENSIONS = re.compile(r"\b(\d{1,6})\b\D+\b(\d{1,6})\b")
+_SLOW = "raise timeout=, or lower the load of the server"
 
 
 def from_driver(error: BaseException) -> bool:
@@ -39,30 +40,41 @@ def translated(error: BaseException, seconds: float, database: str | None = None
     code = str(getattr(error, "code", None) or "")
     name = type(error).__name__
     if name in _SECURITY or ".Security." in code:
-        return StoreError(f"auth: Neo4j rejected the credentials, or the user lacks a permission ({name})")
+        return StoreError(
+            f"auth: Neo4j rejected the credentials, or the user lacks a permission ({name}): check auth= and the roles "
+            "of the user"
+        )
     if _has_tls_cause(error):
-        return StoreError(f"tls: this machine does not trust the server's certificate ({name})")
+        return StoreError(
+            f"tls: this machine does not trust the server's certificate ({name}): install the certificate's authority "
+            "on this machine, or use bolt+ssc:// if the server signs its own certificate"
+        )
     if any(each in code for each in _ENDED):
-        return StoreError(f"timeout: Neo4j ended the transaction after {seconds:g} s")
+        return StoreError(f"timeout: Neo4j ended the transaction after {seconds:g} s: {_SLOW}")
     if "routing information" in str(error):  # the driver does not report why no router answered
         return StoreError(
-            f"unreachable: no router with a trusted certificate answered within {seconds:g} s ({name}; to see the "
-            "reason, use a bolt:// or bolt+s:// address)"
+            f"unreachable: no router with a trusted certificate answered within {seconds:g} s ({name}): connect with a "
+            "bolt:// or bolt+s:// address to see the reason"
         )
     if _UNRESOLVED in str(error):
-        return StoreError(f"unreachable: the host of the address could not be resolved, so check the address ({name})")
+        return StoreError(f"unreachable: the host of the address could not be resolved ({name}): check the address")
     if name in _AWAY or isinstance(error, OSError):
         return StoreError(f"unreachable: Neo4j could not be reached within {seconds:g} s ({name})")
     if not code:
-        return StoreError(f"unreachable: the driver gave up after at most {seconds:g} s ({name})")
+        return StoreError(
+            f"unreachable: the driver gave up after at most {seconds:g} s ({name}): check the address and the network, "
+            "and that the server runs"
+        )
     if "DatabaseNotFound" in code and database is not None:
-        return StoreError(f"schema_missing: the database {database[:60]!r} does not exist ({code})")
+        return StoreError(
+            f"schema_missing: the database {database[:60]!r} does not exist ({code}): create it, or check database="
+        )
     return _answered(code, str(getattr(error, "message", None) or ""))
 
 
 def late(seconds: float) -> StoreError:
     """Create the error for a call that got no answer before its deadline."""
-    return StoreError(f"timeout: Neo4j did not answer within {seconds:g} s")
+    return StoreError(f"timeout: Neo4j did not answer within {seconds:g} s: {_SLOW}")
 
 
 def _has_tls_cause(error: BaseException) -> bool:
@@ -80,9 +92,12 @@ def _answered(code: str, words: str) -> StoreError:
     if any(each in code for each in _ABSENT) or _NO_INDEX.search(words):
         named = next(filter(None, (each.search(words) for each in _OBJECTS)), None)
         what = named.group(1) if named else "an object of the statement"
-        return StoreError(f"schema_missing: {what} does not exist ({code})")
+        return StoreError(f"schema_missing: {what} does not exist ({code}): create it, or correct its name")
     if "dimension" in words:
         sizes = _DIMENSIONS.search(words)
         what = f": {sizes.group(1)} and {sizes.group(2)}" if sizes else ""
-        return StoreError(f"dimensions: the vector and its index have different lengths{what} ({code})")
-    return StoreError(f"refused: Neo4j answered with the error {code}")
+        return StoreError(
+            f"dimensions: the vector and its index have different lengths{what} ({code}): use the model that embedded "
+            "the vectors of the index"
+        )
+    return StoreError(f"refused: Neo4j answered with the error {code}: see the server's message in __cause__")

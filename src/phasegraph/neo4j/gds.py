@@ -140,7 +140,7 @@ def project(connection: Neo4jConnection, corpus: str, weights: EdgeWeights | Non
     chosen = EdgeWeights() if weights is None else weights
     passages, stamp = corpus_state(connection, corpus, timeout=BULK_SECONDS)
     if not passages:
-        raise InvalidInputError(f"the corpus {corpus!r:.60} has no passages")
+        raise InvalidInputError(f"the corpus {corpus!r:.60} has no passages: write passages with write_graph")
     kin = _PREFIX + _short(corpus)
     name = f"{kin}-{stamp}-{_short(repr(chosen))}"
     version, names = connection.read(_CATALOG, {"prefix": f"{kin}-"})[0]

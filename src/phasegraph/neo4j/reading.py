@@ -274,7 +274,8 @@ def read_changes(
     created, revision = _revision(connection, corpus, timeout)
     if 0 < since < created or since > revision:
         raise InvalidInputError(
-            f"revision {since} does not belong to the current corpus; read the whole corpus with read_graph"
+            f"revision {since} does not belong to the current corpus, whose revisions are {created} to {revision}: "
+            "read the whole corpus with read_graph"
         )
     if since == revision:
         return GraphChanges((), (), revision)
@@ -288,9 +289,15 @@ def _check_corpus(schema: GraphSchema, corpus: str | None) -> None:
     if corpus is not None:
         check_corpus(corpus)
     if corpus is not None and schema.corpus_key is None:
-        raise InvalidInputError(f"corpus= needs a schema with a corpus_key; {schema.name!r} has none")
+        raise InvalidInputError(
+            f"corpus= needs a schema with a corpus_key; {schema.name!r} has none: leave out corpus=, or give the "
+            "schema a corpus_key"
+        )
     if corpus is None and schema == PHASEGRAPH:
-        raise InvalidInputError("corpus must be given for the schema 'phasegraph'")
+        raise InvalidInputError(
+            "corpus must be the name of a corpus for the schema 'phasegraph'; got None: give one of the names that "
+            "list_corpora returns"
+        )
 
 
 def _revision(connection: Neo4jConnection, corpus: str, timeout: float) -> tuple[int, int]:

@@ -55,7 +55,10 @@ def assemble(
     """Build the entity graph of passage records and synonyms; see `GraphRecords.graph`."""
     ids = tuple(record.id for record in records)
     if len(set(ids)) < len(ids):
-        raise InvalidInputError("passage ids must be unique")
+        raise InvalidInputError(
+            f"passage ids must be unique; {Counter(ids).most_common(1)[0][0][:40]!r} repeats: give each passage its "
+            "own id"
+        )
     normal = Normalised()
     ends = [[normal[end] for fact in record.facts for end in (fact[0], fact[2])] for record in records]
     named = [[name for name, _ in record.mentions] for record in records]
@@ -185,7 +188,7 @@ class PassageRecord:
             if not isinstance(getattr(self, field), str):
                 raise InvalidTypeError(f"{field} must be a str; got {type(getattr(self, field)).__name__}")
         if not self.id.strip():
-            raise InvalidInputError("id must not be blank")
+            raise InvalidInputError(f"id must not be blank; got {self.id!r:.40}: give the passage an id")
         homes = _counted(self.homes, 1, "homes")
         mentions = _counted(self.mentions, 1, "mentions")
         facts = _counted(self.facts, 3, "facts")
@@ -292,8 +295,8 @@ class GraphRecords:
         """
         if graph.passages != tuple(record.id for record in self.passages):
             raise InvalidInputError(
-                "graph is not the graph of these records, because its passages differ: pass "
-                "the graph that records.graph() returned"
+                "graph must contain the passages of these records, but its passages differ: pass the graph that "
+                "records.graph() returned"
             )
         after = self.with_changes(changes)
         touched = {record.id: record for record in changes.changed}
@@ -346,7 +349,10 @@ def in_order(records: Iterable[PassageRecord]) -> tuple[PassageRecord, ...]:
     ordered = sorted(records, key=lambda record: record.id)
     for first, second in itertools.pairwise(ordered):
         if first.id == second.id:
-            raise InvalidInputError(f"two passages have the id {first.id[:40]!r}; choose other id_keys")
+            raise InvalidInputError(
+                f"two passages have the id {first.id[:40]!r}: set id_keys of the schema to a property whose values are "
+                "unique"
+            )
     return tuple(ordered)
 
 
@@ -412,7 +418,10 @@ def records_from_extractions(passages: Iterable[Any], extractions: Iterable[Extr
     found: dict[str, list[Extraction]] = {passage: [] for passage in rows}
     for each in extractions:
         if each.passage_id not in found:
-            raise InvalidInputError(f"an extraction names the passage {each.passage_id!r:.80}, which does not exist")
+            raise InvalidInputError(
+                f"an extraction names the passage {each.passage_id!r:.80}, which is not among the passages: add the "
+                "passage, or remove the extraction"
+            )
         found[each.passage_id].append(each)
     return tuple(_merged(*rows[passage], found[passage]) for passage in sorted(rows))
 
@@ -474,9 +483,11 @@ MAX_KEY_BYTES = 2000
 def check_corpus(corpus: str) -> None:
     """Raise InvalidInputError if a corpus name is blank, not valid Unicode, or too long for an index of the server."""
     if not isinstance(corpus, str) or not corpus.strip():
-        raise InvalidInputError("corpus must be text that is not blank")
+        raise InvalidInputError(f"corpus must be text that is not blank; got {corpus!r:.40}")
     if any("\ud800" <= letter <= "\udfff" for letter in corpus):
-        raise InvalidInputError("corpus must be text that can be encoded in UTF-8")
+        raise InvalidInputError(
+            f"corpus must not contain lone surrogates, which UTF-8 cannot encode; got {corpus!r:.60}"
+        )
     check_key_length(corpus, "corpus")
 
 
@@ -486,15 +497,19 @@ def checked_records(passages: Iterable[PassageRecord], corpus: str, batch: int) 
     check_count("batch", batch, minimum=1)
     if not isinstance(passages, Iterable):
         raise InvalidTypeError(
-            f"passages must be PassageRecord objects (see records_from_extractions); got {type(passages).__name__}"
+            f"passages must be a list of PassageRecord objects; got {type(passages).__name__}: make the records with "
+            "records_from_extractions"
         )
     records = list(passages)
     seen: set[str] = set()
     for record in records:
         if not isinstance(record, PassageRecord):
-            raise InvalidTypeError(f"passages must be PassageRecord objects; got {type(record).__name__}")
+            raise InvalidTypeError(
+                f"passages must contain only PassageRecord objects; got {type(record).__name__}: make the records with "
+                "records_from_extractions"
+            )
         if record.id in seen:
-            raise InvalidInputError(f"two passages have the id {record.id[:40]!r}")
+            raise InvalidInputError(f"two passages have the id {record.id[:40]!r}: give each passage its own id")
         seen.add(record.id)
         check_key_length(record.id, "the id of a passage")
         ends = (name for subject, _, other, _ in record.facts for name in (subject, other))

@@ -30,8 +30,8 @@ def quote(name: str, field: str) -> str:
         raise InvalidTypeError(f"{field} must be a str; got {type(name).__name__}")
     if len(name) > MAX_NAME_LENGTH or _NAME.fullmatch(name) is None:
         raise InvalidInputError(
-            f"{field} must be words of letters, digits and '_', with ' .:-' between them, of at most "
-            f"{MAX_NAME_LENGTH} characters; got {name[:40]!r}"
+            f"{field} must have at most {MAX_NAME_LENGTH} characters, and contain only letters, digits and '_', with "
+            f"single ' ', '.', ':' or '-' between them; got {name[:40]!r}"
         )
     return "`" + name.replace("`", "``") + "`"
 
@@ -45,7 +45,10 @@ def render(template: str, names: Mapping[str, str]) -> str:
     quoted = {field: quote(name, field) for field, name in names.items()}
     missing = set(_SLOT.findall(template)) - set(quoted)
     if missing:
-        raise InvalidInputError(f"the schema has no name for {', '.join(sorted(missing))}")
+        raise InvalidInputError(
+            f"the schema has no name for {', '.join(sorted(missing))}, which the statement needs: set these fields of "
+            "the schema"
+        )
     return _SLOT.sub(lambda slot: quoted[slot.group(1)], template)
 
 
@@ -97,7 +100,7 @@ class GraphSchema:
             for each in value if isinstance(value, tuple) else (value,):
                 quote(each, field.name)
         if not self.name_keys:
-            raise InvalidInputError("name_keys must name at least one property")
+            raise InvalidInputError("name_keys is empty: name at least one property that contains the entity's name")
 
     def names(self) -> dict[str, str]:
         """Return the names of the schema by field, as :func:`render` needs them."""
@@ -171,6 +174,7 @@ def detect_schema(connection: Neo4jConnection) -> GraphSchema:
     if len(found) != 1:
         listed = ", ".join(f"{name}: {counted[name]}" for name in found) or "no edges of any preset"
         raise InvalidInputError(
-            f"the database does not match exactly one schema; choose a schema with schema= (provenance edges: {listed})"
+            f"the database must match exactly one schema preset; it matches {len(found)} (provenance edges: {listed}): "
+            "choose a schema with schema="
         )
     return SCHEMAS[found[0]]

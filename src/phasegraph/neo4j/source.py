@@ -226,10 +226,13 @@ class Neo4jGraphSource:
         """Return the number of allowed passages; raise an error if the corpus has no passages or cannot be walked."""
         count, _ = corpus_state(self.connection, self.corpus)
         if not count:
-            raise InvalidInputError(f"the corpus {self.corpus!r:.60} has no passages")
+            raise InvalidInputError(f"the corpus {self.corpus!r:.60} has no passages: write passages with write_graph")
         if self.method == "gds":
             if not has_gds(self.connection):
-                raise InvalidInputError("method='gds' needs the Graph Data Science library, which the server lacks")
+                raise InvalidInputError(
+                    "method='gds' needs the Graph Data Science library, which the server lacks: install it, or use "
+                    "method='neighbourhood'"
+                )
             project(self.connection, self.corpus, self.weights)
         seen = self._seen()
         if seen is None:
@@ -435,10 +438,13 @@ def open_graph(
     """
     if not isinstance(connection, Neo4jConnection):
         raise InvalidTypeError(
-            f"connection must be a Neo4jConnection (use Neo4jConnection.connect); got {type(connection).__name__}"
+            f"connection must be a Neo4jConnection; got {type(connection).__name__}: use Neo4jConnection.connect(uri)"
         )
     if not check_flag("load", load) and embed is not None:
-        raise InvalidInputError("embeddings need load=True: with load=False the graph is walked in Neo4j")
+        raise InvalidInputError(
+            "embed= must be None if load=False, because Neo4j then walks the graph without embeddings: leave out "
+            "embed=, or set load=True"
+        )
     connection.read("RETURN 1")  # fails soon if the server is down; a full read retries longer
     if schema is None and corpus is None:
         try:
@@ -451,9 +457,14 @@ def open_graph(
         there = list_corpora(connection)
         if corpus not in there:
             listed = ", ".join(repr(one) for one in there[:10]) + (", ..." if len(there) > 10 else "")
-            raise InvalidInputError(f"the database has no corpus {corpus!r}; its corpora are: {listed or 'none'}")
+            raise InvalidInputError(
+                f"the database has no corpus {corpus!r}; its corpora are: {listed or 'none'}. Give corpus= one of "
+                "these names, or write the corpus with write_graph"
+            )
     elif not load:
-        raise InvalidInputError(f"load=False needs a corpus written by write_graph; the schema is {chosen.name!r}")
+        raise InvalidInputError(
+            f"load=False needs a corpus written by write_graph; the schema is {chosen.name!r}: set load=True"
+        )
     if not load:
         source = Neo4jGraphSource(connection, str(corpus))
         source.verify()
@@ -461,7 +472,10 @@ def open_graph(
     records = read_graph(connection, chosen, corpus=corpus)
     held = {one.id: (one.title, one.text) for one in records.passages}
     if not held:
-        raise InvalidInputError(f"the graph has no passages under the schema {chosen.name!r}")
+        raise InvalidInputError(
+            f"the graph has no passages under the schema {chosen.name!r}: choose another schema=, or load passages "
+            "into the database first"
+        )
     vectors = None if embed is None else embed([text for _, text in held.values()])
     loaded = GraphSource(records.graph(embeddings=vectors), embedder=embed_query)
     return OpenedGraph(loaded, partial(_held_texts, held))

@@ -151,7 +151,7 @@ class Transactions:
 
 
 def _cut_later(sessions: set[Any], seconds: float) -> None:
-    """Close, after `seconds`, the connections of those of the `sessions` that are still in use then."""
+    """Wait for `seconds`, then close the connections of all `sessions` that are still in use."""
     loop = own_loop()
     loop.call_soon_threadsafe(loop.call_later, seconds, _cut, sessions)
 

@@ -126,8 +126,8 @@ def drop_schema(connection: Neo4jConnection, *, corpora_may_remain: bool = False
         named = ", ".join(f"{corpus!r:.60}" for corpus in left[:5])
         more = f" and {len(left) - 5} more" if len(left) > 5 else ""
         raise InvalidInputError(
-            f"the database contains the corpora {named}{more}; drop them before the schema, or pass "
-            "corpora_may_remain=True"
+            f"the schema must not be dropped while the database contains corpora ({named}{more}): drop the corpora "
+            "first, or pass corpora_may_remain=True"
         )
     dropped = list_schema(connection)
     for each in dropped:
@@ -176,7 +176,10 @@ def _in_the_way(wanted: SchemaObject, obstacle: SchemaObject | None) -> StoreErr
         what = f"another {obstacle.kind} has that name; drop or rename it"
     else:
         what = f"the index {obstacle.name!r:.60} over the same properties prevents it; drop that index"
-    return StoreError(f"conflict: the {wanted.kind} {wanted.name} over {over} cannot be created: {what}")
+    return StoreError(
+        f"conflict: the {wanted.kind} {wanted.name} over {over} cannot be created: {what}. Write again when this is "
+        "resolved"
+    )
 
 
 Statement: TypeAlias = tuple[str, dict[str, Any]]

@@ -228,7 +228,7 @@ def read_edges(
     first: int, last: int, indices: Any, weights: Any, rarities: Any, outward: int, passages: int, came: int,
     targets_out: Any, weights_out: Any,
 ) -> None:  # fmt: skip
-    """Copy the targets and weights of some base edges, as they are after the changes of a log."""
+    """Copy the targets and weights of some base edges, and apply the changes of a log to the copies."""
     for e in range(first, last):
         place, v = np.uint64(e - first), np.uint32(indices[e])
         weights_out[place] = rarities[np.uint32(v - passages)] if e < outward else weights[e]

@@ -394,7 +394,7 @@ class _Progress:
 
 
 def push(transitions: Transitions, seeds: Seeds, settings: PushSettings, space: PushWorkspace) -> PageRankResult:
-    """Push until no node's left mass is above its threshold, then run the final rounds over the whole graph.
+    """Push until the unsent mass of every node is below its threshold, then run the final rounds over the whole graph.
 
     At the end, each node keeps the share 1 - follow of its left mass, and the workspace `space` is cleared. The values
     are scaled, because mass that arrives at nodes without out-edges restarts at the seeds.

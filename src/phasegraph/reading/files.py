@@ -101,7 +101,7 @@ def _some(names: list[str]) -> str:
 
 @dataclass(frozen=True)
 class _Part:
-    """What was read from a file or an archive.
+    """The passages that were read from a file or an archive, and the skipped files.
 
     `sources` contains the path of each passage's file, `files` the number of files by kind, and `skipped` the reason
     for each skipped file. `lacking` is the error about a missing package, if a file needs one.

@@ -139,7 +139,8 @@ class HitAccess:
             return carried
         if self.embed is None:
             raise InvalidInputError(
-                "selection needs embeddings: no source has an embedding model, and some hits have no embedding"
+                "selection needs embeddings: no source has an embedding model, and some hits have no embedding: use a "
+                "vector store that has an embedding model, or a selection that needs no embeddings"
             )
         return self.embed(self.texts(ids, rankings))
 

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from phasegraph._support.clock import Deadline
 from phasegraph._support.ordering import top_order
-from phasegraph.errors import AllSourcesFailed, DegradedError, InvalidInputError
+from phasegraph.errors import AllSourcesFailed, DegradedError, InvalidInputError, refusal
 from phasegraph.fusion.context import Context
 from phasegraph.fusion.decide import Shortlist, make_shortlist
 from phasegraph.fusion.pipeline import FusionPipeline
@@ -299,7 +299,7 @@ class Call:
         policy = shortlist.pipeline.selection
         said = f"selection by {policy.method if policy else ''} was not ready in time: the fused order is used"
         if self.pipeline.strict:
-            raise DegradedError(f"strict=True accepts no degradation; got {said}")
+            raise DegradedError(refusal(said))
         plain = SelectionPolicy("top") if policy is None else SelectionPolicy("top", budget=policy.budget)
         result = replace(shortlist, pipeline=replace(shortlist.pipeline, selection=plain)).decide()
         return replace(result, warnings=(*result.warnings, said))
@@ -313,7 +313,7 @@ class Call:
         if not self.is_late:
             return result
         if self.pipeline.strict:
-            raise DegradedError(f"strict=True accepts no degradation; got {IN_HASTE}")
+            raise DegradedError(refusal(IN_HASTE))
         return replace(result, warnings=(*result.warnings, IN_HASTE))
 
     def _correct(self, draft: Draft, result: Result) -> Flow[Result]:
@@ -392,7 +392,7 @@ class Call:
         bad = [one for one in reports if one.status != "ok"]
         if self.pipeline.strict and bad:
             listed = "; ".join(f"{one.stage} {one.status} ({one.reason})" for one in bad)
-            raise DegradedError(f"strict=True accepts no degradation; got {listed}")
+            raise DegradedError(refusal(listed))
         said = tuple(map(_said_of, bad))
         return replace(result, extras={**result.extras, "stages": tuple(reports)}, warnings=(*result.warnings, *said))
 

@@ -138,7 +138,7 @@ class Direction:
         return self._lead > 0
 
     def _is_sure_of(self, scores: Sequence[object]) -> bool:
-        """Return True if the evidence for a direction is at its maximum, and the first and last score agree with it.
+        """Return True if the direction is known with the highest certainty, and the first and last score agree with it.
 
         Such scores need not be examined.
         """

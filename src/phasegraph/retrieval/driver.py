@@ -178,7 +178,7 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class _UnderWay:
-    """A source that does not search, but returns the answer of a search of the same source that already runs."""
+    """A source that returns the answer of a search that is already running, instead of searching again."""
 
     source: AnySource
     answer: Callable[[], Any]
@@ -259,7 +259,7 @@ class EarlyGather:
 
     @property
     def under_way(self) -> Sources:
-        """Replacements for the sources, by name, which wait for the searches that already run."""
+        """Replacements for the sources, by name, which wait for the searches that are already running."""
         return {name: _UnderWay(source, partial(self._answer, name)) for name, source in self._sources.items()}
 
     def _answer(self, name: str) -> Any:

@@ -78,7 +78,7 @@ def _chain(retriever: object, depth: int) -> Iterator[object]:
 
 
 def _first(holder: object, names: Sequence[str]) -> object:
-    """Return the first of the attributes `names` that is neither None, a text, nor a method; None without such."""
+    """Return the first of the attributes `names` that is not None, a text or a method; None if there is none."""
     for name in names:
         found = read_attribute(holder, name)
         if found is not None and not callable(getattr(type(holder), name, None)) and not isinstance(found, str):

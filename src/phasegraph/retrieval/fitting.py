@@ -61,7 +61,9 @@ def fit_calibrators(
         size = (sizes or {}).get(name) or max(stated, default=ASSUMED_SIZE)
         try:
             if len(lists) < least:
-                raise InsufficientDataError(f"at least {least} queries with hits are needed; got {len(lists)}")
+                raise InsufficientDataError(
+                    f"calibrating needs at least {least} queries with hits; got {len(lists)}: give more queries"
+                )
             made = fit_reference_ecdf(
                 [ranking.scores for ranking in lists],
                 normal_scores=normal_scores,
@@ -77,7 +79,10 @@ def fit_calibrators(
     if failed:
         listed = "; ".join(f"{name!r}: {failed[name]}" for name in sorted(failed))
         if strict:
-            raise DegradedError(f"strict=True requires every source to be fitted; got {listed}")
+            raise DegradedError(
+                f"strict=True requires a fitted calibrator for every source; the fit failed for {listed}. Give more "
+                "queries, or set strict=False"
+            )
         warn(f"sources without a fitted calibrator, which use only each answer's own scores: {listed}", stacklevel=3)
     return fitted
 

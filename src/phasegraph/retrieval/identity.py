@@ -72,7 +72,7 @@ class _Ids(list[str]):
 
 
 class Identities:
-    """A reader of the ids of one source's hits; it warns once if it has to make ids from texts.
+    """A reader of the ids of one source's hits; it warns once if texts have to serve as ids.
 
     >>> Identities("vector").read(["a", None], lambda row: ({"pk": "b"}, "text"), notes := [])
     ['a', 'b']
@@ -122,7 +122,7 @@ class Identities:
         return _Ids(ids, frozenset(one for one, origin in found if origin not in ("own", "text")))
 
     def learn(self, corpus: Iterable[Held]) -> list[str]:
-        """Return the ids of a source's whole corpus, and remember metadata keys that do not identify passages.
+        """Return the ids of a source's whole corpus, and store the metadata keys that do not identify passages.
 
         Raise InvalidInputError if two passages have the same own id.
         """

@@ -9,7 +9,7 @@ from phasegraph.reports import SourceReport
 
 
 def joined_notes(one: Mapping[str, Sequence[str]], other: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """Return the notes of two steps by source name: the notes of the first step, then those of the second step."""
+    """Join the notes of two steps, by source name: the notes of the first step come first."""
     return {name: [*one.get(name, ()), *other.get(name, ())] for name in sorted({*one, *other})}
 
 

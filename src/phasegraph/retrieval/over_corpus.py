@@ -219,7 +219,7 @@ class FusedPassages(KeptPassages):
 
 
 class GraphPassages(KeptPassages):
-    """Base class of entity-graph retrievers that are built from passages, a folder or Neo4j."""
+    """Base class of entity-graph retrievers that own passages, or read them from a folder or Neo4j."""
 
     _search: GraphSearch
 

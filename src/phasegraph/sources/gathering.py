@@ -254,7 +254,7 @@ _kept: set[asyncio.Task[None]] = set()
 
 
 def keep(task: asyncio.Task[None]) -> None:
-    """Keep a reference to a task until it is done, because an event loop keeps only a weak reference."""
+    """Store a reference to a task until the task is done, because an event loop has only a weak reference to it."""
     _kept.add(task)
     task.add_done_callback(_kept.discard)
 

@@ -100,7 +100,7 @@ def is_fatal(error: BaseException) -> bool:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return a line about an error that is safe to log: the text of a phasegraph error, else the class name."""
+    """Return a description of an error that is safe to log: the text of a phasegraph error, else the class name."""
     if not isinstance(error, PhasegraphError):
         return type(error).__name__
     return one_line(text_of(error)) or type(error).__name__

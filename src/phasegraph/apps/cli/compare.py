@@ -40,7 +40,7 @@ def questions_for(path: Path | None, passages: Sequence[Passage], graph: EntityG
             "the passages of these files are too short to make questions from: give a QUESTIONS.jsonl file"
         )
     return [*known, *parts], [
-        f"asking {len(known) + len(parts)} questions that were made from the files, not asked by users:",
+        f"asking {len(known) + len(parts)} questions that were generated from the files, not asked by users:",
         f"  {len(known)} known-item: {WORDS} words of a passage, which is the answer; these questions favor BM25",
         f"  {len(parts)} two-part: words of two passages that share a name; these questions favor the graph",
     ]
@@ -97,7 +97,7 @@ def compare_and_print(
     made = " on questions made from the files" if path is None else ""
     to.print(f"verdict{made}: {advice.sentence}")
     if path is None:
-        to.print("the questions of your users may give another result: write 40 questions (docs/guide/try.md)")
+        to.print("your users' questions may give another result: write 40 questions to a file (docs/guide/try.md)")
 
 
 def _means(found: Comparison) -> tuple[list[str], list[list[str]]]:

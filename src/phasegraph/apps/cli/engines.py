@@ -29,8 +29,8 @@ EngineName = Annotated[
     Engine | None,
     typer.Option(
         "--engine",
-        help="Do the work in shards: with processes of this machine (local), with Ray (the cluster at RAY_ADDRESS, "
-        "otherwise a local one), or with Spark.",
+        help="Split the work into shards, and run them in processes on this machine (local), on Ray (the cluster at "
+        "RAY_ADDRESS, or a local cluster), or on Spark.",
     ),
 ]
 Shards = Annotated[int | None, typer.Option("--shards", min=1, help="With --engine: number of shards.")]

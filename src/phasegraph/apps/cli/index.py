@@ -88,7 +88,7 @@ def updated(old: GraphIndex, given: IndexFiles) -> tuple[GraphIndex, str]:
     new = [place for place, passage in enumerate(given.passages) if passage.id not in steady]
     gone = [name for name in there if name not in steady]
     again = sum(given.passages[place].id in there for place in new)
-    said = f"{len(new) - again} passages new, {len(gone) - again} gone, {again} changed, {len(steady)} as they were"
+    said = f"{len(new) - again} passages new, {len(gone) - again} gone, {again} changed, {len(steady)} unchanged"
     if not steady:
         return built(given, old), said
     embedded = None if given.synonyms is None else given.synonyms.vectors
@@ -408,7 +408,7 @@ def index(
     if outcome.changes:
         to.print(outcome.changes)
     if outcome.malformed:
-        to.print(f"{outcome.malformed} malformed triples left out of {triples}")
+        to.print(f"{outcome.malformed} malformed triples of {triples} were skipped")
 
 
 @dataclass(frozen=True, slots=True)
@@ -453,7 +453,10 @@ def _check_options(given: Mapping[str, object], corpus: Path) -> None:
     if given["--engine"] is not None:
         _leave_out(given, ("--chunks", "--update", "--embedder", *_OF_CHUNKS), "with --engine")
         if corpus.is_dir():
-            raise InvalidInputError(f"--engine reads one JSONL or Parquet file; {corpus} is a folder")
+            raise InvalidInputError(
+                f"--engine reads one JSONL or Parquet file, but {corpus} is a folder: give one file, or leave out "
+                "--engine"
+            )
     else:
         chunks = given["--chunks"] is not None
         _leave_out(given, _OF_ENGINE, "without --engine")

@@ -100,8 +100,8 @@ def inspect(
         Path | None,
         typer.Option(
             exists=True,
-            help="Questions with their right passages (JSONL, or a folder with queries.jsonl). The page marks "
-            "right passages with a star, and shows which questions a setting gains or loses.",
+            help="Questions and the passages that answer them (JSONL, or a folder with queries.jsonl). The page marks "
+            "these passages with a star, and shows which questions a changed setting gains or loses.",
         ),
     ] = None,
     ask: Annotated[str | None, typer.Option(metavar="QUESTION", help="With --export: the question to answer.")] = None,

@@ -120,7 +120,7 @@ def _say_how_many(name: str, view: FollowingView, served: Served) -> None:
     """Print the number of served passages to standard error, because standard output carries the MCP messages."""
     typer.echo(f"{name}: {len(view):,} of {len(served):,} passages are served", err=True)
     if not len(view):
-        typer.echo(f"warning: {name}: no passage matches the filter", err=True)
+        typer.echo(f"warning: {name}: no passage matches the filter; check its keys and values", err=True)
 
 
 def run_http(app: Any, host: str, port: int, door: Door) -> None:

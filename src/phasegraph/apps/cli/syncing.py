@@ -25,7 +25,7 @@ DEBOUNCE, LOOK, RETRY = 1600, 1000, 10
 
 
 class FileSync:
-    """A folder of passages, together with the files to which it is kept equal.
+    """A folder of passages, and the files from which its methods update it.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def _with_source(passage: Any, source: str) -> dict[str, Any]:
 
 
 def _unreadable(found: FilesRead) -> Callable[[str], bool]:
-    """Return a function that is true for documents of files that exist but could not be read; the folder keeps them."""
+    """Return a function that tests if a document's file exists but could not be read; such documents are kept."""
     names = tuple(found.skipped)
     below = tuple(f"{name}{end}" for name in names for end in ("/", ":"))
     return lambda document: document in names or document.startswith(below)

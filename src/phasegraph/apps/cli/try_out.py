@@ -39,7 +39,8 @@ Questions = Annotated[
         metavar="QUESTIONS.jsonl",
         exists=True,
         dir_okay=False,
-        help="Your questions with their right passages. Default: questions that phasegraph makes from the files.",
+        help="Your questions and the passages that answer them (JSONL). Default: questions that phasegraph generates "
+        "from the files.",
         show_default=False,
     ),
 ]
@@ -47,7 +48,8 @@ Compare = Annotated[
     str | None,
     typer.Option(
         metavar="MODULE:OBJECT",
-        help="Compare your own retriever of these files with vectors, BM25, the fusion of both, and phasegraph.",
+        help="Your own retriever over these files, to compare it with vectors, BM25, the fusion of both, and "
+        "phasegraph.",
     ),
 ]
 

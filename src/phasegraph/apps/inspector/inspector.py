@@ -208,7 +208,10 @@ class Inspector:
     def _embeddings(self, ids: Sequence[str]) -> Any:
         graph = self.collection.graph
         if graph.embeddings is None:
-            raise InvalidInputError("selection by redundancy needs an index with embeddings; this index has none")
+            raise InvalidInputError(
+                "selection by redundancy needs an index with embeddings; this index has none: build it with "
+                "--embeddings, or choose another selection"
+            )
         return np.asarray(graph.embeddings[[graph.passage_rows[name] for name in ids]], dtype=np.float64)
 
     def settled(self, settings: object) -> FusionPipeline:
@@ -330,7 +333,7 @@ class Inspector:
     def why_not(self, question: object, settings: object, name: object) -> dict[str, Any]:
         """Explain a passage's position: its rank in each source among all passages, fused value, and missing words."""
         if not isinstance(name, str) or name not in self.collection.graph.passage_rows:
-            raise InvalidInputError(f"the passage {name!r:.80} does not exist")
+            raise InvalidInputError(f"the passage {name!r:.80} does not exist: check the id")
         pipeline, asked = self.settled(settings), self.ask(question)
         result, everything = self.decide(asked, pipeline)
         there = {one.source: one for one in asked.rankings}

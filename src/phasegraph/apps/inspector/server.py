@@ -220,7 +220,7 @@ def _app(inspector: Inspector) -> Starlette:
         try:
             given = json.loads(data)
         except (ValueError, RecursionError) as error:
-            raise InvalidInputError("the request is not JSON") from error
+            raise InvalidInputError("the body of the request must be JSON") from error
         return check_keys("the request", given, known, required=known)
 
     def api(known: tuple[str, ...], answer: Callable[[dict[str, Any]], Any]) -> Callable[[Request], Any]:

@@ -52,7 +52,7 @@ class Door:
         return connection in self._address
 
     def admit(self, connection: Any, address: str) -> bool:
-        """Register a connection, if need be after closing an idle connection; return False if there is no room."""
+        """Register a connection, closing an idle connection at the limit; return False if no connection is idle."""
         crowded = self._crowded(address, 1)
         if crowded is not None and not self._close_one(crowded):
             unread = any(one.waits for one in self._held[crowded])
@@ -208,7 +208,10 @@ def _unread(connection: Any) -> bool:
 
 
 def listening(host: str, port: int) -> tuple[socket.socket, str]:
-    """Open a listening socket; return it with its address, such as ``http://127.0.0.1:8321``. Port 0 is a free port."""
+    """Open a listening socket; return it with its address, such as ``http://127.0.0.1:8321``.
+
+    With port 0, the system chooses a free port.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         with socket.create_server((host, port), family=family) as bound:

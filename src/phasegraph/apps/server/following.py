@@ -95,7 +95,7 @@ class Served:
         """Load the changes that another process made to the folder; return True if there were changes.
 
         All callers get the new version at the same time. If the new version cannot be read, this method warns once, and
-        all callers stay on the old version.
+        all callers continue with the old version.
         """
         try:
             if not self._index.refresh():

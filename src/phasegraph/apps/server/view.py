@@ -42,7 +42,7 @@ class Answers(Protocol):
         ...
 
     async def explain(self, query: str, k: int = 5) -> dict[str, Any]:
-        """Explain as :meth:`View.explain` does."""
+        """Explain the answer to a query; see :meth:`View.explain`."""
         ...
 
     def passages(self, ids: Sequence[str]) -> dict[str, Any]:
@@ -98,7 +98,10 @@ class View:
         timeout: float | None = 10.0,
     ) -> None:
         if embed is not None and index.graph.view.embeddings is None:
-            raise InvalidInputError("an embedder needs an index with embeddings; this index has none")
+            raise InvalidInputError(
+                "an embedder needs an index with embeddings; this index has none: leave out the embedder, or build "
+                "the index with embeddings"
+            )
         self._records: Mapping[str, PassageRecord] = index.records
         self._ids: Collection[str] = index.records
         if only is not None:

@@ -335,7 +335,7 @@ async def _asked(request: Any) -> Mapping[str, Any]:
 
 def _fields(asked: Mapping[str, Any], known: Collection[str], needed: str) -> dict[str, Any]:
     if needed not in asked:
-        raise InvalidInputError(f"the field {needed!r} is missing")
+        raise InvalidInputError(f"the field {needed!r} is missing: add it to the body")
     refused = unknown_fields(asked, known)
     if refused:
         raise InvalidInputError(refused)

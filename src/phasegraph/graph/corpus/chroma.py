@@ -54,7 +54,8 @@ class ChromaVectors:
             )
         except Exception as error:
             raise StoreError(
-                f"{self._path.name}: Chroma cannot open this folder. {type(error).__name__}: {error}"
+                f"{self._path.name}: Chroma cannot open this folder. {type(error).__name__}: {error}. Check "
+                "the rights of the folder, or restore it from a backup"
             ) from error
 
     def __reduce__(self) -> tuple[Any, ...]:

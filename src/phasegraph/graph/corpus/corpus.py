@@ -143,7 +143,8 @@ class Corpus:
         """
         if self.state.graph.embedder is None:
             raise InvalidInputError(
-                "embed_clauses=True needs passages with embeddings, and the model that made these embeddings"
+                "embed_clauses=True needs passages with embeddings, and their embedding model: give both, or leave "
+                "out embed_clauses="
             )
         self._embed_clauses = True
         self.state = replace(self.state, graph=replace(self.state.graph, embed_clauses=True))

@@ -55,7 +55,7 @@ _MOST_LOADS = 1000
 
 
 class _DoubtError(StoreError):
-    """An error after which it is unknown whether the vector store contains a change."""
+    """An error in a vector store that leaves unknown whether the store contains a change."""
 
 
 @dataclass(frozen=True, slots=True)

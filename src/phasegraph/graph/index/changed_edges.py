@@ -180,7 +180,7 @@ class ChangedEdges:
 
     @property
     def _rarity(self) -> Callable[[IntArray], Float32Array]:
-        """A function that returns the weights of edges from passages to these entities, all of which have edges."""
+        """A function that returns the weights of the edges from passages to given entities, which all have edges."""
         weights, count, frequency = self._base.weights, self._count, self.frequency
         table = rarity_weights(np.arange(_TABLE), count, weights).astype(np.float32)
 

@@ -215,16 +215,21 @@ class GraphIndex:
         gone = dict.fromkeys(check_names("ids", ids))
         unknown = next((name for name in gone if name not in self.records), None)
         if unknown is not None:
-            raise InvalidInputError(f"passage {unknown!r} is not in the index")
+            raise InvalidInputError(f"passage {unknown!r} is not in the index: remove only ids that the index contains")
         listed = [] if passages is None else list(check_rows("passages", passages))
         new = [] if passages is None else read_passages(listed)
         came = {name: None for name, _, _ in new}
         clash = next((name for name in came if name in self.records and name not in gone), None)
         if clash is not None:
-            raise InvalidInputError(f"passage {clash!r} is already in the index")
+            raise InvalidInputError(
+                f"passage {clash!r} is already in the index: remove it first, or give the new passage another id"
+            )
         given = by_passage(triples, came)
         if self.synonyms is None and name_embeddings is not None:
-            raise InvalidInputError("name_embeddings= needs an index with synonyms; this index has no synonyms")
+            raise InvalidInputError(
+                "name_embeddings= needs an index with synonyms; this index has no synonyms: leave out "
+                "name_embeddings=, or build the index with synonyms="
+            )
         if len(gone) == len(self.records) and not new:
             raise InvalidInputError("an index must contain at least one passage: not all passages can be removed")
         known = self._known()

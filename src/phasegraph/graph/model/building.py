@@ -303,7 +303,7 @@ def by_line(file: Path, lines: Iterable[bytes], known: Container[str], first: in
         if not isinstance(name, str) or not name:
             raise InvalidInputError(f"{where}: 'id' must be text that is not blank; got {name!r}")
         if name in seen:
-            raise InvalidInputError(f"{where}: id {name!r} is already on line {seen[name]}")
+            raise InvalidInputError(f"{where}: id {name!r} is already on line {seen[name]}: merge both lines")
         if name not in known:
             raise InvalidInputError(f"{where}: passage {name!r} is not in the corpus")
         seen[name] = number
@@ -358,7 +358,7 @@ def openie_docs(file: Path, data: bytes) -> list[object] | None:
     """Return the entries of a file in HippoRAG's format; None for a file with one JSON object per passage and line."""
     first = next((line for line in data.split(b"\n") if line.strip()), b"")
     if not first:
-        raise InvalidInputError(f"{file}: the file is empty")
+        raise InvalidInputError(f"{file}: the file is empty; give a file with triples")
     try:
         whole = json.loads(first)
     except (ValueError, RecursionError):

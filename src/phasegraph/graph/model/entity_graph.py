@@ -544,7 +544,9 @@ def graph_from_extractions(
     rows = {name: row for row, name in enumerate(ids)}
     if len(rows) != len(ids):
         twice = next(name for row, name in enumerate(ids) if rows[name] != row)
-        raise InvalidInputError(f"passage ids must be unique; {twice!r} occurs more than once")
+        raise InvalidInputError(
+            f"passage ids must be unique; {twice!r} occurs more than once: give each passage its own id"
+        )
     mentioned, at_home, facts = count_records(ids, grouped(extractions, rows))
     entities = tuple(sorted(set(chain.from_iterable(mentioned))))
     place = {name: row for row, name in enumerate(entities)}
@@ -568,7 +570,8 @@ def grouped(extractions: Iterable[Extraction], known: Mapping[str, object]) -> d
     for record in extractions:
         if record.passage_id not in known:
             raise InvalidInputError(
-                f"an extraction belongs to the passage {record.passage_id!r}, which is not in the corpus"
+                f"an extraction belongs to the passage {record.passage_id!r}, which is not in the corpus: add the "
+                "passage, or remove the extraction"
             )
         found.setdefault(record.passage_id, []).append(record)
     return found
@@ -689,7 +692,9 @@ def replace_passages(
     old_rows = graph.passage_rows if isinstance(graph.passages, tuple) else _rows_of(graph.passages)
     lacking = next((name for name in ids if name not in after and name not in old_rows), None)
     if lacking is not None:
-        raise InvalidInputError(f"passage {lacking!r} is new and has no extraction in `after`")
+        raise InvalidInputError(
+            f"passage {lacking!r} is new and has no extraction in `after`: add an extraction of this passage"
+        )
     kept = np.array([-1 if name in after else old_rows[name] for name in ids], dtype=np.int64)
     mentioned, at_home, gained = count_records(ids, after)
     entities, moved = _entities(graph, kept, mentioned)

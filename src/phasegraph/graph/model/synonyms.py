@@ -197,7 +197,7 @@ def _bounds(unit: Float32Array, threshold: float) -> _Bounds:
 
 
 def _rest(head: Float32Array) -> Float32Array:
-    """Return an upper bound on the length of each unit vector without its first coordinates, which are in `head`."""
+    """Return an upper bound on the length of each unit vector after its first coordinates (`head`) are removed."""
     rest = 1.0 - np.einsum("ij,ij->i", head, head, dtype=np.float64)
     lengths: Float32Array = np.sqrt(np.maximum(rest, 0.0) + 1e-5).astype(np.float32)
     return lengths

@@ -354,7 +354,9 @@ class SummaryTree:
         gone = allowed_ids(ids)
         unknown = sorted(gone.difference(self.passages))
         if unknown:
-            raise InvalidInputError(f"passage {unknown[0]!r} is not in the tree")
+            raise InvalidInputError(
+                f"passage {unknown[0]!r} is not in the tree: remove only ids that the tree contains"
+            )
         rows = [row for row, name in enumerate(self.passages) if name not in gone]
         if not rows:
             raise InvalidInputError("a tree must contain at least one passage: not all passages can be removed")

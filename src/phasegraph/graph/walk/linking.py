@@ -89,7 +89,7 @@ def link(
 def both_seeds(passages: Seeding, named: Seeding, otherwise: str) -> Seeding:
     """Combine passage seeds and entity seeds, without seeds of mass 0.
 
-    If no seed is left, the result is empty, and its reason is `otherwise`.
+    If no seed is left, the result is empty, and the text `otherwise` is its reason.
     """
     nodes = np.concatenate([passages.nodes, named.nodes])
     masses = np.concatenate([passages.masses, named.masses])

@@ -106,7 +106,7 @@ def fact_scores(facts: FactIndex, vector: Any) -> FloatArray:
 
 
 def _min_max(values: FloatArray) -> FloatArray:
-    """Scale values to [0, 1]; a constant array becomes ones."""
+    """Scale values to [0, 1]; if all values are equal, return ones."""
     if not len(values):
         return values
     low, high = float(values.min()), float(values.max())

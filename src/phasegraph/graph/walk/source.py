@@ -163,10 +163,12 @@ class GraphSource(GraphWalker):
             if self.reset not in RESETS:
                 raise InvalidInputError(f"reset must be None or one of {', '.join(RESETS)}; got {self.reset!r}")
             if self.facts is None or self.embedder is None:
-                raise InvalidInputError(f"reset={self.reset!r} needs facts= and embedder=")
+                raise InvalidInputError(
+                    f"reset={self.reset!r} needs facts= and embedder=: give both, or leave out reset="
+                )
         object.__setattr__(self, "fact_filter", FactFilter.of(self.fact_filter))
         if self.fact_filter is not None and (self.facts is None or self.embedder is None):
-            raise InvalidInputError("fact_filter= needs facts= and embedder=")
+            raise InvalidInputError("fact_filter= needs facts= and embedder=: give both, or leave out fact_filter=")
         object.__setattr__(self, "depends_on", check_names("depends_on", self.depends_on))
 
     def prepare(self) -> Self:

@@ -25,7 +25,7 @@ class GraphWalker:
     __reduce__ = by_fields
 
     def prepare(self) -> Self:
-        """Compute in advance what the first search needs, and return the source."""
+        """Compute the data for the first search in advance, and return the source."""
         raise NotImplementedError
 
 

@@ -52,7 +52,10 @@ def check_agree(*given: MetadataFilters) -> None:
     values: dict[str, Any] = {}
     for part in getattr(joined(*given), "filters", ()):
         if part.operator == FilterOperator.EQ and values.setdefault(part.key, part.value) != part.value:
-            raise InvalidInputError(f"filters must agree; got {values[part.key]!r} and {part.value!r} for {part.key!r}")
+            raise InvalidInputError(
+                f"filters must agree; got {values[part.key]!r} and {part.value!r} for {part.key!r}: remove one of the "
+                "two values"
+            )
 
 
 def check_required_key(key: object) -> str | None:
@@ -158,7 +161,10 @@ def narrowed(name: str, retriever: Any, filters: MetadataFilters) -> Any:
     if isinstance(retriever, BaseRetriever) and hasattr(retriever, "within"):
         return retriever.within(filters)
     if not isinstance(retriever, VectorIndexRetriever):
-        raise FilterRefusedError(f"source {name!r} does not support filters= ({type(retriever).__name__})")
+        raise FilterRefusedError(
+            f"source {name!r} does not support filters= ({type(retriever).__name__}): remove this source, or use a "
+            "retriever that can filter"
+        )
     made = copy.copy(retriever)
     made._filters = joined(retriever._filters, filters)
     return made

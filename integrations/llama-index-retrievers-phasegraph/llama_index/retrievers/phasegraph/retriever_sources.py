@@ -525,7 +525,10 @@ class RetrieverSource(WrappedSource):
         """Return a source that finds only matching hits; it shares score direction and warnings with this source."""
         if self.core or (isinstance(self.whole, FunctionRetriever) and "filters" not in self.whole.accepts):
             kind = type(self.whole if self.core else self.whole.function).__name__
-            raise InvalidInputError(f"source {self.name!r} does not support filters= ({kind})")
+            raise InvalidInputError(
+                f"source {self.name!r} does not support filters= ({kind}): remove this source, or use a retriever that "
+                "can filter"
+            )
         made = copy.copy(self)
         made.filters = joined(self.filters, filters)
         made.retriever = narrowed(self.name, self.whole, cast(MetadataFilters, made.filters))
