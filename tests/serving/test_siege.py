@@ -816,6 +816,27 @@ def test_messages_of_agents_are_checked_beside_the_event_loop(index, monkeypatch
     assert where == ["worker"]
 
 
+def test_the_sdk_does_no_needless_work_for_a_message_on_the_event_loop(index, monkeypatch):
+    app, needless = web_app({"": View(index, embed)}), []
+    monkeypatch.setattr("importlib.metadata.version", needless.append)
+    monkeypatch.setattr("jsonschema.validate", lambda *given, **named: needless.append(given))
+    asked = {"name": "search", "arguments": {"query": "Oslo", "k": 1}}
+
+    async def once():
+        transport = httpx.ASGITransport(app=app)
+        async with (
+            app.router.lifespan_context(app),
+            httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=AGENT) as client,
+        ):
+            message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": asked}
+            return (await client.post("/mcp", json=message)).json()["result"]
+
+    told = asyncio.run(once())
+    assert json.loads(told["content"][0]["text"]) == told["structuredContent"]
+    assert told["structuredContent"]["passages"]
+    assert not needless
+
+
 def test_a_computing_thread_soon_makes_way(monkeypatch):
     import uvicorn
 

@@ -6,7 +6,10 @@ A folder of made-up passages is served to several tenants by a process of its ow
 once a second. In every second window, hostile clients do what :data:`HOSTILE` names; half of them have tokens of
 tenants of their own. An honest answer must come (status 200), hold what it holds in quiet, and p99 of its time must be
 at most twice that of the quiet windows, which lie between the hostile windows, so that other load of the machine
-counts on both sides. The hostile clients run with a lower priority: elsewhere they would not use this processor.
+counts on both sides. The hostile clients send the longest question that the server answers by default, and questions
+about as long as the longest request. They run with a lower priority, because it is assumed that they come from other
+machines and do not use this processor. On a busy machine, they therefore send fewer requests than on an idle machine;
+the figures count their requests.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import lru_cache
+from importlib.metadata import version
 from types import MappingProxyType
 from typing import Any
 
@@ -27,6 +28,8 @@ NEEDED = "serving needs the MCP SDK; pip install 'phasegraph[serve]'"
 
 def mcp_server(view: Answers) -> Any:
     """Create an MCP server of the official SDK (version 1 or 2) with the tools search, explain and passages."""
+    from mcp import types
+
     server, errors = _sdk()
 
     async def told(answer: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -61,9 +64,15 @@ def mcp_server(view: Answers) -> Any:
             refused = unknown_fields(arguments, FIELDS.get(name, arguments))
             if refused:
                 raise errors(refused)
-            return await super().call_tool(name, arguments, *more, **options)
+            found = await super().call_tool(name, arguments, *more, **options)
+            if not isinstance(found, tuple):
+                return found
+            # Version 1 of the SDK would check each answer by a schema that allows every object, on the event loop.
+            return types.CallToolResult(content=list(found[0]), structuredContent=found[1])
 
     made = Strict("phasegraph", instructions=INSTRUCTIONS, log_level="WARNING")  # the SDK logs requests
+    if hasattr(made, "_mcp_server"):  # without a version, version 1 of the SDK reads its own from a file, per request
+        made._mcp_server.version = version("phasegraph")
     for tool in (search, explain, passages):
         made.add_tool(tool)
     return made
