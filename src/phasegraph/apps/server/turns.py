@@ -43,10 +43,10 @@ class Turns:
     of its tenant, so a tenant that is limited to few slots does not look modest. The first requests of a tenant count
     as the usual requests of the tenant with the longest requests.
 
-    A tenant is heavy if it asks for clearly more processor time than the average. Time on a slot says less: beside
-    heavy requests, every request takes long. Heavy tenants together get at most a quarter of the slots. While other
-    tenants have requests, heavy tenants also get at most a quarter of the time: after a request of t seconds, the next
-    request of a heavy tenant waits for 3 t seconds.
+    A tenant is heavy if it asks for clearly more processor time than the average, and for more than a twentieth of one
+    processor. Time on a slot says less: beside heavy requests, every request takes long. Heavy tenants together get at
+    most a quarter of the slots. While other tenants have requests, heavy tenants also get at most a quarter of the
+    time: after a request of t seconds, the next request of a heavy tenant waits for 3 t seconds.
     """
 
     def __init__(
