@@ -19,8 +19,8 @@ _HALF, _NOTHING = 10.0, 1e-3
 """Half-life, in seconds, of the processor time that a tenant asked for, and the time below which it is inactive."""
 _ABOVE, _REST = 1.25, 3.0
 """A heavy tenant asks for so many times the average; after a heavy request, its duration times `_REST` is a pause."""
-_LIGHT, _MOST_SHARES = 0.05, 4.0
-"""Share of one processor below which a tenant is never heavy, and the fair shares above which more does not count."""
+_MOST_SHARES = 4.0
+"""Fair shares of one processor above which more does not count in the average."""
 _REQUEST = 0.002
 """Processor seconds that the event loop needs for a request, beside the seconds of the worker threads."""
 
@@ -43,10 +43,10 @@ class Turns:
     of its tenant, so a tenant that is limited to few slots does not look modest. The first requests of a tenant count
     as the usual requests of the tenant with the longest requests.
 
-    A tenant is heavy if it asks for clearly more processor time than the average, and for more than a twentieth of one
-    processor. Time on a slot says less: beside heavy requests, every request takes long. Heavy tenants together get at
-    most a quarter of the slots. While other tenants have requests, heavy tenants also get at most a quarter of the
-    time: after a request of t seconds, the next request of a heavy tenant waits for 3 t seconds.
+    A tenant is heavy if it asks for clearly more processor time than the average. Time on a slot says less: beside
+    heavy requests, every request takes long. Heavy tenants together get at most a quarter of the slots. While other
+    tenants have requests, heavy tenants also get at most a quarter of the time: after a request of t seconds, the next
+    request of a heavy tenant waits for 3 t seconds.
     """
 
     def __init__(
@@ -105,12 +105,12 @@ class Turns:
 
         More than four fair shares of one processor do not count, so one tenant's flood hides no other tenant's flood.
         """
-        now, whole = self._now(), _HALF / math.log(2)  # what a whole processor would be
+        now = self._now()
         asked = {one: seconds for one in self._asked if (seconds := self._recently(one, now))}
-        most = _MOST_SHARES * whole / max(1, len(asked))
+        most = _MOST_SHARES * _HALF / math.log(2) / max(1, len(asked))
         average = sum(min(most, seconds) for seconds in asked.values()) / max(1, len(asked))
-        least = max(_ABOVE * average, _LIGHT * whole)
-        return {one for one, seconds in asked.items() if seconds > least}
+        heavy = {one for one, seconds in asked.items() if seconds > _ABOVE * average}
+        return heavy if len(heavy) < len(asked) else set()  # they slow down nobody else
 
     async def _wait(self, tenant: Hashable) -> None:
         line = self._waiting.get(tenant, ())
