@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 import urllib.request
@@ -40,7 +39,7 @@ def change(writer: Corpus, team: str = "red") -> None:
 
 
 def found(view: Any, query: str = "Where did Red Keeper meet Zoe in Nairobi?") -> set[str]:
-    return {one["id"] for one in asyncio.run(view.search(query, 20))["passages"]}
+    return {one["id"] for one in view.search(query, 20)["passages"]}
 
 
 @pytest.mark.parametrize("model", [None, embed])
@@ -63,7 +62,7 @@ def test_a_new_version_is_served_to_every_caller_by_its_own_filter(tmp_path: Pat
         assert served.views["b"].passages(["red-new", "blue-1", "blue-2"])["missing"] == ["red-new", "blue-1"]
         fresh = Served(tmp_path / "folder", model, filters=filters)
         for name in filters:
-            answers = [asyncio.run(one.views[name].search("Who met Zoe in Nairobi?", 9)) for one in (served, fresh)]
+            answers = [one.views[name].search("Who met Zoe in Nairobi?", 9) for one in (served, fresh)]
             assert answers[0] == answers[1]
 
 
@@ -79,18 +78,18 @@ def test_an_index_that_is_written_anew_is_served(tmp_path: Path) -> None:
 def test_requests_under_way_finish_on_the_version_that_they_began_with(tmp_path: Path) -> None:
     writer = written(tmp_path / "folder")
     served = Served(tmp_path / "folder", filters={"": {"team": "red"}})
-    view, plain = served.views[""], served.views[""].now._gatherer.agather
+    view, plain = served.views[""], served.views[""].now._gatherer.gather
     answers: dict[str, Any] = {}
 
-    async def slowly(*given: Any, **more: Any) -> Any:
+    def slowly(*given: Any, **more: Any) -> Any:
         change(writer)
         assert served.refresh()
-        answers["later"] = await view.search("Red Keeper in Nairobi", 20)
-        return await plain(*given, **more)
+        answers["later"] = view.search("Red Keeper in Nairobi", 20)
+        return plain(*given, **more)
 
     old = view.now
-    old._gatherer.agather = slowly  # type: ignore[method-assign]
-    answers["under way"] = asyncio.run(view.search("Red Keeper in Nairobi", 20))
+    old._gatherer.gather = slowly  # type: ignore[method-assign]
+    answers["under way"] = view.search("Red Keeper in Nairobi", 20)
     ids = {name: {one["id"] for one in told["passages"]} for name, told in answers.items()}
     assert "red-new" in ids["later"]
     assert "red-2" not in ids["later"]

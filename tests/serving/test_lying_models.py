@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import numpy as np
 import pytest
 from tests.serving.conftest import embed
@@ -31,8 +29,8 @@ def test_a_model_that_lies_from_its_second_call_costs_its_own_source_alone(index
         return embed(query) if len(calls) == 1 else LIES[lie](query)
 
     view = View(index, model, only={"team": "red"}, timeout=None)
-    assert not asyncio.run(view.search("Who met the keeper in Oslo?"))["degraded"]
-    found = asyncio.run(view.explain("Who met the keeper in Rome?"))
+    assert not view.search("Who met the keeper in Oslo?")["degraded"]
+    found = view.explain("Who met the keeper in Rome?")
     assert found["degraded"]
     assert {one["source"] for one in found["sources"] if one["status"] == "error"} >= {"vector"}
     assert found["passages"]

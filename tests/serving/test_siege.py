@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -25,9 +26,10 @@ from tests.suites.manual_time import PATIENCE, until
 
 from phasegraph.apps.server.connections import Door, listening, protocol, run_server, until_cancelled
 from phasegraph.apps.server.turns import BusyError, Turns
-from phasegraph.apps.server.view import View
+from phasegraph.apps.server.view import View, aside
 from phasegraph.apps.server.web import Gate, check_token, web_app
 from phasegraph.errors import InvalidInputError
+from phasegraph.sources.workers import SPENT
 
 RED = {"Authorization": f"Bearer {TOKENS['red']}"}
 AGENT = RED | {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
@@ -413,10 +415,10 @@ def test_evidence_is_worked_out_beside_the_event_loop(index, monkeypatch):
         return plain(self, name)
 
     monkeypatch.setattr(Result, "evidence", slow)
-    rounds = []
+    rounds, made = [], View(index, embed, timeout=None)
 
     async def both():
-        asking = asyncio.create_task(View(index, embed, timeout=None).explain("Who met the keeper in Oslo?", 5))
+        asking = asyncio.create_task(aside(lambda: made.explain("Who met the keeper in Oslo?", 5)))
         while not asking.done():
             rounds.append(1)
             await asyncio.sleep(0)
@@ -485,12 +487,13 @@ def test_an_honest_tenant_is_answered_beside_one_that_floods(served):
 
 
 def used(turns: Turns, clock: list[float], **seconds: float) -> None:
-    """Have each tenant hold a slot for so many seconds."""
+    """Have each tenant hold a slot, and compute, for so many seconds."""
 
     async def run():
         for tenant, each in seconds.items():
             async with turns.place(tenant):
                 clock[0] += each
+                SPENT.get().append(each)
 
     asyncio.run(run())
 
@@ -498,7 +501,7 @@ def used(turns: Turns, clock: list[float], **seconds: float) -> None:
 def test_tenants_that_use_most_share_a_quarter_of_the_places_however_many_they_are():
     clock = [0.0]
     turns = Turns(4, each=2, now=lambda: clock[0])
-    used(turns, clock, a=0.5, b=0.5, c=0.5, d=0.5, few=0.01, other=0.01)
+    used(turns, clock, a=1.5, b=1.5, c=1.5, d=1.5, few=0.01, other=0.01)
 
     async def run():
         leave, now = asyncio.Event(), []
@@ -518,6 +521,61 @@ def test_tenants_that_use_most_share_a_quarter_of_the_places_however_many_they_a
         return before, len(now)
 
     assert asyncio.run(run()) == (["a", "few", "other"], 10)
+
+
+def test_a_tenant_whose_requests_only_wait_is_not_heavy():
+    clock = [0.0]
+    turns = Turns(4, each=2, now=lambda: clock[0])
+    used(turns, clock, computes=2.0, few=0.01, other=0.01)
+
+    async def run():
+        for _ in range(5):
+            async with turns.place("waits"):
+                clock[0] += 1.0
+
+    asyncio.run(run())
+    assert turns._heavy() == {"computes"}
+
+
+def test_one_flood_hides_no_other():
+    turns = Turns(4, each=2, now=lambda: 0.0)
+    turns._asked.update(flood=(1e4, 0.0), other=(15.0, 0.0), few=(0.1, 0.0), more=(0.1, 0.0))
+    assert turns._heavy() == {"flood", "other"}
+    turns._asked = {"flood": (1e4, 0.0)}
+    assert turns._heavy() == set(), "without other tenants, there is nobody to protect"
+
+
+def test_the_work_of_all_threads_counts_for_a_request(index):
+    spent, made = [], View(index, embed, timeout=None)
+    before = SPENT.set(spent)
+    try:
+        begun = time.process_time()
+        asyncio.run(aside(lambda: made.search("Who met the keeper in Oslo?")))
+        whole = time.process_time() - begun
+    finally:
+        SPENT.reset(before)
+    assert len(spent) == 5, "the request, three sources, and the words of the passages"
+    assert 0 < sum(spent) <= whole
+
+
+def test_a_request_goes_to_a_worker_thread_once(index, monkeypatch):
+    from phasegraph.apps.server import web
+
+    jobs = []
+
+    async def counted(job):
+        jobs.append(job)
+        return await aside(job)
+
+    monkeypatch.setattr(web, "aside", counted)
+    app = web_app({"": View(index, embed)})
+
+    async def once():
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://localhost") as client:
+            return (await client.post("/explain", content=b'{"query": "Oslo"}')).status_code
+
+    assert asyncio.run(once()) == 200
+    assert len(jobs) == 1
 
 
 def test_a_tenant_that_is_limited_does_not_look_modest():
@@ -749,6 +807,27 @@ def test_messages_of_agents_are_checked_beside_the_event_loop(index, monkeypatch
 
     assert asyncio.run(once()) == 400
     assert where == ["worker"]
+
+
+def test_the_sdk_does_no_needless_work_for_a_message_on_the_event_loop(index, monkeypatch):
+    app, needless = web_app({"": View(index, embed)}), []
+    monkeypatch.setattr("importlib.metadata.version", needless.append)
+    monkeypatch.setattr("jsonschema.validate", lambda *given, **named: needless.append(given))
+    asked = {"name": "search", "arguments": {"query": "Oslo", "k": 1}}
+
+    async def once():
+        transport = httpx.ASGITransport(app=app)
+        async with (
+            app.router.lifespan_context(app),
+            httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=AGENT) as client,
+        ):
+            message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": asked}
+            return (await client.post("/mcp", json=message)).json()["result"]
+
+    told = asyncio.run(once())
+    assert json.loads(told["content"][0]["text"]) == told["structuredContent"]
+    assert told["structuredContent"]["passages"]
+    assert not needless
 
 
 def test_a_computing_thread_soon_makes_way(monkeypatch):

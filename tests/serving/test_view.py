@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 
 import numpy as np
@@ -19,7 +18,7 @@ QUESTION = "Who met the keeper in Oslo?"
 
 
 def ask(view, query=QUESTION, k=5):
-    return asyncio.run(view.search(query, k))
+    return view.search(query, k)
 
 
 @pytest.mark.parametrize("model", [None, embed])
@@ -36,7 +35,7 @@ def test_the_best_passages_come_with_their_texts_and_all_of_it_is_json(index, mo
 
 
 def test_the_explanation_adds_up_and_names_the_path(index):
-    told = asyncio.run(View(index, embed).explain(QUESTION, 3))
+    told = View(index, embed).explain(QUESTION, 3)
     assert json.loads(json.dumps(told)) == told
     for passage in told["passages"]:
         parts = sum(one["contribution"] for one in passage["sources"])
@@ -86,13 +85,26 @@ def test_a_filter_that_says_nothing_is_refused(only):
 
 @pytest.mark.parametrize(
     ("query", "k", "named"),
-    [("", 5, "query"), (" ", 5, "query"), ("x" * 20_001, 5, "20,000"), ("x", 0, "k"), ("x", 101, "k"), (3, 5, "query")],
+    [
+        ("", 5, "query"),
+        (" ", 5, "query"),
+        ("x" * 4_001, 5, "at most 4,000 characters; got 4,001.*--max-query-length"),
+        ("x", 0, "k"),
+        ("x", 101, "k"),
+        (3, 5, "query"),
+    ],
 )
 def test_a_bad_request_names_the_field(index, query, k, named):
     with pytest.raises((InvalidInputError, InvalidTypeError), match=named):
         ask(View(index), query, k)
     with pytest.raises(InvalidInputError, match="ids"):
         View(index).passages([])
+
+
+def test_the_server_sets_the_longest_query(index):
+    with pytest.raises(InvalidInputError, match="at most 9 characters; got 10"):
+        ask(View(index, max_query_length=9), "Oslo, Rome")
+    assert ask(View(index, max_query_length=30_000), "Oslo " * 5_000)["passages"]
 
 
 def test_a_model_that_hangs_costs_its_own_source_and_the_time_that_was_set(index, clock, hang):

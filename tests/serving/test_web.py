@@ -88,9 +88,10 @@ def test_passages_that_take_long_to_read_hold_up_nobody_else(index, monkeypatch)
         return read_hits(*given)
 
     monkeypatch.setattr(view, "read_hits", slowly)
+    made = View(index, embed, timeout=None)
 
     async def both():
-        asking = asyncio.create_task(View(index, embed, timeout=None).search("Who met Ada?", 3))
+        asking = asyncio.create_task(view.aside(lambda: made.search("Who met Ada?", 3)))
         while not asking.done():
             rounds.append(1)
             await asyncio.sleep(0)
@@ -103,7 +104,7 @@ def test_passages_that_take_too_long_to_read_cost_their_words_alone(index, monke
     monkeypatch.setattr(view, "read_hits", hang.function(0.5))
     made = View(index, embed, timeout=0.5)
     made._gatherer.clock = clock
-    told = asyncio.run(made.search("Oslo"))
+    told = made.search("Oslo")
     assert clock.now() == 0.5
     assert told["passages"]
     assert "not read in time" in told["warnings"][-1]
@@ -133,7 +134,7 @@ def test_no_part_opens_without_its_token(index, header):
 
 def test_the_text_of_a_foreign_error_stays_in_the_server(index):
     class Broken(View):
-        async def _ask(self, query, k):
+        def _ask(self, query, k):
             raise RuntimeError("password=hunter2")
 
     answer = asked(web_app({"": Broken(index)}), "POST", "/search", json={"query": "x"})

@@ -6,7 +6,10 @@ A folder of made-up passages is served to several tenants by a process of its ow
 once a second. In every second window, hostile clients do what :data:`HOSTILE` names; half of them have tokens of
 tenants of their own. An honest answer must come (status 200), hold what it holds in quiet, and p99 of its time must be
 at most twice that of the quiet windows, which lie between the hostile windows, so that other load of the machine
-counts on both sides. The hostile clients run with a lower priority: elsewhere they would not use this processor.
+counts on both sides. The hostile clients send the longest question that the server answers by default, and questions
+about as long as the longest request. They run with a lower priority, because it is assumed that they come from other
+machines and do not use this processor. On a busy machine, they therefore send fewer requests than on an idle machine;
+the figures count their requests.
 """
 
 from __future__ import annotations
@@ -31,13 +34,17 @@ from typing import Any
 import numpy as np
 from runs import arguments, finish, percentiles
 
+from phasegraph.apps.server.view import LONGEST_QUERY
+
 PASSAGES, TENANTS, HOSTILE_TENANTS, SIZE = 2_400, 8, 4, 32
 MOST_RATIO, WINDOW, WARM, CONNECTIONS = 2.0, 10.0, 2.0, 20
 """Most p99 beside hostile clients over that in quiet; seconds of a window and of its start that do not count;
 connections that one client holds open."""
 NAMES = [f"team{number}" for number in range(TENANTS)]
 TOKENS = {name: f"token-of-{name}-{'x' * 16}" for name in NAMES}
-LONG = {"query": "Who met Person 7 of Page 12 in Town 3? " * 500, "k": 100}
+LONG = {"query": ("Who met Person 7 of Page 12 in Town 3? " * 200)[:LONGEST_QUERY], "k": 100}
+TOO_LONG = {"query": "Who met Person 7 of Page 12 in Town 3? " * 6_000, "k": 100}
+"""The longest question that the server answers, and a question about as long as the longest request."""
 QUESTIONS = 40
 LOG: list[str] = []
 """The lines of the server's log after its address; they are read at once, so that no line holds up the server."""
@@ -135,6 +142,7 @@ HOSTILE: dict[str, Callable[..., Awaitable[None]]] = {
         b" ",
     ),
     "malformed messages of an agent": asking("/mcp", b"[" * 50_000),
+    "a question that is too long": asking("/explain", TOO_LONG),
     "answers that nobody reads": holding(
         request("/explain", json.dumps({"query": "Person 7", "k": 100}).encode(), "TOKEN") * 20, b""
     ),

@@ -16,7 +16,7 @@ from phasegraph.ranking import Ranking
 from phasegraph.reports import Status, found_in
 from phasegraph.sources.protocol import is_fatal, one_line, reason_of
 from phasegraph.sources.source_task import SourceTask
-from phasegraph.sources.workers import own_loop, pool, watch_own_loop
+from phasegraph.sources.workers import metered, own_loop, pool, watch_own_loop
 
 Outcome: TypeAlias = Ranking | BaseException
 
@@ -66,8 +66,8 @@ class GatherState:
         """Run the search of `task` on this thread, and return its ranking or its error."""
         try:
             if task.mode == "drive":
-                return task.context.run(asyncio.run, task.asearch(self.query))
-            return task.context.run(task.search, self.query)
+                return task.context.run(metered, asyncio.run, task.asearch(self.query))
+            return task.context.run(metered, task.search, self.query)
         except BaseException as error:  # noqa: BLE001 - the caller gets every error
             return error
         finally:

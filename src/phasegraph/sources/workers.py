@@ -13,10 +13,10 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from functools import partial
 from queue import Empty, SimpleQueue
-from time import monotonic
+from time import monotonic, thread_time
 from typing import Any, TypeAlias, TypeVar
 
 from phasegraph._support.clock import Deadline
@@ -286,7 +286,9 @@ def within(function: Callable[[], Answered], deadline: Deadline) -> Answered:
     context, over = copy_context(), list[bool]()
     context.run(OVER.set, over)
     until = _until(deadline)
-    pool().submit(lambda given: context.run(outcome_of, given), lambda _, outcome: answered.put(outcome), function)
+    pool().submit(
+        lambda given: context.run(metered, outcome_of, given), lambda _, outcome: answered.put(outcome), function
+    )
     try:
         value, error = deadline.clock.get(answered, until)
     except Empty:
@@ -318,6 +320,22 @@ async def awithin(function: Callable[[], Answered], deadline: Deadline) -> Answe
     return found
 
 
+SPENT: ContextVar[list[float] | None] = ContextVar("phasegraph_spent", default=None)
+"""A list that gets the processor seconds of each job that worker threads run for the current request; None: no list."""
+
+
+def metered(function: Callable[..., Answered], *given: object) -> Answered:
+    """Call a function, and append the processor seconds of this thread to :data:`SPENT`."""
+    spent = SPENT.get()
+    if spent is None:
+        return function(*given)
+    begun = thread_time()
+    try:
+        return function(*given)
+    finally:
+        spent.append(thread_time() - begun)
+
+
 def outcome_of(function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
     """Call a function, and return (value, None), or (None, error) if the function raises an error."""
     try:
@@ -335,7 +353,7 @@ async def in_thread(function: Callable[[Any], Any], argument: object) -> Any:
         with suppress(RuntimeError):  # the loop is closed, so no coroutine waits
             loop.call_soon_threadsafe(_settle, future, outcome)
 
-    pool().submit(lambda given: context.run(outcome_of, given), then, partial(function, argument))
+    pool().submit(lambda given: context.run(metered, outcome_of, given), then, partial(function, argument))
     return await future
 
 

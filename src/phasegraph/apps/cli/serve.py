@@ -14,6 +14,7 @@ from phasegraph.apps.cli.output import Embedder, IndexFolder, file_option, only_
 from phasegraph.apps.server.agents import mcp_server
 from phasegraph.apps.server.connections import MOST_CONNECTIONS, Door, listening, run_server
 from phasegraph.apps.server.following import FollowingView, Served
+from phasegraph.apps.server.view import LONGEST_QUERY
 from phasegraph.apps.server.web import LOOPBACK, MOST_REQUESTS, check_token, read_tenants, web_app
 from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.retrieval import PIPELINE
@@ -51,6 +52,9 @@ def serve(
         typer.Option(metavar="NAME", help="A host name allowed in the Host header of requests (repeatable)."),
     ] = None,
     timeout: Annotated[float, typer.Option(min=0.01, help="Time limit per answer, in seconds.")] = 10.0,
+    max_query_length: Annotated[
+        int, typer.Option(min=1, help="Maximum number of characters of a query; longer queries are refused.")
+    ] = LONGEST_QUERY,
     max_requests: Annotated[int, typer.Option(min=1, help="Maximum number of concurrent requests.")] = MOST_REQUESTS,
     max_requests_per_tenant: Annotated[
         int | None,
@@ -103,6 +107,7 @@ def serve(
         filters=filters,
         pipeline=FusionPipeline.load(saved) if saved.is_file() else None,
         timeout=timeout,
+        max_query_length=max_query_length,
     )
     for token, view in served.views.items():
         _say_how_many(names[token], view, served)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import lru_cache
+from importlib.metadata import version
 from types import MappingProxyType
 from typing import Any
 
@@ -27,15 +28,18 @@ NEEDED = "serving needs the MCP SDK; pip install 'phasegraph[serve]'"
 
 def mcp_server(view: Answers) -> Any:
     """Create an MCP server of the official SDK (version 1 or 2) with the tools search, explain and passages."""
+    from mcp import types
+
     server, errors = _sdk()
 
-    async def told(answer: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
-        try:
+    async def told(answer: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        def encoded() -> dict[str, Any]:
             # the protocol is UTF-8, which cannot encode lone surrogates
-            whole: dict[str, Any] = json.loads(
-                json.dumps(await answer(), ensure_ascii=False).encode("utf-8", "replace")
-            )
+            whole: dict[str, Any] = json.loads(json.dumps(answer(), ensure_ascii=False).encode("utf-8", "replace"))
             return whole
+
+        try:
+            return await aside(encoded)
         except (InvalidInputError, InvalidTypeError) as error:
             raise errors(str(error)) from None
         except Exception as error:  # noqa: BLE001 - its text may contain another tenant's data
@@ -51,11 +55,7 @@ def mcp_server(view: Answers) -> Any:
 
     async def passages(ids: list[str]) -> dict[str, Any]:
         """Return passages by their ids (1 to 100 ids); ids without a passage are listed as missing."""
-
-        async def found() -> dict[str, Any]:
-            return await aside(lambda: view.passages(ids))
-
-        return await told(found)
+        return await told(lambda: view.passages(ids))
 
     class Strict(server):  # type: ignore[misc, valid-type]
         """A server that refuses unknown arguments, such as a filter; the SDK's own server ignores them."""
@@ -64,9 +64,15 @@ def mcp_server(view: Answers) -> Any:
             refused = unknown_fields(arguments, FIELDS.get(name, arguments))
             if refused:
                 raise errors(refused)
-            return await super().call_tool(name, arguments, *more, **options)
+            found = await super().call_tool(name, arguments, *more, **options)
+            if not isinstance(found, tuple):
+                return found
+            # Version 1 of the SDK would check each answer by a schema that allows every object, on the event loop.
+            return types.CallToolResult(content=list(found[0]), structuredContent=found[1])
 
     made = Strict("phasegraph", instructions=INSTRUCTIONS, log_level="WARNING")  # the SDK logs requests
+    if hasattr(made, "_mcp_server"):  # without a version, version 1 of the SDK reads its own from a file, per request
+        made._mcp_server.version = version("phasegraph")
     for tool in (search, explain, passages):
         made.add_tool(tool)
     return made

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from phasegraph.apps.server.view import PassingIds, View
+from phasegraph.apps.server.view import LONGEST_QUERY, PassingIds, View
 from phasegraph.errors import InvalidInputError, PhasegraphError, warn
 from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.graph.corpus.corpus import LOOKING
@@ -25,13 +25,13 @@ class FollowingView:
     def __len__(self) -> int:
         return len(self.now)
 
-    async def search(self, query: str, k: int = 5) -> dict[str, Any]:
+    def search(self, query: str, k: int = 5) -> dict[str, Any]:
         """Search as :meth:`View.search` does, in the current version."""
-        return await self.now.search(query, k)
+        return self.now.search(query, k)
 
-    async def explain(self, query: str, k: int = 5) -> dict[str, Any]:
+    def explain(self, query: str, k: int = 5) -> dict[str, Any]:
         """Explain as :meth:`View.explain` does, in the current version."""
-        return await self.now.explain(query, k)
+        return self.now.explain(query, k)
 
     def passages(self, ids: Sequence[str]) -> dict[str, Any]:
         """Return passages as :meth:`View.passages` does, from the current version."""
@@ -49,8 +49,8 @@ class Served:
         The embedding function, as in :class:`View`.
     filters : mapping of str to filter or None
         The filter on the metadata of the passages that each caller may see, by caller; None shows all passages.
-    pipeline, timeout
-        The pipeline and the time limit, as in :class:`View`.
+    pipeline, timeout, max_query_length
+        The pipeline, the time limit and the maximum length of a query, as in :class:`View`.
 
     Raises
     ------
@@ -66,9 +66,14 @@ class Served:
         filters: Mapping[str, Filter | None],
         pipeline: FusionPipeline | None = None,
         timeout: float | None = 10.0,
+        max_query_length: int = LONGEST_QUERY,
     ) -> None:
         self._name, self._embed, self._filters = folder.name, embed, dict(filters)
-        self._options: dict[str, Any] = {"pipeline": pipeline, "timeout": timeout}
+        self._options: dict[str, Any] = {
+            "pipeline": pipeline,
+            "timeout": timeout,
+            "max_query_length": max_query_length,
+        }
         self._index = FollowedIndex(folder, embed)
         self._passing = PassingIds([one for one in self._filters.values() if one is not None])
         self._said = ""

@@ -10,14 +10,19 @@ from contextlib import asynccontextmanager, suppress
 from time import monotonic
 
 from phasegraph.errors import PhasegraphError
+from phasegraph.sources.workers import SPENT
 
 PATIENCE = 10.0
 """Maximum seconds that a request waits for a slot."""
 _LONGEST_RETRY = 60
 _HALF, _NOTHING = 10.0, 1e-3
-"""Half-life, in seconds, of the slot time that a tenant asked for, and the time below which a tenant is inactive."""
+"""Half-life, in seconds, of the processor time that a tenant asked for, and the time below which it is inactive."""
 _ABOVE, _REST = 1.25, 3.0
 """A heavy tenant asks for so many times the average; after a heavy request, its duration times `_REST` is a pause."""
+_MOST_SHARES = 4.0
+"""Fair shares of one processor above which more does not count in the average."""
+_REQUEST = 0.002
+"""Processor seconds that the event loop needs for a request, beside the seconds of the worker threads."""
 
 
 class BusyError(PhasegraphError):
@@ -34,13 +39,14 @@ class Turns:
 
     If no slot is free, a request waits up to `patience` seconds in its tenant's queue of at most `queue` requests. A
     free slot goes to the waiting tenant with the fewest slots. If tenants have equally many slots, it goes to the
-    tenant whose recent requests asked for the least slot time. A refused request counts too, with the usual time of
-    its tenant, so a tenant that is limited to few slots does not look modest. The first requests of a tenant count as
-    the usual requests of the tenant with the longest requests.
+    tenant whose recent requests asked for the least processor time. A refused request counts too, with the usual time
+    of its tenant, so a tenant that is limited to few slots does not look modest. The first requests of a tenant count
+    as the usual requests of the tenant with the longest requests.
 
-    A tenant is heavy if it asks for clearly more slot time than the average. Heavy tenants together get at most a
-    quarter of the slots. While other tenants have requests, heavy tenants also get at most a quarter of the time: after
-    a request of t seconds, the next request of a heavy tenant waits for 3 t seconds.
+    A tenant is heavy if it asks for clearly more processor time than the average. Time on a slot says less: beside
+    heavy requests, every request takes long. Heavy tenants together get at most a quarter of the slots. While other
+    tenants have requests, heavy tenants also get at most a quarter of the time: after a request of t seconds, the next
+    request of a heavy tenant waits for 3 t seconds.
     """
 
     def __init__(
@@ -55,8 +61,9 @@ class Turns:
         self._most, self._each, self._queue, self._patience, self._now = most, each, queue, patience, now
         self._busy: Counter[Hashable] = Counter()
         self._waiting: dict[Hashable, deque[asyncio.Future[None]]] = {}
-        self._asked: dict[Hashable, tuple[float, float]] = {}  # slot time in seconds, and the time of the last update
-        self._usual: dict[Hashable, float] = {}
+        self._asked: dict[Hashable, tuple[float, float]] = {}  # processor seconds, and the time of the last update
+        self._usual: dict[Hashable, float] = {}  # processor seconds of a request
+        self._usually_takes: dict[Hashable, float] = {}
         self._rested = -math.inf  # the time until which heavy tenants make way for others
         self._timer: asyncio.TimerHandle | None = None
 
@@ -69,15 +76,18 @@ class Turns:
             self._busy[tenant] += 1
         else:
             await self._wait(tenant)
-        begun = self._now()
+        begun, jobs = self._now(), list[float]()
+        before = SPENT.set(jobs)
         try:
             yield
         finally:
-            spent = self._now() - begun
+            SPENT.reset(before)
+            took, spent = self._now() - begun, _REQUEST + sum(jobs)
             self._ask(tenant, spent - expected)
-            self._usual[tenant] = 0.8 * self._usual.get(tenant, spent) + 0.2 * spent
+            for usual, now in ((self._usual, spent), (self._usually_takes, took)):
+                usual[tenant] = 0.8 * usual.get(tenant, now) + 0.2 * now
             if tenant in self._heavy():
-                self._rested = self._now() + _REST * spent
+                self._rested = self._now() + _REST * took
             self._give_back(tenant)
 
     def _ask(self, tenant: Hashable, seconds: float) -> None:
@@ -85,20 +95,22 @@ class Turns:
         self._asked[tenant] = (self._recently(tenant, now) + seconds, now)
 
     def _recently(self, tenant: Hashable, now: float) -> float:
-        """Return the slot time that a tenant recently asked for; each second counts less the longer ago it was."""
+        """Return the seconds that a tenant recently asked for; each second counts less the longer ago it was."""
         seconds, then = self._asked.get(tenant, (0.0, now))
         left = float(seconds * 0.5 ** ((now - then) / _HALF))
         return left if left > _NOTHING else 0.0
 
     def _heavy(self) -> set[Hashable]:
-        """Return the tenants that recently asked for clearly more slot time than the average of active tenants.
+        """Return the tenants that recently asked for clearly more processor time than the average of active tenants.
 
-        A tenant cannot use more than its share of slots, so more than twice this share does not count.
+        More than four fair shares of one processor do not count, so one tenant's flood hides no other tenant's flood.
         """
-        now, most = self._now(), 2 * self._each * _HALF / math.log(2)
-        asked = {one: min(most, self._recently(one, now)) for one in self._asked}
-        active = [seconds for seconds in asked.values() if seconds]
-        return {one for one, seconds in asked.items() if seconds * len(active) > _ABOVE * sum(active)}
+        now = self._now()
+        asked = {one: seconds for one in self._asked if (seconds := self._recently(one, now))}
+        most = _MOST_SHARES * _HALF / math.log(2) / max(1, len(asked))
+        average = sum(min(most, seconds) for seconds in asked.values()) / max(1, len(asked))
+        heavy = {one for one, seconds in asked.items() if seconds > _ABOVE * average}
+        return heavy if len(heavy) < len(asked) else set()  # they slow down nobody else
 
     async def _wait(self, tenant: Hashable) -> None:
         line = self._waiting.get(tenant, ())
@@ -124,7 +136,7 @@ class Turns:
     def _busy_error(self, tenant: Hashable, said: str) -> BusyError:
         error = BusyError(said)
         rounds = (len(self._waiting.get(tenant, ())) + 1) / self._each
-        error.retry_after = min(_LONGEST_RETRY, max(1, math.ceil(rounds * self._usual.get(tenant, 0.0))))
+        error.retry_after = min(_LONGEST_RETRY, max(1, math.ceil(rounds * self._usually_takes.get(tenant, 0.0))))
         return error
 
     def _give_back(self, tenant: Hashable) -> None:

@@ -26,22 +26,25 @@ from phasegraph.retrieval.access import LONGEST_TEXT
 from phasegraph.retrieval.plain_filters import Filter, lets_through
 from phasegraph.retrieval.provenance import plain
 from phasegraph.sources import Gatherer, SourceSettings
-from phasegraph.sources.workers import Late, awithin
+from phasegraph.sources.workers import Late, awithin, within
 
-MOST_RESULTS, MOST_IDS, LONGEST_QUERY = 100, 100, 20_000
-"""The limits of a request: maximum passages per answer, ids per request, and characters of a query."""
+MOST_RESULTS, MOST_IDS, LONGEST_QUERY = 100, 100, 4_000
+"""The limits of a request: maximum passages per answer, ids per request, and (default) characters of a query."""
 
 Answer = TypeVar("Answer")
 
 
 class Answers(Protocol):
-    """The interface of an object that answers one caller's requests, such as a :class:`View`."""
+    """The interface of an object that answers one caller's requests, such as a :class:`View`.
 
-    async def search(self, query: str, k: int = 5) -> dict[str, Any]:
+    Its methods compute and wait, so an event loop calls them in a worker thread (:func:`aside`).
+    """
+
+    def search(self, query: str, k: int = 5) -> dict[str, Any]:
         """Search as :meth:`View.search` does."""
         ...
 
-    async def explain(self, query: str, k: int = 5) -> dict[str, Any]:
+    def explain(self, query: str, k: int = 5) -> dict[str, Any]:
         """Explain the answer to a query; see :meth:`View.explain`."""
         ...
 
@@ -85,6 +88,7 @@ class View:
     `embed` is the embedding function, from text to vector, of the model that embedded the passages. Without it, the
     search uses only names and words. `only` is the metadata that a passage must have (:func:`check_filter`). `ids` are
     the ids of the passages that match `only`, if already known. `timeout` is the time limit of an answer in seconds.
+    `max_query_length` is the maximum number of characters of a query, because a long query costs much processor time.
     """
 
     def __init__(
@@ -96,6 +100,7 @@ class View:
         ids: Collection[str] | None = None,
         pipeline: FusionPipeline | None = None,
         timeout: float | None = 10.0,
+        max_query_length: int = LONGEST_QUERY,
     ) -> None:
         if embed is not None and index.graph.view.embeddings is None:
             raise InvalidInputError(
@@ -117,27 +122,25 @@ class View:
         self._sources = sources
         depends = {"graph": ("vector",)} if embed is not None else {}
         settings = {name: SourceSettings(depends_on=depends.get(name, ())) for name in sources}
-        self._gatherer, self._timeout = Gatherer(settings, timeout=timeout), timeout
+        self._gatherer = Gatherer(settings, timeout=timeout, max_query_length=max_query_length)
+        self._timeout, self._longest = timeout, max_query_length
         self._pipeline = pipeline or FusionPipeline()
 
     def __len__(self) -> int:
         return len(self._ids)
 
-    async def search(self, query: str, k: int = 5) -> dict[str, Any]:
-        """Find the best k passages (1 to 100) for a query of at most 20,000 characters.
+    def search(self, query: str, k: int = 5) -> dict[str, Any]:
+        """Find the best k passages (1 to 100) for a query of at most `max_query_length` characters.
 
         The result has ``passages`` (id, title, text, score in [0, 1]), ``degraded`` and ``warnings``. ``confidence``,
         in [0, 1], estimates whether the passages contain an answer. ``reason`` says why there are no passages.
         """
-        result = await self._ask(query, k)
-        return await aside(lambda: self._told(result, [self._passage(name) for name in result.ids]))
+        result = self._ask(query, k)
+        return self._told(result, [self._passage(name) for name in result.ids])
 
-    async def explain(self, query: str, k: int = 5) -> dict[str, Any]:
+    def explain(self, query: str, k: int = 5) -> dict[str, Any]:
         """Search as :meth:`search`, and add each source's score, calibrated value and contribution, and walk paths."""
-        result = await self._ask(query, k)
-        return await aside(lambda: self._explained(result))
-
-    def _explained(self, result: Result) -> dict[str, Any]:
+        result = self._ask(query, k)
         passages = [self._passage(name) | as_passage(result.evidence(name)) for name in result.ids]
         fields = ("source", "status", "reason", "hits", "calibration", "milliseconds")
         return self._told(result, passages) | {
@@ -159,25 +162,28 @@ class View:
             "missing": [name for name in wanted if name not in self._ids],
         }
 
-    async def _ask(self, query: str, k: int) -> Result:
+    def _ask(self, query: str, k: int) -> Result:
         check_query(query)
-        if len(query) > LONGEST_QUERY:
-            raise InvalidInputError(f"query must have at most {LONGEST_QUERY:,} characters; got {len(query):,}")
+        if len(query) > self._longest:
+            raise InvalidInputError(
+                f"query must have at most {self._longest:,} characters; got {len(query):,}. Shorten the query, or give "
+                "the server a larger --max-query-length"
+            )
         if check_count("k", k, minimum=1) > MOST_RESULTS:
             raise InvalidInputError(f"k must be at most {MOST_RESULTS}; got {k}")
         deadline = Deadline.after(self._gatherer.clock, self._timeout)
         try:
-            found = await self._gatherer.agather(self._sources, query)
+            found = self._gatherer.gather(self._sources, query)
         except PhasegraphError as error:
             raise StoreError(f"no source could answer: {error}") from error
 
         late: tuple[str, ...] = ()
-        try:  # in a worker thread, so that other requests do not wait
-            words = await awithin(lambda: read_hits(query, found.rankings, self._read), deadline)
+        try:
+            words = within(lambda: read_hits(query, found.rankings, self._read), deadline)
         except Late:
             words, late = None, ("the passage texts were not read in time, so the confidence ignores their words",)
         context = Context(query=query, now=time(), words=words)
-        result = await aside(lambda: self._pipeline.decide(found.rankings, context, reports=found.reports, k=k))
+        result = self._pipeline.decide(found.rankings, context, reports=found.reports, k=k)
         return replace(result, warnings=(*result.warnings, *late))
 
     def _read(self, name: str) -> str:

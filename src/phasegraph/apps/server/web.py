@@ -290,27 +290,28 @@ def web_app(
 def _routes(view: Answers) -> list[Any]:
     from starlette.routing import Route
 
-    async def search(asked: Mapping[str, Any]) -> dict[str, Any]:
-        return await view.search(**_fields(asked, FIELDS["search"], "query"))
+    def search(asked: Mapping[str, Any]) -> dict[str, Any]:
+        return view.search(**_fields(asked, FIELDS["search"], "query"))
 
-    async def explain(asked: Mapping[str, Any]) -> dict[str, Any]:
-        return await view.explain(**_fields(asked, FIELDS["explain"], "query"))
+    def explain(asked: Mapping[str, Any]) -> dict[str, Any]:
+        return view.explain(**_fields(asked, FIELDS["explain"], "query"))
 
-    async def passages(asked: Mapping[str, Any]) -> dict[str, Any]:
-        return await aside(partial(view.passages, **_fields(asked, FIELDS["passages"], "ids")))
+    def passages(asked: Mapping[str, Any]) -> dict[str, Any]:
+        return view.passages(**_fields(asked, FIELDS["passages"], "ids"))
 
     return [Route(f"/{one.__name__}", _endpoint(one), methods=["POST"]) for one in (search, explain, passages)]
 
 
-def _endpoint(answer: Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]) -> Any:
+def _endpoint(answer: Callable[[Mapping[str, Any]], dict[str, Any]]) -> Any:
     from starlette.requests import Request
     from starlette.responses import JSONResponse, Response
 
+    def told(body: bytes) -> str:
+        return json.dumps(answer(_asked(body)), allow_nan=False)  # ASCII escapes encode lone surrogates
+
     async def answered(request: Request) -> Response:
-        try:
-            found = await answer(await _asked(request))
-            told = await aside(partial(json.dumps, found, allow_nan=False))  # ASCII escapes encode lone surrogates
-            return Response(told, media_type="application/json")
+        try:  # in one job of a worker thread: the event loop has other requests, and every way back to it is a wait
+            return Response(await aside(partial(told, await request.body())), media_type="application/json")
         except (InvalidInputError, InvalidTypeError) as error:
             return JSONResponse({"error": str(error)}, 400)
         except Exception as error:  # noqa: BLE001 - its text may contain another tenant's data
@@ -323,9 +324,9 @@ def _endpoint(answer: Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]) 
     return answered
 
 
-async def _asked(request: Any) -> Mapping[str, Any]:
+def _asked(body: bytes) -> Mapping[str, Any]:
     try:
-        asked = json.loads(await request.body())
+        asked = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise InvalidInputError("the body must be JSON") from error
     if not isinstance(asked, dict):
