@@ -65,9 +65,9 @@ class GatherState:
     def run(self, task: SourceTask) -> Outcome:
         """Run the search of `task` on this thread, and return its ranking or its error."""
         try:
-            if task.mode == "drive":
-                return task.context.run(metered, asyncio.run, task.asearch(self.query))
-            return task.context.run(metered, task.search, self.query)
+            call = (asyncio.run, task.asearch(self.query)) if task.mode == "drive" else (task.search, self.query)
+            found: Outcome = task.context.run(metered, *call)
+            return found
         except BaseException as error:  # noqa: BLE001 - the caller gets every error
             return error
         finally:
