@@ -67,7 +67,9 @@ def test_a_digest_is_that_of_the_json_of_text_and_metadata(text: str, metadata: 
 def test_a_sync_without_changes_keeps_no_container_per_passage() -> None:
     """A collector that has nothing to visit does not run: in 100,000 passages it took a third of the time."""
     count, table = 2000, DocumentTable(None)
-    rows = [(f"p{row}", f"Text {row}.", {"source": f"{row // 10}.md", "page": row}) for row in range(count)]
+    rows: list[tuple[str, str, dict[str, Any]]] = [
+        (f"p{row}", f"Text {row}.", {"source": f"{row // 10}.md", "page": row}) for row in range(count)
+    ]
     documents = {name: metadata["source"] for name, _, metadata in rows}
     columns = DocumentColumns(documents, {name: digest_of(text, metadata) for name, text, metadata in rows})
     contents = (Content(None, text, metadata, metadata, None) for _, text, metadata in rows)

@@ -124,8 +124,8 @@ class DocumentTable:
         if not held and len(records) == len(self._packed.documents):
             return self._packed
         ids = list(records)
-        documents = dict(zip(ids, map(self._packed.documents.get, ids), strict=True))
-        digests = dict(zip(ids, map(self._packed.digests.get, ids), strict=True))
+        documents = {name: self._packed.documents.get(name, "") for name in ids}
+        digests = {name: self._packed.digests.get(name, b"") for name in ids}
         for name, (_, document, digest) in held.items():
             documents[name], digests[name] = document, digest
         return DocumentColumns(documents, digests)
