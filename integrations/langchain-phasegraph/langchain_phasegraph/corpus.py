@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -372,10 +372,12 @@ class KeptDocuments(KeptPassages):
                     f"Document.id to this id to replace the stored document, or to another id to add a document"
                 )
 
-    def _contents(self, documents: Iterable[Document]) -> list[Content]:
+    def _contents(self, documents: Iterable[Document]) -> Iterator[Content]:
         listed = checked_documents(documents)
-        corpus_ids(((one.id, {}, "") for one in listed if one.id), "documents")  # raises an error for repeated ids
-        return [Content(one.id or None, one.page_content, one.metadata, one.metadata, one) for one in listed]
+        own = [one.id for one in listed if one.id]
+        if set(map(type, own)) - {str} or len(set(own)) < len(own):
+            corpus_ids(((one, {}, "") for one in own), "documents")  # raises an error for repeated ids
+        return (Content(one.id or None, one.page_content, one.metadata, one.metadata, one) for one in listed)
 
     def _passages(self, items: Sequence[Document]) -> list[dict[str, Any]]:
         read = [resolve_id(one.id, one.metadata, one.page_content) for one in items]

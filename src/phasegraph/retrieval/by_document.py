@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -58,6 +58,36 @@ class Given(NamedTuple):
     digest: bytes
 
 
+class GivenPassages:
+    """The passages in a sync's input: three lists of the fields of :class:`Given`, and the framework's objects.
+
+    Lists of plain values replace a list of :class:`Given`, because the garbage collector visits every tuple.
+    """
+
+    __slots__ = ("digests", "documents", "ids", "items")
+
+    def __init__(self, passages: Iterable[Given] = ()) -> None:
+        self.ids: list[str | None] = []
+        self.documents: list[str] = []
+        self.digests: list[bytes] = []
+        self.items: list[Any] = []
+        for one in passages:
+            self.append(*one)
+
+    def append(self, name: str | None, document: str, digest: bytes, item: Any = None) -> None:
+        """Add a passage."""
+        self.ids.append(name)
+        self.documents.append(document)
+        self.digests.append(digest)
+        self.items.append(item)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __getitem__(self, row: int) -> Given:
+        return Given(self.ids[row], self.documents[row], self.digests[row])
+
+
 @dataclass(frozen=True)
 class SyncPlan:
     """The changes of a sync: ids of passages to delete, positions of input passages to add, and counts."""
@@ -82,46 +112,67 @@ def described(index: Any) -> list[Described]:
 
 
 def plan_sync(
-    there: Mapping[str, tuple[str, bytes]],
-    given: Sequence[Given],
+    documents: Mapping[str, str],
+    digests: Mapping[str, bytes],
+    given: GivenPassages,
     *,
     full: bool,
     stays: Callable[[str], bool] | None = None,
 ) -> SyncPlan:
     """Compute which passages a sync deletes and adds; an unchanged passage of the same document keeps its id.
 
-    `there` maps the id of each stored passage to its document and digest. With `full`, stored documents that are not in
-    the input are deleted, unless ``stays(name)`` is True.
+    `documents` and `digests` map the id of each stored passage to its document and to its digest; all digests have the
+    same length. With `full`, stored documents that are not in the input are deleted, unless ``stays(name)`` is True.
 
-    >>> table = {"p": ("a.md", b"1"), "q": ("b.md", b"2")}
-    >>> plan = plan_sync(table, [Given(None, "a.md", b"1"), Given(None, "a.md", b"3")], full=True)
+    >>> given = GivenPassages([Given(None, "a.md", b"1"), Given(None, "a.md", b"3")])
+    >>> plan = plan_sync({"p": "a.md", "q": "b.md"}, {"p": b"1", "q": b"2"}, given, full=True)
     >>> plan.removed, plan.rows
     (('q',), (1,))
     >>> str(plan.counts)
     '0 documents added, 1 changed, 1 deleted, 0 as they were; 1 passages embedded'
     """
-    wanted = dict.fromkeys(one.document for one in given)
-    held: dict[str, dict[bytes, list[str]]] = {}
+    stored = _joined(documents.values(), digests.values())
+    wanted = _joined(given.documents, given.digests)
+    compared = {document for document, joined in wanted.items() if stored.get(document) != joined}
     gone: list[str] = []
-    for name, (document, digest) in there.items():
-        if document in wanted:
-            held.setdefault(document, {}).setdefault(digest, []).append(name)
-        elif full and document and not (stays is not None and stays(document)):
-            gone.append(name)
-    vanished = {there[name][0] for name in gone}
-    rows = []
-    for row, one in enumerate(given):
-        same = held.get(one.document, {}).get(one.digest)
-        if not same:
-            rows.append(row)
-            continue
-        same.remove(one.id if one.id in same else same[0])
-    left = {document: [name for names in digests.values() for name in names] for document, digests in held.items()}
-    changed = {given[row].document for row in rows} | {document for document, names in left.items() if names}
-    added = {document for document in wanted if document not in held}
+    if full and not stored.keys() <= wanted.keys():
+        kept = {"", *(name for name in stored if stays and name and name not in wanted and stays(name))}
+        gone = [name for name, one in documents.items() if one not in wanted and one not in kept]
+    vanished = {documents[name] for name in gone}
+    held: dict[str, dict[bytes, list[str]]] = {}
+    rows: list[int] = []
+    if compared:
+        for name, document in documents.items():
+            if document in compared:
+                held.setdefault(document, {}).setdefault(digests[name], []).append(name)
+        rows = [row for row, one in enumerate(given.documents) if one in compared and _taken(given[row], held) is None]
+    left = {document: [one for names in by_digest.values() for one in names] for document, by_digest in held.items()}
+    changed = {given.documents[row] for row in rows} | {document for document, names in left.items() if names}
+    added = wanted.keys() - stored.keys()
     removed = [*gone, *(name for names in left.values() for name in names)]
     counts = SyncCounts(len(added), len(changed - added), len(vanished), len(wanted) - len(changed | added), len(rows))
     return SyncPlan(tuple(removed), tuple(rows), counts)
+
+
+def _joined(documents: Iterable[str], digests: Iterable[bytes]) -> dict[str, bytearray]:
+    """Return the digests of each document's passages in their order, joined: the same bytes mean the same passages."""
+    found: dict[str, bytearray] = {}
+    for document, digest in zip(documents, digests, strict=True):
+        if document in found:
+            found[document] += digest
+        else:
+            found[document] = bytearray(digest)
+    return found
+
+
+def _taken(one: Given, held: Mapping[str, Mapping[bytes, list[str]]]) -> str | None:
+    """Take the id of a stored passage with the same document and digest out of `held`; None if there is none."""
+    same = held.get(one.document, {}).get(one.digest)
+    if not same:
+        return None
+    name = one.id if one.id in same else same[0]
+    same.remove(name)
+    return name
 
 
 def free_ids(

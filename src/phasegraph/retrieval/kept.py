@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ import phasegraph  # phasegraph.graph is imported at its first use, because it i
 from phasegraph.errors import InvalidInputError, InvalidTypeError, warn
 from phasegraph.retrieval.by_document import (
     Content,
-    Given,
+    GivenPassages,
     SyncCounts,
     described,
     free_ids,
@@ -141,7 +141,7 @@ class KeptPassages:
 
     def _synced(
         self,
-        contents: Sequence[Content],
+        contents: Iterable[Content],
         key: str | None = None,
         *,
         full: bool,
@@ -154,20 +154,20 @@ class KeptPassages:
         if key is not None and (not isinstance(key, str) or not key):
             raise InvalidTypeError(f"key must be the name of a metadata key; got {key!r:.80}")
         key = corpus.keys.source if key is None else key
-        if not contents and full and not allow_empty:
+        table, state = self._table(key), corpus.state
+        given = self._given(contents, key, table)
+        if not len(given) and full and not allow_empty:
             raise InvalidInputError(
                 "documents is empty, and full=True would delete all documents: give allow_empty=True to delete them, "
                 "which needs at least one passage without a document; to delete everything, delete the folder"
             )
-        table, state = self._table(key), corpus.state
-        given = [self._given(row, one, key, table) for row, one in enumerate(contents)]
-        there = table.of(state.index)
-        plan = plan_sync(there, given, full=full, stays=stays)
+        documents, digests = table.of(state.index)
+        plan = plan_sync(documents, digests, given, full=full, stays=stays)
         counts = plan.counts
         if plan.removed or plan.rows:
-            items = [contents[row].item for row in plan.rows]
+            items = [given.items[row] for row in plan.rows]
             came = self._passages(items)
-            ids = free_ids(there, plan.removed, [given[row] for row in plan.rows], [one["id"] for one in came])
+            ids = free_ids(documents, plan.removed, [given[row] for row in plan.rows], [one["id"] for one in came])
             came = [{**one, "id": name} for one, name in zip(came, ids, strict=True)]
             embedded = self._replace(corpus, plan.removed, came, items, progress, state)
             counts = replace(counts, embedded=embedded)
@@ -180,17 +180,21 @@ class KeptPassages:
         return counts
 
     @staticmethod
-    def _given(row: int, content: Content, key: str | None, table: phasegraph.graph.DocumentTable) -> Given:
-        document = table.document(content.names)
-        if not document:
-            from phasegraph.graph.corpus.document_table import SOURCE_KEYS
+    def _given(contents: Iterable[Content], key: str | None, table: phasegraph.graph.DocumentTable) -> GivenPassages:
+        given = GivenPassages()
+        for content in contents:
+            document = table.document(content.names)
+            if not document:
+                from phasegraph.graph.corpus.document_table import SOURCE_KEYS
 
-            wanted = f"under {key!r}" if key is not None else "under " + ", ".join(map(repr, SOURCE_KEYS))
-            raise InvalidInputError(
-                f"sync needs the name of each passage's document {wanted} in its metadata; passage "
-                f"{content.id or row!r} has the keys {', '.join(map(repr, content.metadata)) or 'none'}: give key="
-            )
-        return Given(content.id, document, table.digest(content.text, content.metadata))
+                wanted = f"under {key!r}" if key is not None else "under " + ", ".join(map(repr, SOURCE_KEYS))
+                raise InvalidInputError(
+                    f"sync needs the name of each passage's document {wanted} in its metadata; passage "
+                    f"{content.id or len(given)!r} has the keys {', '.join(map(repr, content.metadata)) or 'none'}: "
+                    "give key="
+                )
+            given.append(content.id, document, table.digest(content.text, content.metadata), content.item)
+        return given
 
     def _table(self, key: str | None) -> phasegraph.graph.DocumentTable:
         """Return the table of documents, by their names under a metadata key; the corpus caches a table per key."""
@@ -207,7 +211,7 @@ class KeptPassages:
         """Count the passages of each document; passages without a document are counted under ""."""
         corpus = self._changing()
         table = self._table(corpus.keys.source).of(corpus.index)
-        return dict(Counter(document for document, _ in table.values()))
+        return dict(Counter(table.documents.values()))
 
     def near_duplicates(self, least: float = 0.8) -> list[phasegraph.graph.NearDuplicates]:
         """Find pairs of documents with nearly the same text, the most similar pair first.
@@ -230,8 +234,12 @@ class KeptPassages:
         )
         return pairs
 
-    def _contents(self, documents: Iterable[Any]) -> list[Content]:
-        """Convert documents or nodes to :class:`Content`; raise an error if an id is repeated."""
+    def _contents(self, documents: Iterable[Any]) -> Iterator[Content]:
+        """Check documents or nodes, and convert them to :class:`Content` one by one; raise an error for repeated ids.
+
+        The call itself raises the errors, and the iterator does not keep what it yields: in a large input, the garbage
+        collector visits every object that is kept.
+        """
         raise NotImplementedError
 
     def _passages(self, items: Sequence[Any]) -> list[dict[str, Any]]:

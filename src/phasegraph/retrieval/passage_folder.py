@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -206,9 +206,9 @@ class PassageFolder(KeptPassages):
                 "that retriever to add or embed passages"
             )
 
-    def _contents(self, documents: Iterable[Any]) -> list[Content]:
+    def _contents(self, documents: Iterable[Any]) -> Iterator[Content]:
         listed = [_plain(one) for one in check_rows("documents", documents)]
-        return [Content(None, one["text"], one["metadata"], one["metadata"], one) for one in listed]
+        return (Content(None, one["text"], one["metadata"], one["metadata"], one) for one in listed)
 
     def _passages(self, items: Sequence[Any]) -> list[dict[str, Any]]:
         self._check_own()

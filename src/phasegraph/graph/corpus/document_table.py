@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from hashlib import blake2b
+from json.encoder import encode_basestring_ascii
 from pathlib import Path
-from typing import Any, Self, TypeAlias
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -27,8 +28,17 @@ The version must change if the digest of a passage is computed in another way.
 """
 _WIDTH = 16
 _JSON = json.JSONEncoder(sort_keys=True, default=repr)
+_TEXT, _SIMPLE = frozenset({str}), frozenset({str, int})
 
-Entry: TypeAlias = tuple[str, bytes]
+
+class DocumentColumns(NamedTuple):
+    """The document name and the content digest of each passage, by passage id.
+
+    Two dicts of plain values replace a dict of pairs, because the garbage collector visits every pair.
+    """
+
+    documents: Mapping[str, str]
+    digests: Mapping[str, bytes]
 
 
 def document_of(metadata: Mapping[str, Any], key: str | None = None) -> str:
@@ -37,15 +47,29 @@ def document_of(metadata: Mapping[str, Any], key: str | None = None) -> str:
     >>> document_of({"doc_id": "None", "file_path": "a.md"}), document_of({"page": 3}, "page"), document_of({})
     ('a.md', '3', '')
     """
-    found = (metadata.get(one) for one in (SOURCE_KEYS if key is None else (key,)))
-    return next((str(one) for one in found if one not in _NO_NAME), "")
+    for one in SOURCE_KEYS if key is None else (key,):
+        found = metadata.get(one)
+        if found not in _NO_NAME:
+            return str(found)
+    return ""
 
 
 def digest_of(text: str, metadata: Mapping[str, Any], without: Collection[str] = ()) -> bytes:
     """Return a digest of a passage's text and metadata; the metadata keys in `without` are left out."""
-    told = {key: value for key, value in metadata.items() if key not in without}
-    said = _JSON.encode([text, told])
+    told = {key: value for key, value in metadata.items() if key not in without} if without else metadata
+    said = f"[{encode_basestring_ascii(text)}, {_json_of(told)}]"
     return blake2b(said.encode("utf-8", "surrogatepass"), digest_size=_WIDTH).digest()
+
+
+def _json_of(metadata: Mapping[str, Any]) -> str:
+    """Return the metadata as JSON with sorted keys; texts and integers, the usual values, need no encoder."""
+    if not (_TEXT.issuperset(map(type, metadata)) and _SIMPLE.issuperset(map(type, metadata.values()))):
+        return _JSON.encode(dict(metadata))
+    pairs = [
+        f"{encode_basestring_ascii(key)}: {encode_basestring_ascii(value) if type(value) is str else value}"
+        for key, value in sorted(metadata.items())
+    ]
+    return f"{{{', '.join(pairs)}}}"
 
 
 class DocumentTable:
@@ -59,9 +83,8 @@ class DocumentTable:
     def __init__(self, key: str | None, without: Collection[str] = ()) -> None:
         self._key, self._without = key, frozenset(without)
         self._packed_in: object = None
-        self._packed: Mapping[str, Entry] = {}
-        self._held: dict[str, tuple[PassageRecord, Entry]] = {}
-        self._rows: dict[str, Entry] = {}
+        self._packed = self._columns = DocumentColumns({}, {})
+        self._held: dict[str, tuple[PassageRecord, str, bytes]] = {}
         self._of: object = None
         self._members: tuple[object, dict[str, list[str]]] = (None, {})
 
@@ -78,10 +101,10 @@ class DocumentTable:
         except (PhasegraphError, OSError, *MISFITS):
             return None
 
-    def of(self, index: Any) -> Mapping[str, Entry]:
-        """Return the pair (document name, digest) of each passage, by passage id.
+    def of(self, index: Any) -> DocumentColumns:
+        """Return the document name and the digest of each passage, by passage id.
 
-        Only pairs of passages that changed since the last call are computed.
+        Only names and digests of passages that changed since the last call are computed.
         """
         if index is not self._of:
             records = index.records
@@ -90,22 +113,32 @@ class DocumentTable:
             held = {}
             for name, record in records.held.items():
                 seen = self._held.get(name)
-                known = seen is not None and seen[0] is record
-                held[name] = seen if seen is not None and known else (record, self._entry(record.text, record.metadata))
-            packed_ones = self._packed
-            self._rows = {name: held[name][1] if name in held else packed_ones[name] for name in records}
-            self._held, self._of = held, index
-        return self._rows
+                if seen is None or seen[0] is not record:
+                    seen = record, self.document(record.metadata), self.digest(record.text, record.metadata)
+                held[name] = seen
+            self._columns, self._held, self._of = self._joined(records, held), held, index
+        return self._columns
+
+    def _joined(self, records: PassageRecords, held: Mapping[str, tuple[PassageRecord, str, bytes]]) -> DocumentColumns:
+        """Return the columns of all `records`: of those in memory, in `held`, and of the packed records."""
+        if not held and len(records) == len(self._packed.documents):
+            return self._packed
+        ids = list(records)
+        documents = {name: self._packed.documents.get(name, "") for name in ids}
+        digests = {name: self._packed.digests.get(name, b"") for name in ids}
+        for name, (_, document, digest) in held.items():
+            documents[name], digests[name] = document, digest
+        return DocumentColumns(documents, digests)
 
     def members(self, index: Any) -> Mapping[str, Sequence[str]]:
         """Return the passage ids of each document, by document name."""
-        rows = self.of(index)
+        columns = self.of(index)
         of, found = self._members
-        if of is not rows:
+        if of is not columns:
             found = {}
-            for name, (document, _) in rows.items():
+            for name, document in columns.documents.items():
                 found.setdefault(document, []).append(name)
-            self._members = rows, found
+            self._members = columns, found
         return found
 
     def document(self, metadata: Mapping[str, Any]) -> str:
@@ -116,47 +149,47 @@ class DocumentTable:
         """Return the digest of a passage's text and metadata; see :func:`digest_of`."""
         return digest_of(text, metadata, self._without)
 
-    def _entry(self, text: str, metadata: Mapping[str, Any]) -> Entry:
-        return self.document(metadata), self.digest(text, metadata)
+    def _of_packed(self, records: PassageRecords) -> DocumentColumns:
+        """Return the document name and the digest of each record in the memory-mapped file, by passage id.
 
-    def _of_packed(self, records: PassageRecords) -> Mapping[str, Entry]:
-        """Return the pair (document name, digest) of each record in the memory-mapped file, by passage id.
-
-        The pairs are read from the stored table; if there is none, they are computed and stored.
+        They are read from the stored table; if there is none, they are computed and stored.
         """
         file = records.file
         kept = None if file is None else self._read(file, records.base)
         if kept is not None:
             return kept
-        made = {name: self._entry(text, metadata) for name, text, metadata in records.contents()}
+        documents: dict[str, str] = {}
+        digests: dict[str, bytes] = {}
+        for name, text, metadata in records.contents():
+            documents[name], digests[name] = self.document(metadata), self.digest(text, metadata)
+        made = DocumentColumns(documents, digests)
         if file is not None and file.is_file():  # otherwise, the folder was moved
-            self.keep(file, made.values())
+            self.keep(file, made)
         return made
 
-    def keep(self, file: Path, entries: Iterable[Entry]) -> None:
-        """Store the pairs (document name, digest) of the records in `file`, in their order; ignore a failed write."""
-        listed = list(entries)
-        names = {name: row for row, name in enumerate(dict.fromkeys(name for name, _ in listed))}
+    def keep(self, file: Path, columns: DocumentColumns) -> None:
+        """Store the columns of the records in `file`, in the order of the records; ignore a failed write."""
+        names = {name: row for row, name in enumerate(dict.fromkeys(columns.documents.values()))}
         arrays = packed("names", list(names)) | {
-            "rows": np.array([names[name] for name, _ in listed], dtype=np.int32),
-            "digests": np.frombuffer(b"".join(one for _, one in listed), dtype=np.uint8).reshape(-1, _WIDTH),
+            "rows": np.array([names[name] for name in columns.documents.values()], dtype=np.int32),
+            "digests": np.frombuffer(b"".join(columns.digests.values()), dtype=np.uint8).reshape(-1, _WIDTH),
         }
         body = {"of": file.name, "key": self._key, "without": sorted(self._without)}
         with suppress(PhasegraphError, OSError):  # for example, a read-only folder: the next start computes it again
             write_bundle(file.parent / BESIDE, KIND, VERSION, body, arrays)
 
-    def _read(self, file: Path, ids: Collection[str]) -> Mapping[str, Entry] | None:
+    def _read(self, file: Path, ids: Collection[str]) -> DocumentColumns | None:
         try:
             body, arrays = read_bundle(file.parent / BESIDE, KIND, VERSION)
             wanted = {"of": file.name, "key": self._key, "without": sorted(self._without)}
             if body != wanted:
                 return None
-            names, digests = unpacked("names", arrays), arrays["digests"].tobytes()
+            names, joined = unpacked("names", arrays), arrays["digests"].tobytes()
             documents = [names[row] for row in arrays["rows"].tolist()]
-            if len(documents) != len(ids) or len(digests) != _WIDTH * len(ids):
+            if len(documents) != len(ids) or len(joined) != _WIDTH * len(ids):
                 return None
-            starts = range(0, len(digests), _WIDTH)
-            entries = ((name, digests[at : at + _WIDTH]) for name, at in zip(documents, starts, strict=True))
-            return dict(zip(ids, entries, strict=True))
+            digests = [joined[at : at + _WIDTH] for at in range(0, len(joined), _WIDTH)]
+            listed = list(ids)
+            return DocumentColumns(dict(zip(listed, documents, strict=True)), dict(zip(listed, digests, strict=True)))
         except (PhasegraphError, OSError, *MISFITS):
             return None  # the stored table is missing or damaged: compute it again

@@ -356,7 +356,7 @@ class Folder:
         """Store the document names of the passages next to the newly written index, if the index is large."""
         file = None if table is None else GraphIndex.load(self.path / INSIDE).records.file
         if table is not None and file is not None:
-            table.keep(file, table.of(index).values())
+            table.keep(file, table.of(index))
 
     @contextmanager
     def _as_read(self) -> Iterator[None]:

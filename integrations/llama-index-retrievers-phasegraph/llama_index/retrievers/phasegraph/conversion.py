@@ -446,7 +446,9 @@ def held_by_id(nodes: Iterable[BaseNode]) -> dict[str, BaseNode]:
     wrong = next((one for one in listed if not isinstance(one, BaseNode)), None)
     if wrong is not None:
         raise InvalidTypeError(f"nodes must be a list of nodes; it contains a {type(wrong).__name__}")
-    ids = corpus_ids(((node.id_, node.metadata, "") for node in listed), "nodes")
+    ids = [node.id_ for node in listed]
+    if not set(map(type, ids)) <= {str} or not all(map(str.strip, ids)) or len(set(ids)) < len(ids):
+        ids = corpus_ids(((node.id_, node.metadata, "") for node in listed), "nodes")
     return dict(zip(ids, listed, strict=True))
 
 

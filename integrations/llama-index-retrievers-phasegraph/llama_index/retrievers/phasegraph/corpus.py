@@ -303,14 +303,14 @@ class KeptNodes(KeptPassages):
         """
         return self._add(nodes, triples, progress)
 
-    def _contents(self, documents: Iterable[BaseNode]) -> list[Content]:
-        return [
+    def _contents(self, documents: Iterable[BaseNode]) -> Iterator[Content]:
+        return (
             Content(
                 name, node.get_content(), node.metadata,
                 {**node.metadata, "doc_id": node.ref_doc_id, "ref_doc_id": node.ref_doc_id}, node,
             )
             for name, node in held_by_id(documents).items()
-        ]  # fmt: skip
+        )  # fmt: skip
 
     def _passages(self, items: Sequence[BaseNode]) -> list[dict[str, Any]]:
         return NODES.passages_of({node.node_id: node for node in items}, self._changing().keys.title)
