@@ -30,7 +30,7 @@ def model(name: str = "plain", size: int = 8) -> EmbeddingModel:
     turn = sum(name.encode())
 
     def vector(text: str) -> list[float]:
-        return np.random.default_rng((turn, *text.encode())).standard_normal(size).tolist()
+        return np.random.default_rng((turn, *text.encode(errors="surrogatepass"))).standard_normal(size).tolist()
 
     return EmbeddingModel(
         SimpleNamespace(model_name=name), vector, lambda records: [vector(one.content) for one in records]
