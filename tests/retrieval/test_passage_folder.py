@@ -174,6 +174,7 @@ def test_a_folder_that_memory_cannot_hold_is_built_in_shards_to_the_bit(
 ) -> None:
     pytest.importorskip("pyarrow")
     monkeypatch.setattr("phasegraph.retrieval.new_folder.EMBEDDED", 3)
+    monkeypatch.setattr("phasegraph._support.serialization.MAPPED_BYTES", 200)  # so that documents have a table
     used, made = model() if embeds else None, {}
     rows = pages(*range(8))
     rows[2]["text"] += " The \ud800 lone Surrogate of İstanbul."
@@ -182,8 +183,9 @@ def test_a_folder_that_memory_cannot_hold_is_built_in_shards_to_the_bit(
         monkeypatch.setattr("phasegraph._support.memory.free_memory", lambda free=free: free)
         made[name] = PassageFolder.create(tmp_path / name, rows, used, progress=False)
     assert {one.name for one in tmp_path.iterdir()} == set(made)
-    manifests = [(tmp_path / name / "graph" / "manifest.json").read_bytes() for name in made]
-    assert manifests[0] == manifests[1]
+    for bundle in ("graph", "graph/documents"):
+        manifests = [(tmp_path / name / bundle / "manifest.json").read_bytes() for name in made]
+        assert manifests[0] == manifests[1]
     whole, shards = made.values()
     for folder in (whole, shards):
         folder.sync(pages(1, said="saw"), progress=False)
