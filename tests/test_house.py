@@ -36,6 +36,8 @@ FLOORS = [
     "fusion.settings", "fusion.renamed_sources", "fusion.adjustments", "fusion.decide", "fusion.pipeline",
     "fusion.fitting",
     "sources", "pagerank", "graph", "neo4j",
+    "evaluation.datasets", "distributed.shards", "distributed.triples", "distributed.merging", "distributed.names",
+    "distributed.building", "distributed.local",
     "retrieval", "methods", "evaluation", "reading", "distributed", "testing", "apps",
 ]  # fmt: skip
 # The same inside rooms with more than a handful of thoughts.
@@ -71,8 +73,8 @@ INSIDE = {
         "stages.report", "stages.models", "stages.cached_models", "stages.rewritten_query", "stages.rewriting",
         "stages.routing", "source_spec", "representation", "fingerprints", "source_config", "reading", "access",
         "filters", "wrapped", "nearest", "plain_hits", "stages", "answer", "notes", "notices", "driver", "call",
-        "fitting", "engine", "lists", "by_document", "framework", "kept", "plain_filters", "passage_folder", "parents",
-        "graph_search", "over_corpus", "surface",
+        "fitting", "engine", "lists", "by_document", "framework", "indexing", "new_folder", "kept", "plain_filters",
+        "passage_folder", "parents", "graph_search", "over_corpus", "surface",
         "provenance",
     ],
 }  # fmt: skip

@@ -84,7 +84,7 @@ def test_memory_is_where_an_index_is_built_when_pyarrow_is_missing_or_the_system
     assert main(["index", str(corpus), "--out", str(tmp_path / "one")]) == 0
     assert "GB are free" not in capsys.readouterr().out
     monkeypatch.setattr("phasegraph._support.memory.free_memory", lambda: 1000)
-    monkeypatch.setattr("phasegraph.apps.cli.in_shards.find_spec", lambda name: None)
+    monkeypatch.setattr("phasegraph.retrieval.indexing.find_spec", lambda name: None)
     assert main(["index", str(corpus), "--out", str(tmp_path / "two")]) == 0
     assert "pip install 'phasegraph[distributed]'" in capsys.readouterr().out
     assert digests(tmp_path / "one") == digests(tmp_path / "two")

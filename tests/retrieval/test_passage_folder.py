@@ -13,9 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from phasegraph._support.files import building_place
 from phasegraph.embedding.identity import EmbeddingModel
 from phasegraph.errors import InvalidInputError, InvalidTypeError, PhasegraphWarning, StoreError
 from phasegraph.graph.corpus.change import Change
+from phasegraph.graph.corpus.folder import check_new
+from phasegraph.retrieval.indexing import BuildPlan
 from phasegraph.retrieval.passage_folder import PassageFolder
 
 FOLDERS = Path(__file__).parents[1] / "folders"
@@ -27,7 +30,7 @@ def model(name: str = "plain", size: int = 8) -> EmbeddingModel:
     turn = sum(name.encode())
 
     def vector(text: str) -> list[float]:
-        return np.random.default_rng((turn, *text.encode())).standard_normal(size).tolist()
+        return np.random.default_rng((turn, *text.encode(errors="surrogatepass"))).standard_normal(size).tolist()
 
     return EmbeddingModel(
         SimpleNamespace(model_name=name), vector, lambda records: [vector(one.content) for one in records]
@@ -163,3 +166,95 @@ def test_near_duplicates_of_a_folder(tmp_path: Path) -> None:
     folder = PassageFolder.create(tmp_path / "folder", rows, progress=False)
     (pair,) = folder.near_duplicates(0.7)
     assert (pair.first, pair.second) == ("0.md", "1.md")
+
+
+@pytest.mark.parametrize("embeds", [True, False])
+def test_a_folder_that_memory_cannot_hold_is_built_in_shards_to_the_bit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, embeds: bool
+) -> None:
+    pytest.importorskip("pyarrow")
+    monkeypatch.setattr("phasegraph.retrieval.new_folder.EMBEDDED", 3)
+    monkeypatch.setattr("phasegraph._support.serialization.MAPPED_BYTES", 200)  # so that documents have a table
+    used, made = model() if embeds else None, {}
+    rows = pages(*range(8))
+    rows[2]["text"] += " The \ud800 lone Surrogate of İstanbul."
+    rows[3]["metadata"]["deep"] = {"list": [1, None, 0.5, "é"]}
+    for name, free in (("whole", 10**12), ("shards", 1000)):
+        monkeypatch.setattr("phasegraph._support.memory.free_memory", lambda free=free: free)
+        made[name] = PassageFolder.create(tmp_path / name, rows, used, progress=False)
+    assert {one.name for one in tmp_path.iterdir()} == set(made)
+    for bundle in ("graph", "graph/documents"):
+        manifests = [(tmp_path / name / bundle / "manifest.json").read_bytes() for name in made]
+        assert manifests[0] == manifests[1]
+    whole, shards = made.values()
+    for folder in (whole, shards):
+        folder.sync(pages(1, said="saw"), progress=False)
+        folder.delete(["p2"])
+    assert whole.ids() == shards.ids()
+    assert whole.documents() == shards.documents()
+    assert CoreFolder().answers(whole) == CoreFolder().answers(PassageFolder.open(tmp_path / "shards", used))
+
+
+@pytest.mark.parametrize(("text", "vectors", "said"), [(1000, 0, "in memory"), (10, 10**6, "in memory"), (10, 10, "")])
+def test_vectors_count_as_needed_memory(monkeypatch: pytest.MonkeyPatch, text: int, vectors: int, said: str) -> None:
+    monkeypatch.setattr("phasegraph._support.memory.free_memory", lambda: 1000)
+    monkeypatch.setattr("phasegraph.retrieval.indexing.find_spec", lambda name: None)
+    assert said in BuildPlan.of(text, vectors).message
+    assert bool(BuildPlan.of(text, vectors).message) == bool(said)
+
+
+def test_vectors_that_do_not_fit_beside_the_texts_are_written_to_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pyarrow")
+    free = 13 * sum(len(one["title"]) + len(one["text"]) for one in pages(*range(8))) / 0.8 + 100
+    monkeypatch.setattr("phasegraph._support.memory.free_memory", lambda: int(free))
+    logged: list[str] = []
+    monkeypatch.setattr("phasegraph.retrieval.new_folder._logger.info", lambda form, one: logged.append(form % one))
+    PassageFolder.create(tmp_path / "folder", pages(*range(8)), model(), progress=False)
+    assert "the index is built in shards" in logged[0]
+    assert len(PassageFolder.open(tmp_path / "folder", model()).ids()) == 8
+    zeros = EmbeddingModel(
+        SimpleNamespace(model_name="zeros"), lambda text: [0.0, 0.0], lambda some: [[0.0, 0.0]] * len(some)
+    )
+    monkeypatch.setattr("phasegraph._support.memory.free_memory", lambda: 1000)
+    folder = PassageFolder.create(tmp_path / "zeros", pages(1, 2), zeros, progress=False)
+    assert not np.any(folder.corpus.index.graph.embeddings)
+
+
+def test_wrong_vectors_and_a_failing_model_raise_their_own_errors_and_leave_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pyarrow")
+    monkeypatch.setattr("phasegraph.retrieval.new_folder.EMBEDDED", 2)
+    monkeypatch.setattr("phasegraph._support.memory.free_memory", lambda: 1000)
+
+    def fails(records: Sequence[Any]) -> Any:
+        raise ConnectionError("no route to host")
+
+    def grows(records: Sequence[Any]) -> Any:
+        return [[1.0] * (2 if records[0].id == "p1" else 3)] * len(records)
+
+    for embed, error, said in (
+        (fails, ConnectionError, "no route"),
+        (grows, InvalidInputError, "rows of 2 and of 3 numbers"),
+        (lambda records: [[1.0]], InvalidInputError, "must have 2 rows"),
+    ):
+        with pytest.raises(error, match=said):
+            PassageFolder.create(
+                tmp_path / "folder", pages(1, 2, 3, 4), EmbeddingModel("m", lambda text: [1.0], embed), progress=False
+            )
+        assert not list(tmp_path.iterdir())
+
+
+def test_a_mounted_folder_holds_its_own_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mount").mkdir()
+    with building_place(tmp_path / "new" / "deep") as place:
+        assert place.parent == tmp_path
+    with building_place(tmp_path / "mount") as place:
+        assert place.parent == tmp_path
+    monkeypatch.setattr("os.access", lambda *_: False)
+    with building_place(tmp_path / "mount") as place:
+        assert place.parent == tmp_path / "mount"
+        check_new(tmp_path / "mount")
+    assert not list((tmp_path / "mount").iterdir())

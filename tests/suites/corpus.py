@@ -37,7 +37,7 @@ from phasegraph.graph.corpus.chroma import ChromaVectors, open_folder
 from phasegraph.graph.corpus.corpus import Corpus
 from phasegraph.graph.corpus.folder import Folder
 from phasegraph.graph.flat import VectorSource
-from phasegraph.graph.model.entity_graph import EntityGraph
+from phasegraph.graph.model.entity_graph import EntityGraph, Extraction
 from phasegraph.graph.walk.clauses import clauses
 from phasegraph.graph.walk.source import GraphSource
 
@@ -1000,15 +1000,91 @@ class CorpusSuite:
         with pytest.raises(InvalidInputError, match="least"):
             retriever.near_duplicates(0.0)
 
-    def test_an_index_that_memory_cannot_hold_names_the_command_that_builds_in_shards(
+    def test_an_index_that_memory_cannot_hold_is_built_in_memory_only_without_a_folder_and_a_warning_says_so(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("phasegraph._support.memory.free_memory", lambda: 1000)
         pages = self.pages(a=["Ada met Bo in Oslo. " * 20])
-        with pytest.warns(PhasegraphWarning, match=r"GB are free: .* phasegraph index PASSAGES\.jsonl"):
+        with pytest.warns(PhasegraphWarning, match=r"GB are free: .* With path=FOLDER, the index is built in shards"):
             self.made(pages)
-        with pytest.warns(PhasegraphWarning, match="phasegraph index"):
+        with pytest.warns(PhasegraphWarning, match=r"GB are free: .* phasegraph index PASSAGES\.jsonl"):
             self.graph_of(pages)
+
+    def in_shards(self, monkeypatch: pytest.MonkeyPatch, documents: Sequence[Any], path: Path, **fields: Any) -> Any:
+        """Create a retriever in a folder while the free memory is too small for its index; fail if a build warns."""
+        pytest.importorskip("pyarrow")
+        with monkeypatch.context() as patch, warnings.catch_warnings():
+            warnings.simplefilter("error", PhasegraphWarning)
+            patch.setattr("phasegraph._support.memory.free_memory", lambda: 1000)
+            patch.setattr("phasegraph.retrieval.new_folder.EMBEDDED", 5)
+            return self.made(documents, path, **fields)
+
+    @pytest.mark.parametrize("store", ["flat", "chroma"])
+    def test_a_folder_that_memory_cannot_hold_is_built_in_shards_to_the_bit(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str
+    ) -> None:
+        self.vector_store = store
+        triples = [
+            Extraction("d1", ["Zed"], [("Ada", "met", "Bo")], ["The Title"], "Lead"), Extraction("d1", ["Eve"]),
+            Extraction("d3", (), [("Eve", "met", "Zed")]),
+        ]  # fmt: skip
+        options = {"triples": triples, "known_names": ["Eve Online"], "tokenizer": "plain", "source_key": "team"}
+        whole = self.made(self.documents(range(12)), tmp_path / "whole", **options)
+        shards = self.in_shards(monkeypatch, self.documents(range(12)), tmp_path / "shards", **options)
+        assert {one.name for one in tmp_path.iterdir()} == {"whole", "shards"}
+        folders = [sorted(one.name for one in (tmp_path / name).iterdir()) for name in ("whole", "shards")]
+        assert folders[0] == folders[1]
+        bodies = [json.loads((tmp_path / name / "graph/manifest.json").read_text()) for name in ("whole", "shards")]
+        assert bodies[0] == bodies[1]
+        settings = [dict(one._corpus.settings) for one in (whole, shards)]
+        assert all(one.pop("folder_id") for one in settings)
+        assert settings[0] == settings[1]
+        assert self.ask(whole, QUESTIONS[0]) == self.ask(shards, QUESTIONS[0])
+        for one in (whole, shards):
+            one.delete(["d1"])
+            self.add(one, self.documents([13]))
+        fresh = [self.document("new", "Eve sang.", team="green")]
+        assert [str(one.sync(fresh, progress=False)) for one in (whole, shards)] == [
+            "1 documents added, 0 changed, 0 deleted, 0 as they were; 1 passages embedded"
+        ] * 2
+        same_graph(whole._corpus.index.graph, shards._corpus.index.graph)
+        assert self.ask(whole, QUESTIONS[0]) == self.ask(self.opened(tmp_path / "shards"), QUESTIONS[0])
+
+    def test_a_build_in_shards_that_is_interrupted_leaves_no_folder(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        pytest.importorskip("pyarrow")
+
+        def interrupted(*_: Any, **__: Any) -> None:
+            raise KeyboardInterrupt
+
+        def full(*_: Any, **__: Any) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        for raises, error in ((interrupted, KeyboardInterrupt), (full, StoreError)):
+            for step in ("building.merge", "shards.write_bundle", "local.write_passages"):
+                with monkeypatch.context() as patch:
+                    patch.setattr(f"phasegraph.distributed.{step}", raises)
+                    with pytest.raises(error):
+                        self.in_shards(monkeypatch, self.documents(range(6)), tmp_path / "new" / "corpus")
+                assert not list(tmp_path.iterdir()), step
+        (tmp_path / "corpus").mkdir()
+        with monkeypatch.context() as patch:
+            patch.setattr("phasegraph.distributed.building.merge", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                self.in_shards(monkeypatch, self.documents(range(6)), tmp_path / "corpus")
+        self.in_shards(monkeypatch, self.documents(range(6)), tmp_path / "corpus")
+        assert self.opened(tmp_path / "corpus").ids() == [f"d{number}" for number in range(6)]
+
+    def test_without_pyarrow_a_warning_names_the_memory_and_the_package(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("phasegraph.retrieval.indexing.find_spec", lambda name: None)
+        monkeypatch.setattr("phasegraph._support.memory.free_memory", lambda: 1000)
+        words = r"takes about .* GB of memory, and .* GB are free: .* pip install 'phasegraph\[distributed\]'"
+        with pytest.warns(PhasegraphWarning, match=words):
+            self.made(self.documents(range(6)), tmp_path / "corpus")
+        assert self.opened(tmp_path / "corpus").ids() == [f"d{number}" for number in range(6)]
 
     def test_a_source_key_of_ones_own_names_documents_and_is_kept(self, tmp_path: Path) -> None:
         pages = [self.document(None, f"Ada met Bo {n}.", book=f"b{n % 2}", source="x") for n in range(4)]

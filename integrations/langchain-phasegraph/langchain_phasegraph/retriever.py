@@ -261,6 +261,8 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         path : path, optional
             A new or empty folder, which stores the graph, the word index and the vectors in memory-mapped files.
             :meth:`load` opens the folder again. Without `path`, everything stays in memory.
+            If the index would not fit in the free memory and pyarrow is installed (``phasegraph[distributed]``), the
+            index of the folder is built in shards, with the same result to the bit.
         vector_store : {"flat", "chroma"}, default "flat"
             With `path`: the index that searches the vectors. ``"flat"`` compares the query with every vector.
             ``"chroma"`` adds an approximate index, and needs ``phasegraph[chroma]``.

@@ -21,6 +21,8 @@ from pathlib import Path
 from phasegraph.errors import StoreError, warn
 
 LOCK = ".lock"
+BUILDING = ".building-"
+"""Prefix of the names of temporary folders in which the content of a new folder is built."""
 PATIENCE = 60.0
 """Default maximum time in seconds that a writer waits for another writer."""
 _GLANCE = 0.02
@@ -80,6 +82,21 @@ def make_folder(path: Path) -> None:
     path.mkdir(parents=True, exist_ok=True)
     for one in made:
         sync_folder(one.parent)
+
+
+@contextmanager
+def building_place(path: Path) -> Iterator[Path]:
+    """Create a temporary folder on the file system of `path`, which need not exist, and delete it on exit.
+
+    The temporary folder is beside `path`. It is inside `path` if `path` is a mount point, or if nothing can be created
+    beside it.
+    """
+    whole = path.absolute()
+    beside = next(one for one in whole.parents if one.is_dir())
+    inside = whole.is_dir() and (whole.stat().st_dev != beside.stat().st_dev or not os.access(beside, os.W_OK))
+    prefix = f"{BUILDING}{whole.name}-"
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=whole if inside else beside) as place:
+        yield Path(place)
 
 
 def sync_folder(path: Path) -> None:

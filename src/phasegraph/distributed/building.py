@@ -220,17 +220,19 @@ def cuts(rows: int, shards: int | None, workers: int, each: int) -> list[int]:
     return [rows * place // count for place in range(count + 1)]
 
 
-def in_turn(task: Callable[..., None], arguments: Sequence[tuple[Any, ...]], label: str, /) -> list[Spent]:
+def in_turn(
+    task: Callable[..., None], arguments: Sequence[tuple[Any, ...]], label: str, /, *, progress: bool | None = True
+) -> list[Spent]:
     """Run all calls of a task in this process; this is the engine without worker processes (see :class:`Run`)."""
     found = []
-    for one in shown(arguments, label):
+    for one in shown(arguments, label, show=progress):
         task(*one)
         found.append(Spent(0.0, peak()))  # its CPU time is part of this process's
     return found
 
 
-def shown(items: Any, label: str, total: int | None = None) -> Any:
-    """Yield `total` items, with a progress bar if the output is a terminal."""
+def shown(items: Any, label: str, total: int | None = None, *, show: bool | None = True) -> Any:
+    """Yield `total` items, with a progress bar if `show` is True and the output is a terminal."""
     from phasegraph._support.progress import with_progress
 
-    return with_progress(items, True, label=label, unit="shard", total=total)
+    return with_progress(items, show, label=label, unit="shard", total=total)

@@ -7,7 +7,7 @@ import json
 import os
 from array import array
 from codecs import BOM_UTF8
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -16,6 +16,7 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -35,10 +36,11 @@ from phasegraph.distributed.building import (
     spent,
 )
 from phasegraph.distributed.names import NAMES_PER_BLOCK, EmbeddedNames, NameBlocks
-from phasegraph.distributed.shards import STAGED, BuildSettings, arrow, digest_of, is_whole, rows_of, stage
+from phasegraph.distributed.shards import GIVEN, STAGED, BuildSettings, arrow, digest_of, is_whole, rows_of, stage
 from phasegraph.distributed.triples import TripleFile
 from phasegraph.errors import InvalidInputError, PhasegraphError
 from phasegraph.evaluation.datasets import objects_in, read_vectors, texts_in, wrong
+from phasegraph.graph.model.building import passage_field
 from phasegraph.graph.model.entity_graph import EdgeWeights
 
 TRIPLES_PER_PIECE = 100_000
@@ -130,17 +132,53 @@ def build_index(
     >>> folder.cleanup()
     """
     settings = BuildSettings(tokenizer, tuple(known_names), EdgeWeights() if weights is None else weights)
+    return build_files(
+        Path(corpus), out, settings, engine_of(workers) if engine is None else engine,
+        vectors=None if embeddings is None else VectorFile(Path(embeddings).absolute()),
+        triples=None if triples is None else Path(triples), names=names, shards=shards, work=work,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class VectorFile:
+    """A ``.npy`` file with the embedding of each passage.
+
+    In a user's file, a row of zeros is an error. If phasegraph wrote the file from vectors in memory (`own`), its rows
+    are treated as in ``GraphIndex.build``, where a row of zeros stays.
+    """
+
+    path: Path
+    own: bool = False
+
+    def read(self, rows: int, corpus: str, span: tuple[int, int]) -> Any:
+        """Return the rows in `span`; the file must have `rows` rows, one for each passage of the file `corpus`."""
+        if self.own:
+            return np.load(self.path, mmap_mode="r")[slice(*span)]
+        return read_vectors(self.path, rows, corpus, span=span)
+
+
+def build_files(
+    corpus: Path,
+    out: str | os.PathLike[str],
+    settings: BuildSettings,
+    run: Run,
+    *,
+    vectors: VectorFile | None = None,
+    triples: Path | None = None,
+    names: EmbeddedNames | None = None,
+    shards: int | None = None,
+    work: str | os.PathLike[str] | None = None,
+) -> BuildReport:
+    """Build the index of a file of passages with the engine `run`; :func:`build_index` describes the parameters."""
     place = Work.beside(out, work)
-    file, run = row_file(Path(corpus)), engine_of(workers) if engine is None else engine
-    vectors = None if embeddings is None else Path(embeddings).absolute()
+    file = row_file(corpus)
     if vectors is not None:
-        read_vectors(vectors, len(file), file.path.name, span=(0, 0))
+        vectors.read(len(file), file.path.name, (0, 0))
     edges = cuts(len(file), shards, run.workers if isinstance(run, Processes) else 1, PASSAGES_PER_SHARD)
 
     def stage_all(folder: Path) -> tuple[list[Path], list[Spent]]:
-        key = digest_of(
-            version("phasegraph"), file.digest, "" if vectors is None else file_digest(vectors), str(len(edges))
-        )
+        embedded = "" if vectors is None else file_digest(vectors.path)
+        key = digest_of(version("phasegraph"), file.digest, embedded, str(len(edges)))
         folders = [folder / f"staged-{key}" / f"{number:06d}" for number in range(len(edges) - 1)]
         lacking = [number for number, one in enumerate(folders) if not is_whole(one, STAGED)]
         tasks = [
@@ -150,9 +188,24 @@ def build_index(
         return folders, run(stage_piece, tasks, "stage")
 
     return place.build(
-        stage_all, settings, run, triples=None if triples is None else triple_file(Path(triples)),
+        stage_all, settings, run, triples=None if triples is None else triple_file(triples),
         names=None if names is None else name_blocks(names),
     )  # fmt: skip
+
+
+def write_passages(
+    file: Path, passages: Iterable[Any], given: Mapping[str, Sequence[Any]] = MappingProxyType({})
+) -> None:
+    """Write passages (mappings or objects) to a file of JSON lines for :func:`build_files`.
+
+    `given` are the caller's extractions by passage id, as :func:`phasegraph.graph.fields_of` returns them.
+    """
+    with file.open("w", encoding="ascii") as lines:
+        for one in passages:
+            row = {name: passage_field(one, name) for name in ("id", "title", "text", "metadata")}
+            if given.get(row["id"]):
+                row[GIVEN] = given[row["id"]]
+            lines.write(json.dumps(row) + "\n")
 
 
 def triple_file(path: Path) -> TripleFile:
@@ -282,15 +335,15 @@ def _parquet_rows(file: Path, first: int, last: int) -> Any:
     return held.read_row_groups(list(groups)).slice(first - before, last - first)
 
 
-def stage_piece(piece: Piece, embeddings: Path | None, span: tuple[int, int], rows: int, to: Path) -> None:
+def stage_piece(piece: Piece, vectors: VectorFile | None, span: tuple[int, int], rows: int, to: Path) -> None:
     """Check the passages in a piece of a file, and write them to the folder `to`; error messages name the piece.
 
     This is the task of :func:`~phasegraph.distributed.shards.stage` for a piece. `span` is the range of the piece's
-    rows in the file `embeddings`, which must have `rows` rows.
+    rows in the file `vectors`, which must have `rows` rows.
     """
     listed, own = piece.read()
     try:
-        stage(listed, own if embeddings is None else read_vectors(embeddings, rows, piece.file.name, span=span), to)
+        stage(listed, own if vectors is None else vectors.read(rows, piece.file.name, span), to)
     except InvalidInputError as error:
         raise type(error)(f"{piece}: {error}") from error
 

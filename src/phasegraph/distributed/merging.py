@@ -529,7 +529,7 @@ def merge(
     body: dict[str, object] = {
         "passages": whole.passages, "entities": count, "weights": asdict(settings.weights),
         "tokenizer": settings.tokenizer, PARTS: True, "gazetteer": list(settings.known_names),
-        "change": 0, "retitled": [],
+        "change": 0, "retitled": sorted(name for part in held for name in part.content["retitled"]),
     } | ({} if said is None else {"synonyms": said})  # fmt: skip
     write_bundle(out, KIND, VERSION, body, arrays, readers=("graph", "index"))
     return {

@@ -49,6 +49,10 @@ _BATCH = 1024
 """Number of passages in a batch; the names that can occur in these passages are selected once per batch."""
 _FIELDS = ("id", "title", "text", "metadata", "triples")
 _TEXTS = ("id", "title", "text")
+GIVEN = "_given"
+"""Key of a row with the caller's extractions as lists; see :func:`phasegraph.graph.fields_of`. Only phasegraph's own
+files have this key."""
+_COLUMNS = (*_FIELDS, GIVEN)
 
 
 def arrow() -> Any:
@@ -164,12 +168,13 @@ def stage(rows: Sequence[Mapping[str, Any]], embeddings: Any, to: Path) -> None:
     """Check the passages of a shard, and write them to a folder with the entity names from their titles.
 
     This is the first map step. `rows` have ``id``, ``text`` and optionally ``title``, ``metadata`` and ``triples``; a
-    shard may be empty. `embeddings` have shape (n, d) or are None. Invalid passages raise the errors of
+    shard may be empty. A row may also have ``_given`` (see ``GIVEN``). `embeddings` have shape (n, d) or are None.
+    Invalid passages raise the errors of
     :func:`phasegraph.graph.build_graph`.
     """
     pa = arrow()
     read = read_passages(rows) if rows else []
-    columns: dict[str, list[bytes | None]] = {name: [] for name in _FIELDS}
+    columns: dict[str, list[bytes | None]] = {name: [] for name in _COLUMNS}
     for row, parts in zip(rows, read, strict=True):
         for name, part in zip(_TEXTS, parts, strict=True):
             columns[name].append(part.encode("utf-8", "surrogatepass"))
@@ -178,6 +183,7 @@ def stage(rows: Sequence[Mapping[str, Any]], embeddings: Any, to: Path) -> None:
             raise InvalidTypeError(f"metadata of passage {parts[0]!r} must be a mapping; got {metadata!r:.80}")
         columns["metadata"].append(_json(check_plain(parts[0], metadata)) if metadata else None)
         columns["triples"].append(_json(Extraction(parts[0], triples=triples).triples) if triples else None)
+        columns[GIVEN].append(_json(row[GIVEN]) if row.get(GIVEN) else None)
     table = pa.table({name: pa.array(values, pa.large_binary()) for name, values in columns.items()})
     to.mkdir(parents=True, exist_ok=True)
     with pa.OSFile(str(to / ROWS), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
@@ -256,11 +262,11 @@ class Staged:
         with pa.OSFile(str(self.folder / ROWS), "rb") as source:
             columns = pa.ipc.open_file(source).read_all().to_pydict()
         out = []
-        for name, title, text, metadata, triples in zip(*(columns[name] for name in _FIELDS), strict=True):
+        for name, title, text, metadata, triples, given in zip(*(columns[name] for name in _COLUMNS), strict=True):
             row = {
                 key: one.decode("utf-8", "surrogatepass") for key, one in zip(_TEXTS, (name, title, text), strict=True)
             }
-            more = (("metadata", metadata), ("triples", triples))
+            more = (("metadata", metadata), ("triples", triples), (GIVEN, given))
             out.append(row | {key: json.loads(one) for key, one in more if one is not None})
         return out
 
@@ -369,6 +375,7 @@ def extract(
         for (name, title, text), split, row in zip(batch, words, listed[start : start + _BATCH], strict=True):
             found = extracted(name, title, text, split, names)
             given = [Extraction(name, triples=row["triples"])] if "triples" in row else []
+            given += [Extraction(name, *each) for each in row.get(GIVEN, ())]
             given += [more[name]] if name in more else []
             metadata = row.get("metadata", MappingProxyType({}))
             held[name] = PassageRecord(name, title, text, found, tuple(given), metadata)
@@ -385,10 +392,12 @@ def extract(
         arrays |= packed_matrix(name, getattr(graph, name))
     if graph.lexical is not None:
         arrays |= packed_words("vocabulary", "lexical", graph.lexical)
-    arrays |= packed_words("name_words", "name_word", counted) | PassageRecords(graph.passage_rows, held).packed()
+    records = PassageRecords(graph.passage_rows, held)
+    arrays |= packed_words("name_words", "name_word", counted) | records.packed()
     if graph.embeddings is not None:
         arrays["embeddings"] = graph.embeddings
-    write_bundle(to, READ, VERSION, {OF: to.name, "passages": len(held)}, arrays)
+    content = {OF: to.name, "passages": len(held), "retitled": sorted(records.retitled)}
+    write_bundle(to, READ, VERSION, content, arrays)
 
 
 def _as_split(words: str) -> Sequence[str]:

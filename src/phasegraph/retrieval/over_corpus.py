@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import phasegraph  # phasegraph.graph and .neo4j are imported at their first use: they import scipy.sparse
-from phasegraph._support.memory import too_large
 from phasegraph._support.progress import with_progress
 from phasegraph._support.renamed import renamed_sources
 from phasegraph._support.validation import check_flag, known_arguments
@@ -18,6 +17,7 @@ from phasegraph.fusion.grouping import GroupBy
 from phasegraph.retrieval.answer import SelectedHit
 from phasegraph.retrieval.framework import Framework, HitLookup
 from phasegraph.retrieval.graph_search import GraphSearch
+from phasegraph.retrieval.indexing import MANY, BuildPlan, Indexing
 from phasegraph.retrieval.kept import KeptPassages
 from phasegraph.retrieval.parents import Parents
 from phasegraph.retrieval.source_config import PIPELINE
@@ -29,20 +29,17 @@ if TYPE_CHECKING:
 
 OVERRIDING = frozenset({"pipeline", "weights", "accept", "selection", "group_by"})
 """Constructor arguments that replace a folder's pipeline: if any is given, the stored pipeline is not loaded."""
-_MANY = 256
-"""Maximum number of passages that are indexed without a progress bar."""
-
-
-@dataclass(frozen=True, slots=True)
-class Indexing:
-    """The arguments for reading and indexing passages, which all constructors from passages share."""
-
-    triples: Any = None
-    known_names: Iterable[str] = ()
-    tokenizer: Any = "english"
-    title_key: str = "title"
-    source_key: str | None = None
-    progress: bool | None = True
+_PATH = (
+    "this index is built in memory. With path=FOLDER, the index is built in shards (pip install "
+    "'phasegraph[distributed]')"
+)
+_COMMAND = (
+    "this index is built in memory. To build it in shards, write the passages to a file of JSON lines (id, title, "
+    "text, metadata) and run: phasegraph index PASSAGES.jsonl --out FOLDER --engine local (pip install "
+    "'phasegraph[distributed,cli]'; --embeddings VECTORS.npy adds their vectors). Give the result to a retriever as "
+    "graph=phasegraph.graph.load_graph(FOLDER)"
+)
+"""What a user can do about an index that is too large for memory: with and without the argument `path`."""
 
 
 def build_corpus(
@@ -53,28 +50,26 @@ def build_corpus(
     *,
     vectors: Any = None,
     store: Any = None,
-    kept: bool = False,
+    remedy: str = _COMMAND,
 ) -> phasegraph.graph.Corpus:
-    """Build a corpus from `held`, which maps ids to documents or nodes.
+    """Build a corpus in memory from `held`, which maps ids to documents or nodes.
 
     `vectors` are the vectors of the passages. None means that `model` embeds the passages; an empty list means that the
-    corpus has no vectors. `store` is the user's vector store, if the vectors are stored there. With `kept`, the
-    function also checks that the passages can be stored in a folder.
+    corpus has no vectors. `store` is the user's vector store, if the vectors are stored there. If the index would not
+    fit in the free memory, a warning states the needed and the available memory, and the `remedy`.
     """
-    from phasegraph.graph import Corpus, GraphIndex, Keys, check_passages, check_source_key, check_title_key
+    from phasegraph.graph import Corpus, GraphIndex, Keys
 
-    passages, embedder = framework.passages_of(held, how.title_key), framework.model_of(model)
-    metadata = [one["metadata"] for one in passages]
-    check_title_key(how.title_key, metadata)
-    check_source_key(how.source_key, metadata)
-    check_passages(passages, kept=kept, tokenizer=how.tokenizer)  # before anything is embedded
-    _warn_of_size(passages)
+    passages, embedder = _passages_of(framework, held, how, kept=False), framework.model_of(model)
+    plan = BuildPlan.of(sum(len(one["title"]) + len(one["text"]) for one in passages))
+    if plan.sizes:
+        warn(f"{plan.sizes}: {remedy}", stacklevel=3)
     given = vectors is not None and len(vectors) > 0
     if vectors is None:
         vectors = framework.embedded(model, list(held.values()), how.progress)
     elif not given:
         vectors = None
-    many = how.progress if len(passages) > _MANY else False
+    many = how.progress if len(passages) > MANY else False
     index = GraphIndex.build(
         passages, triples=how.triples, embeddings=vectors, known_names=how.known_names, tokenizer=how.tokenizer,
         progress=lambda rows: with_progress(rows, many, label="index", unit="passage"),
@@ -88,17 +83,19 @@ def build_corpus(
     )
 
 
-def _warn_of_size(passages: Sequence[Mapping[str, Any]]) -> None:
-    """Warn if the index would not fit in the free memory; the warning names the command that builds it in parts."""
-    sizes = too_large(sum(len(one["title"]) + len(one["text"]) for one in passages))
-    if sizes:
-        warn(
-            f"{sizes}: this index is built in one process. To build it in shards, write the passages to a file of JSON "
-            "lines (id, title, text, metadata) and run: phasegraph index PASSAGES.jsonl --out FOLDER --engine local "
-            "(pip install 'phasegraph[distributed,cli]'; --embeddings VECTORS.npy adds their vectors). Give the "
-            "result to a retriever as graph=phasegraph.graph.load_graph(FOLDER)",
-            stacklevel=4,
-        )
+def _passages_of(framework: Framework, held: Mapping[str, Any], how: Indexing, *, kept: bool) -> list[dict[str, Any]]:
+    """Convert documents or nodes to passages, and check them before anything is embedded.
+
+    With `kept`, the function also checks that the passages can be stored in a folder.
+    """
+    from phasegraph.graph import check_passages, check_source_key, check_title_key
+
+    passages = framework.passages_of(held, how.title_key)
+    metadata = [one["metadata"] for one in passages]
+    check_title_key(how.title_key, metadata)
+    check_source_key(how.source_key, metadata)
+    check_passages(passages, kept=kept, tokenizer=how.tokenizer)
+    return passages
 
 
 class FusedPassages(KeptPassages):
@@ -141,8 +138,9 @@ class FusedPassages(KeptPassages):
     ) -> Self:  # fmt: skip
         """Build a retriever from documents or nodes, in memory or, with `path`, in a new folder.
 
-        `vector_store` is the kind of vector search in a folder. `tried` are the constructor arguments to check on a
-        small sample corpus, before all passages are embedded; None checks `fields`.
+        The index of a folder is built in shards if it would not fit in the free memory. `vector_store` is the kind of
+        vector search in a folder. `tried` are the constructor arguments to check on a small sample corpus, before all
+        passages are embedded; None checks `fields`.
         """
         from phasegraph.graph import check_new, check_store, sample_corpus
 
@@ -153,11 +151,16 @@ class FusedPassages(KeptPassages):
             check_new(Path(path))
         cls._over(sample_corpus(framework.model_of(model)), model, fields if tried is None else tried)
         held = framework.held_by_id(hits)
-        corpus = build_corpus(framework, held, model, how, kept=path is not None)
         if path is None:
-            return cls._over(corpus, model, fields)
-        corpus.save(path, cls._folder_settings(vectors=True), cls._uncounted)
-        checks = framework.carries_vectors(held.values())
+            return cls._over(build_corpus(framework, held, model, how, remedy=_PATH), model, fields)
+        from phasegraph.retrieval.new_folder import write_folder
+
+        embedder, checks = framework.model_of(model), framework.carries_vectors(held.values())
+        write_folder(
+            path, framework, model, list(held.values()), _passages_of(framework, held, how, kept=True), how,
+            made_by=None if embedder is None or checks else embedder.identity,
+            settings=cls._folder_settings(vectors=True), uncounted=cls._uncounted,
+        )  # fmt: skip
         return cls._opened(path, model, fields, how.progress, checks=checks, vector_store=vector_store)
 
     @classmethod

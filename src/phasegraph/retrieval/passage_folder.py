@@ -16,18 +16,17 @@ from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.corpus.chroma import open_folder
 from phasegraph.graph.corpus.corpus import Corpus
 from phasegraph.graph.corpus.folder import check_new
-from phasegraph.graph.corpus.passage_input import Keys, check_passages, check_source_key
-from phasegraph.graph.index.graph_index import GraphIndex
+from phasegraph.graph.corpus.passage_input import check_passages, check_source_key
 from phasegraph.graph.index.records import PassageRecord
 from phasegraph.graph.model.building import passage_field
 from phasegraph.graph.model.entity_graph import Extraction
 from phasegraph.lexical import Tokenizer
 from phasegraph.retrieval.by_document import Content, SyncCounts
 from phasegraph.retrieval.framework import Framework
+from phasegraph.retrieval.indexing import MANY, Indexing
 from phasegraph.retrieval.kept import KeptPassages
+from phasegraph.retrieval.new_folder import write_folder
 from phasegraph.retrieval.plain_filters import PlainFilter, check_filter
-
-_MANY = 256
 
 
 class Passages(Framework):
@@ -66,10 +65,10 @@ class Passages(Framework):
         if model is None:
             return None
         records = [PassageRecord(one["id"], one["title"], one["text"], Extraction(one["id"])) for one in hits]
-        starts = range(0, len(records), _MANY)
+        starts = range(0, len(records), MANY)
         shown = with_progress(starts, progress if len(starts) > 1 else False, label="embed", unit="batch")
         return np.concatenate(
-            [np.asarray(model.passages(records[first : first + _MANY]), dtype=np.float32) for first in shown]
+            [np.asarray(model.passages(records[first : first + MANY]), dtype=np.float32) for first in shown]
         )
 
 
@@ -113,7 +112,7 @@ class PassageFolder(KeptPassages):
         source_key: str | None = None,
         progress: bool = True,
     ) -> Self:
-        """Create a folder of passages.
+        """Create a folder of passages; the index is built in shards if it would not fit in the free memory.
 
         Parameters
         ----------
@@ -141,14 +140,12 @@ class PassageFolder(KeptPassages):
         listed = [_plain(one) for one in check_rows("passages", passages)]
         check_source_key(source_key, [one["metadata"] for one in listed])
         check_passages(listed, kept=True, tokenizer=tokenizer)
-        vectors = PASSAGES.embedded(PASSAGES.model_of(model), listed, progress)
-        index = GraphIndex.build(
-            listed, embeddings=vectors, tokenizer=tokenizer,
-            progress=lambda rows: with_progress(rows, progress and len(listed) > _MANY, label="index", unit="passage"),
+        write_folder(
+            path, PASSAGES, PASSAGES.model_of(model), listed, listed,
+            Indexing(tokenizer=tokenizer, source_key=source_key, progress=progress),
+            made_by=None if model is None else model.identity,
+            settings=cls._folder_settings(vectors=model is not None), uncounted=cls._uncounted,
         )  # fmt: skip
-        made_by = None if model is None else model.identity
-        made = Corpus(index, model, made_by=made_by, keys=Keys("title", source_key))
-        made.save(path, cls._folder_settings(vectors=model is not None), cls._uncounted)
         return cls.open(path, model, checks=False)
 
     @classmethod

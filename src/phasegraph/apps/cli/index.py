@@ -12,17 +12,18 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from phasegraph._support.files import building_place
 from phasegraph._support.serialization import MANIFEST
 from phasegraph._support.typing import Float32Array
 from phasegraph._support.validation import check_range
 from phasegraph.apps.cli import engines
 from phasegraph.apps.cli.engines import EngineName, Shards, Workers, WorkFolder
-from phasegraph.apps.cli.in_shards import workers_that_fit, written
 from phasegraph.apps.cli.output import Embedder, check_outputs, console, file_option, load_model, stage
 from phasegraph.apps.cli.reading import ReadableFiles, embedded, read_and_tell
 from phasegraph.apps.cli.syncing import run_sync
 from phasegraph.distributed import EmbeddedNames, local
 from phasegraph.distributed.building import Run
+from phasegraph.distributed.shards import BuildSettings
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.datasets import Passage, lines_of, read_vectors
 from phasegraph.graph.chunk_graph import ChunkGraph, build_chunk_graph
@@ -32,6 +33,7 @@ from phasegraph.graph.model.entity_graph import Extraction, checked_embeddings
 from phasegraph.graph.model.synonyms import NameSynonyms
 from phasegraph.graph.model.words import normalise_name
 from phasegraph.lexical import Tokenizer, tokenizer_of
+from phasegraph.retrieval.indexing import BuildPlan
 
 SAME = 1e-3
 """Maximum difference per number between two embeddings that count as equal."""
@@ -375,15 +377,15 @@ def index(
         tokenizer_of(tokenizer)
     nothing: tuple[tuple[Passage, ...], Float32Array | None] = ((), None)
     found = passages_and_vectors(corpus, embeddings, embedder) if engine is None else nothing
-    several = None if engine is not None or chunks or update else workers_that_fit(*found)
+    plan = BuildPlan() if engine is not None or chunks or update else _planned(*found)
 
-    def in_shards(corpus: Path, embeddings: Path | None, run: Run) -> Outcome:
+    def in_shards(corpus: Path, vectors: local.VectorFile | None, run: Run) -> Outcome:
         files = _name_files(names, name_embeddings, synonym_threshold)
         listed = () if known_names is None else [text for _, text in lines_of(known_names)]
-        report = local.build_index(
-            corpus, out, embeddings=embeddings, triples=triples, tokenizer=tokenizer or "english", known_names=listed,
+        report = local.build_files(
+            corpus, out, BuildSettings(tokenizer or "english", tuple(listed)), run, vectors=vectors, triples=triples,
             names=None if files is None else EmbeddedNames(*files, synonym_threshold or DEFAULT_THRESHOLD),
-            shards=shards, work=work, engine=run,
+            shards=shards, work=work,
         )  # fmt: skip
         if entities_to is not None:
             _write_entities(entities_to, GraphIndex.load(out).graph.entities)
@@ -391,12 +393,14 @@ def index(
         return Outcome(", ".join(f"{getattr(report, one)} {one}" for one in counted), str(report), report.malformed)
 
     if engine is not None:
+        vectors = None if embeddings is None else local.VectorFile(embeddings.absolute())
         with engines.started(engine, workers) as run:
-            outcome = in_shards(corpus, embeddings, run)
-    elif several is not None:
-        with written(*found, out) as files:
+            outcome = in_shards(corpus, vectors, run)
+    elif plan.in_shards:
+        with building_place(out) as place:
+            files = _written(*found, place)
             found = nothing  # free the memory for building
-            outcome = in_shards(*files, local.engine_of(several))
+            outcome = in_shards(*files, local.engine_of(plan.workers))
     elif chunks:
         outcome = _saved_chunks(out, stage("building", lambda: chunks_of(*found, corpus.name, document, position)))
     else:
@@ -409,6 +413,27 @@ def index(
         to.print(outcome.changes)
     if outcome.malformed:
         to.print(f"{outcome.malformed} malformed triples of {triples} were skipped")
+
+
+def _planned(passages: tuple[Passage, ...], vectors: Float32Array | None) -> BuildPlan:
+    """Decide whether the index is built in memory or in shards, and print a message if it is too large for memory."""
+    text = sum(len(one.title) + len(one.text) for one in passages)
+    plan = BuildPlan.of(text, 0 if vectors is None else vectors.nbytes)
+    if plan.message:
+        console().print(plan.message)
+    return plan
+
+
+def _written(
+    passages: tuple[Passage, ...], vectors: Float32Array | None, place: Path
+) -> tuple[Path, local.VectorFile | None]:
+    """Write the passages and their vectors to files in the folder `place`."""
+    corpus, rows = place / "passages.jsonl", place / "vectors.npy"
+    local.write_passages(corpus, passages)
+    if vectors is None:
+        return corpus, None
+    np.save(rows, vectors)
+    return corpus, local.VectorFile(rows, own=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from time import monotonic
 from types import MappingProxyType
 from typing import Any, Literal, cast, get_args
@@ -48,6 +49,23 @@ from phasegraph.sources.protocol import Upstream
 LOOKING, IDLE, AWAITED = 1.0, 5.0, 0.5
 """Times in seconds for detecting changes by other processes: the interval between two checks of the folder; the time
 without a search after which the next search waits for such changes; the longest such wait."""
+
+
+def create_folder(
+    path: str | os.PathLike[str],
+    index: GraphIndex | Path,
+    keys: Keys,
+    made_by: ModelIdentity | None,
+    settings: Mapping[str, object],
+    uncounted: Collection[str] = (),
+) -> Folder:
+    """Create the folder of a corpus from an index, or from the folder of a saved index, which is moved.
+
+    `made_by` identifies the model that embedded the passages. The other parameters are described at
+    :meth:`Corpus.save`.
+    """
+    known: dict[str, object] = {} if made_by is None else {"model": made_by.to_json()}
+    return Folder.create(path, index, {**known, **keys.to_json(), **settings}, DocumentTable(keys.source, uncounted))
 
 
 def sample_corpus(embedder: Embedder | None) -> Corpus:
@@ -557,9 +575,7 @@ class Corpus:
 
         `settings` are stored in the folder. `uncounted` are metadata keys that digests of passages leave out.
         """
-        known: dict[str, object] = {} if self.made_by is None else {"model": self.made_by.to_json()}
-        table = DocumentTable(self.keys.source, uncounted)
-        return Folder.create(path, self.index, {**known, **self.keys.to_json(), **settings}, table)
+        return create_folder(path, self.index, self.keys, self.made_by, settings, uncounted)
 
     def _check_vectors(self) -> None:
         if self._folder is not None and self._store is None and self._folder.vector_store == CHROMA:

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from phasegraph._support.apart import run_apart
-from phasegraph._support.files import LOCK, make_folder, one_writer, sync_folder
+from phasegraph._support.files import BUILDING, LOCK, make_folder, one_writer, sync_folder
 from phasegraph._support.serialization import MANIFEST, MISFITS, check_exists, read_document, write_document
 from phasegraph.embedding.identity import ModelIdentity
 from phasegraph.errors import IntegrityError, InvalidInputError, PhasegraphError, StoreError, warn
@@ -86,13 +86,14 @@ class Folder:
     def create(
         cls,
         path: str | os.PathLike[str],
-        index: GraphIndex,
+        index: GraphIndex | Path,
         settings: Mapping[str, object],
         table: DocumentTable | None = None,
     ) -> Folder:
         """Write the index to a new or empty folder, and return the folder.
 
-        If a `table` is given, the document names of the passages are also stored.
+        `index` may also be the folder of a saved index on the same file system; this folder is then moved. If a `table`
+        is given, the document names of the passages are also stored.
         """
         folder = cls(path)
         check_new(folder.path)
@@ -103,8 +104,12 @@ class Folder:
         with folder.held():
             check_new(folder.path)  # another process may have written to the folder before this lock
             try:
-                index.save(folder.path / INSIDE)
-                folder._keep_table(table, index)
+                if isinstance(index, GraphIndex):
+                    index.save(folder.path / INSIDE)
+                else:
+                    os.replace(index, folder.path / INSIDE)
+                    sync_folder(folder.path)
+                folder._keep_table(table, index if isinstance(index, GraphIndex) else None)
                 folder._version = Version(folder._digest(INSIDE), 0, "", None)
                 folder._stamps = folder._stamps_now()
                 folder._write_state(0, {_FOLDER_ID: uuid.uuid4().hex, **settings})
@@ -352,11 +357,17 @@ class Folder:
                 if number <= self.last:
                     _forget(directory)
 
-    def _keep_table(self, table: DocumentTable | None, index: GraphIndex) -> None:
-        """Store the document names of the passages next to the newly written index, if the index is large."""
-        file = None if table is None else GraphIndex.load(self.path / INSIDE).records.file
-        if table is not None and file is not None:
-            table.keep(file, table.of(index))
+    def _keep_table(self, table: DocumentTable | None, index: GraphIndex | None) -> None:
+        """Store the document names of the passages next to the newly written index, if the index is large.
+
+        `index` is the written index in memory; None if the passages must be read from the files.
+        """
+        if table is None:
+            return
+        stored = GraphIndex.load(self.path / INSIDE)
+        file = stored.records.file
+        if file is not None:
+            table.keep(file, table.of(stored if index is None else index))
 
     @contextmanager
     def _as_read(self) -> Iterator[None]:
@@ -486,7 +497,7 @@ def _forget(directory: Path) -> None:
 
 def check_new(path: Path) -> None:
     """Raise InvalidInputError if the folder exists and is not empty."""
-    if path.is_dir() and any(one.name != LOCK for one in path.iterdir()):
+    if path.is_dir() and any(one.name != LOCK and not one.name.startswith(BUILDING) for one in path.iterdir()):
         raise InvalidInputError(
             f"path must be a new or empty folder; {str(path)!r} contains files (to open an existing folder, use load())"
         )

@@ -1,0 +1,62 @@
+"""The arguments for indexing passages, and the decision whether their index is built in memory or in shards."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+from phasegraph._support import memory
+
+MANY = 256
+"""Maximum number of passages that are indexed without a progress bar."""
+WORKER = 1024**3
+"""Free memory required per process that builds shards, in bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Indexing:
+    """The arguments for reading and indexing passages, which all constructors from passages share."""
+
+    triples: Any = None
+    known_names: Iterable[str] = ()
+    tokenizer: Any = "english"
+    title_key: str = "title"
+    source_key: str | None = None
+    progress: bool | None = True
+
+
+@dataclass(frozen=True, slots=True)
+class BuildPlan:
+    """The decision whether an index is built in memory or in shards (parts of the corpus).
+
+    `sizes` states the needed and the available memory if the index is too large for memory; otherwise, it is "".
+    `in_shards` is True if the index is too large and pyarrow is installed, which a build in shards needs.
+    """
+
+    sizes: str = ""
+    in_shards: bool = False
+
+    @classmethod
+    def of(cls, text: int, vectors: int = 0) -> BuildPlan:
+        """Decide for passages whose texts and titles have `text` characters, and whose vectors have `vectors` bytes."""
+        sizes = memory.too_large(text, vectors)
+        return cls(sizes, bool(sizes) and find_spec("pyarrow") is not None)
+
+    @property
+    def message(self) -> str:
+        """The needed and the available memory, and where the index is built; "" if the index fits in memory."""
+        if not self.sizes:
+            return ""
+        if self.in_shards:
+            return f"{self.sizes}: the index is built in shards"
+        return (
+            f"{self.sizes}: the index is built in memory; to build it in shards, pip install 'phasegraph[distributed]'"
+        )
+
+    @property
+    def workers(self) -> int:
+        """The number of processes that the free memory allows, at most one per core."""
+        return max(1, min(os.cpu_count() or 1, (memory.free_memory() or 0) // WORKER))
