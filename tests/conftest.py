@@ -26,6 +26,9 @@ hypothesis.settings.load_profile("phasegraph")
 FIRST = [
     "Neo4j", "a second Neo4j", "test_wheels.py", "test_notebooks.py", "neo4j/test_rights.py",
     "reliability/test_runs.py", "PostgreSQL", "distributed/test_local.py", "test_scripts.py",
+    "tests/test_corpus.py", "tenancy/test_surfaces.py", "tests/test_stages.py", "tests/test_suite.py",
+    "tests/test_cli.py", "cli/test_protocol.py", "graph/test_deltas.py", "acceptance/test_certified.py",
+    "cli/test_compare.py",
 ]  # fmt: skip
 GROUPS = "phasegraph/groups"
 
