@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import sys
@@ -108,6 +109,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     items.sort(key=place)
     config.cache.set(GROUPS, {item.nodeid: servers[item] or str(item.path) for item in items})
+
+
+def pytest_collection_finish() -> None:
+    """Spare the collector what imports and collecting made: all of it lives until the end.
+
+    Every full collection would else go through a million objects of the frameworks.
+    """
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tiny import many_queries, write_dataset
 
 from phasegraph import FusionPipeline, InvalidInputError, InvalidTypeError, Ranking, distributed
 from phasegraph._support.renamed import PARAMETERS, accepts_old_names, renamed_options
@@ -202,7 +203,7 @@ def test_the_papers_preset_answers_to_its_old_name_with_a_warning() -> None:
 
 
 def test_commands_take_the_old_name_of_a_system_and_say_so(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    folder, told = str(ROOT / "data" / "musique-openie"), []
+    folder, told = str(write_dataset(tmp_path / "tiny", many_queries())), []
     for name in ("phasegraph", "paper"):
         run = tmp_path / f"{name}.json"
         assert main(["evaluate", folder, "--systems", f"vector,{name}", "--json", str(run)]) == 0
@@ -210,7 +211,7 @@ def test_commands_take_the_old_name_of_a_system_and_say_so(capsys: pytest.Captur
         said = "phasegraph: 'phasegraph' is now called 'paper'; the old name works for one more release\n"
         assert (said in capsys.readouterr().err) == (name == "phasegraph")
     assert [list(one) for one in told] == [["vector", "paper"]] * 2
-    assert told[0]["paper"]["LastHop@10"] == told[1]["paper"]["LastHop@10"]
+    assert told[0]["paper"]["LastHop@10"] == told[1]["paper"]["LastHop@10"] > 0
 
 
 def test_the_report_of_a_build_answers_to_its_old_name() -> None:
