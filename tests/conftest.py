@@ -18,6 +18,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from real_servers import Address, Missing, RealServers, skip_or_fail
 
+# Before numpy is imported: the threads of a matrix product wait for one another in a busy loop, in which two workers on
+# two cores spend many times the product's own time. Workers and the programs of tests inherit it.
+for _library in ("OPENBLAS", "OMP", "MKL"):
+    os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
+
 # No test has a stopwatch: a busy machine takes longer than 200 ms over any example.
 hypothesis.settings.register_profile("phasegraph", hypothesis.settings(), deadline=None)
 hypothesis.settings.load_profile("phasegraph")
