@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import sys
@@ -17,6 +18,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from real_servers import Address, Missing, RealServers, skip_or_fail
 
+# Before numpy is imported: the threads of a matrix product wait for one another in a busy loop, in which two workers on
+# two cores spend many times the product's own time. Workers and the programs of tests inherit it.
+for _library in ("OPENBLAS", "OMP", "MKL"):
+    os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
+
 # No test has a stopwatch: a busy machine takes longer than 200 ms over any example.
 hypothesis.settings.register_profile("phasegraph", hypothesis.settings(), deadline=None)
 hypothesis.settings.load_profile("phasegraph")
@@ -26,6 +32,9 @@ hypothesis.settings.load_profile("phasegraph")
 FIRST = [
     "Neo4j", "a second Neo4j", "test_wheels.py", "test_notebooks.py", "neo4j/test_rights.py",
     "reliability/test_runs.py", "PostgreSQL", "distributed/test_local.py", "test_scripts.py",
+    "tests/test_corpus.py", "tenancy/test_surfaces.py", "tests/test_stages.py", "tests/test_suite.py",
+    "tests/test_cli.py", "cli/test_protocol.py", "graph/test_deltas.py", "acceptance/test_certified.py",
+    "cli/test_compare.py",
 ]  # fmt: skip
 GROUPS = "phasegraph/groups"
 
@@ -105,6 +114,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     items.sort(key=place)
     config.cache.set(GROUPS, {item.nodeid: servers[item] or str(item.path) for item in items})
+
+
+def pytest_collection_finish() -> None:
+    """Spare the collector what imports and collecting made: all of it lives until the end.
+
+    Every full collection would else go through a million objects of the frameworks.
+    """
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)

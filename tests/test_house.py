@@ -14,7 +14,7 @@ import subprocess
 import sys
 import typing
 from collections import Counter
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -127,10 +127,16 @@ PUBLIC = {
 PRODUCT = sorted(SOURCE.rglob("*.py"))
 
 
-def _imported(tree: ast.Module) -> list[str]:
+@cache
+def _nodes(text: str) -> list[ast.AST]:
+    """The imports and calls of a file with this text, which several rules read."""
+    return [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom | ast.Import | ast.Call)]
+
+
+def _imported(nodes: list[ast.AST]) -> list[str]:
     """Every module of ours that is imported, inside functions and for type checking too."""
     found: list[str] = []
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "phasegraph":
             found += [node.module] if "." in node.module else [f"phasegraph.{alias.name}" for alias in node.names]
         elif isinstance(node, ast.Import):
@@ -148,7 +154,7 @@ def imports_against_the_floors(file: Path) -> list[str]:
     """Every import of a module from a higher floor, as "fusion.rules imports phasegraph.graph"."""
     here = [part.removesuffix(".py") for part in file.relative_to(SOURCE).parts if part != "__init__.py"]
     wrong = []
-    for name in _imported(ast.parse(file.read_text(encoding="utf-8"))) if here else []:
+    for name in _imported(_nodes(file.read_text(encoding="utf-8"))) if here else []:
         there = name.split(".")[1:]
         if not there or there[0] == "__version__":
             continue
@@ -221,10 +227,10 @@ def test_every_file_that_the_architecture_page_names_is_there(house: Any) -> Non
 @pytest.mark.parametrize("file", [*PRODUCT, *INTEGRATIONS], ids=lambda file: f"{file.parent.name}/{file.name}")
 def test_nothing_in_the_product_runs_what_it_reads(file: Path) -> None:
     forbidden = {"eval", "exec", "pickle.load", "pickle.loads", "dill.load", "dill.loads", "yaml.load", "__import__"}
-    tree = ast.parse(file.read_text(encoding="utf-8"))
-    called = {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    nodes = _nodes(file.read_text(encoding="utf-8"))
+    called = {ast.unparse(node.func) for node in nodes if isinstance(node, ast.Call)}
     assert not called & forbidden
-    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    imported = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     assert not imported & {"pickle", "dill", "yaml", "marshal", "shelve"}
 
 
@@ -268,9 +274,9 @@ def test_the_type_hints_of_the_public_names_can_be_read(name: str) -> None:
 
 @pytest.mark.parametrize("file", INTEGRATIONS, ids=lambda file: f"{file.parent.name}/{file.name}")
 def test_the_integrations_import_four_modules_of_the_core_and_no_others(file: Path) -> None:
-    tree = ast.parse(file.read_text(encoding="utf-8"))
-    found = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
-    found |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    nodes = _nodes(file.read_text(encoding="utf-8"))
+    found = {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module}
+    found |= {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     assert {name for name in found if name.split(".")[0] == "phasegraph"} <= CONTRACT
 
 

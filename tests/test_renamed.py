@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tiny import many_queries, write_dataset
 
 from phasegraph import FusionPipeline, InvalidInputError, InvalidTypeError, Ranking, distributed
 from phasegraph._support.renamed import PARAMETERS, accepts_old_names, renamed_options
@@ -98,11 +99,16 @@ def test_nothing_of_ours_is_called_by_an_old_name() -> None:
         "build_graph", "build_index", "from_documents", "from_nodes", "from_vectorstore", "from_index", "add_documents",
         "add_nodes",
     }  # fmt: skip
-    found = [
-        f"{file.relative_to(ROOT)}:{node.lineno}"
+    texts = {
+        file: file.read_text(encoding="utf-8")
         for folder in ("src", "integrations", "examples", "tools")
         for file in sorted((ROOT / folder).rglob("*.py"))
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+    }
+    found = [
+        f"{file.relative_to(ROOT)}:{node.lineno}"
+        for file, text in texts.items()
+        if any(name in text for name in calls) and any(name in text for name in PARAMETERS)  # else no need to parse
+        for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name | ast.Attribute)
         and inspect.getattr_static(node.func, "id", getattr(node.func, "attr", "")) in calls
@@ -197,7 +203,7 @@ def test_the_papers_preset_answers_to_its_old_name_with_a_warning() -> None:
 
 
 def test_commands_take_the_old_name_of_a_system_and_say_so(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    folder, told = str(ROOT / "data" / "musique-openie"), []
+    folder, told = str(write_dataset(tmp_path / "tiny", many_queries())), []
     for name in ("phasegraph", "paper"):
         run = tmp_path / f"{name}.json"
         assert main(["evaluate", folder, "--systems", f"vector,{name}", "--json", str(run)]) == 0
@@ -205,7 +211,7 @@ def test_commands_take_the_old_name_of_a_system_and_say_so(capsys: pytest.Captur
         said = "phasegraph: 'phasegraph' is now called 'paper'; the old name works for one more release\n"
         assert (said in capsys.readouterr().err) == (name == "phasegraph")
     assert [list(one) for one in told] == [["vector", "paper"]] * 2
-    assert told[0]["paper"]["LastHop@10"] == told[1]["paper"]["LastHop@10"]
+    assert told[0]["paper"]["LastHop@10"] == told[1]["paper"]["LastHop@10"] > 0
 
 
 def test_the_report_of_a_build_answers_to_its_old_name() -> None:

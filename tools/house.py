@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
@@ -58,10 +59,16 @@ def rooms(found: Mapping[str, Path]) -> dict[str, dict[str, int]]:
     return dict(sorted(table.items()))
 
 
+@cache
+def parsed(file: Path) -> ast.Module:
+    """The syntax tree of a module, which several figures read."""
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
 def imports_of(module: str, file: Path, known: Mapping[str, Path]) -> set[str]:
     """Modules of ours that a module imports, inside functions and for type checking too."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(file)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -104,7 +111,7 @@ SHOWN = (
 
 def first_line(file: Path) -> str:
     """The first line of a module's docstring."""
-    return (ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or "").split("\n")[0]
+    return (ast.get_docstring(parsed(file)) or "").split("\n")[0]
 
 
 def tree() -> str:
@@ -132,7 +139,7 @@ def papers() -> str:
     base = ROOT / "src/phasegraph"
     found: dict[str, tuple[str, set[str]]] = {}
     for file in sorted(base.rglob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        for node in ast.walk(parsed(file)) if ".. [" in file.read_text(encoding="utf-8") else ():
             if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
                 continue
             for cited in re.findall(r"^\.\. \[\d+\] (.+(?:\n   .+)*)", ast.get_docstring(node) or "", re.MULTILINE):
@@ -160,7 +167,7 @@ def functions(found: Mapping[str, Path]) -> list[tuple[str, int, int]]:
     out = []
     branches = (ast.If, ast.For, ast.While, ast.AsyncFor, ast.ExceptHandler, ast.BoolOp, ast.IfExp, ast.comprehension)
     for module, file in found.items():
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        for node in ast.walk(parsed(file)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 lines = (node.end_lineno or node.lineno) - node.lineno + 1
                 out.append(
@@ -183,7 +190,7 @@ def exported(found: Mapping[str, Path]) -> dict[str, int]:
     """How many names each ``__all__`` lists."""
     out: dict[str, int] = {}
     for module, file in found.items():
-        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        for node in parsed(file).body:
             if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
                 out[module] = len(ast.literal_eval(node.value))
     return out

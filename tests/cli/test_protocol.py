@@ -295,11 +295,11 @@ def corpus():
 
 def test_tune_keeps_to_the_splits_and_says_how_the_parts_were_told_apart(collections, tmp_path, capsys):
     big = [
-        (f"{name}-{copy}", question, hops, known) for copy in range(4) for name, question, hops, known in many_queries()
+        (f"{name}-{copy}", question, hops, known) for copy in range(2) for name, question, hops, known in many_queries()
     ]
 
     def edit(place, row):
-        row |= {"collection_id": f"c{place // 8}", "split": "dev" if place >= 72 else "calibration"}
+        row |= {"collection_id": f"c{place // 4}", "split": "dev" if place >= 36 else "calibration"}
 
     folder = change(write_dataset(tmp_path / "big", big), edit)
     command = ["tune", str(folder), "--out", str(tmp_path / "t.json"), "--sources", "vector", "--json", "-"]
@@ -307,7 +307,7 @@ def test_tune_keeps_to_the_splits_and_says_how_the_parts_were_told_apart(collect
     captured = capsys.readouterr()
     state = json.loads(captured.out)
     assert state["parted_by"] == "split 'dev'"
-    assert (state["tuning_queries"], state["confirmation_queries"]) == (72, 72)
+    assert (state["tuning_queries"], state["confirmation_queries"]) == (36, 36)
     assert (state["tuning_groups"], state["confirmation_groups"], state["shared_groups"]) == (9, 9, 0)
     assert "parted by split 'dev': 9 and 9 collections, 0 in both" in captured.err
     assert main([*command, "--confirm-split", "calibration"]) == 0
@@ -316,8 +316,8 @@ def test_tune_keeps_to_the_splits_and_says_how_the_parts_were_told_apart(collect
     assert main(command) == 0
     state = json.loads(capsys.readouterr().out)
     assert (state["parted_by"], state["shared_groups"]) == ("MD5 of the collection_id", 0)
-    assert state["tuning_queries"] + state["confirmation_queries"] == 144
-    assert state["tuning_queries"] == 8 * state["tuning_groups"]
+    assert state["tuning_queries"] + state["confirmation_queries"] == 72
+    assert state["tuning_queries"] == 4 * state["tuning_groups"]
 
 
 def test_the_page_of_a_folder_without_a_hop_order_shows_another_measure(collections, tmp_path, capsys):

@@ -180,11 +180,9 @@ def test_a_text_with_a_name_four_times_as_often_takes_about_four_times_as_long(m
     gazetteer = Gazetteer(["Town1", "Big Town1"], matcher=matcher)
 
     def took(count):
-        least = 1e9
-        for _ in range(3):
-            begun = time.process_time()
-            find_names(text * count, gazetteer)
-            least = min(least, time.process_time() - begun)
-        return least
+        begun = time.process_time()
+        find_names(text * count, gazetteer)
+        return time.process_time() - begun
 
-    assert took(20_000) < 9 * took(5_000)
+    least = min(took(5_000) for _ in range(3))
+    assert any(took(20_000) < 9 * least for _ in range(3))  # asked again only where the machine disturbed it

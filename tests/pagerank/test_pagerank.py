@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-import igraph
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -253,6 +252,8 @@ def test_two_rounds_of_polish_quarter_the_residual(big, seeds):
 
 @pytest.mark.parametrize("follow", [0.5, 0.7])
 def test_power_agrees_with_igraph(follow):
+    import igraph
+
     matrix = scale_free(2000)
     half = sparse.triu(matrix).tocoo()
     graph = igraph.Graph(2000, list(zip(half.row.tolist(), half.col.tolist(), strict=True)))

@@ -52,15 +52,23 @@ def _pictures() -> list[Picture]:
     return evaluation_pictures(table, rankings, results, judgements, pipeline=pipeline, labels={"p1": "Title & more"})
 
 
-def test_an_evaluation_gets_its_five_pictures_on_one_page_and_as_png(tmp_path: Path) -> None:
-    pictures = _pictures()
-    page = write_report(tmp_path, title="toy", lead="A lead.", columns=COLUMNS, rows=ROWS, pictures=pictures)
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Picture], Path]:
+    """Five pictures and their page, which tests only read."""
+    pictures, folder = _pictures(), tmp_path_factory.mktemp("report")
+    terms = {"W/L": "won and lost"}
+    page = write_report(folder, title="toy", lead="A lead.", columns=COLUMNS, rows=ROWS, pictures=pictures, terms=terms)
+    return pictures, page
+
+
+def test_an_evaluation_gets_its_five_pictures_on_one_page_and_as_png(drawn: tuple[list[Picture], Path]) -> None:
+    pictures, page = drawn
     text = page.read_text(encoding="utf-8")
     names = ["systems", "wins-and-losses", "score-distributions", "contributions", "coverage"]
     assert [picture.name for picture in pictures] == names
     assert text.count("<svg") == 5
     for name in names:
-        assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        assert (page.parent / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_page_loads_nothing_and_escapes_what_it_is_given(tmp_path: Path) -> None:
@@ -92,10 +100,8 @@ def test_five_rows_stand_open_the_best_first_and_the_others_are_folded(tmp_path:
     assert "checkbox" not in short.read_text(encoding="utf-8")
 
 
-def test_the_page_has_landmarks_and_links_to_its_parts(tmp_path: Path) -> None:
-    page = write_report(
-        tmp_path, title="t", lead="l", columns=COLUMNS, rows=ROWS, pictures=_pictures(), terms={"W/L": "won and lost"}
-    ).read_text(encoding="utf-8")
+def test_the_page_has_landmarks_and_links_to_its_parts(drawn: tuple[list[Picture], Path]) -> None:
+    page = drawn[1].read_text(encoding="utf-8")
     for landmark in ("<header>", "<main>", '<nav aria-label="Parts of this page">'):
         assert page.count(landmark) == 1
     links = re.findall(r'<li><a href="#([^"]+)">', page)
@@ -103,9 +109,8 @@ def test_the_page_has_landmarks_and_links_to_its_parts(tmp_path: Path) -> None:
     assert all(page.count(f'<section id="{name}">') == 1 for name in links)
 
 
-def test_the_ids_of_several_drawings_do_not_mix(tmp_path: Path) -> None:
-    page = write_report(tmp_path, title="t", lead="l", columns=COLUMNS, rows=ROWS, pictures=_pictures())
-    ids = re.findall(r'\bid="([^"]+)"', page.read_text(encoding="utf-8"))
+def test_the_ids_of_several_drawings_do_not_mix(drawn: tuple[list[Picture], Path]) -> None:
+    ids = re.findall(r'\bid="([^"]+)"', drawn[1].read_text(encoding="utf-8"))
     assert len(ids) == len(set(ids))
 
 

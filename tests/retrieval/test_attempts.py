@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from sklearn.neighbors import NearestNeighbors
 
 from phasegraph import InvalidInputError
 from phasegraph.retrieval import Attempts
@@ -35,6 +34,8 @@ def test_a_search_that_answers_is_asked_once_without_a_note():
 
 
 def test_scikit_learn_is_asked_again_for_what_it_holds():
+    from sklearn.neighbors import NearestNeighbors
+
     points = np.eye(9)
     nearest = NearestNeighbors().fit(points)
     notes = []

@@ -295,11 +295,12 @@ class World:
                 said["evidence"].append(without(query, repr([whys(one) for one in hits])))
                 assert hits or "ünï" in query, (name, query)
                 result = self.explained(query)
-                said["candidates"].append(without(query, of_candidates(result)))
+                shown, evidence = of_candidates(result), [result.evidence(one) for one in result.ids]
+                said["candidates"].append(without(query, shown))
                 said["reports"].append(without(query, repr(result.reports)))
                 said["verdicts"].append(without(query, of_verdicts(result)))
-                said["evidence"].append(without(query, repr([result.evidence(one) for one in result.ids])))
-                said["reprs"].append(without(query, "\n".join(str(result.evidence(one)) for one in result.ids)))
+                said["evidence"].append(without(query, repr(evidence)))
+                said["reprs"].append(without(query, "\n".join(map(str, evidence))))
                 said["reprs"].append(
                     without(query, f"{result!r}{result!s}{self.retriever!r}{self.retriever!s}{result.reports!s}")
                 )
@@ -308,8 +309,8 @@ class World:
                     held = held.replace(word, "")
                 said["pickles"].append(held)
                 again = self.explained(query, retriever=fresh)
-                said["caches"].append(without(query, of_candidates(result)))
-                assert stable(of_candidates(again)) == stable(of_candidates(result)), "another's question changed it"
+                said["caches"].append(without(query, shown))
+                assert stable(of_candidates(again)) == stable(shown), "another's question changed it"
 
     def _asked_by_another(self, query: str) -> None:
         """The other tenant asks the same, unheard."""

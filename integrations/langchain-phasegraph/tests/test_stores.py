@@ -10,7 +10,6 @@ from langchain_core.documents import Document
 from langchain_core.runnables import ConfigurableField
 from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
 from langchain_stores import ORDER, STORES, Fixed, ids_of, in_memory, passages
-from sklearn.neighbors import NearestNeighbors
 
 from langchain_phasegraph import HitFields, PhaseGraphRetriever, SourceSpec
 from phasegraph import PhasegraphWarning
@@ -190,6 +189,8 @@ async def test_a_store_that_refuses_is_asked_within_a_filter_and_its_size_is_not
 
 
 async def test_a_function_over_an_index_that_refuses_is_asked_again():
+    from sklearn.neighbors import NearestNeighbors
+
     texts, points = [one.page_content for one in passages()], np.array(Fixed().embed_documents(ORDER))
     nearest = NearestNeighbors().fit(points)
 

@@ -10,7 +10,6 @@ from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
 from llama_index.core.vector_stores.types import VectorStoreQueryMode
 from llama_index.retrievers.bm25 import BM25Retriever
 from llamaindex_stores import INDEXES, Looked, ids_of, passages
-from sklearn.neighbors import NearestNeighbors
 
 from llama_index.retrievers.phasegraph import CalibratedFusionRetriever
 
@@ -86,6 +85,8 @@ def test_an_embedding_that_the_caller_gives_is_used_and_kept(index):
 
 
 async def test_an_index_that_refuses_more_hits_than_it_holds_is_asked_again():
+    from sklearn.neighbors import NearestNeighbors
+
     model, found = Looked(), passages()
     nearest = NearestNeighbors().fit(np.array([model.get_text_embedding(one.text) for one in found]))
 
