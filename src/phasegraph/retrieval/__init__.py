@@ -23,12 +23,13 @@ from phasegraph.retrieval.filters import SelectedIndex, note_dropped, within_fil
 from phasegraph.retrieval.framework import Framework, HitLookup
 from phasegraph.retrieval.graph_search import GraphSearch
 from phasegraph.retrieval.identity import corpus_ids, is_text_id, resolve_id
+from phasegraph.retrieval.indexing import Indexing
 from phasegraph.retrieval.joining import named_by_text
 from phasegraph.retrieval.kept import KeptPassages
 from phasegraph.retrieval.lists import ListFuser, list_pipeline
 from phasegraph.retrieval.nearest import Nearest
 from phasegraph.retrieval.notices import FirstAnswers
-from phasegraph.retrieval.over_corpus import FusedPassages, GraphPassages, Indexing, build_corpus
+from phasegraph.retrieval.over_corpus import FusedPassages, GraphPassages, build_corpus
 from phasegraph.retrieval.payloads import Payloads, with_hits
 from phasegraph.retrieval.plain_hits import adapted, are_scored, head_and_score, plain_hit
 from phasegraph.retrieval.provenance import EvidenceBlock, evidence_blocks, is_taken, plain_evidence
