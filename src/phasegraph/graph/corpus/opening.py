@@ -6,7 +6,7 @@ from pathlib import Path
 
 from phasegraph._support.serialization import MANIFEST, bundle_kind
 from phasegraph.embedding.identity import ModelIdentity
-from phasegraph.errors import InvalidInputError, warn
+from phasegraph.errors import InvalidInputError
 from phasegraph.graph.chunk_graph import KIND as CHUNKS
 from phasegraph.graph.chunk_graph import ChunkGraph
 from phasegraph.graph.corpus.embedded import check_model
@@ -84,20 +84,10 @@ def recorded_model(folder: Folder) -> ModelIdentity | None:
 def check_question_model(
     index: GraphIndex | ChunkGraph, made_by: ModelIdentity | None, model: Embedder | None, name: str
 ) -> None:
-    """Check that the model for questions is the model that embedded the passages of a folder.
+    """Raise InvalidInputError if the model for questions differs from the model that embedded a folder's passages.
 
-    Warns if the models differ and `made_by`, the recorded model, is None: the vectors may embed other texts.
-
-    Raises
-    ------
-    InvalidInputError
-        If the models differ and there is a record; the message names both models.
+    The message names both models. Without a record of the model (`made_by` is None), nothing is compared, because the
+    vectors may embed other texts than the passages.
     """
-    if model is None or isinstance(index, ChunkGraph):
-        return
-    try:
+    if made_by is not None and isinstance(index, GraphIndex):
         check_model(index, made_by, model, name)
-    except InvalidInputError as error:
-        if made_by is not None:
-            raise
-        warn(str(error), stacklevel=2)
