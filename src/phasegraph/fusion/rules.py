@@ -45,7 +45,7 @@ def linear(values: FloatArray, /, *, weights: PerSource = None, missing: PerSour
     Raises
     ------
     InvalidInputError
-        If shapes do not fit, a weight is negative or not finite, or an option is outside its range.
+        If shapes do not match, a weight is negative or not finite, or an option is outside its range.
 
     Examples
     --------

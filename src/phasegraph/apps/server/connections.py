@@ -189,7 +189,7 @@ def protocol(door: Door) -> type[asyncio.Protocol]:
 
 
 class _Listening(socket.socket):
-    """A listening socket with a long queue; asyncio asks for a queue as short as a round of accepted connections."""
+    """A listening socket with a queue of `_QUEUE` connections; the queue that asyncio requests is shorter."""
 
     def listen(self, _: int = 0) -> None:
         super().listen(_QUEUE)

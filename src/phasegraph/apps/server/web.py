@@ -279,7 +279,7 @@ def web_app(
     gate = Gate(apps, hosts=hosts, most=most, each=each)
 
     class Site(Starlette):
-        """An application whose requests go to the gate at once, because refusals must cost little."""
+        """An application that passes requests directly to the gate, so that refusing a request takes little time."""
 
         async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
             await (gate if scope["type"] == "http" else super().__call__)(scope, receive, send)
