@@ -143,5 +143,7 @@ def check_settings(settings: Mapping[str, SourceSettings]) -> dict[str, SourceSe
     try:
         TopologicalSorter({name: one.depends_on for name, one in settings.items()}).prepare()
     except CycleError as error:
-        raise InvalidInputError(f"depends_on runs in a circle: {' -> '.join(reversed(error.args[1]))}") from None
+        raise InvalidInputError(
+            f"depends_on must not contain a cycle; got {' -> '.join(reversed(error.args[1]))}"
+        ) from None
     return {name: settings[name] for name in sorted(settings)}

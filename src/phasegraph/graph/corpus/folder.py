@@ -234,8 +234,8 @@ class Folder:
         applied = _number(state.get("applied"))
         if last < applied and upto is None:
             raise IntegrityError(
-                f"changes: change {applied} is missing, the last one is {last}. Without it, passages that were "
-                "deleted would be back: restore the whole folder from a backup"
+                f"changes: change {applied} is missing; the last change in the folder is {last}. Without the missing "
+                "change, deleted passages would reappear: restore the whole folder from a backup"
             )
         self.last, self.pending, self._settings, self._stamps = last, pending, settings, stamps
         self._version = Version(digest, last, self._change_digest(last), state.get("state_id"))

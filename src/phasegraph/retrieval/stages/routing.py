@@ -67,7 +67,7 @@ def read_route(sources: Collection[str], answer: object) -> Routed:
     unknown = sum(not isinstance(name, str) or name not in sources for name in found)
     if unknown:  # the message does not contain text of a model
         raise InvalidInputError(
-            f"a router must name sources among {sorted(sources)}; {unknown} of its names are unknown"
+            f"a router must name sources among {sorted(sources)}; it returned {unknown} unknown name(s)"
         )
     if not found:
         raise InvalidInputError("a router must name at least one source with a weight above 0; got no source")
