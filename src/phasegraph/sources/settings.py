@@ -124,7 +124,7 @@ class SourceSettings:
 def check_settings(settings: Mapping[str, SourceSettings]) -> dict[str, SourceSettings]:
     """Check the settings of all sources, and return a copy in name order; an error names the source.
 
-    A dependency on an unknown source, or dependencies in a circle, are errors.
+    A dependency on an unknown source, or a cycle of dependencies, is an error.
     """
     if not isinstance(settings, Mapping):
         raise InvalidTypeError(f"settings must be a mapping of names to SourceSettings; got {type(settings).__name__}")

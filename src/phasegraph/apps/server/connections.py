@@ -225,7 +225,7 @@ def listening(host: str, port: int) -> tuple[socket.socket, str]:
 
 
 def until_cancelled(app: Any) -> Any:
-    """Return an ASGI application that ends without an error if it is cancelled, as uvicorn does at shutdown."""
+    """Return an ASGI application that ends without an error if it is canceled, as uvicorn does at shutdown."""
 
     async def served(scope: Any, receive: Any, send: Any) -> None:
         with suppress(asyncio.CancelledError):
