@@ -118,10 +118,7 @@ def write_document(path: str | os.PathLike[str], kind: str, version: int, body: 
 
 
 def read_document(path: str | os.PathLike[str], kind: str, newest: int) -> dict[str, object]:
-    """Read a document's body.
-
-    Raise IntegrityError, which names the file, if the file is damaged, too large, foreign or newer.
-    """
+    """Read a document's body; raise IntegrityError, naming the file, if it is damaged, too large, foreign or newer."""
     file = Path(path)
     try:
         with file.open("rb") as handle:
