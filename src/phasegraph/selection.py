@@ -91,7 +91,7 @@ def kernel_rows(kernel: FloatArray, /, *, count: int | None = None) -> FloatArra
     if not np.allclose(table, table.T, atol=_TOLERANCE, rtol=0):
         raise InvalidInputError("kernel must be symmetric; it differs from its transpose")
     if not np.allclose(np.diag(table), 1.0, atol=_TOLERANCE, rtol=0):
-        raise InvalidInputError("kernel must have 1 on its diagonal; another value is there")
+        raise InvalidInputError("kernel must have 1 on its diagonal; got another value")
     values, vectors = np.linalg.eigh((table + table.T) / 2)
     if len(values) and values[0] < -_TOLERANCE * len(values):
         raise InvalidInputError(f"kernel must be positive semi-definite; its smallest eigenvalue is {values[0]:.3g}")

@@ -113,7 +113,7 @@ def test_a_query_without_a_split_and_splits_of_unknown_names_are_named(folder):
     ):
         split_rows(give(folder, split=["dev", None, "test", "test"]))
     with pytest.raises(
-        InvalidInputError, match=r"name the split that confirms \(confirm=\); the order of odd is unknown"
+        InvalidInputError, match=r"the order of the splits odd is unknown; pass the split to confirm on as confirm="
     ):
         split_rows(give(folder, split=["dev", "odd", "test", "test"]))
     assert split_rows(load_dataset(folder), "odd")[1].tolist() == [1]

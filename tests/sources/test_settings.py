@@ -61,8 +61,8 @@ def test_numbers_of_numpy_are_numbers():
         ({"v": None}, "must be SourceSettings"),
         ([("v", SourceSettings())], "must be a mapping"),
         ({"v": SourceSettings(depends_on=("w",))}, "depends on 'w', which has no settings"),
-        ({"v": SourceSettings(depends_on=("v",))}, "circle"),
-        ({"a": SourceSettings(depends_on=("b",)), "b": SourceSettings(depends_on=("a",))}, "circle"),
+        ({"v": SourceSettings(depends_on=("v",))}, "cycle"),
+        ({"a": SourceSettings(depends_on=("b",)), "b": SourceSettings(depends_on=("a",))}, "cycle"),
     ],
 )
 def test_a_gatherer_of_wrong_settings_is_not_built(settings, message):

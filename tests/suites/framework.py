@@ -891,7 +891,7 @@ class FrameworkSuite(ManualTime):
         with pytest.raises(InvalidInputError, match="bm25"):
             self.retriever(vector=SourceSpec(retriever=nothing, depends_on=["bm25"]))
         two = {"vector": "graph", "graph": "vector"}
-        with pytest.raises(InvalidInputError, match="circle"):
+        with pytest.raises(InvalidInputError, match="cycle"):
             self.retriever(**{one: SourceSpec(retriever=nothing, depends_on=[other]) for one, other in two.items()})
 
     def test_all_weights_zero_are_an_error(self) -> None:

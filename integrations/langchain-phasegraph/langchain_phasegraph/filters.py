@@ -447,7 +447,7 @@ def own_filter(store: object, settings: Mapping[str, Any]) -> Wanted | None:
 
 @dataclass(frozen=True, slots=True)
 class OfMetadata:
-    """A wrapper of a filter function for metadata, which makes it a filter function for documents."""
+    """A filter function for documents, which passes the metadata of a document to a filter function for metadata."""
 
     test: Callable[[Mapping[str, Any]], object]
 

@@ -119,7 +119,10 @@ class ScoredVectorStoreRetriever(VectorStoreRetriever):
         return self._kept(found, settings, kwargs)
 
     def _kept(self, found: object, settings: Mapping[str, Any], kwargs: Mapping[str, Any]) -> ScoredDocuments:
-        """Return the documents that match; raise FilterRefusedError if a search with more hits still found too few."""
+        """Return the documents that match the filter.
+
+        Raise FilterRefusedError if there are too few, although more hits were requested from the store.
+        """
         documents, wanted = unpack(found), kwargs.get("filter")
         if wanted is None:
             return documents

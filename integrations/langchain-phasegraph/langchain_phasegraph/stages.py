@@ -27,7 +27,7 @@ _ROW = "phasegraph_row"
 
 @contextmanager
 def inherited(config: RunnableConfig) -> Iterator[None]:
-    """Make the models and runnables that a stage calls child runs of the current run."""
+    """In the ``with`` block, trace calls of models and runnables as child runs of the run in `config`."""
     manager: Any = config.get("callbacks")
     if manager is None:
         yield
@@ -162,7 +162,7 @@ def _ranked(passages: Sequence[Passage], kept: Any) -> Ranking:
         name = passages[row].id if isinstance(row, int) and 0 <= row < len(passages) else None
         return name, document.metadata.get("relevance_score")
 
-    return read_kept(kept, read, model="compressor", hits="documents", told_by="with their metadata")
+    return read_kept(kept, read, model="compressor", hits="documents", told_by="metadata")
 
 
 class LangChainStages(StageAdapter):
@@ -179,7 +179,7 @@ class LangChainStages(StageAdapter):
         return text_model(given)
 
     def other(self, given: Any, names: tuple[str, ...]) -> Any:
-        """Convert a runnable to a function that passes it the query, or a mapping of several arguments."""
+        """Convert a runnable to a function; it calls the runnable with the query, or with several arguments."""
         if not isinstance(given, Runnable):
             return given
         return RunnableStep(given, names if len(names) > 1 else ())

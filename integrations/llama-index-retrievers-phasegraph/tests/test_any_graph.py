@@ -100,7 +100,7 @@ def test_a_retriever_that_shows_a_part_of_its_index_gives_no_texts(index, part):
     if "filters" in part:
         with pytest.raises(
             InvalidInputError,
-            match=r"\(vector\): these filters must apply to every source.*: source 'graph' does not support",
+            match=r"\(vector\) must apply to every source.*: source 'graph' does not support",
         ):
             CalibratedFusionRetriever(vector=vector, graph=named("4"))
     else:
@@ -123,7 +123,7 @@ def test_a_narrowed_walk_gives_no_texts_of_what_it_must_not_show(graph):
     narrow = walk.within(RED)
     with pytest.raises(
         InvalidInputError,
-        match=r"\(walk\): these filters must apply to every source.*: source 'graph' does not support",
+        match=r"\(walk\) must apply to every source.*: source 'graph' does not support",
     ):
         CalibratedFusionRetriever(graph=named("4"), retrievers={"walk": narrow})
 

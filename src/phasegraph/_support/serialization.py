@@ -118,7 +118,7 @@ def write_document(path: str | os.PathLike[str], kind: str, version: int, body: 
 
 
 def read_document(path: str | os.PathLike[str], kind: str, newest: int) -> dict[str, object]:
-    """Read a document's body; IntegrityError, which names the file, if it is damaged, too large, foreign or newer."""
+    """Read a document's body; raise IntegrityError, naming the file, if it is damaged, too large, foreign or newer."""
     file = Path(path)
     try:
         with file.open("rb") as handle:
@@ -513,7 +513,7 @@ def _times(about: os.stat_result) -> list[int]:
 
 
 def _remembered(state: Mapping[str, object]) -> dict[str, Any]:
-    """Return what was recorded for this state of the files: the readers that need not check them, and damage."""
+    """Return the record for this state of the files: the readers that need not check the files, and known damage."""
     notes = _notes()
     if notes is None:
         return {}

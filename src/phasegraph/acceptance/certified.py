@@ -467,7 +467,7 @@ def conformal_threshold(
 
 
 def three_way(floor: Threshold, accept: Threshold, /) -> Threshold:
-    """Combine two thresholds: reject hits below `floor`, accept hits from `accept` on; hits between are ambiguous.
+    """Combine two thresholds: reject hits below `floor`, accept hits at or above `accept`; other hits are ambiguous.
 
     Parameters
     ----------

@@ -158,7 +158,7 @@ class ReferenceECDF:
 
     @classmethod
     def from_dict(cls, state: Mapping[str, object]) -> ReferenceECDF:
-        """Create the calibrator from the output of :meth:`to_dict`; InvalidInputError names an invalid field."""
+        """Create the calibrator from the output of :meth:`to_dict`; raise InvalidInputError for an invalid field."""
         needed = ("knots", "levels", "fraction", "normal_scores", "size")
         check_keys("reference_ecdf", state, state, required=needed)
         return cls(*(state[name] for name in needed), state.get("fingerprint", ""))  # type: ignore[arg-type, call-arg]

@@ -146,8 +146,8 @@ def merged(
     """Merge the sorted names of all parts, and yield the distinct names in ranges of about `most` names.
 
     `name` is the name of the packed texts in each part. With each range, yield two lists with an entry per part. The
-    first contains, for each of the part's names in this range, its position among all distinct names. The second
-    contains the start and the end of these names in the part.
+    first list contains, for each of the part's names in this range, its position among all distinct names. The second
+    list contains the start and the end of these names in the part.
     """
     pa = arrow()
     base = 0
@@ -443,7 +443,7 @@ _INWARD = (("rows", np.int32), ("values", np.float32), ("starts", np.int64))
 
 
 class _Rows:
-    """The matrix of edge weights for walks, to which the edges of one node after the other are appended."""
+    """The matrix of edge weights for walks, to which edges are appended node by node."""
 
     def __init__(self, scratch: Path) -> None:
         self._data, self._indices = Spool(scratch / "walk_data", np.float32), Spool(scratch / "walk_indices", np.int32)

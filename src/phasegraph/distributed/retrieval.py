@@ -149,7 +149,7 @@ def answering(folder: str, k: int, state: str) -> Answering:
 def query_embedder(model: Any, said: str = "embeddings must be") -> Callable[[str], Any] | None:
     """Return a function that embeds a question, from a model of LangChain or LlamaIndex or from a function.
 
-    None gives None. Any other object is an InvalidTypeError, whose message starts with `said`.
+    The result is None for None. Any other object raises InvalidTypeError, whose message starts with `said`.
     """
     if model is None:
         return None

@@ -196,7 +196,7 @@ class Tasks:
 
 
 class _Calls:
-    """The function of a Spark task that runs the calls whose numbers are in its batches."""
+    """The function of a Spark task: its input is batches of call numbers, and it runs the calls with these numbers."""
 
     def __init__(self, task: Callable[..., None], arguments: Sequence[tuple[Any, ...]]) -> None:
         self._task, self._arguments = task, arguments

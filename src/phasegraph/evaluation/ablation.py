@@ -68,7 +68,7 @@ _FULL, _K, _SEED, _BLEND = "full", 10, 0, 0.5
 class AblationRow:
     """The figures of one configuration: ``full``, or ``- stage`` for the configuration without a stage.
 
-    All figures are by measure. Means are in [0, 1] (NaN without a judged query). Differences to ``full`` come with
+    All figures are by measure. Means are in [0, 1] (NaN without a judged query). Differences from ``full`` have
     their 95 % bootstrap interval; ``full`` itself has no differences. `p` is from the paired bootstrap, and `p_holm` is
     corrected over the rows of the measure.
     """

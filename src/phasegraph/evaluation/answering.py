@@ -185,7 +185,9 @@ def answer_questions(dataset: Dataset, found: Answers, reader: AnswerReader, *, 
     for query in dataset.queries:
         answer = reader(query.text, _read(dataset, found, query.id, depth))
         if not isinstance(answer, str):
-            raise InvalidTypeError(f"a reader must return text; question {query.id!r} got {type(answer).__name__}")
+            raise InvalidTypeError(
+                f"a reader must return text; for question {query.id!r}, it returned {type(answer).__name__}"
+            )
         answers[query.id] = (answer,)
     return Answers(found.name, answers)
 
@@ -205,7 +207,9 @@ def judge_answers(
         (answer,) = answers.found[query.id]
         mark = judge(query.text, answer, _read(dataset, found, query.id, depth)) if answer else 0.0
         if not is_number(mark):
-            raise InvalidTypeError(f"a judge must return a number; question {query.id!r} got {type(mark).__name__}")
+            raise InvalidTypeError(
+                f"a judge must return a number; for question {query.id!r}, it returned {type(mark).__name__}"
+            )
         marks[query.id] = check_range(f"the judge's rating for question {query.id!r}", mark, 0, 1)
     return marks
 

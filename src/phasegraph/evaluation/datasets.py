@@ -860,7 +860,8 @@ def split_rows(dataset: Dataset, confirm: str | None = None) -> tuple[IntArray, 
         other = sorted(set(names) - set(ORDER_OF_SPLITS))
         if other:
             raise InvalidInputError(
-                f"{dataset.name}: name the split that confirms (confirm=); the order of {', '.join(other)} is unknown"
+                f"{dataset.name}: the order of the splits {', '.join(other)} is unknown; pass the split to confirm on "
+                "as confirm="
             )
         confirm = max(names, key=ORDER_OF_SPLITS.index)
     if confirm is not None:

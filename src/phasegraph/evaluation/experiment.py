@@ -315,7 +315,7 @@ class Row:
     intervals : mapping of Measure to (float, float)
         95 % bootstrap interval of each mean.
     differences : mapping of Measure to (float, float, float)
-        Mean difference to the baseline and the ends of its paired 95 % bootstrap interval.
+        Mean difference from the baseline and the ends of its paired 95 % bootstrap interval.
     wins, losses : mapping of Measure to int
         Number of queries with a better and with a worse value than the baseline.
     p, p_holm : mapping of Measure to float
@@ -473,7 +473,7 @@ class Table:
         * the value of each measure (None if the measure leaves out every query), and the milliseconds per query
         * for LastHop at each depth: wins, losses, the exact McNemar p-value and the Holm-corrected p-value (None if no
           last hop is known)
-        * for each measure: the interval, the difference to the baseline with its interval, wins, losses, and both
+        * for each measure: the interval, the difference from the baseline with its interval, wins, losses, and both
           p-values
 
         The table also contains the number of queries that each measure scores, the name of its test, and the number of

@@ -121,7 +121,7 @@ class Verdict:
 
 
 def verdicts(tested: Table, signs: Table, measure: Measure, protocol: Protocol = HETDOCQA) -> dict[str, Verdict]:
-    """Judge, for each system, whether its difference to the baseline in `measure` is reliable; return all verdicts.
+    """Judge, for each system, whether its difference from the baseline in `measure` is reliable; return all verdicts.
 
     `tested` is the table of the tested part of the queries, and `signs` the table of the second part. Both tables
     contain `measure`. A difference is reliable if two conditions hold. On the tested part, its p-value from the paired

@@ -111,7 +111,7 @@ class Adjusted:
     def with_opinion(
         self, weights: FloatArray, contributed: FloatArray, calibrated: FloatArray, rows: IntArray
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return the weights, contributions and calibrated values of the results.
+        """Return these weights, contributions and calibrated values, extended by the values of the reranker.
 
         If there is a reranker, each of the three arrays gets a last column for the reranker, and the columns of the
         sources are scaled down.

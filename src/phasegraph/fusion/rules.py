@@ -45,7 +45,7 @@ def linear(values: FloatArray, /, *, weights: PerSource = None, missing: PerSour
     Raises
     ------
     InvalidInputError
-        If shapes do not fit, a weight is negative or not finite, or an option is outside its range.
+        If shapes do not match, a weight is negative or not finite, or an option is outside its range.
 
     Examples
     --------
@@ -371,7 +371,8 @@ def borda(values: FloatArray, /, *, weights: PerSource = None, missing: PerSourc
 def dbsf(values: FloatArray, /, *, weights: PerSource = None, missing: PerSource = None) -> FloatArray:
     """Compute the weighted sum of scores that are rescaled by the mean and deviation of their list (DBSF).
 
-    A score three standard deviations below the list's mean becomes 0, and a score three above the mean becomes 1.
+    A score three standard deviations below the list's mean becomes 0, and a score three standard deviations above
+    the mean becomes 1.
 
     Parameters
     ----------

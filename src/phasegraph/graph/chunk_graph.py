@@ -321,7 +321,7 @@ class ChunkGraph:
             return cls(passages, {kind: unpacked_matrix(kind, arrays, shape, np.float32) for kind in kinds}, embeddings)
         except MISFITS as error:
             raise IntegrityError(
-                f"{Path(directory).name}: the parts of the saved graph do not fit: {error}. "
+                f"{Path(directory).name}: the parts of the saved graph do not fit together: {error}. "
                 "Restore the folder, or build the graph again"
             ) from error
 

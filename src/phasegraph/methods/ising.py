@@ -51,7 +51,7 @@ def mean_field(relevance: ArrayLike, links: ArrayLike, coupling: float = 0.5, te
     Raises
     ------
     InvalidInputError
-        If shapes do not fit, a value is outside its range, or the coupling reaches the temperature.
+        If shapes do not match, a value is outside its range, or the coupling reaches the temperature.
     NotConvergedError
         If the iteration does not converge within 10,000 steps, because the coupling is too close to the temperature.
 

@@ -271,7 +271,7 @@ class Neo4jConnection:
         except (UnicodeEncodeError, OverflowError) as error:
             raise InvalidInputError(
                 "values of a statement must be text that UTF-8 can encode, or 64-bit integers; a value is neither "
-                f"({type(error).__name__}): remove lone surrogates, and shorten the integers"
+                f"({type(error).__name__}): remove lone surrogates, and use smaller integers"
             ) from error
         except Exception as error:
             if from_driver(error):

@@ -136,7 +136,7 @@ def has_gds(connection: Neo4jConnection) -> bool:
 
 
 def project(connection: Neo4jConnection, corpus: str, weights: EdgeWeights | None = None) -> Projection:
-    """Return the GDS projection of a corpus in its current state; create it if it is missing, and drop older ones."""
+    """Return the GDS projection of the current state of a corpus; create it if needed, and drop older projections."""
     chosen = EdgeWeights() if weights is None else weights
     passages, stamp = corpus_state(connection, corpus, timeout=BULK_SECONDS)
     if not passages:

@@ -120,8 +120,8 @@ def look_up(
     """Look up the passages `ids`, and the entities that the query may name, in the database.
 
     Returns a graph of the nodes that exist, without edges, and the stamp, which identifies the state of the corpus. In
-    the graph, nodes are sorted by name, and entities have their frequencies. Other passages than `allowed` are ignored;
-    None allows all passages.
+    the graph, nodes are sorted by name, and entities have their frequencies. Passages that are not in `allowed` are
+    ignored; None allows all passages.
     """
     texts = split_words(query).texts
     names = {

@@ -350,7 +350,7 @@ def _allowed_by_both(one: Allowed, other: Allowed, passage_id: str) -> bool:
 
 
 def _all_passages(graph: PartialGraph, listed: Collection[str], count: int) -> PartialGraph:
-    """Return a graph of `count` passages without edges, for which the relevance of passages is computed.
+    """Return a graph of `count` passages without edges, which the computation of relevance needs.
 
     The first passages are the passages of `graph`, followed by the passages with ids in `listed`. Other passages have a
     row, but no id.

@@ -34,7 +34,7 @@ def use_compiled(kernel: str) -> bool:
 
 
 def compiled_kernels() -> ModuleType:
-    """Return the module of compiled functions; MissingDependencyError if numba is not installed."""
+    """Return the module of compiled functions; raise MissingDependencyError if numba is not installed."""
     found = _load_kernels()
     if found is None:
         raise MissingDependencyError('the compiled kernel needs numba: pip install "phasegraph[graph]"')

@@ -41,7 +41,7 @@ def infer_direction(scores: Sequence[object], /) -> bool | None:
 
 
 def known_direction(store: object, /) -> bool | None:
-    """Return True if a higher score of the store is better, False if a lower score is; None if its class is unknown.
+    """Return True if a higher score of the store is better, False if a lower score is; None for an unknown store.
 
     The frameworks can differ for the same store: LlamaIndex converts the distances of Postgres and Chroma into
     similarities, but LangChain returns the distances.

@@ -112,13 +112,13 @@ class Compute:
     guard: DeadlineGuard
 
     def run(self, deadline: Deadline) -> Any:
-        """Call the function, and return its value; with a deadline, the function runs in a worker."""
+        """Call `function`, and return its value; with a deadline, a worker calls it."""
         if deadline.due == FOREVER:
             return self.function()
         return within(self.guard.bounded(self.function), deadline)
 
     async def arun(self, deadline: Deadline) -> Any:
-        """Call the function, and return its value; with a deadline, the event loop is not blocked."""
+        """Call `function`, and return its value; with a deadline, a worker calls it, so the event loop is free."""
         if deadline.due == FOREVER:
             return self.function()
         return await awithin(self.guard.bounded(self.function), deadline)

@@ -52,7 +52,7 @@ def without_gone(ranking: Ranking, summaries: Mapping[str, Any], there: Collecti
 
 
 class SelectedIndex:
-    """A wrapper of a FAISS index that computes scores only for selected rows.
+    """A wrapper around a FAISS index that computes scores only for selected rows.
 
     If the index cannot select rows, its search raises an error instead of returning other rows.
     """

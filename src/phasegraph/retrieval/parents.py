@@ -107,7 +107,7 @@ def _place(chunk: Any, key: str) -> Any:
 
 
 def joined_chunks(texts: Sequence[str]) -> str:
-    r"""Join the chunks of a document to one text, without the overlaps of consecutive chunks.
+    r"""Join the chunks of a document into one text, without the overlaps of consecutive chunks.
 
     >>> joined_chunks(["Ada met Bo in Oslo.", "Bo in Oslo. Cy sang.", "Dee slept."])
     'Ada met Bo in Oslo. Cy sang.\n\nDee slept.'

@@ -114,7 +114,7 @@ def check_names(pipeline: FusionPipeline, sources: Collection[str], *, reranks: 
 
 
 def dphf(retriever: Any, rewriter: Any) -> dict[str, Any]:
-    """Return a retriever's arguments for dual-path hypothesis fusion: it searches the query and a HyDE text, and fuses.
+    """Return a retriever's arguments for dual-path hypothesis fusion: search the query and a HyDE text, then fuse.
 
     Parameters
     ----------

@@ -198,7 +198,7 @@ class Gatherer:
         """Ask `sources` as :meth:`gather` does, without blocking the event loop.
 
         The parameters, the result and the errors are those of :meth:`gather`. If a source has ``asearch``, it is
-        awaited on this event loop, unless ``in_thread`` is set. Other sources run in worker threads. Cancelling the
+        awaited on this event loop, unless ``in_thread`` is set. Other sources run in worker threads. Canceling the
         call cancels the coroutines, and waits at most 20 ms for them.
         """
         loop = asyncio.get_running_loop()

@@ -300,7 +300,7 @@ class TaskRunner:
     def _cancel_here(self, source_task: SourceTask, task: asyncio.Task[None]) -> None:
         task.cancel()
         if not source_task.begun:
-            source_task.end()  # a task that is cancelled before its first step never calls end() itself
+            source_task.end()  # a task that is canceled before its first step never calls end() itself
 
 
 class Wakeup:

@@ -124,7 +124,7 @@ class SourceSettings:
 def check_settings(settings: Mapping[str, SourceSettings]) -> dict[str, SourceSettings]:
     """Check the settings of all sources, and return a copy in name order; an error names the source.
 
-    A dependency on an unknown source, or dependencies in a circle, are errors.
+    A dependency on an unknown source, or a cycle of dependencies, is an error.
     """
     if not isinstance(settings, Mapping):
         raise InvalidTypeError(f"settings must be a mapping of names to SourceSettings; got {type(settings).__name__}")
@@ -143,5 +143,7 @@ def check_settings(settings: Mapping[str, SourceSettings]) -> dict[str, SourceSe
     try:
         TopologicalSorter({name: one.depends_on for name, one in settings.items()}).prepare()
     except CycleError as error:
-        raise InvalidInputError(f"depends_on runs in a circle: {' -> '.join(reversed(error.args[1]))}") from None
+        raise InvalidInputError(
+            f"depends_on must not contain a cycle; got {' -> '.join(reversed(error.args[1]))}"
+        ) from None
     return {name: settings[name] for name in sorted(settings)}

@@ -139,7 +139,7 @@ class Step:
                 return self._end(begun, clock.now(), (None, error))
         try:
             await clock.wait({future}, deadline.due)
-        except asyncio.CancelledError:  # the caller was cancelled
+        except asyncio.CancelledError:  # the caller was canceled
             self._release()
             raise
         finally:

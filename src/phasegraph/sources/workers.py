@@ -345,7 +345,7 @@ def outcome_of(function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
 
 
 async def in_thread(function: Callable[[Any], Any], argument: object) -> Any:
-    """Call a function on a worker thread, and return its value; if the caller is cancelled, the value is ignored."""
+    """Call a function on a worker thread, and return its value; if the caller is canceled, the value is ignored."""
     loop, context = asyncio.get_running_loop(), copy_context()
     future: asyncio.Future[Any] = loop.create_future()
 

@@ -72,7 +72,7 @@ class ManualClock(Clock):
             timer.ring()
 
     def drop(self, timer: _Timer) -> None:
-        """Remove a cancelled timer."""
+        """Remove a canceled timer."""
         with self._lock:
             self._timers = [one for one in self._timers if one is not timer]
 
@@ -95,7 +95,7 @@ class ManualClock(Clock):
     def call_at(
         self, loop: asyncio.AbstractEventLoop, until: float, function: Callable[..., object], *arguments: object
     ) -> _Timer:
-        """Schedule a function on an event loop for the clock time `until`; return a timer that can be cancelled."""
+        """Schedule a function on an event loop for the clock time `until`; return a timer that can be canceled."""
         timer = _Timer(self, loop, until, function, arguments)
         with self._lock:
             is_over = self._now >= until
@@ -107,7 +107,7 @@ class ManualClock(Clock):
 
 
 class _Timer:
-    """A scheduled call of a function on an event loop, which can be cancelled."""
+    """A scheduled call of a function on an event loop, which can be canceled."""
 
     def __init__(
         self,

@@ -36,7 +36,8 @@ class Collection:
     Parameters
     ----------
     graph : EntityGraph
-        The entity graph, with its word index and embeddings; for a chunk graph, its walkable form.
+        The entity graph, with its word index and embeddings; for a chunk graph, the entity graph (without
+        entities) on which the walk runs.
     records : mapping of str to PassageRecord
         Passages by id; empty if the texts are unknown.
     chunks : ChunkGraph, optional

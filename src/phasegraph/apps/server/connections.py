@@ -189,7 +189,7 @@ def protocol(door: Door) -> type[asyncio.Protocol]:
 
 
 class _Listening(socket.socket):
-    """A listening socket with a long queue; asyncio asks for a queue as short as a round of accepted connections."""
+    """A listening socket with a queue of `_QUEUE` connections; the queue that asyncio requests is shorter."""
 
     def listen(self, _: int = 0) -> None:
         super().listen(_QUEUE)
@@ -225,7 +225,7 @@ def listening(host: str, port: int) -> tuple[socket.socket, str]:
 
 
 def until_cancelled(app: Any) -> Any:
-    """Return an ASGI application that ends without an error if it is cancelled, as uvicorn does at shutdown."""
+    """Return an ASGI application that ends without an error if it is canceled, as uvicorn does at shutdown."""
 
     async def served(scope: Any, receive: Any, send: Any) -> None:
         with suppress(asyncio.CancelledError):

@@ -39,9 +39,9 @@ class Turns:
 
     If no slot is free, a request waits up to `patience` seconds in its tenant's queue of at most `queue` requests. A
     free slot goes to the waiting tenant with the fewest slots. If tenants have equally many slots, it goes to the
-    tenant whose recent requests asked for the least processor time. A refused request counts too, with the usual time
-    of its tenant, so a tenant that is limited to few slots does not look modest. The first requests of a tenant count
-    as the usual requests of the tenant with the longest requests.
+    tenant whose recent requests asked for the least processor time. A refused request also counts, with the usual time of
+    its tenant. Otherwise, a tenant with many refused requests would seem to ask for little. The first requests of
+    a tenant count as the usual requests of the tenant with the longest requests.
 
     A tenant is heavy if it asks for clearly more processor time than the average. Time on a slot says less: beside
     heavy requests, every request takes long. Heavy tenants together get at most a quarter of the slots. While other
@@ -69,7 +69,7 @@ class Turns:
 
     @asynccontextmanager
     async def place(self, tenant: Hashable) -> AsyncIterator[None]:
-        """Reserve a slot within the block; raise BusyError if the queue is full, or no slot becomes free in time."""
+        """Reserve a slot for a ``with`` block; raise BusyError if the queue is full or no slot becomes free in time."""
         expected = self._usual.get(tenant, max(self._usual.values(), default=0.0))
         self._ask(tenant, expected)
         if tenant not in self._waiting and self._free(tenant, self._heavy()):
@@ -95,7 +95,7 @@ class Turns:
         self._asked[tenant] = (self._recently(tenant, now) + seconds, now)
 
     def _recently(self, tenant: Hashable, now: float) -> float:
-        """Return the seconds that a tenant recently asked for; each second counts less the longer ago it was."""
+        """Return the processor seconds that a tenant recently asked for; it decays with the half-life `_HALF`."""
         seconds, then = self._asked.get(tenant, (0.0, now))
         left = float(seconds * 0.5 ** ((now - then) / _HALF))
         return left if left > _NOTHING else 0.0

@@ -156,7 +156,7 @@ class View:
         """
         wanted = check_names("ids", ids)
         if not 1 <= len(wanted) <= MOST_IDS:
-            raise InvalidInputError(f"ids must be 1 to {MOST_IDS}; got {len(wanted)}")
+            raise InvalidInputError(f"ids must contain 1 to {MOST_IDS} ids; got {len(wanted)}")
         return {
             "passages": [self._passage(name) for name in wanted if name in self._ids],
             "missing": [name for name in wanted if name not in self._ids],

@@ -68,7 +68,7 @@ def _once(path: Path, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         twice = next(key for key in found if sum(key == one for one, _ in pairs) > 1)
-        raise InvalidInputError(f"{path}: the key {twice!r:.80} occurs twice in one object; remove one")
+        raise InvalidInputError(f"{path}: the key {twice!r:.80} occurs twice in one object; remove one of the two")
     return found
 
 
@@ -79,8 +79,8 @@ def check_token(name: str, token: object) -> str:
     """
     if not isinstance(token, str) or len(token) < 16 or not all("!" <= one <= "~" for one in token):
         raise InvalidInputError(
-            f"{name} must be at least 16 visible ASCII characters; python -c "
-            "'import secrets; print(secrets.token_urlsafe())' makes one"
+            f"{name} must be at least 16 visible ASCII characters; create a token with: python -c "
+            "'import secrets; print(secrets.token_urlsafe())'"
         )
     return token
 
@@ -279,7 +279,7 @@ def web_app(
     gate = Gate(apps, hosts=hosts, most=most, each=each)
 
     class Site(Starlette):
-        """An application whose requests go to the gate at once, because refusals must cost little."""
+        """An application that passes requests directly to the gate, so that refusing a request takes little time."""
 
         async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
             await (gate if scope["type"] == "http" else super().__call__)(scope, receive, send)

@@ -82,7 +82,8 @@ class Change:
             return cls(unpacked("removed", arrays), passages, vectors, dict(settings), reembedded)
         except MISFITS as error:
             raise IntegrityError(
-                f"{directory.name}: the parts of the change do not fit: {error}. Restore the whole folder from a backup"
+                f"{directory.name}: the parts of the change do not fit together: {error}. "
+                "Restore the whole folder from a backup"
             ) from error
 
 

@@ -123,7 +123,7 @@ class Folder:
 
     @property
     def settings(self) -> dict[str, object]:
-        """The settings in the state file of the folder, updated by the settings in changes that were read later."""
+        """The folder's settings: the settings in its state file, updated by the settings in later changes."""
         if self._settings is None:
             self._settings = self._settings_in(self._state())
         return self._settings
@@ -197,7 +197,7 @@ class Folder:
         return fresh, index, behind
 
     def _there(self) -> tuple[object, ...]:
-        """Return a value that differs whenever the index or the changes in the folder differ."""
+        """Return a value that identifies the current index and the current changes in the folder."""
         return self._base(), self._changes(), self._doubtful(), self._state().get("applied")
 
     def _load(self, known: GraphIndex | None, upto: int | None) -> tuple[GraphIndex, frozenset[str]]:
@@ -239,8 +239,8 @@ class Folder:
         applied = _number(state.get("applied"))
         if last < applied and upto is None:
             raise IntegrityError(
-                f"changes: change {applied} is missing, the last one is {last}. Without it, passages that were "
-                "deleted would be back: restore the whole folder from a backup"
+                f"changes: change {applied} is missing; the last change in the folder is {last}. Without the missing "
+                "change, deleted passages would reappear: restore the whole folder from a backup"
             )
         self.last, self.pending, self._settings, self._stamps = last, pending, settings, stamps
         self._version = Version(digest, last, self._change_digest(last), state.get("state_id"))
@@ -300,7 +300,7 @@ class Folder:
         return seen is None or there != self.last or self._state().get("state_id") != seen.state_id
 
     def append(self, change: Change) -> None:
-        """Write a change to the folder as the next bundle in ``changes``; StoreError if the write fails."""
+        """Write a change to the folder as the next bundle in ``changes``; raise StoreError if the write fails."""
         number = self.last + 1
         directory = self.path / "changes" / f"{number:08d}"
         try:

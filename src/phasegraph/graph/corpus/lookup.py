@@ -54,8 +54,10 @@ class CorpusLookup:
         """Restrict a source to the passages that match a filter.
 
         `key` identifies the filter in the cache. ``passes(records)`` returns the positions of the records that match.
-        `names` are the metadata keys that the filter reads; a key that is in no passage causes one warning. A source of
-        this corpus is fixed to the current passages, so later changes affect neither the filter nor the search.
+        `names` are the metadata keys that the filter reads; a key that is in no passage causes one warning.
+
+        If `source` searches this corpus, the result searches only the passages that the corpus has now. Later changes
+        of the corpus affect neither the filter nor the search.
         """
         self.corpus.look()
         state = self.corpus.seen

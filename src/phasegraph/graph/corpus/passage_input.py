@@ -16,7 +16,7 @@ def fields_of(given: Triples | None, known: Mapping[str, object]) -> dict[str, l
     """Convert a user's triples or extractions to JSON lists, by passage id.
 
     Each passage has a list of extractions. An extraction is the list of its entities, triples, titles and lead (the
-    name at the start of the passage). `known` contains the ids of the passages; another id is an InvalidInputError.
+    name at the start of the passage). `known` contains the ids of the passages; another id raises InvalidInputError.
 
     >>> fields_of({"a": [("Ada", "met", "Bo")]}, {"a": None})
     {'a': [[[], [['Ada', 'met', 'Bo']], [], '']]}
@@ -75,7 +75,10 @@ class Keys:
 
 
 def check_source_key(source_key: str | None, metadata: Collection[Mapping[str, Any]]) -> None:
-    """Warn if no passage has the name of its document under the chosen key; InvalidTypeError if the key is no text."""
+    """Warn if no passage has the name of its document under the chosen key.
+
+    Raise InvalidTypeError if the key is not a text.
+    """
     if source_key is not None and (not isinstance(source_key, str) or not source_key):
         raise InvalidTypeError(f"source_key must be the name of a metadata key; got {source_key!r:.80}")
     if source_key is None or any(source_key in one for one in metadata):

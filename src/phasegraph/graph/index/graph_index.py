@@ -420,7 +420,7 @@ class GraphIndex:
             made = cls(records, names, graph, words, synonyms_from_parts(body.get("synonyms"), arrays))
         except MISFITS as error:
             raise IntegrityError(
-                f"{name}: the records of the saved index do not fit: {error}. Restore the folder, "
+                f"{name}: the parts of the saved index do not fit together: {error}. Restore the folder, "
                 "or build the index again"
             ) from error
         end_opening(bundle, graph, "graph", "index")

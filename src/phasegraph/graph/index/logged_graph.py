@@ -58,7 +58,7 @@ class LoggedView(EntityGraph):
         return found
 
     def cosines_to(self, unit: Float32Array) -> Float32Array:
-        """Compute the cosine of each passage in the order of the rows; see :meth:`EntityGraph.cosines_to`."""
+        """Compute the cosine of each row's embedding to a unit vector; see :meth:`EntityGraph.cosines_to`."""
         vectors: Any = self.embeddings
         cosines: Float32Array = vectors.times(unit)
         return cosines
@@ -110,7 +110,7 @@ class LoggedGraph(EntityGraph):
 
     @classmethod
     def of(cls, log: ChangeLog, merged: Callable[[], EntityGraph]) -> LoggedGraph:
-        """Create the graph of a change log; the function ``merged()`` returns the merged graph."""
+        """Create the graph of an index with this log; ``merged()`` is called on demand to merge base graph and log."""
         made = cls.__new__(cls)
         vars(made).update(_log=log, _merged=merged, mapped=log.base.mapped)
         return made

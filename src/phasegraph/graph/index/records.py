@@ -85,7 +85,7 @@ class PassageRecord:
 
 
 def check_plain(name: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the metadata as a dict; InvalidInputError if JSON cannot reproduce a value unchanged.
+    """Return the metadata as a dict; raise InvalidInputError if JSON cannot reproduce a value unchanged.
 
     The error names the passage and the key.
     """
@@ -222,7 +222,7 @@ class PassageRecords(Mapping[str, PassageRecord]):
             yield slice(ends[row], ends[row + 1])
 
     def _runs(self, sources: Iterable[slice | bytes]) -> Iterator[NDArray[Any]]:
-        """Yield the bytes of the lines in `sources`; consecutive packed lines are combined to pieces of a few MB."""
+        """Yield the bytes of the lines in `sources`; consecutive packed lines are combined into pieces of a few MB."""
         text: Any = None if self._packed is None else self._packed[0]
         run = slice(0, 0)
         for one in sources:
@@ -241,7 +241,7 @@ class PassageRecords(Mapping[str, PassageRecord]):
     def unpacked(
         cls, rows: Mapping[str, int], arrays: Mapping[str, NDArray[Any]], retitled: object, *, sound: bool = False
     ) -> PassageRecords:
-        """Create records from the arrays of :meth:`packed`; InvalidInputError if their number differs from `rows`.
+        """Create records from arrays of :meth:`packed`; raise InvalidInputError if their number differs from `rows`.
 
         `rows` are the rows of the passages, and `retitled` the stored list of ids. `sound` is True if the arrays were
         checked before.

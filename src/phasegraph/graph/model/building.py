@@ -143,7 +143,7 @@ def as_extractions(triples: Triples) -> list[Extraction]:
 def by_passage(triples: Triples | None, known: Mapping[str, object]) -> dict[str, tuple[Extraction, ...]]:
     """Convert the argument `triples` of :func:`build_graph` to a list of extractions for each passage id.
 
-    `known` contains the ids of the corpus; another id is an InvalidInputError.
+    `known` contains the ids of the corpus; another id raises InvalidInputError.
     """
     given = () if triples is None else as_extractions(triples)
     return {name: tuple(each) for name, each in grouped(given, known).items()}

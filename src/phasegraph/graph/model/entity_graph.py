@@ -465,7 +465,7 @@ def _read_only(array: Any) -> Any:
 
 
 UNIT_TOLERANCE = 1e-6
-"""Maximum difference to 1 of the length of an embedding that is used without normalization."""
+"""Maximum difference between 1 and the length of an embedding that is used without normalization."""
 
 
 def checked_embeddings(name: str, given: Any, rows: int) -> Float32Array:
@@ -565,7 +565,7 @@ def graph_from_extractions(
 
 
 def grouped(extractions: Iterable[Extraction], known: Mapping[str, object]) -> dict[str, list[Extraction]]:
-    """Group extractions by passage id; InvalidInputError if an id is not in `known`, the ids of the corpus."""
+    """Group extractions by passage id; raise InvalidInputError if an id is not in `known`, the ids of the corpus."""
     found: dict[str, list[Extraction]] = {}
     for record in extractions:
         if record.passage_id not in known:

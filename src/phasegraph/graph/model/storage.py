@@ -155,7 +155,7 @@ def graph_from_parts(
     sound: bool = False,
     late: bool = False,
 ) -> EntityGraph:
-    """Create a graph from the parts of :func:`graph_parts`; IntegrityError if the parts do not fit together.
+    """Create a graph from the parts of :func:`graph_parts`; raise IntegrityError if the parts are inconsistent.
 
     `name` is the name of the directory, for messages. `sound` is True if the parts were checked before. `late` is True
     if the background check of checksums also checks the lengths of the embeddings.
@@ -187,7 +187,8 @@ def graph_from_parts(
         return graph
     except MISFITS as error:
         raise IntegrityError(
-            f"{name}: the parts of the saved graph do not fit: {error}. Restore the folder, or build the graph again"
+            f"{name}: the parts of the saved graph do not fit together: {error}. Restore the folder, "
+            "or build the graph again"
         ) from error
 
 
@@ -265,9 +266,10 @@ def packed(name: str, texts: Sequence[str]) -> dict[str, NDArray[Any]]:
 
 
 def offsets(name: str, arrays: Mapping[str, NDArray[Any]], *, unique: bool = True) -> NDArray[Any]:
-    """Return the end positions of packed texts; InvalidInputError unless they ascend up to the number of bytes.
+    """Return the end positions of packed texts.
 
-    With `unique`, two empty texts are also an error.
+    Raise InvalidInputError unless the positions ascend, and the last position is the number of bytes. With `unique`,
+    two empty texts are also an error.
     """
     text, ends = arrays[f"{name}_text"], arrays[f"{name}_ends"]
     if text.ndim != 1 or ends.ndim != 1 or text.dtype != np.uint8 or ends.dtype != np.int64:
@@ -320,7 +322,7 @@ def packed_words(vocabulary: str, name: str, words: LexicalIndex) -> dict[str, N
 def unpacked_words(
     vocabulary: str, name: str, arrays: Mapping[str, NDArray[Any]], tokenizer: Tokenizer, *, sound: bool = False
 ) -> LexicalIndex:
-    """Create a BM25 index from arrays of :func:`packed_words`; InvalidInputError if they do not fit together."""
+    """Create a BM25 index from arrays of :func:`packed_words`; raise InvalidInputError if they are inconsistent."""
     parts: list[Any] = [arrays[f"{name}_{part}"] for part in _LEXICAL]
     if any(one.ndim != 1 or one.dtype.kind != "i" for one in parts):
         raise InvalidInputError("the arrays of the BM25 index must be one-dimensional and contain integers")
@@ -356,7 +358,7 @@ def unpacked_matrix(
     *,
     sound: bool = False,
 ) -> Any:
-    """Create a matrix from arrays of :func:`packed_matrix`; InvalidInputError if they do not fit the shape.
+    """Create a matrix from arrays of :func:`packed_matrix`; raise InvalidInputError if they do not have this shape.
 
     The checks prevent compiled code from reading or writing outside the arrays. `sound` is True if the arrays were
     checked before.

@@ -143,7 +143,8 @@ class _Part:
         """Divide the part by a mixture, and return the part of each component.
 
         The degrees of membership are multiplied by the responsibilities of the component. A component's part contains
-        the embeddings whose product is at least `threshold`, and the embeddings for which it is the most likely one.
+        the embeddings whose product is at least `threshold`, and the embeddings for which this component is the
+        most likely.
         """
         if not len(self.rows):
             return [self] * len(mixture.weights)
@@ -313,7 +314,7 @@ def packed_clusterings(found: Sequence[Clustering]) -> dict[str, NDArray[Any]]:
 
 
 def unpacked_clusterings(arrays: Mapping[str, NDArray[Any]], threshold: float) -> list[Clustering]:
-    """Create clusterings from arrays of :func:`packed_clusterings`; InvalidInputError if they do not fit together."""
+    """Create clusterings from arrays of :func:`packed_clusterings`; raise InvalidInputError if these do not match."""
     starts = dict.fromkeys(_PARTS, 0)
     mixtures: list[Mixture] = []
     for d, r, c in arrays["clusters_shapes"].tolist():

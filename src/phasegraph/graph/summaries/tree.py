@@ -484,7 +484,7 @@ class SummaryTree:
             )  # fmt: skip
         except MISFITS as error:
             raise IntegrityError(
-                f"{Path(directory).name}: the parts of the saved tree do not fit: {error}. Restore "
+                f"{Path(directory).name}: the parts of the saved tree do not fit together: {error}. Restore "
                 "the folder, or build the tree again"
             ) from error
 

@@ -1,4 +1,4 @@
-"""Choose passages with different words of a question, as seeds of a walk and as the first passages of an answer."""
+"""Choose passages that together contain many words of a question: as seeds of a walk, or as an answer's first hits."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def cover(values: FloatArray, worths: FloatArray, count: int) -> tuple[IntArray,
 def seeds_by_words(
     relevance: FloatArray, terms: Terms, ids: Sequence[str], count: int, sharpness: float, settings: WordSettings
 ) -> tuple[IntArray, FloatArray]:
-    """Choose at most `count` relevant passages with different query words as seeds.
+    """Choose as seeds at most `count` relevant passages that together contain many query words.
 
     `relevance`, of shape (n,), is the relevance of the passages `ids`; `sharpness` is the exponent of a mass. Returns
     the positions of the chosen passages, and their masses, which sum to 1.

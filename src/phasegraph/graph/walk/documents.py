@@ -1,8 +1,10 @@
-"""Two rules for the scores of chunks: good chunks raise their neighbors; later chunks of a document lose score.
+"""Two rules for the scores of chunks: support from adjacent chunks, and a penalty for documents with many chunks.
 
-Passages with the same title are chunks of a document; adjacent chunks are neighbors. Neither rule applies if the walk
-alone determines the scores, because titles then name subjects instead of documents. The rules are our own and not
-published; ``docs/research/ordinary-documents.md`` has the measurements.
+A chunk gets a higher score if its neighbors, the adjacent chunks of the same document, have good scores. The fourth and
+later chunks of a document get lower scores. Passages with the same title are chunks of one document.
+
+Neither rule applies if the walk alone determines the scores. In this case, a title names the subject of a passage, not
+a document. The rules are our own and not published; ``docs/research/ordinary-documents.md`` has the measurements.
 """
 
 from __future__ import annotations

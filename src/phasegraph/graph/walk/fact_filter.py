@@ -99,7 +99,7 @@ def _places(facts: Sequence[Fact], kept: Any) -> list[int]:
     unknown = sum(fact not in facts for fact in given)
     if unknown:  # the message does not repeat texts of a model
         raise InvalidTypeError(
-            f"fact_filter must return only facts from its input; {unknown} of its facts are not among them"
+            f"fact_filter must return only facts from its input; it returned {unknown} other fact(s)"
         )
     return [place for place, fact in enumerate(facts) if fact in given]
 

@@ -65,7 +65,7 @@ class ListedRelevance:
         self.unit = None if vector is None or vectors is None else unit_vector(vector, vectors.shape[1])
 
     def cosines(self, rows: IntArray, vectors: FloatArray | None = None) -> FloatArray:
-        """Compute the similarities of these passages to the query, an array of shape (n,).
+        """Compute the similarities of the passages in `rows` to the query, an array of shape (n,).
 
         `vectors` are the embeddings of the passages, if the caller already has them.
         """

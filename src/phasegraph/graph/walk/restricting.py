@@ -131,7 +131,7 @@ def _mentioning(graph: EntityGraph, rows: IntArray, entities: Any) -> Csr:
 
 
 def allowed_ids(allowed: Any) -> frozenset[str]:
-    """Return the allowed ids as a set; InvalidTypeError if they are not a collection of texts."""
+    """Return the allowed ids as a set; raise InvalidTypeError if they are not a collection of texts."""
     if isinstance(allowed, str) or not isinstance(allowed, Collection):
         raise InvalidTypeError(f"allowed must be a function of a passage id or a collection of ids; got {allowed!r}")
     other = next((type(one).__name__ for one in allowed if not isinstance(one, str)), None)

@@ -77,9 +77,10 @@ def balanced(
 ) -> FloatArray:
     """Combine the walk's scores, cosines and BM25 scores into log scores of passages.
 
-    Each of the three kinds of values is converted to deviations: the difference to its own 50th best value, in standard
-    deviations of its 50 best values. If `trust` is 0, the log score is the scaled mean of the three deviations. If
-    `trust` is 1, the log score is the walk's log score. A kind of values that is equal for all passages is left out.
+    Each value is converted to a deviation: its difference from the 50th best value of the same kind, in standard
+    deviations of the 50 best values. If `trust` is 0, the log score is the scaled mean of the three deviations. If
+    `trust` is 1, the log score is the walk's log score. If all passages have the same value of a kind (for example, the
+    same cosine), this kind is left out.
     The method is our own and not published; it resembles distribution-based score fusion.
 
     Parameters

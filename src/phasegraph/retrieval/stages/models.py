@@ -38,8 +38,8 @@ class ModelFunction:
 class OverModel:
     """Base class of functions that call a text model, which is a function from prompt to text.
 
-    The object has a coroutine method ``acall`` if the model can be awaited. When a retriever receives the object, it
-    replaces a framework's model by a function; see :meth:`over`.
+    An instance has a coroutine method ``acall`` if its model is asynchronous. If the model is a framework's model, the
+    retriever converts the model to a function, and calls :meth:`over` with this function.
     """
 
     acall: Callable[..., Any]

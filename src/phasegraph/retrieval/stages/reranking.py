@@ -110,7 +110,8 @@ def read_kept(
 
     If the scores of the hits fall along the list, the ranking has these scores; otherwise it has only their order.
     ``read(hit)`` returns the id and the score of a hit; the id is None if the hit was not in the model's input.
-    `model`, `hits` and `told_by` are words for the error messages; `told_by` names the field that identifies a hit.
+    `model`, `hits` and `told_by` are words for the error messages; `told_by` names the part of a hit that
+    identifies it.
     """
     if isinstance(kept, str | bytes | Mapping) or not isinstance(kept, Sequence):
         raise InvalidTypeError(f"a {model} must return {hits}; got {type(kept).__name__}")
@@ -119,7 +120,9 @@ def read_kept(
         if identifier is not None:
             scores.setdefault(identifier, score)
     if kept and not scores:
-        raise InvalidInputError(f"a {model} must return {hits} of its input, {told_by}; it returned other {hits}")
+        raise InvalidInputError(
+            f"a {model} must return {hits} from its input, with unchanged {told_by}; it returned only other {hits}"
+        )
     given = list(scores.values())
     falling = all(map(is_number, given)) and given == sorted(given, reverse=True)
     return Ranking.from_hits(RERANK, list(scores), given if falling else None)

@@ -265,7 +265,7 @@ def _joined(payloads: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
 
 
 class _Rewritten:
-    """A wrapper of a source for one call, which rewrites the query and searches with the rewritten queries."""
+    """A wrapper around a source for one call: it rewrites the query, and searches with the rewritten queries."""
 
     def __init__(self, name: str, source: Any, rewriting: Rewriting, deadline: Deadline) -> None:
         self.name, self.source, self.rewriting, self.deadline = name, source, rewriting, deadline

@@ -67,7 +67,7 @@ def read_route(sources: Collection[str], answer: object) -> Routed:
     unknown = sum(not isinstance(name, str) or name not in sources for name in found)
     if unknown:  # the message does not contain text of a model
         raise InvalidInputError(
-            f"a router must name sources among {sorted(sources)}; {unknown} of its names are unknown"
+            f"a router must name sources among {sorted(sources)}; it returned {unknown} unknown name(s)"
         )
     if not found:
         raise InvalidInputError("a router must name at least one source with a weight above 0; got no source")
@@ -116,11 +116,11 @@ def keyword_router(rules: Mapping[str, Route], default: Route) -> KeywordRouter:
 
 
 def neighbour_entropy(distances: ArrayLike, temperature: float = 1.0, *, normalise: bool = True) -> float:
-    """Compute the entropy of softmax(-d / T) over the distances d of a query's nearest neighbours, in nats.
+    """Compute the entropy of softmax(-d / T) over the distances d of a query's nearest neighbors, in nats.
 
     With `normalise`, d is replaced by (d - min) / std. Without it, the formula is that of the paper "Beyond the
     Reranker", with T = 1 and raw distances. Raw distances differ little, so all entropies are nearly equal: for 200
-    queries with 20 neighbours, they lie between 2.990759 and 2.995707, and the maximum is ln 20 = 2.995732. All queries
+    queries with 20 neighbors, they lie between 2.990759 and 2.995707, and the maximum is ln 20 = 2.995732. All queries
     then get the same route. With normalized distances and T = 1, entropies lie between .99 and 2.78, and the paper's
     thresholds (gates) separate the queries.
 
@@ -262,7 +262,7 @@ class NeighbourEntropyRouter:
         return self.by_distances(1.0 / scores - 1.0 if cosines else -scores, query)
 
     def by_distances(self, distances: ArrayLike, query: str = "") -> Route:
-        """Return the route of a query from the distances of its neighbours."""
+        """Return the route of a query from the distances of its neighbors."""
         entropy = neighbour_entropy(distances, self.temperature, normalise=self.normalise)
         passed = sum(entropy >= gate for gate in self.gates)
         if passed == len(self.gates) and self.multi_hop is not None and is_multi_hop(query):

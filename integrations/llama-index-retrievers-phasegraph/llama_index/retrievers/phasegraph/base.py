@@ -560,8 +560,8 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
             return self._by_name[name] if wanted is None else self._by_name[name].within(wanted)
         except InvalidInputError as error:
             raise InvalidInputError(
-                f"sources with their own filters ({', '.join(sorted(own))}): these filters must apply to every "
-                f"source, which failed: {error}"
+                f"the sources' own filters ({', '.join(sorted(own))}) must apply to every source, but a source cannot "
+                f"apply them: {error}"
             ) from error
 
     def _sources(self, query: str) -> Sources:

@@ -32,7 +32,7 @@ def check_filters(given: object) -> MetadataFilters:
 
 
 def joined(*given: MetadataFilters | None) -> MetadataFilters | None:
-    """Combine filters into filters that a node must all match; raise InvalidInputError if they cannot be combined."""
+    """Combine filters; a node must match all of them. Raise InvalidInputError if the filters cannot be combined."""
     found: list[MetadataFilters] = []
     for one in given:
         found += [one] if one is not None and one not in found else []

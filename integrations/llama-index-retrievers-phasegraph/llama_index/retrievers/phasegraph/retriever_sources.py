@@ -325,7 +325,7 @@ class Seen(NamedTuple):
 
 
 class InTurn:
-    """A wrapper of an in-memory vector store that runs only one search at a time.
+    """A wrapper around an in-memory vector store that runs only one search at a time.
 
     Parallel searches would compete with each other and the event loop for the interpreter, and would all be late. Work
     outside the search, such as a call to an embedding service, still runs in parallel. The store compares only nodes
@@ -416,8 +416,8 @@ def is_asynchronous(retriever: Any) -> bool:
 def awaits(instance: object, sync: str, native: str) -> bool:
     """Return True if the method named `native` is the asynchronous version of the method named `sync`.
 
-    That is so if the class that defines `sync`, or a subclass of this class, also defines `native`. Otherwise, `native`
-    is the method of a base class, which only calls the synchronous method.
+    This is the case if the class that defines `sync`, or a subclass of this class, also defines `native`.
+    Otherwise, `native` is the method of a base class, which only calls the synchronous method.
     """
     order = type(instance).__mro__
     defined = {name: next((i for i, kind in enumerate(order) if name in vars(kind)), -1) for name in (sync, native)}
