@@ -39,9 +39,9 @@ class Turns:
 
     If no slot is free, a request waits up to `patience` seconds in its tenant's queue of at most `queue` requests. A
     free slot goes to the waiting tenant with the fewest slots. If tenants have equally many slots, it goes to the
-    tenant whose recent requests asked for the least processor time. A refused request also counts, with the usual time of
-    its tenant. Otherwise, a tenant with many refused requests would seem to ask for little. The first requests of
-    a tenant count as the usual requests of the tenant with the longest requests.
+    tenant whose recent requests asked for the least processor time. A refused request also counts, with the usual time
+    of its tenant. Otherwise, a tenant with many refused requests would seem to ask for little. The first requests of a
+    tenant count as the usual requests of the tenant with the longest requests.
 
     A tenant is heavy if it asks for clearly more processor time than the average. Time on a slot says less: beside
     heavy requests, every request takes long. Heavy tenants together get at most a quarter of the slots. While other
