@@ -11,7 +11,7 @@ import pytest
 from phasegraph import InvalidInputError, PhasegraphWarning
 from phasegraph.embedding.identity import EmbeddingModel, ModelIdentity
 from phasegraph.graph import GraphIndex
-from phasegraph.graph.corpus.embedded import check_model
+from phasegraph.graph.corpus.embedded import check_model, check_question_model
 
 INDEX = GraphIndex.build(
     [{"id": str(number), "text": f"Ada met Bo in Room {number}."} for number in range(5)],
@@ -47,6 +47,30 @@ def test_vectors_that_were_handed_over_may_be_of_other_texts() -> None:
     assert check_model(INDEX, given, model(turn=1.0), "f") is False
     with pytest.raises(InvalidInputError, match="SimpleNamespace n"):
         check_model(INDEX, given, model(turn=1.0, name="n"), "f")
+
+
+@pytest.mark.parametrize(
+    ("turn", "name", "accepted"),
+    [(0.13, "n", True), (0.15, "n", False), (0.9, "m", True), (1.5, "m", True), (1.5, "n", False)],
+)
+def test_a_model_for_questions_of_the_same_name_may_embed_another_form_of_the_texts(turn, name, accepted) -> None:
+    made_by, asked = model().identity, model(turn=turn, name=name)
+    check_question_model(INDEX, None, asked, "f")
+    if accepted:
+        check_question_model(INDEX, made_by, asked, "f")
+        return
+    with pytest.raises(InvalidInputError, match=rf"f was embedded with SimpleNamespace m, .* SimpleNamespace {name} "):
+        check_question_model(INDEX, made_by, asked, "f")
+
+
+def test_a_model_for_questions_may_have_embedded_the_texts_without_titles() -> None:
+    rows = [{"id": str(row), "title": "T", "text": f"Ada met Bo in Room {row}."} for row in range(5)]
+    index = GraphIndex.build(rows, embeddings=np.eye(5, 8, dtype=np.float32))
+
+    def passages(records: Any) -> Any:
+        return np.array([np.eye(5, 8)[int(one.id)] if not one.title else np.eye(8)[7] for one in records])
+
+    check_question_model(index, model().identity, EmbeddingModel(SimpleNamespace(model_name="n"), str, passages), "f")
 
 
 def test_changed_settings_of_the_same_model_are_said() -> None:

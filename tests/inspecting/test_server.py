@@ -182,7 +182,7 @@ def test_a_passage_is_found_and_ranked_among_all(client, inspector) -> None:
     assert got["said"][0].startswith("The passage has rank")
     assert (
         client.post("/api/why-not", json=ASK | {"id": "nowhere"}).json()["error"]
-        == "the passage 'nowhere' does not exist"
+        == "the passage 'nowhere' does not exist: check the id"
     )
 
 

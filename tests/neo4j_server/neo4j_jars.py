@@ -118,7 +118,11 @@ def _fetch(folder: Path, line: Line) -> None:
                 f"Maven must resolve Neo4j's jars; it said: {done.stdout[-1000:]}{done.stderr[-500:]}"
             )
         if not folder.is_dir():
-            scratch.rename(folder)
+            try:
+                scratch.rename(folder)
+            except OSError:
+                if not folder.is_dir():  # it is there if another process was faster
+                    raise
     except subprocess.TimeoutExpired as error:
         raise ServerUnavailable(f"Maven must resolve Neo4j's jars within {RESOLVE_SECONDS:g} s; it did not") from error
     finally:

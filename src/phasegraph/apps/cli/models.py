@@ -10,7 +10,8 @@ from phasegraph.apps.cli.output import embed_with, load_model
 from phasegraph.apps.cli.reading import embedded
 from phasegraph.embedding.identity import EmbeddingModel
 from phasegraph.graph import ChunkGraph, GraphIndex
-from phasegraph.graph.corpus.opening import check_question_model, opened_with_model
+from phasegraph.graph.corpus.embedded import check_question_model
+from phasegraph.graph.corpus.opening import opened_with_model
 from phasegraph.graph.index.records import PassageRecord
 
 
@@ -34,11 +35,13 @@ def opened_for_questions(folder: Path, embedder: str | None) -> tuple[GraphIndex
     """
     index, made_by = opened_with_model(folder)
     model = model_named(embedder)
-    check_question_model(index, made_by, model, folder.name)
+    if isinstance(index, GraphIndex):
+        check_question_model(index, made_by, model, folder.name)
     return index, model
 
 
 def check_model_of(folder: Path, model: object) -> None:
     """Raise InvalidInputError if an embedding model differs from the recorded model of a folder."""
     index, made_by = opened_with_model(folder)
-    check_question_model(index, made_by, _for_passages(model), folder.name)
+    if isinstance(index, GraphIndex):
+        check_question_model(index, made_by, _for_passages(model), folder.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -83,6 +84,25 @@ def check_model(index: GraphIndex, made_by: ModelIdentity | None, embedder: Embe
     raise InvalidInputError(
         _another(name, made_by, model, f"it embeds passages differently: cosine {least:.3f}, at least {SAME:g} needed")
     )
+
+
+def check_question_model(
+    index: GraphIndex, made_by: ModelIdentity | None, embedder: Embedder | None, name: str
+) -> None:
+    """Raise InvalidInputError if the model for questions has another name and other vectors than the recorded model.
+
+    Passages are embedded again as in :func:`check_model`: without their titles and, if the vectors differ, with their
+    titles, because the folder does not record which text was embedded. Without a record of the model (`made_by` is
+    None), nothing is compared.
+    """
+    if made_by is None or not isinstance(embedder, EmbeddingModel):
+        return
+    embed = embedder.passages
+    untitled = replace(embedder, passages=lambda records: embed([replace(one, title="") for one in records]))
+    try:
+        check_model(index, made_by.as_given(), untitled, name)
+    except InvalidInputError:
+        check_model(index, made_by.as_given(), embedder, name)
 
 
 def _another(name: str, made_by: ModelIdentity | None, model: EmbeddingModel, reason: str) -> str:

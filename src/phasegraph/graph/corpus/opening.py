@@ -9,7 +9,7 @@ from phasegraph.embedding.identity import ModelIdentity
 from phasegraph.errors import InvalidInputError
 from phasegraph.graph.chunk_graph import KIND as CHUNKS
 from phasegraph.graph.chunk_graph import ChunkGraph
-from phasegraph.graph.corpus.embedded import check_model
+from phasegraph.graph.corpus.embedded import check_question_model
 from phasegraph.graph.corpus.folder import INSIDE, STATE, Folder
 from phasegraph.graph.index.graph_index import GraphIndex
 from phasegraph.graph.model.storage import KIND as INDEX
@@ -19,8 +19,9 @@ from phasegraph.graph.walk.walker import Embedder
 class FollowedIndex:
     """An index in a folder (see :func:`opened`), which :meth:`refresh` reads again after changes by other processes.
 
-    `embedder` is the model that embeds queries, or None; see :func:`check_question_model`. If another process embeds
-    the passages again with another model, and there is an embedder, :meth:`refresh` raises StoreError.
+    `embedder` is the model that embeds queries, or None; it is checked by
+    :func:`~phasegraph.graph.corpus.embedded.check_question_model`. If another process embeds the passages again with
+    another model, and there is an embedder, :meth:`refresh` raises StoreError.
     """
 
     def __init__(self, folder: Path, embedder: Embedder | None = None) -> None:
@@ -29,9 +30,8 @@ class FollowedIndex:
         self._places = (folder, folder / INSIDE)
         self._stamp = self._stamp_now()
         self.index = opened(folder) if self._folder is None else self._folder.load()[0]
-        check_question_model(
-            self.index, None if self._folder is None else recorded_model(self._folder), embedder, folder.name
-        )
+        if self._folder is not None and isinstance(self.index, GraphIndex):
+            check_question_model(self.index, recorded_model(self._folder), embedder, folder.name)
 
     def _stamp_now(self) -> list[object]:
         found = [one / MANIFEST for one in self._places]
@@ -79,15 +79,3 @@ def opened_with_model(folder: Path) -> tuple[GraphIndex | ChunkGraph, ModelIdent
 def recorded_model(folder: Folder) -> ModelIdentity | None:
     """Return the model that embedded the passages of a loaded folder, if the folder has a record of it."""
     return ModelIdentity.from_json(folder.settings.get("model"))
-
-
-def check_question_model(
-    index: GraphIndex | ChunkGraph, made_by: ModelIdentity | None, model: Embedder | None, name: str
-) -> None:
-    """Raise InvalidInputError if the model for questions differs from the model that embedded a folder's passages.
-
-    The message names both models. Without a record of the model (`made_by` is None), nothing is compared, because the
-    vectors may embed other texts than the passages.
-    """
-    if made_by is not None and isinstance(index, GraphIndex):
-        check_model(index, made_by, model, name)
