@@ -620,7 +620,10 @@ class _Call(SourceCall):
         return {**active_instrument_tags.get(), TAG: self.source.name}
 
     def read(self, answer: Any, limit: int | None) -> Ranking:
-        """Convert the matching hits to a ranking, or use the ranking in the retriever's :class:`Exchange`."""
+        """Return the ranking of the hits in `answer` that match the call's filter.
+
+        A phasegraph retriever passes its ranking in an :class:`Exchange`; this ranking is then used unchanged.
+        """
         (asked, hits), source, notes = answer, self.source, self.notes
         if source.core:
             found = hits if isinstance(hits, Ranking) else as_ranking(source.name, hits)
