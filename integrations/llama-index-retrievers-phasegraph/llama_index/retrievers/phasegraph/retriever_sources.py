@@ -466,7 +466,7 @@ class _WatchedBundle(QueryBundle):
 
 
 def rewritten_query(bundle: QueryBundle) -> RewrittenQuery:
-    """Convert a bundle with texts to embed to the object that a rewriter passes to the sources."""
+    """Return the object that a rewriter passes to the sources for a bundle with texts to embed."""
     watched = _WatchedBundle(bundle.query_str, bundle.image_path, bundle.custom_embedding_strs, bundle.embedding)
     return RewrittenQuery(watched.query_str, tuple(watched.custom_embedding_strs or ()), watched, watched.is_read)
 
@@ -622,7 +622,7 @@ class _Call(SourceCall):
     def read(self, answer: Any, limit: int | None) -> Ranking:
         """Return the ranking of the hits in `answer` that match the call's filter.
 
-        A phasegraph retriever passes its ranking in an :class:`Exchange`; this ranking is then used unchanged.
+        If a phasegraph retriever passed its ranking in an :class:`Exchange`, the result is this ranking.
         """
         (asked, hits), source, notes = answer, self.source, self.notes
         if source.core:
