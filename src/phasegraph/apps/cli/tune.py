@@ -48,7 +48,7 @@ def tune(
     ] = False,
     json_to: JsonTo = None,
 ) -> None:
-    """Fit weights and calibrators on one part of the judged queries, and confirm their gain on the other part.
+    """Choose and fit a pipeline on one part of the judged queries, and confirm its gain on the other part.
 
     The field `split` of the queries names the parts. Without this field, the parts are two halves of the queries that
     share no collection.

@@ -135,7 +135,7 @@ def _chunks(count: int) -> Iterator[IntArray]:
 def _dots(one: Any, two: Any, left: IntArray, right: IntArray) -> FloatArray:
     """Compute in float64, for each i, the dot product of row ``left[i]`` of `one` and row ``right[i]`` of `two`.
 
-    The other pairs of rows do not change a product, not even in its last bit.
+    A product does not depend on the other pairs of rows, not even in its last bit.
     """
     a, b = one[left].astype(np.float64), two[right].astype(np.float64)
     products: FloatArray = np.einsum("ij,ij->i", a, b)
