@@ -648,7 +648,9 @@ class SelectionPolicy:
 
 
 def scaled_relevance(fused: FloatArray, /) -> FloatArray:
-    """Scale fused values to relevance in [0, 1]; `mu` and `penalty` then have the same effect for every fusion rule.
+    """Scale fused values to relevance in [0, 1].
+
+    With this scale, the options `mu` and `penalty` of a selection have the same effect for every fusion rule.
 
     Parameters
     ----------
@@ -663,8 +665,8 @@ def scaled_relevance(fused: FloatArray, /) -> FloatArray:
 
     Notes
     -----
-    Published scores are in [0, 1] too, but the best scores lie close together. With published scores, a weight that is
-    harmless here would cost many relevant passages.
+    ``Result.scores`` are in [0, 1] too, but the best of these scores are nearly equal. If a selection used them as
+    relevance, the same `mu` or `penalty` would remove many more relevant passages.
 
     Examples
     --------

@@ -185,7 +185,7 @@ class LangChainStages(StageAdapter):
         return RunnableStep(given, names if len(names) > 1 else ())
 
     def reranker(self, given: Any) -> Any:
-        """Convert a compressor, a cross-encoder, or an argument that the base class accepts to a reranker."""
+        """Return a reranker for a compressor, a cross-encoder, or any argument that the base class accepts."""
         if isinstance(given, BaseDocumentCompressor):
             return CompressorModel(given)
         return CrossEncoderModel(given) if isinstance(given, BaseCrossEncoder) else super().reranker(given)

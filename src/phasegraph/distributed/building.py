@@ -131,7 +131,10 @@ class Work:
 
     @classmethod
     def beside(cls, out: str | os.PathLike[str], work: str | os.PathLike[str] | None) -> Work:
-        """Create the object for the index `out`; the work folder is `work`, or by default ``out`` with ``.work``."""
+        """Create the work folder object of a build that writes the index to the folder `out`.
+
+        `work` is the path of the work folder. If it is None, the path is `out` with ``.work`` added to its name.
+        """
         target = Path(out).absolute()
         if target.is_dir() and any(target.iterdir()) and not (target / MANIFEST).is_file():
             raise InvalidInputError(f"{target}: the folder must be new, empty, or an index; it contains other files")

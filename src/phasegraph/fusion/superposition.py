@@ -199,10 +199,10 @@ class SuperpositionPrior(StoredPrior):
         return found, (similar, timed, standing)
 
     def _cosines(self, ids: Sequence[str], context: Context) -> tuple[FloatArray, FieldReading]:
-        """Return the cosines and the counts of candidates with a cosine.
+        """Return the cosine of each candidate, and the counts of candidates with and without a cosine.
 
-        A cosine comes from the field, else from the score of the source `source`, unless that score is a distance. A
-        candidate without a cosine gets 1.
+        The cosine is the value of the candidate's field `cosine`. Without this field, it is the candidate's score from
+        the prior's `source`, if this score is not a distance. A candidate without either value gets the cosine 1.
         """
         values, reading = read_field(ids, context, self.name, self.cosine, _as_cosine, np.nan)
         ranking = next((one for one in context.rankings if one.source == self.source), None)

@@ -189,7 +189,7 @@ def take(
 def _plain(
     known: KnownEdges, row: Row, first: int, passage_count: int, weights: EdgeWeights
 ) -> tuple[IntArray, Codes, Float32Array]:
-    """Return the edges between passages and entities in a row of the statement.
+    """Return the edges between passages and entities in a row that the statement `NEIGHBOURHOOD` returned.
 
     The result is three arrays with an entry per edge: the position of its start node among the requested nodes, the
     code of its end node, and its weight. `first` is the number of requested passages.
@@ -206,9 +206,10 @@ def _plain(
 def _across(
     known: KnownEdges, rows: Sequence[Row], first: int, weights: EdgeWeights
 ) -> tuple[IntArray, Codes, Float32Array]:
-    """Return the edges between entities in some rows of the statement, in the form of :func:`_plain`.
+    """Return the edges between entities in `rows`, which the statement `NEIGHBOURHOOD` returned.
 
-    All facts and synonyms between two entities become a single edge.
+    The result has the form of the result of :func:`_plain`. All facts and synonyms between two entities become a single
+    edge.
     """
     empty = np.empty(0, dtype=np.int32)
     owners, ends, values = [empty.astype(np.intp)], [empty], [empty.astype(np.float32)]

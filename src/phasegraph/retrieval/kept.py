@@ -237,8 +237,8 @@ class KeptPassages:
     def _contents(self, documents: Iterable[Any]) -> Iterator[Content]:
         """Check documents or nodes, and convert them to :class:`Content` one by one; raise an error for repeated ids.
 
-        The call itself raises the errors, and the iterator does not keep what it yields: in a large input, the garbage
-        collector visits every object that is kept.
+        The call itself raises the errors. The iterator does not keep the objects that it yields: in a large input, the
+        garbage collector visits every object that is kept.
         """
         raise NotImplementedError
 

@@ -64,9 +64,9 @@ class Calibrating:
         Returns
         -------
         Self
-            The same retriever, now fitted. Sources that state their background or return only ranks get no calibrator.
-            A source with fewer than 20 answers, or with scores that cannot be fitted, also gets no calibrator, with a
-            warning.
+            The same retriever, now fitted. A source gets no calibrator if it returns only ranks, or if it states its
+            background (the mean and deviation of its scores over the whole collection). A source with fewer than 20
+            answers, or with scores that cannot be fitted, also gets no calibrator, with a warning.
 
         Raises
         ------

@@ -48,9 +48,10 @@ def tune(
     ] = False,
     json_to: JsonTo = None,
 ) -> None:
-    """Tune on one part of the judged queries, and confirm on the other part.
+    """Choose and fit a pipeline on one part of the judged queries, and confirm its gain on the other part.
 
-    The parts are the splits named by the queries; without splits, two halves that share no collection.
+    The field `split` of the queries names the parts. Without this field, the parts are two halves of the queries that
+    share no collection.
     """
     names = names_in(sources)
     if not names or any(name not in SOURCES for name in names):

@@ -120,7 +120,7 @@ class DocumentTable:
         return self._columns
 
     def _joined(self, records: PassageRecords, held: Mapping[str, tuple[PassageRecord, str, bytes]]) -> DocumentColumns:
-        """Return the columns of all `records`: of those in memory, in `held`, and of the packed records."""
+        """Return the columns of all `records`; `held` contains the columns of the records in memory."""
         if not held and len(records) == len(self._packed.documents):
             return self._packed
         ids = list(records)

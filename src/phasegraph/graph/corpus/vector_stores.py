@@ -35,7 +35,7 @@ class VectorStore(Protocol):
 
 @runtime_checkable
 class RenewableStore(VectorStore, Protocol):
-    """The protocol of a vector store that can create and open other stores in the same place, by name.
+    """The protocol of a vector store that can create and open other stores by name, in its own folder or database.
 
     A corpus uses such a store to replace all vectors when the embedding model changes.
     """
@@ -43,11 +43,11 @@ class RenewableStore(VectorStore, Protocol):
     name: str
 
     def reopened(self, name: str, /) -> RenewableStore:
-        """Open the store with this name in the same place, including changes by other processes."""
+        """Open the store with this name in the same folder or database; it includes changes by other processes."""
         ...
 
     def beside(self, name: str, /) -> RenewableStore:
-        """Create an empty store with this name in the same place."""
+        """Create an empty store with this name in the folder or database of this store."""
         ...
 
     def drop(self) -> None:

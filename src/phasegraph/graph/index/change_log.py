@@ -129,7 +129,7 @@ class ChangeLog:
         return found
 
     def give(self, name: str, *, without: Collection[str] = ()) -> bool:
-        """Return True if the title of an existing passage, other than the ids in `without`, contains this name."""
+        """Return True if the title of an existing passage with an id outside `without` contains this name."""
         if any(one not in without for one in self._titled.get(name, ())):
             return True
         column = self.base_row(name)

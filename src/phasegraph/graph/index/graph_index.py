@@ -486,7 +486,7 @@ class _Titles:
         self._rows = np.repeat(np.arange(homes.shape[0]), np.diff(homes.indptr))[given][order]
 
     def give(self, name: str, *, without: Collection[str] = ()) -> bool:
-        """Return True if the title of a passage, other than the ids in `without`, contains this name."""
+        """Return True if the title of a passage with an id outside `without` contains this name."""
         column = self._index.graph.entity_rows.get(name)
         return column is not None and self._gives(column, name, without)
 

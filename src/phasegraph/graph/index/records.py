@@ -51,7 +51,7 @@ class PassageRecord:
 
     @property
     def extractions(self) -> tuple[Extraction, ...]:
-        """All extractions of the passage: of the rules, then of the caller."""
+        """All extractions of the passage: the extraction by the rules, then the extractions from the caller."""
         return (self.found, *self.given)
 
     @property

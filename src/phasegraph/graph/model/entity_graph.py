@@ -371,7 +371,7 @@ class EntityGraph:
 
     @lazy_property
     def anchored(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """A boolean array of shape (E,): True for an entity with a home passage, a passage about the entity."""
+        """A boolean array of shape (E,): True for an entity with a home passage (a passage about the entity)."""
         has_home = _column_counts(self.homes) > 0
         has_home.flags.writeable = False
         return has_home

@@ -133,9 +133,9 @@ def _chunks(count: int) -> Iterator[IntArray]:
 
 
 def _dots(one: Any, two: Any, left: IntArray, right: IntArray) -> FloatArray:
-    """Compute the dot products of the rows `left` of `one` and the rows `right` of `two`, pair by pair, in float64.
+    """Compute in float64, for each i, the dot product of row ``left[i]`` of `one` and row ``right[i]`` of `two`.
 
-    The result for a pair does not depend on the other pairs, to the bit.
+    A product does not depend on the other pairs of rows, not even in its last bit.
     """
     a, b = one[left].astype(np.float64), two[right].astype(np.float64)
     products: FloatArray = np.einsum("ij,ij->i", a, b)

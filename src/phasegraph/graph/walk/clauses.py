@@ -23,8 +23,8 @@ _CUT = re.compile(
 def clauses(question: str) -> tuple[str, ...]:
     """Split a question at punctuation, and at English words that start or join clauses.
 
-    A part with fewer than four words, or after such a part, is joined to the previous part. This method is our own and
-    not published.
+    A part is joined to the previous part if either of the two parts has fewer than four words. This method is our own
+    and not published.
 
     >>> clauses("Which company built the old bridge, and who paid for all of it in the end?")
     ('company built the old bridge', 'paid for all of it in the end')

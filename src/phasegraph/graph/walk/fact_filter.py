@@ -77,7 +77,10 @@ class FactFilter:
         return given if given is None or isinstance(given, FactFilter) else cls(given)  # type: ignore[arg-type]
 
     def rows(self, query: str, facts: Sequence[Fact]) -> tuple[list[int], str]:
-        """Return the ascending positions of the accepted facts, and a description of a failure or an empty string."""
+        """Call the filter; return the ascending positions of the accepted facts in `facts`, and a note.
+
+        The note is empty if the filter succeeded. If the filter fails, all facts are accepted, and the note says why.
+        """
         deadline = DEADLINE.get().part(_HALF).part(most=self.timeout)
         tried = self._step.run((query, list(facts)), deadline, partial(_places, facts))
         self._step.announce()

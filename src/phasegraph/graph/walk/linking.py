@@ -124,7 +124,7 @@ def rarity(frequency: Int32Array, passages: int) -> Float32Array:
 def named_seeds(graph: EntityGraph, query: str, settings: LinkSettings) -> Seeding:
     """Return the entities that the query names as seeds, in the order of the query.
 
-    Rare entities with a home passage, a passage about the entity, have the highest masses.
+    Rare entities that have a home passage (a passage about the entity) get the highest masses.
     """
     entities = query_entities(graph, query)
     shares = rarity(graph.frequency[entities], graph.count).astype(np.float64) ** settings.specificity_power

@@ -35,7 +35,7 @@ WORDS_LISTED = 200
 
 
 class ListedPassages:
-    """A comparison with a query: of listed passages, passages with much of the walk's mass, and a sample.
+    """A comparison of a query with listed passages, passages with much of the walk's mass, and a sample.
 
     Listed passages are in the dense ranking or among the best by BM25. The sample represents all other passages. See
     :class:`~phasegraph.graph.walk.compared.Comparison` for the methods.

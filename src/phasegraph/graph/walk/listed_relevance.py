@@ -98,11 +98,11 @@ class ListedRelevance:
         return ListedFeatures(rows, cosines, words, held, near)
 
     def heed(self, names: Collection[str], named: float, foremost: ListedFeatures) -> FloatArray:
-        """Prepare gains, factors for the weights of edges into passages, that depend on the query's words.
+        """Prepare the gains that depend on the query's words; return the gains of the `foremost` passages, shape (n,).
 
-        Passages with query words outside `names`, the words of the named entities, get greater gains. `named` is the
-        mass of the named entities that have a home passage (a passage about the entity). Returns the gains of the
-        `foremost` passages, an array of shape (n,). The best BM25 score of these passages also scales the gains of
+        A gain is a factor for the weights of edges into a passage. `names` are the words of the named entities;
+        passages with other query words get greater gains. `named` is the mass of the named entities that have a home
+        passage (a passage about the entity). The best BM25 score of the `foremost` passages also scales the gains of
         other passages.
         """
         self._others, self._named = self.terms.without(names), named

@@ -116,7 +116,10 @@ class WalkPaths(Mapping[str, WalkPath]):
 
     @lazy_property
     def _out_edges(self) -> tuple[Int32Array, Int32Array, IntArray]:
-        """Three arrays: source node, target node and position of each edge that leaves a node reached by the walk."""
+        """The edges that leave the nodes reached by the walk, as three arrays with an entry per edge.
+
+        The arrays contain the source node, the target node, and the position of the edge among all edges of the graph.
+        """
         walk, nodes = self.graph.operator, np.sort(self.walked.nodes)
         owners, edges = out_edges(walk, nodes)
         return nodes[owners], walk.indices.take(edges), edges

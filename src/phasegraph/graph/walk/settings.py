@@ -24,10 +24,11 @@ class LinkSettings:
     name_mass : float, default 2
         Maximum total mass of the entities that the query names; the seed passages together have mass 1.
     specificity_power : float, default 3
-        Exponent of an entity's rarity, in (0, 1]: a named entity gets at most ``name_mass * rarity **
-        specificity_power``.
+        Exponent of the rarity of an entity, >= 0. An entity that the query names gets at most
+        ``name_mass * rarity ** specificity_power``, with a rarity in (0, 1].
     unanchored : float, default 0.3
-        Factor in [0, 1] for the mass of an entity without a home passage, a passage about the entity.
+        Factor in [0, 1] for the mass of an entity that has no home passage. A home passage of an entity is a passage
+        about this entity.
     fact_mass : float, default 0.5
         Total mass of the entities of the facts nearest to the query, if there are embedded facts.
     top_facts : int, default 5

@@ -341,7 +341,7 @@ class GraphSource(GraphWalker):
     def _comparison(
         self, query: str, ranking: Ranking | None, vector: Any, limit: int | None, settings: WordSettings
     ) -> Comparison:
-        """Return the object that compares the query with all passages, or only with listed passages."""
+        """Return the comparison of the query with all passages, or only with listed passages."""
         if not self._listed(ranking, vector, limit):
             return AllPassages(self.graph, query, self._clauses(query), ranking, vector, settings)
         return ListedPassages(self._walked, query, self._clauses(query), ranking, vector, settings, self._spaces)

@@ -35,7 +35,7 @@ class Routing:
 
     @classmethod
     def of(cls, given: Any) -> Routing:
-        """Create the object from the retriever's argument ``route``."""
+        """Create the routing step from `given`, the retriever's argument ``route``."""
         return cls(Step("the router", given, "all sources are asked"), _takes_two(given))
 
 

@@ -576,7 +576,7 @@ def _count(name: str, value: int | None) -> int | None:
 
 
 def _unlimited(spec: SourceSpec) -> SourceSpec:
-    """Remove the limit on the hits of an unordered source, unless the caller set it: it would drop arbitrary hits."""
+    """Remove the hit limit of an unordered source, unless the caller set it; a limit would drop arbitrary hits."""
     return replace(spec, fetch_k=None) if spec.fetch_k == "default" else spec
 
 

@@ -296,7 +296,7 @@ def as_node(identifier: str, value: Any) -> BaseNode:
 
 
 def reader_of(name: str, fields: HitFields, known: bool | None = None) -> HitReader:
-    """Create the object that converts the hits of the source `name` to a ranking."""
+    """Return a reader that converts the hits of the source `name` to a ranking."""
     return HitReader(name, fields, known, _hit_metadata, _hit_text)
 
 

@@ -466,7 +466,7 @@ class _WatchedBundle(QueryBundle):
 
 
 def rewritten_query(bundle: QueryBundle) -> RewrittenQuery:
-    """Convert a bundle with texts to embed to the object that a rewriter passes to the sources."""
+    """Return the object that a rewriter passes to the sources for a bundle with texts to embed."""
     watched = _WatchedBundle(bundle.query_str, bundle.image_path, bundle.custom_embedding_strs, bundle.embedding)
     return RewrittenQuery(watched.query_str, tuple(watched.custom_embedding_strs or ()), watched, watched.is_read)
 
@@ -620,7 +620,10 @@ class _Call(SourceCall):
         return {**active_instrument_tags.get(), TAG: self.source.name}
 
     def read(self, answer: Any, limit: int | None) -> Ranking:
-        """Convert the matching hits to a ranking, or use the ranking in the retriever's :class:`Exchange`."""
+        """Return the ranking of the hits in `answer` that match the call's filter.
+
+        If a phasegraph retriever passed its ranking in an :class:`Exchange`, the result is this ranking.
+        """
         (asked, hits), source, notes = answer, self.source, self.notes
         if source.core:
             found = hits if isinstance(hits, Ranking) else as_ranking(source.name, hits)

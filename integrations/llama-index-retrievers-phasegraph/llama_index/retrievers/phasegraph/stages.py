@@ -56,7 +56,7 @@ class PostprocessorModel(ModelFunction):
 
 
 def _nodes(passages: Sequence[Passage]) -> list[NodeWithScore]:
-    """Copy the nodes with the ids of the candidates and without phasegraph's scores."""
+    """Return a copy of the node of each passage; the copy has the passage's id, and no score."""
     held = [one.hit.node if isinstance(one.hit, NodeWithScore) else one.hit for one in passages]
     return [
         NodeWithScore(node=_copy(one, node if isinstance(node, BaseNode) else None))
