@@ -142,11 +142,11 @@ def test_siege_asks_beside_every_kind_of_hostile_client(tmp_path, tool):
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_many_connections_lock_no_honest_client_out(tmp_path):
-    options = ["--connections", "600", "--honest", "3", "--seconds", "8"]
+    options = ["--connections", "1200", "--honest", "3", "--seconds", "8"]
     done, figures = run("connections", *options, figures=tmp_path / "f.json")
     assert done.returncode == 0, done.stdout[-2000:]
-    assert figures["servers"]["room for all"]["most"] > 300
-    assert figures["servers"]["the default limit"]["most"] < 600
+    assert figures["servers"]["room for all"]["most"] > 1000
+    assert figures["servers"]["the default limit"]["most"] < 700  # 512, and those that it is about to accept or close
 
 
 @pytest.mark.slow
