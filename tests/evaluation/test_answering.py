@@ -88,9 +88,9 @@ def test_a_mark_outside_its_range_is_refused_with_the_question(dataset, mark):
 
 
 def test_what_is_no_text_and_no_number_is_refused(dataset):
-    with pytest.raises(InvalidTypeError, match="'q0' got int"):
+    with pytest.raises(InvalidTypeError, match="'q0', it returned int"):
         answer_questions(dataset, FOUND, lambda question, passages: 7)
-    with pytest.raises(InvalidTypeError, match="got str"):
+    with pytest.raises(InvalidTypeError, match="it returned str"):
         judge_answers(dataset, FOUND, answer_questions(dataset, FOUND, extract_answer), lambda *given: "high")
     with pytest.raises(InvalidInputError, match="number from 0 to 100; got 'fine'"):
         ChatJudge(lambda prompt: "fine")("q", "a", ["p"])

@@ -118,7 +118,7 @@ def test_filters_that_contradict_one_another_are_refused_where_the_retriever_is_
     english, german = (index.as_retriever(filters=wanted(("lang", FilterOperator.EQ, one))) for one in ("en", "de"))
     with pytest.raises(
         InvalidInputError,
-        match=r"\(source_1, source_2\): .* every source.*: filters must agree",
+        match=r"\(source_1, source_2\) .* every source.*: filters must agree",
     ):
         CalibratedFusionRetriever(retrievers=[english, german])
 
