@@ -30,7 +30,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:source 'vector' returns hits wit
 
 
 class Model(Embeddings):
-    """An embedding model that lies about queries if it is told to, and whose vector of one passage is NaN."""
+    """An embedding model that returns NaN for one passage, and false vectors for queries if `lie` is set."""
 
     lie: Callable[[list[float]], Any] | None = None
 
