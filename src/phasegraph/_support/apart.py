@@ -29,14 +29,14 @@ def run_apart(module: str, function: str, arguments: Sequence[str], seconds: flo
     module, function : str
         The names of the module and of the function.
     arguments : sequence of str
-        The arguments of the function, which are texts.
+        The arguments of the function, as strings.
     seconds : float
         Time in seconds after which the process is killed.
 
     Returns
     -------
     str
-        The reason of a failure; "" if the function succeeded.
+        The reason for the failure; "" if the function succeeded.
 
     Raises
     ------

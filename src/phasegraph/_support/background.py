@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 
 class Background:
-    """A runner of functions in a daemon thread, which exists only while a function runs.
+    """A runner of functions, one at a time, in a daemon thread that exists only while a function runs.
 
-    A copy of the object, and a forked child process, have no thread.
+    Copies of the object and forked child processes do not get the thread.
 
     >>> work, done = Background("example"), []
     >>> work.start(lambda: done.append(1))
@@ -35,6 +35,6 @@ class Background:
         return True
 
     def wait(self, timeout: float | None = None) -> None:
-        """Wait until the function has ended, at most `timeout` seconds."""
+        """Wait until the running function ends, but at most `timeout` seconds; None means no time limit."""
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout)

@@ -44,7 +44,7 @@ class Clock:
         return "CLOCK"
 
     def get(self, queue: SimpleQueue[Item], until: float) -> Item:
-        """Wait for the next item of a queue, and return it; raise ``queue.Empty`` if there is none by time `until`."""
+        """Return the next item of a queue; wait for it until the time `until`, then raise ``queue.Empty``."""
         return queue.get() if until == FOREVER else queue.get(timeout=max(until - monotonic(), 0.0))
 
     def call_at(
@@ -67,7 +67,7 @@ class Clock:
                 timer.cancel()
 
     async def wait(self, futures: Collection[asyncio.Future[Any]], until: float) -> None:
-        """Wait until all futures are done, at most until the time `until`; no future is canceled."""
+        """Wait until all futures are done or the time `until` is reached; do not cancel any future."""
         with suppress(TimeoutError):
             await self.wait_for(asyncio.wait(futures), until)
 
@@ -95,13 +95,14 @@ class Deadline:
         return cls(clock, FOREVER if seconds is None else clock.now() + seconds)
 
     def left(self) -> float | None:
-        """Return the remaining seconds, at least .001; None without a deadline."""
+        """Return the remaining time in seconds, at least 0.001; return None if there is no deadline."""
         return None if self.due == FOREVER else max(self.due - self.clock.now(), _LEAST_SECONDS)
 
     def part(self, share: float = 1.0, most: float | None = None) -> Deadline:
-        """Return the deadline of a step that may use a `share` of the remaining time, in [0, 1].
+        """Return the deadline of a step that may use only a part of the remaining time.
 
-        If `most` is given, and more than `most` seconds remain, the share is taken of `most` seconds.
+        The step may use `share`, a number in [0, 1], times the remaining time. With `most`, the remaining time counts
+        as at most `most` seconds.
         """
         left = self.left()
         if left is None or (most is not None and most < left):

@@ -1,6 +1,6 @@
 """Replace files atomically, and lock folders so that only one process or thread at a time writes to them.
 
-The locks are locks of the operating system, which releases the locks of a process that ends. No lock becomes stale.
+The operating system releases the locks of a process that ends, so no stale lock remains.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _BEYOND = 1 << 30
 
 @contextmanager
 def naming_full_disk(folder: Path) -> Iterator[None]:
-    """Replace the error of a full disk, raised in the ``with`` block, by an error that names the folder.
+    """If the ``with`` block raises the error of a full disk, raise an error that names the folder instead.
 
     This also covers numpy's error for a full disk, which has no error code: "8192 requested and 0 written".
     """
@@ -86,10 +86,10 @@ def make_folder(path: Path) -> None:
 
 @contextmanager
 def building_place(path: Path) -> Iterator[Path]:
-    """Create a temporary folder on the file system of `path`, which need not exist, and delete it on exit.
+    """Create a temporary folder on the file system of `path`, and delete the temporary folder on exit.
 
-    The temporary folder is beside `path`. It is inside `path` if `path` is a mount point, or if nothing can be created
-    beside it.
+    The folder `path` need not exist. The temporary folder is beside `path`, or inside `path` if `path` is a mount point
+    or nothing can be created beside it.
     """
     whole = path.absolute()
     beside = next(one for one in whole.parents if one.is_dir())
@@ -143,7 +143,7 @@ def _sweep(path: Path) -> None:
 def _umask() -> int:
     """Return the process's permission mask for new files.
 
-    The system returns the mask only when a new mask is set, so the mask is set twice.
+    The system returns the mask only when a new mask is set. Therefore, set another mask, then restore the old mask.
     """
     mask = os.umask(0o022)
     os.umask(mask)
@@ -166,7 +166,8 @@ def one_writer(folder: Path, *, patience: float | None = None, name: str = LOCK)
     Raises
     ------
     StoreError
-        If another writer holds the lock for longer. The message names its process, its machine and its start time.
+        If another writer holds the lock for longer than `patience`. The message names the writer's process, machine and
+        start time.
     OSError
         If the folder cannot be written to.
     """
@@ -208,7 +209,10 @@ if sys.platform == "win32":
     import msvcrt
 
     def _lock(descriptor: int) -> bool | None:
-        """Return True if the file is locked now, False if another writer holds it; None if the system has no locks."""
+        """Try to lock an open file.
+
+        Return True on success, False if another writer holds the lock, and None if the file system has no locks.
+        """
         os.lseek(descriptor, _BEYOND, os.SEEK_SET)
         try:
             msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
@@ -226,7 +230,10 @@ else:
     import fcntl
 
     def _lock(descriptor: int) -> bool | None:
-        """Return True if the file is locked now, False if another writer holds it; None if the system has no locks."""
+        """Try to lock an open file.
+
+        Return True on success, False if another writer holds the lock, and None if the file system has no locks.
+        """
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

@@ -21,7 +21,7 @@ def read_only(value: Any) -> None:
 
 
 def by_fields(value: Any) -> tuple[Callable[..., Any], tuple[type, Mapping[str, Any]]]:
-    """Pickle a frozen dataclass as its class and fields; use this function as ``__reduce__``.
+    """Pickle an object of a frozen dataclass as its class and its fields; use this function as ``__reduce__``.
 
     Unpickling then calls the constructor, which runs all checks.
     """

@@ -30,7 +30,7 @@ CheckBytes = Callable[[bytes], str]
 
 @dataclass(frozen=True, slots=True)
 class LateFile:
-    """A file to check.
+    """A file whose checksum a :class:`LateCheck` compares.
 
     `descriptor` is the open file, `name` its name for messages, and `sha256` its checksum. `first` is the position of
     the first row in the file, in bytes, and `row` the number of bytes per row.
@@ -46,9 +46,9 @@ class LateFile:
 class LateCheck:
     """A check of files by their checksums, in a thread of low priority that reads a few megabytes at a time.
 
-    The files stay open until the check ends; a writer may replace them meanwhile. The check reads the files, and does
-    not map them into memory: if another program truncates a file, the check reports damage, and the process does not
-    crash. A forked child repeats a check that its parent had not finished.
+    The files stay open until the check ends; a writer may replace them meanwhile. The check reads the files and does
+    not map them into memory. If another program truncates a file, the check therefore reports damage, and the process
+    does not crash. A forked child repeats a check that its parent had not finished.
     """
 
     def __init__(self) -> None:

@@ -17,8 +17,8 @@ The first number is measured; see docs/research/scale.md. Building means the com
 def free_memory() -> int | None:
     """Return the number of bytes of available memory; None if unknown.
 
-    File caches that the system can drop count as available. If the process runs in a container with less available
-    memory, the result is the container's limit minus its used memory; cached file pages then count as used.
+    File caches that the system can drop count as available. In a container with less available memory, the result is
+    the container's memory limit minus its used memory. In this case, cached file pages count as used.
     """
     lines = dict(line.split(":", 1) for line in _text(_MACHINE).splitlines() if ":" in line)
     found = [int(lines["MemAvailable"].split()[0]) * 1024] if "MemAvailable" in lines else []

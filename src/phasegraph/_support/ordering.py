@@ -114,7 +114,8 @@ def reached_by(values: FloatArray, wanted: int) -> float | None:
 def possibly_best(cosines: FloatArray | Float32Array, wanted: int, width: int) -> IntArray:
     """Return the ascending positions of the cosines that may be among the `wanted` highest.
 
-    Ties are included, and cosines that could be among the highest after rounding in another order of addition.
+    The result includes ties. It also includes cosines that could be among the highest if their terms were added in
+    another order, with other rounding errors.
 
     Parameters
     ----------

@@ -57,7 +57,7 @@ class PackedTexts(Sequence[str]):
         return self._bytes[self._ends[row - 1] if row else 0 : self._ends[row]].tobytes()
 
     def place(self, text: str, first: int = 0) -> int:
-        """Return the position of a text among ascending texts, or the position at which it would be inserted.
+        """Return the position of a text, or the position at which it would be inserted; the texts must ascend.
 
         The result is ``bisect_left(texts, text, first)``, computed without decoding the texts.
         """
@@ -242,16 +242,20 @@ _WORD = 8
 
 
 def _with_tail(text: Any) -> Any:
-    """Return, for each position from which `text` has eight bytes, these bytes as an integer in native byte order.
+    """Return the eight bytes that start at each position of `text`, as integers in native byte order.
 
-    A text of less than eight bytes is first padded with zeros. The result is a view, not a copy.
+    The last position is eight bytes before the end of `text`. A shorter text is first padded with zeros to eight bytes;
+    otherwise, the result is a view, not a copy.
     """
     whole = text if len(text) >= _WORD else np.concatenate([text, np.zeros(_WORD, dtype=np.uint8)])
     return np.ndarray((len(whole) - _WORD + 1,), dtype=np.uint64, buffer=whole, strides=(1,))
 
 
 def _spans_ascend(words: Any, starts: IntArray, ends: IntArray) -> bool:
-    """Return True if the texts are unique and ascending; text i has the bytes from ``starts[i]`` to ``ends[i]``."""
+    """Return True if the texts are unique and ascending; text i has the bytes from ``starts[i]`` to ``ends[i]``.
+
+    `words` is the result of :func:`_with_tail` for the bytes of all texts.
+    """
     found, counts = _next_word(words, starts, ends)
     low, high, left, right = found[:-1], found[1:], counts[:-1], counts[1:]
     before, after = (starts[:-1], ends[:-1]), (starts[1:], ends[1:])
@@ -268,10 +272,10 @@ def _spans_ascend(words: Any, starts: IntArray, ends: IntArray) -> bool:
 
 
 def _next_word(words: Any, starts: IntArray, ends: IntArray) -> tuple[Any, IntArray]:
-    """Return two arrays: the first eight bytes of each span as an integer, and the number of these bytes in the span.
+    """Return two arrays: the first eight bytes of each text as an integer, and the number of these bytes.
 
-    Missing bytes are zeros. The first byte is the most significant byte, because the integers then compare like the
-    bytes.
+    See :func:`_spans_ascend` for the arguments. Missing bytes are zeros. The first byte is the most significant
+    byte, so the integers have the same order as the bytes.
     """
     count = np.minimum(ends - starts, _WORD)
     places = np.minimum(starts, len(words) - 1)

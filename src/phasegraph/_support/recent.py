@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Recent:
-    """A thread-safe cache, by key, of the `most` most recently computed values.
+    """A thread-safe cache that maps keys to values; it contains the `most` values that were computed last.
 
     A value is valid for `seconds` seconds; None means that a value is always valid. A copy of the cache is empty.
 

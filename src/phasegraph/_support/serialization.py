@@ -43,7 +43,10 @@ MISFITS = (KeyError, TypeError, ValueError, IndexError, OverflowError, Recursion
 
 
 def encode_document(kind: str, version: int, body: Mapping[str, object]) -> bytes:
-    """Encode `body` (JSON types, finite numbers) as a document with its kind, format version >= 1 and a checksum."""
+    """Encode a body as a document: JSON with the document's kind, its format version (>= 1) and a checksum.
+
+    `body` contains only JSON types and finite numbers.
+    """
     try:
         text = _canonical(body)
     except (TypeError, ValueError) as error:
@@ -118,7 +121,11 @@ def write_document(path: str | os.PathLike[str], kind: str, version: int, body: 
 
 
 def read_document(path: str | os.PathLike[str], kind: str, newest: int) -> dict[str, object]:
-    """Read a document's body; raise IntegrityError, naming the file, if it is damaged, too large, foreign or newer."""
+    """Read the body of a document from a file.
+
+    Raises IntegrityError, which names the file, if the file is damaged or too large, has another kind, or has a format
+    version above `newest`.
+    """
     file = Path(path)
     try:
         with file.open("rb") as handle:
@@ -248,7 +255,8 @@ def write_bundle(
     Raises
     ------
     StoreError
-        If another process or thread is writing to the directory for more than a minute; the message names this process.
+        If another process or thread is writing to the directory for more than a minute. The message names the other
+        process.
     """
     target = Path(directory)
     for name, array in arrays.items():
@@ -288,8 +296,8 @@ def _note_written(
     """Record that `readers` need not check the files that were just written.
 
     The function waits some milliseconds until the clock of the file system has advanced, so that any later change gives
-    a file a new time. Nothing is recorded if this clock is too coarse, or if another process has changed a file since
-    it was written; saving a large index can take minutes.
+    a file a new time. Nothing is recorded if this clock is too coarse, or if another process has already changed a
+    file.
     """
     with ExitStack() as opened, suppress(OSError, IntegrityError):
         handles = {name: opened.enter_context(_opened(target, entry)) for name, entry in entries.items()}
@@ -393,8 +401,8 @@ def read_bundle(
     Notes
     -----
     If another program truncates a mapped file, reading the missing part crashes the process. :func:`check_mapped`
-    detects this before. phasegraph itself never writes into a mapped file. Arrays of up to 1 MiB are read into memory;
-    with ``mmap=False``, all arrays are.
+    detects a truncation beforehand. phasegraph itself never writes into a mapped file. Arrays of up to 1 MiB are read
+    into memory; with ``mmap=False``, all arrays are read into memory.
     """
     found = open_bundle(directory, kind, newest, mmap=mmap, verify="again" if verify else False)
     return found.body, found.arrays
@@ -463,7 +471,10 @@ def open_bundle(
 
 
 def _capped(file: Path) -> tuple[bytes, tuple[int, int]]:
-    """Return the content of a file of limited size, and the pair (inode, time), which changes with the file."""
+    """Return the content of a file, and the pair (inode, modification time), which identifies its state.
+
+    At most ``MAX_DOCUMENT_BYTES + 1`` bytes are read, so the caller can detect a file that is too large.
+    """
     with file.open("rb") as handle:
         about = os.fstat(handle.fileno())
         return handle.read(MAX_DOCUMENT_BYTES + 1), (about.st_ino, about.st_mtime_ns)
@@ -494,9 +505,10 @@ def _read_bundle(
 
 
 def _state(manifest: bytes, handles: Mapping[str, BufferedReader]) -> tuple[dict[str, Any], bool]:
-    """Return a mapping that identifies the state of the files, and whether every later change changes the mapping.
+    """Return a mapping that identifies the state of the files, and True if the mapping will detect every change.
 
-    The second value is False if a file was changed less than two seconds ago, and on Windows.
+    The second value is False on Windows, and if a file was changed less than two seconds ago. A further change could
+    then give a file the same time.
     """
     files = {name: os.fstat(handle.fileno()) for name, handle in handles.items()}
     latest = max((max(one.st_ctime, one.st_mtime) for one in files.values()), default=0.0)

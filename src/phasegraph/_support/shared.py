@@ -147,9 +147,10 @@ def _call(owner: object, name: str, *given: object) -> object:
 
 
 def kept_while_short(make: Made) -> Made:
-    """Cache the last 256 values of a function whose first argument is a length, for lengths of at most 4,096.
+    """Cache the last 256 results of a function whose first argument is the length of its result.
 
-    The cache of a function uses at most 8 MB for arrays of eight-byte numbers. Longer values are not cached.
+    Results with a length above 4,096 are not cached. The cache of a function therefore uses at most 8 MB for arrays of
+    eight-byte numbers.
 
     Examples
     --------

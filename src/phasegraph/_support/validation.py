@@ -223,10 +223,10 @@ Made = TypeVar("Made", bound=Callable[..., Any])
 
 
 def known_arguments(make: Made) -> Made:
-    """Decorate a class method that passes ``**fields`` to the constructor of the class, so that it checks the fields.
+    """Make a class method reject unknown arguments; the method passes ``**fields`` to the constructor of its class.
 
-    An argument that neither the method nor the constructor has raises an error; the message names the most similar
-    known argument.
+    An argument is unknown if neither the method nor the constructor has this parameter. The error names the most
+    similar known argument.
     """
     own = inspect.signature(make).parameters.keys()
 
@@ -242,7 +242,7 @@ def known_arguments(make: Made) -> Made:
 
 
 class KnownFields:
-    """A base class of dataclasses, in which the error for an unknown argument names the most similar known argument."""
+    """A base class for dataclasses whose error for an unknown argument names the most similar known argument."""
 
     __slots__ = ()
 
