@@ -69,7 +69,7 @@ _KEYWORDS = frozenset(_PLAIN.split())
 def sequential(documents: Sequence[str], positions: Sequence[float]) -> Pairs:
     """Yield the pairs of consecutive chunks of each document, as rows (earlier, later).
 
-    `documents` is the document of each chunk, and `positions` its position in the document.
+    `documents` contains the name of each chunk's document, and `positions` the position of each chunk in its document.
 
     >>> list(sequential(["a", "b", "a", "a"], [0, 0, 2, 1]))
     [(0, 3), (3, 2)]
@@ -82,10 +82,10 @@ def sequential(documents: Sequence[str], positions: Sequence[float]) -> Pairs:
 
 
 def references(texts: Sequence[str], documents: Sequence[str], *, across: bool = False) -> Pairs:
-    """Yield the rows of pairs of chunks that contain the same reference ("Section 2.1", "Fig. 3", "[7]").
+    """Yield pairs of chunks, as rows, that contain the same reference ("Section 2.1", "Fig. 3", "[7]").
 
-    `documents` is the document of each chunk. The chunks must be in the same document, unless `across` is True. A
-    reference in more than a hundred chunks is ignored.
+    `documents` contains the name of each chunk's document. The chunks of a pair must be in the same document, unless
+    `across` is True. A reference in more than a hundred chunks is ignored.
 
     >>> list(references(["See Fig. 3.", "Figure 3: growth [2]", "[1, 2]"], ["a", "a", "a"]))
     [(0, 1), (1, 2)]
@@ -95,10 +95,10 @@ def references(texts: Sequence[str], documents: Sequence[str], *, across: bool =
 
 
 def _sharing(words: Iterable[Iterable[str]], documents: Sequence[str], fewest: int, most: int) -> Pairs:
-    """Yield the rows of pairs of chunks in the same document that share a word.
+    """Yield pairs of chunks, as rows, that are in the same document and share a word.
 
-    `words` and `documents` are the words and the document of each chunk. A word counts only if it occurs in at least
-    `fewest` and at most `most` chunks of the document.
+    `words` contains the words of each chunk, and `documents` the name of its document. A word counts only if it occurs
+    in at least `fewest` and at most `most` chunks of the document.
     """
     holders: dict[tuple[str, str], list[int]] = {}
     for row, own in enumerate(words):
@@ -120,7 +120,7 @@ def markers(text: str) -> Iterator[str]:
 
 
 def identifiers(texts: Sequence[str], documents: Sequence[str], code: Sequence[bool], fewest: int, most: int) -> Pairs:
-    """Yield the rows of pairs of code chunks in the same document that share an identifier.
+    """Yield pairs of code chunks, as rows, that are in the same document and share an identifier.
 
     `code` is True for chunks of code. An identifier counts only if it occurs in at least `fewest` and at most `most`
     chunks of the document.
@@ -144,10 +144,10 @@ def looks_like_code(text: str) -> bool:
 
 
 def semantic(embeddings: Float32Array, threshold: float, nearest: int) -> Csr:
-    """Compute a symmetric csr matrix of cosines between chunks, of shape (P, P).
+    """Compute a symmetric csr matrix of cosines between similar chunks, of shape (P, P).
 
-    It contains pairs of chunks whose cosine is at least `threshold`. One chunk of a pair must also be among the
-    `nearest` nearest chunks of the other chunk.
+    The matrix contains only pairs of chunks with a cosine of at least `threshold`. One chunk of a pair must also be
+    among the `nearest` nearest chunks of the other chunk. `embeddings` has shape (P, d).
 
     >>> semantic(np.array([[1, 0], [1, 0.1], [0, 1]], dtype=np.float32), 0.7, 16).nnz
     2
@@ -166,9 +166,10 @@ def semantic(embeddings: Float32Array, threshold: float, nearest: int) -> Csr:
 
 
 def matrix(pairs: Pairs, size: int) -> Csr:
-    """Count how often each pair of rows occurs, in a symmetric csr matrix of shape (P, P) with an empty diagonal.
+    """Return a symmetric csr matrix of shape (P, P) whose entry (i, j) counts the pairs of row i and row j.
 
-    `size` is P. The order of the rows in a pair does not matter, and pairs of equal rows are ignored.
+    `size` is P. The order of the rows in a pair does not matter. Pairs of equal rows are ignored, so the diagonal is
+    empty.
     """
     counted = Counter((min(pair), max(pair)) for pair in pairs if pair[0] != pair[1])
     left, right = np.array(list(counted), dtype=np.int32).reshape(-1, 2).T
@@ -356,7 +357,7 @@ class ChunkGraph:
 
     @lazy_property
     def walkable(self) -> EntityGraph:
-        """The chunk graph as an entity graph without entities, which the walk needs."""
+        """The chunk graph in the form that the walk needs: an entity graph without entities."""
         count = len(self.passages)
         total = sum(self.links.values(), start=sparse.csr_array((count, count), dtype=np.float32)).tocsr()
         nothing = sparse.csr_array((count, 0), dtype=np.int8)
@@ -567,7 +568,7 @@ class ChunkGraphSource(GraphWalker):
         return replace(ranking, payloads=_ChunkPaths(self.graph, paths) if isinstance(paths, WalkPaths) else paths)
 
     def _unseeded(self, asked: Sequence[str], upstream: Upstream) -> str:
-        """Return the message for an empty ranking: why the walk had no seeds, and what it needs."""
+        """Return the message for an empty ranking: why the walk had no seeds, and which input is missing."""
         if any(upstream.get(name) is not None for name in asked):
             return "the ranking that was handed over contains no chunk of the graph"
         wanted = " or ".join(map(repr, self.depends_on)) or "another source"
@@ -575,9 +576,9 @@ class ChunkGraphSource(GraphWalker):
         return f"no ranking was handed over: the walk starts from the hits of {wanted}; without them, it needs {alone}"
 
     def _from_nearest(self, vector: Any) -> tuple[GraphSource, Upstream]:
-        """Return a graph source that uses a query's embedding, and a ranking of the nearest chunks to seed its walk.
+        """Return a graph source and a ranking, by which the chunks nearest to a query become the seeds of the walk.
 
-        The ranking is in the form of the argument `upstream` of a search.
+        `vector` is the query's embedding. The ranking has the form of the argument `upstream` of a search.
         """
         graph, name = self.graph, "nearest"
         walker = replace(self._walker, depends_on=(name,), embedder=lambda _: vector)
@@ -591,7 +592,7 @@ class ChunkGraphSource(GraphWalker):
 
 @dataclass(frozen=True, eq=False)
 class _ChunkPaths(Mapping[str, ChunkPath]):
-    """A mapping of chunk ids to paths, which are computed on demand; a pickle contains all paths as a dict."""
+    """A mapping of chunk ids to paths; each path is computed on demand, and a pickle contains all paths as a dict."""
 
     graph: ChunkGraph = field(repr=False)
     paths: Mapping[str, WalkPath]

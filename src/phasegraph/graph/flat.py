@@ -63,8 +63,8 @@ class LexicalSource(_FlatSource):
     Notes
     -----
     :class:`~phasegraph.lexical.LexicalIndex` describes the scores. A passage without a query word is not ranked. With
-    more than 50,000 passages and a `limit`, only some passages are scored: passages with rare query words, and passages
-    with many of the frequent query words.
+    more than 50,000 passages and a `limit`, the source does not score all passages. It scores passages with rare query
+    words, and passages with many of the frequent query words.
 
     Examples
     --------

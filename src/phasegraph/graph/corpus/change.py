@@ -25,7 +25,7 @@ KIND, VERSION = "passage-change", 1
 
 @dataclass(frozen=True)
 class Change:
-    """A change of a corpus, which first removes passages and then adds passages.
+    """A change of a corpus: the passages to remove first, and the passages to add afterwards.
 
     `removed` are ids. `passages` are mappings with the keys that :meth:`Corpus.replace` describes, and `embeddings`
     their vectors. `settings` are new values of the folder's settings. If `reembedded` is True, no passage is removed or

@@ -1,4 +1,4 @@
-"""A vector store in Chroma, and the opening of a corpus folder whose vectors are in its index or in Chroma."""
+"""Store vectors in Chroma, and open a corpus folder whose vectors are in its index or in Chroma."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ class ChromaVectors:
         return ChromaVectors, (self._path, self.name)
 
     def reopened(self, name: str) -> ChromaVectors:
-        """Open the collection with this name in the same folder, including changes by other processes."""
+        """Open the collection `name` in the same folder; the result includes changes by other processes."""
         return ChromaVectors(self._path, name, progress=self._progress)
 
     def beside(self, name: str) -> ChromaVectors:
-        """Create an empty collection with this name in the same folder."""
+        """Create an empty collection `name` in the same folder."""
         made = ChromaVectors(self._path, name, progress=self._progress)
         if made.ids():  # a crashed process left passages in the collection
             made.drop()

@@ -205,7 +205,7 @@ class Corpus:
 
     @property
     def vector(self) -> VectorSource:
-        """The source that ranks passages by vector similarity; it searches in the vector store if the store can."""
+        """The source that ranks passages by vector similarity; it searches the vector store if the store can search."""
         found: VectorSource = self.in_state(self.state, "vector")
         return found
 

@@ -62,7 +62,7 @@ def digest_of(text: str, metadata: Mapping[str, Any], without: Collection[str] =
 
 
 def _json_of(metadata: Mapping[str, Any]) -> str:
-    """Return the metadata as JSON with sorted keys; texts and integers, the usual values, need no encoder."""
+    """Return the metadata as JSON with sorted keys; if all values are texts or integers, a faster way is used."""
     if not (_TEXT.issuperset(map(type, metadata)) and _SIMPLE.issuperset(map(type, metadata.values()))):
         return _JSON.encode(dict(metadata))
     pairs = [
@@ -90,7 +90,7 @@ class DocumentTable:
 
     @classmethod
     def beside(cls, directory: Path) -> Self | None:
-        """Create a table with the metadata keys of the table that is stored in an index's folder.
+        """Create a table that uses the same metadata keys as the table stored in an index's folder.
 
         Returns None if the folder contains no readable table.
         """
@@ -120,7 +120,10 @@ class DocumentTable:
         return self._columns
 
     def _joined(self, records: PassageRecords, held: Mapping[str, tuple[PassageRecord, str, bytes]]) -> DocumentColumns:
-        """Return the columns of all `records`; `held` contains the columns of the records in memory."""
+        """Return the document names and digests of all `records`.
+
+        `held` maps the id of each record in memory to the record, its document name and its digest.
+        """
         if not held and len(records) == len(self._packed.documents):
             return self._packed
         ids = list(records)
@@ -152,7 +155,7 @@ class DocumentTable:
     def _of_packed(self, records: PassageRecords) -> DocumentColumns:
         """Return the document name and the digest of each record in the memory-mapped file, by passage id.
 
-        They are read from the stored table; if there is none, they are computed and stored.
+        The names and digests are read from the stored table. If there is no stored table, they are computed and stored.
         """
         file = records.file
         kept = None if file is None else self._read(file, records.base)
@@ -168,7 +171,7 @@ class DocumentTable:
         return made
 
     def keep(self, file: Path, columns: DocumentColumns) -> None:
-        """Store the columns of the records in `file`, in the order of the records; ignore a failed write."""
+        """Store the names and digests of the records that `file` contains, in their order; ignore a failed write."""
         names = {name: row for row, name in enumerate(dict.fromkeys(columns.documents.values()))}
         arrays = packed("names", list(names)) | {
             "rows": np.array([names[name] for name in columns.documents.values()], dtype=np.int32),

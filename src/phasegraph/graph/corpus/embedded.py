@@ -89,11 +89,11 @@ def check_model(index: GraphIndex, made_by: ModelIdentity | None, embedder: Embe
 def check_question_model(
     index: GraphIndex, made_by: ModelIdentity | None, embedder: Embedder | None, name: str
 ) -> None:
-    """Raise InvalidInputError if the model for questions has another name and other vectors than the recorded model.
+    """Raise InvalidInputError if the model for questions and the recorded model differ in both name and vectors.
 
-    Passages are embedded again as in :func:`check_model`: without their titles and, if the vectors differ, with their
-    titles, because the folder does not record which text was embedded. Without a record of the model (`made_by` is
-    None), nothing is compared.
+    Passages are embedded again as in :func:`check_model`, first without their titles. If the vectors differ, they are
+    embedded with their titles, because the folder does not record which text was embedded. If no model is recorded
+    (`made_by` is None), nothing is compared.
     """
     if made_by is None or not isinstance(embedder, EmbeddingModel):
         return
@@ -120,7 +120,7 @@ def _sampled(names: Sequence[str]) -> list[str]:
 
 
 def cosines(one: Any, other: Any) -> Any:
-    """Compute the cosine of row i of both matrices, for each i; two zero vectors have cosine 1."""
+    """Compute, for each i, the cosine between row i of `one` and row i of `other`; two zero rows have cosine 1."""
     one, other = np.asarray(one, dtype=np.float64), np.asarray(other, dtype=np.float64)
     lengths = np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1)
     same = ~one.any(axis=1) & ~other.any(axis=1)

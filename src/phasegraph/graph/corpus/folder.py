@@ -247,9 +247,9 @@ class Folder:
         return index, behind
 
     def _goes_on(self, digest: str) -> bool:
-        """Return True if the index and the changes on disk still start with the version that was last read or written.
+        """Return True if the folder still contains the index and the changes that were last read or written.
 
-        `digest` is the current digest of the index.
+        The folder may contain newer changes, too. `digest` is the current digest of the index.
         """
         seen = self._version
         return seen is not None and seen.base == digest and seen.change == self._change_digest(seen.last)
@@ -265,7 +265,7 @@ class Folder:
         return self._digest(f"changes/{number:08d}")
 
     def _stamps_now(self) -> tuple[object, object]:
-        """Return inode, size and modification time of the state file and of the index's manifest.
+        """Return the inode, size and modification time of two files: the state file, and the index's manifest.
 
         Every change replaces the state file, and every merge replaces the manifest.
         """
@@ -371,9 +371,9 @@ class Folder:
 
     @contextmanager
     def _as_read(self) -> Iterator[None]:
-        """Lock the folder, if it still starts with the version that this object read last.
+        """Lock the folder if it still contains the index and the changes that this object has read.
 
-        Raises StoreError if another process replaced the index or a change that this object has read.
+        Raises StoreError if another process has replaced the index or one of these changes.
         """
         seen = self._version
         with self.held(patience=OPENING):

@@ -72,7 +72,10 @@ class CorpusLookup:
         passes: Callable[[Sequence[Any]], Iterable[int]],
         names: Collection[str],
     ) -> frozenset[str]:
-        """Return the ids of passages that match a filter; the result is cached for all sources of the corpus."""
+        """Return the ids of passages that match a filter; the result is cached for all sources of the corpus.
+
+        :meth:`within` describes the parameters `key`, `passes` and `names`.
+        """
 
         def made() -> tuple[Any, frozenset[str]]:
             records = list(index.records.values())

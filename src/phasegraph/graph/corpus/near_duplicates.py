@@ -74,7 +74,10 @@ def similar_texts(documents: Iterable[tuple[str, Iterable[str]]], least: float =
 
 
 def _hashes(texts: Iterable[str], split: Any) -> _Hashes:
-    """Return the distinct hashes of the four-word sequences in the texts, in ascending order."""
+    """Return the distinct hashes of the four-word sequences in the texts, in ascending order.
+
+    ``split(text)`` returns the words of a text.
+    """
     parts = []
     for text in texts:
         words = np.array([crc32(word.encode("utf-8", "surrogatepass")) for word in split(text)], dtype=np.uint64)

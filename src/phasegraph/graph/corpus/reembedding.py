@@ -26,7 +26,7 @@ Embed = Callable[[Sequence[PassageRecord]], Any]
 
 
 class VectorCheckpoint:
-    """The vectors that a new embedding model has computed so far, stored in the folder by digests of the passages.
+    """The vectors that a new embedding model has computed so far, stored in the folder under digests of the passages.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Extract entities and triples from passages with a language model, by two prompts per passage and a cache."""
+"""Extract entities and triples with two prompts per passage to a language model, and cache the answers."""
 
 from __future__ import annotations
 
@@ -122,8 +122,8 @@ def read_triples(answer: str) -> list[Any] | None:
 def _listed(answer: str, keys: Sequence[str], kind: Any) -> list[Any] | None:
     """Return the list in a model's answer; None if there is no list.
 
-    It is the first list under one of `keys` in a JSON object. If there is none, it is the first list in the answer
-    whose items all have the type `kind`; an empty list is returned only if there is no other such list.
+    The first choice is the first list under one of `keys` in a JSON object. The second choice is the first list that is
+    not empty and whose items all have the type `kind`. The last choice is an empty list.
     """
     values = list(values_in(answer))
     for value in values:
@@ -330,7 +330,7 @@ class ModelSettings:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of asking a model about a passage: entities and triples, or the reason of the failure.
+    """The outcome of asking a model about a passage: entities and triples, or the reason for the failure.
 
     `malformed` is the number of invalid triples, and `calls` the number of calls of the model. `reason` is empty
     without a failure.
@@ -386,9 +386,9 @@ def ask(
 
 
 def _call(model: TextModel, prompt: str, read: Callable[[str], list[Any] | None]) -> tuple[list[Any] | None, str]:
-    """Call the model, and return the items of its answer and "", or None and the reason of the failure.
+    """Call the model; return (items, "") on success, and (None, reason) on failure.
 
-    ``read(answer)`` returns the items, or None. An answer that only repeats the prompt is a failure.
+    ``read(answer)`` returns the items of an answer, or None. An answer that only repeats the prompt is a failure.
     """
     try:
         answer = model(prompt)
@@ -413,7 +413,7 @@ class ModelReport:
     """The report of an extraction from all passages.
 
     `passages` is the number of passages, `done` the number of passages with an extraction, and `cached` the number of
-    these passages that needed no call. `failed` contains the reason of each failed passage by id. `untried` is the
+    these passages that needed no call. `failed` maps the id of each failed passage to the reason. `untried` is the
     number of passages that were skipped because too many passages failed in a row. `calls` is the number of calls,
     including failed calls. `malformed_triples` is the number of triples that are not three strings, or whose subject or
     object is not a name. `seconds` is the total time.

@@ -153,9 +153,10 @@ def best_of(members: Any, scores: FloatArray, rows: IntArray | None = None) -> F
 
 
 def _scatter(members: Any, vectors: Any) -> FloatArray:
-    """Compute, for each entity, the sum of the squared distances of its passages' vectors to their mean.
+    """Compute the scatter of each entity: the sum of the squared distances of its passages' vectors to their mean.
 
-    `members`, of shape (E, P), contains the passages of each entity.
+    `members`, of shape (E, P), contains the passages of each entity. `vectors`, of shape (P, d), are the embeddings of
+    the passages.
     """
     centred = vectors.astype(np.float64 if vectors.dtype.itemsize > 4 else np.float32)
     centred -= vectors.mean(axis=0, dtype=np.float64).astype(centred.dtype)
@@ -350,7 +351,10 @@ def flow_arrays(links: Any, members: Any, heights: FloatArray, parameters: FlowP
 
 
 def _links(links: Any, heights: FloatArray) -> tuple[IntArray, IntArray, Any]:
-    """Return three arrays: the source entity and the target entity of every link, and 1 for an uphill link, else 0."""
+    """Return three arrays with an entry per link: source entity, target entity, and 1 for an uphill link, else 0.
+
+    `heights` is the abstractness of each entity, of shape (E,).
+    """
     if not sparse.issparse(links):
         raise InvalidTypeError(f"links must be a scipy sparse matrix; got {type(links).__name__}")
     given: Any = links
@@ -367,7 +371,11 @@ def _links(links: Any, heights: FloatArray) -> tuple[IntArray, IntArray, Any]:
 
 
 def _chances(entities: int, downs: IntArray, ups: IntArray, others: IntArray, parameters: FlowParameters) -> Chances:
-    """Compute the step probabilities of each node from its numbers of downhill, uphill and passage edges."""
+    """Compute the step probabilities of each node from its numbers of edges.
+
+    `downs`, `ups` and `others`, of shape (n,), are the numbers of downhill links, uphill links and passage edges of the
+    nodes. The first `entities` nodes are entities.
+    """
     is_entity = np.arange(len(downs)) < entities
     lowest = (downs == 0) & (ups > 0)
     down = np.where(downs > 0, np.where(ups > 0, parameters.down_share, 1.0), 0.0)
@@ -420,7 +428,8 @@ class FlowTransitions(Transitions):
     ) -> tuple[Int32Array, FloatArray]:
         """Return the target of each link of `nodes`, and the mass that flows along the link.
 
-        The links of a node start at its entry in `starts`; their number is in `semantics`.
+        ``amounts[i]`` is the mass that node i sends. Its links are the ``semantics[i]`` edges from edge number
+        ``starts[i]`` on.
         """
         arrays, chances = self.arrays, self.arrays.chances
         edges = ranges(starts, semantics)
@@ -455,7 +464,7 @@ class FlowTransitions(Transitions):
         return arrived
 
     def compiled(self) -> Callable[..., tuple[int, int, int, int]]:
-        """Return the compiled function that runs push rounds."""
+        """Return the compiled function that pushes mass along the edges, round by round."""
         arrays = self.arrays
         edges = (arrays.indptr, arrays.indices, arrays.penalties, arrays.downs, arrays.semantics)
         flow = (*edges, tuple(arrays.chances))
@@ -485,8 +494,8 @@ class SemanticFlow:
     ) -> SemanticFlow:
         """Create the graph from the links between entities and the mentions of entities in passages.
 
-        `links` is a sparse matrix of shape (E, E). An entry (u, v) that is not zero is a link from u to v, so a link in
-        both directions needs two entries; self links are ignored.
+        `links` is a sparse matrix of shape (E, E). An entry (u, v) that is not zero is a link from u to v. A link in
+        both directions therefore needs two entries. Self links are ignored.
         `mentions` is a sparse matrix of shape (P, E); an entry is not zero if the passage mentions the entity.
         `abstractness`, of shape (E,), is in [0, 1]; see :func:`truncated_min_max`. The default parameters are the
         paper's parameters.

@@ -6,8 +6,8 @@ edges. Edges are computed again only for nodes that a change affects. Edge weigh
 are computed during a walk.
 
 A search therefore finds the same passages as in a newly built graph, with two exceptions. Sums may be rounded
-differently. Whether an unaffected entity is too common to have edges is not decided again for the new number of
-passages.
+differently. An entity that no change affects keeps or lacks its edges as before, even if the new number of passages
+changes whether the entity is too common to have edges.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class ChangeLog:
     """The passages that were added to an index or deleted since its arrays were written; a change creates a new log.
 
     `base` is the graph of the unchanged arrays. `records` are the records of its passages, and `words` is an index of
-    their words, split as for finding names. `gone` maps the ids of deleted passages of the base graph to their rows,
-    and `left` is a BM25 index of these passages. `again` contains passages of the base graph with new extractions.
-    `came` contains the new passages in order, and `vectors` their embeddings. The words of new passages are indexed in
-    `lexical`, split as for queries, and in `name_words`, split as for finding names.
+    their words. `gone` maps the ids of deleted passages of the base graph to their rows, and `left` is a BM25 index of
+    these passages. `again` contains passages of the base graph with new extractions. `came` contains the new passages
+    in order, and `vectors` their embeddings. Two indexes contain the words of new passages. The tokenizer of the base
+    graph splits the texts for `lexical`. The function :func:`word_texts` splits them for `name_words`, as for `words`.
     """
 
     base: EntityGraph
@@ -129,7 +129,7 @@ class ChangeLog:
         return found
 
     def give(self, name: str, *, without: Collection[str] = ()) -> bool:
-        """Return True if the title of an existing passage with an id outside `without` contains this name."""
+        """Return True if an existing passage has this name in its title; ignore passages with ids in `without`."""
         if any(one not in without for one in self._titled.get(name, ())):
             return True
         column = self.base_row(name)

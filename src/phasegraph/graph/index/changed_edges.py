@@ -135,7 +135,10 @@ class ChangedEdges:
         self._common = touched[old & ~self._was_kept & self._kept]
 
     def _facts(self) -> Mapping[tuple[int, int], int]:
-        """Return by how much the number of facts changes, for each pair of entity rows with a change."""
+        """Return the change in the number of facts between two entities, by pair of entity rows.
+
+        Pairs without a change are left out.
+        """
         found: Facts = Counter()
         for _, _, facts in self._log.counted.values():
             found.update(facts)
@@ -146,7 +149,7 @@ class ChangedEdges:
     def _scanned(self, columns: IntArray) -> Mentions:
         """Return the base graph's mentions of entities that had no edges, because too many passages mention them.
 
-        Of all steps of a change, only this method reads all mentions.
+        `columns` are the rows of these entities. No other step of a change reads all mentions.
         """
         mentions = self._base.mentions
         at = np.flatnonzero(np.isin(mentions.indices, columns)) if len(columns) else np.empty(0, dtype=np.int64)
@@ -197,7 +200,8 @@ class ChangedEdges:
     def _entity_rows(self, columns: IntArray, after: Mentions, first: int) -> tuple[Any, Any, Any]:
         """Return the edges from these entities to passages: unchanged base edges, and new edges to changed passages.
 
-        `first` is the node of the first entity. The result is three arrays: source node, target node, and weight.
+        `columns` are the rows of the entities, and `first` is the node of the first entity. `after` contains the
+        mentions in changed passages. The result is three arrays: source node, target node, and weight.
         """
         old = columns[columns < self._entities]
         targets, place, weights = edges_from(self._base.operator, old + self._passages)
@@ -212,7 +216,10 @@ class ChangedEdges:
         return kept_entities(often, home, self._count, self._base.weights)
 
     def _inward(self, common: Mentions, first: int) -> tuple[Any, Any, Any]:
-        """Return the new edges from entities that had no edges, to unchanged passages; see :meth:`_entity_rows`."""
+        """Return the new edges from entities that had no edges before to unchanged passages.
+
+        `common` contains the mentions of these entities. The result has the form of :meth:`_entity_rows`.
+        """
         stay = ~np.isin(common.rows, self._touched)
         return common.columns[stay] + first, common.rows[stay], count_weights(common.counts[stay], self._base.weights)
 
@@ -221,7 +228,8 @@ class ChangedEdges:
     ) -> tuple[Any, Any, Any]:
         """Return the edges from these entities to other entities: base edges, with new weights where facts changed.
 
-        `joined` are the entities with changed facts, and `facts` the changes in the numbers of facts.
+        `columns` are the rows of the entities. `joined` are the entities with changed facts, and `facts` the changes in
+        the numbers of facts. The result has the form of :meth:`_entity_rows`.
         """
         old = columns[columns < self._entities]
         targets, place, weights = edges_from(self._base.operator, old + self._passages)

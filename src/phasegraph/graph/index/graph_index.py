@@ -69,7 +69,8 @@ class GraphIndex:
     graph : EntityGraph
         The entity graph of the passages.
     words : LexicalIndex, optional
-        An index of the passages' words, split as for finding names; by default, it is created for the first change.
+        An index of the words of the passages, split by :func:`~phasegraph.graph.model.words.word_texts`. By default, it
+        is created for the first change.
     synonyms : NameSynonyms, optional
         The embedded names of the entities, from which the graph's synonym edges are computed.
     log : ChangeLog, optional
@@ -144,7 +145,7 @@ class GraphIndex:
 
     @lazy_property
     def name_words(self) -> LexicalIndex:
-        """The index of the passages' words, split as for finding names."""
+        """An index of the words of the passages; :func:`~phasegraph.graph.model.words.word_texts` splits the texts."""
         if self.words is not None:
             return self.words
         if self.log is not None:
@@ -177,10 +178,10 @@ class GraphIndex:
         """Return a new index with additional passages at the end.
 
         The graph is identical, to the bit, to a graph that is built from all passages at once. The ids must be new.
-        `triples` and `embeddings` belong to the new passages; `embeddings` are required exactly if the index has
-        embeddings. For an index with synonyms, `name_embeddings` are embeddings of new names or a function, as in
-        :meth:`NameSynonyms.of`. An index that was built with a function uses this function again. Loading an index does
-        not restore the function, so pass it to the first change after loading.
+        `triples` and `embeddings` belong to the new passages; `embeddings` are required if the index has embeddings,
+        and are an error otherwise. For an index with synonyms, `name_embeddings` are embeddings of new names or a
+        function, as in :meth:`NameSynonyms.of`. An index that was built with a function uses this function again.
+        Loading an index does not restore the function, so pass it to the first change after loading.
         """
         return self.replace([], passages, triples=triples, embeddings=embeddings, name_embeddings=name_embeddings)
 
@@ -486,7 +487,7 @@ class _Titles:
         self._rows = np.repeat(np.arange(homes.shape[0]), np.diff(homes.indptr))[given][order]
 
     def give(self, name: str, *, without: Collection[str] = ()) -> bool:
-        """Return True if the title of a passage with an id outside `without` contains this name."""
+        """Return True if a passage has this name in its title; ignore passages with ids in `without`."""
         column = self._index.graph.entity_rows.get(name)
         return column is not None and self._gives(column, name, without)
 

@@ -1,4 +1,4 @@
-"""The graph of an index with a change log, which is merged only if a use needs the merged graph.
+"""The graph of an index with a change log, and a view of both without merging them.
 
 The base graph is the graph before the changes in the log. A search that scores only some passages, called listed
 passages, reads the base graph and the log without merging. All other uses merge the base graph and the log first.
@@ -84,11 +84,11 @@ class MergedField:
 
 
 class LoggedGraph(EntityGraph):
-    """The graph of an index with a change log, which is merged only if necessary.
+    """The graph of an index with a change log; the log is merged into the base graph only if necessary.
 
     A search that scores only some passages reads the unmerged `view`. Reading any other field first merges the base
     graph and the log. The merged graph is identical, to the bit, to a graph that is built from the existing passages. A
-    copy by ``dataclasses.replace`` has no log.
+    copy that ``dataclasses.replace`` makes has no log.
     """
 
     passages: Any = MergedField()

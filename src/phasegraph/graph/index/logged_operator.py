@@ -20,10 +20,10 @@ from phasegraph.pagerank.workspace import WorkspacePool, compiled_kernels
 class LoggedOperator:
     """The edges of a base graph, with new edges for some nodes, for walks by :class:`ListedTransitions`.
 
-    `base` are the edges of the base graph with its number of `passages`; `size` is the new number of nodes. `came` is
-    the number of new passages. Their nodes follow the base passages, so the nodes of entities shift by this number. The
-    m ascending `nodes` have new edges; `ends`, of shape (m + 1,), are the boundaries of their edges in `targets` and
-    `weights`. ``rarity(entities)`` returns the new weights of base edges from passages to entities.
+    `base` contains the edges of the base graph, which has `passages` passages; `size` is the new number of nodes.
+    `came` is the number of new passages. Their nodes follow the base passages, so the nodes of entities shift by this
+    number. The m ascending `nodes` have new edges; `ends`, of shape (m + 1,), are the boundaries of their edges in
+    `targets` and `weights`. ``rarity(entities)`` returns the new weights of base edges from passages to entities.
     """
 
     edges = 2**62
@@ -78,7 +78,7 @@ class LoggedOperator:
     def rounds(
         self, node_weights: FloatArray, rest: float, much: float, found: Int32Array
     ) -> Callable[..., tuple[int, int, int, int]]:
-        """Return the compiled function that runs push rounds; see :meth:`RelevanceTransitions._rounds`."""
+        """Return the compiled function that pushes mass along the edges; see :meth:`RelevanceTransitions._rounds`."""
         edges, log, costs, most = self._compiled
         graph = edges, log, node_weights, rest, costs, np.empty(most, dtype=np.uint32), np.empty(most)
         return partial(compiled_kernels().logged_rounds, graph, (much, found))
