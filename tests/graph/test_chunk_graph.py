@@ -232,9 +232,7 @@ def test_a_damaged_graph_is_refused(tmp_path) -> None:
             ChunkGraph.load(tmp_path)
         file.write_bytes(held)
     write_bundle(tmp_path, "chunk-graph", 1, {"passages": 2, "kinds": []}, packed("passages", ["a"]))
-    with pytest.raises(
-        IntegrityError, match="the parts of the saved graph do not fit together: 1 passages do not match"
-    ):
+    with pytest.raises(IntegrityError, match=r"do not fit together: .* contain 1 passages, but the manifest states 2"):
         ChunkGraph.load(tmp_path)
     write_bundle(tmp_path, "chunk-graph", 1, {"passages": 1, "kinds": ["semantic"]}, packed("passages", ["a"]))
     with pytest.raises(IntegrityError, match="do not fit"):

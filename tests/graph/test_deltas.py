@@ -361,7 +361,7 @@ def test_a_change_that_cannot_be_made_names_what_is_wrong() -> None:
         index.remove([left])
     with pytest.raises(InvalidInputError, match="already in the index"):
         index.add([{"id": ids[0], "text": "x"}], embeddings=[[0.0] * 8])
-    with pytest.raises(InvalidInputError, match="exactly if"):
+    with pytest.raises(InvalidInputError, match="this index has embeddings"):
         index.add([{"id": "new", "text": "x"}])
     with pytest.raises(InvalidInputError, match="shape"):
         index.add([{"id": "new", "text": "x"}], embeddings=[[1.0]])

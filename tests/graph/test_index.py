@@ -109,7 +109,7 @@ def test_a_graph_without_its_passages_cannot_be_updated_and_says_so(tmp_path: Pa
     [
         (lambda index: index.add([{"id": "p0", "text": "x"}]), "'p0'"),
         (lambda index: index.add([{"id": "n", "text": "x"}], triples={"p0": []}), "'p0'"),
-        (lambda index: index.add([{"id": "n", "text": "x"}], embeddings=[[1.0]]), "exactly if"),
+        (lambda index: index.add([{"id": "n", "text": "x"}], embeddings=[[1.0]]), "leave out embeddings="),
         (lambda index: index.add([]), "at least one"),
         (lambda index: index.remove(["zz"]), "'zz'"),
         (lambda index: index.remove(["p0", "p1"]), "at least one"),

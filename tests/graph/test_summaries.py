@@ -234,7 +234,7 @@ def test_summaries_may_be_embedded_by_the_model() -> None:
     tree = built(passages, vectors, embed=embed)
     assert sum(map(len, asked)) == len(tree.summaries)
     assert np.allclose(np.linalg.norm(tree.vectors, axis=1), 1)
-    with pytest.raises(InvalidInputError, match="embed= must be given"):
+    with pytest.raises(InvalidInputError, match="embed= is missing"):
         tree.add([{"id": "n", "text": "New."}], vectors[:1])
 
 

@@ -316,7 +316,9 @@ class ChunkGraph:
             passages = unpacked("passages", arrays)
             embeddings: Any = arrays.get("embeddings")
             if len(passages) != body["passages"]:
-                raise InvalidInputError(f"{len(passages)} passages do not match the manifest")
+                raise InvalidInputError(
+                    f"the arrays contain {len(passages)} passages, but the manifest states {body['passages']!r:.40}"
+                )
             kinds: Any = body["kinds"]
             shape = (len(passages), len(passages))
             return cls(passages, {kind: unpacked_matrix(kind, arrays, shape, np.float32) for kind in kinds}, embeddings)

@@ -464,8 +464,11 @@ class GraphIndex:
         """
         old = self.graph.view.embeddings
         if count and (old is None) != (embeddings is None):
-            said = "has no embeddings" if old is None else "has embeddings"
-            raise InvalidInputError(f"embeddings= is required exactly if the index has embeddings; this index {said}")
+            raise InvalidInputError(
+                "embeddings= was given, but this index has no embeddings: leave out embeddings="
+                if old is None
+                else "embeddings= is missing, but this index has embeddings: give one embedding per new passage"
+            )
         if old is None or not count:
             return None
         new = np.asarray(embeddings)

@@ -75,8 +75,8 @@ def build_graph(
     Raises
     ------
     InvalidInputError, InvalidTypeError
-        If the corpus is empty, an id repeats or is missing, or a passage has no text; if a triple does not have three
-        parts or belongs to no passage; or if the embeddings have a wrong shape. The error names the row or the passage.
+        If the corpus is empty, an id repeats or is missing, or a passage has no text. If a triple does not have three
+        parts or belongs to no passage. If the embeddings have a wrong shape. The error names the row or the passage.
 
     Examples
     --------
@@ -381,7 +381,7 @@ def _parsed(where: str, data: bytes) -> Any:
 
 
 def stated_in(where: str, entry: Mapping[str, object], name: str) -> list[object]:
-    """Return the list under a key of an entry; an empty list if the key is missing."""
+    """Return the list under the key `name` of an entry, or an empty list if the key is missing."""
     value = entry.get(name)
     if value is None:
         return []

@@ -511,7 +511,7 @@ def graph_from_extractions(
     passage_ids : sequence of str
         The P unique passage ids, in the order of the graph's rows.
     extractions : iterable of Extraction
-        Any number of extractions per passage, in any order; their mentions and triples are added. A name that is only
+        Any number of extractions per passage, in any order; their mentions and triples are summed. A name that is only
         in triples or titles of a passage counts as mentioned once.
     embeddings : (P, d) array_like of float, optional
         The embeddings of the passages.
@@ -598,9 +598,10 @@ def count_records(
 ) -> tuple[list[Mapping[str, int]], list[Mapping[str, int]], Counter[tuple[str, str]]]:
     """Count mentions and triples, and find the entities that each passage is about (its homes).
 
-    `records` are the extractions by passage id. Returns three values: for each passage, the number of mentions by
-    entity; for each passage, the kind of home (title or lead) by entity; and the number of triples of each pair of
-    entities. The mappings of a passage without extractions are empty.
+    `records` are the extractions by passage id. Returns three values. The first value contains, for each passage, the
+    number of mentions by entity. The second value contains, for each passage, the kind of home (title or lead) by
+    entity. The third value is the number of triples of each pair of entities. The mappings of a passage without
+    extractions are empty.
     """
     none: dict[str, int] = {}
     mentioned: list[Mapping[str, int]] = [none] * len(ids)

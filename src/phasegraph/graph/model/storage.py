@@ -97,11 +97,11 @@ def load_graph(directory: str | os.PathLike[str], *, mmap: bool = True, verify: 
         If True, map the files of the arrays into memory, read-only; if False, read them into memory.
     verify : bool or "again", default True
         True checks the checksum of every array, and that the arrays fit together. A passed check is recorded in the
-        user's cache directory and is not repeated while inode, size and times of the file stay the same. Saving records
-        it, too, so only a graph that was copied from elsewhere is read completely. If the arrays have more than 64 MiB,
-        a thread compares checksums while the graph is in use. If it finds damage, it logs an error, and later searches
-        and loads raise IntegrityError. "again" repeats all checks before returning, so it finds silent disk errors.
-        False compares no checksums.
+        user's cache directory and is not repeated while inode, size and times of the file stay the same. Saving also
+        records a passed check, so only a graph that was copied from elsewhere is read completely. If the arrays have
+        more than 64 MiB, a thread compares checksums while the graph is in use. If it finds damage, it logs an error,
+        and later searches and loads raise IntegrityError. "again" repeats all checks before returning, so it finds
+        silent disk errors. False compares no checksums.
 
     Returns
     -------
@@ -163,7 +163,10 @@ def graph_from_parts(
     try:
         passages, entities = unpacked_or_not("passages", arrays, sound), unpacked_or_not("entities", arrays, sound)
         if [len(passages), len(entities)] != [body["passages"], body["entities"]]:
-            raise InvalidInputError(f"{len(passages)} passages and {len(entities)} entities do not match the manifest")
+            raise InvalidInputError(
+                f"the arrays contain {len(passages)} passages and {len(entities)} entities, but the manifest states "
+                f"{body['passages']!r:.40} passages and {body['entities']!r:.40} entities"
+            )
         shapes = {"mentions": (len(passages), len(entities)), "homes": (len(passages), len(entities))}
         square = (len(entities), len(entities))
         matrices = {
@@ -172,7 +175,7 @@ def graph_from_parts(
         }
         weights = body["weights"]
         if not isinstance(weights, Mapping):
-            raise InvalidInputError("weights must be a mapping")
+            raise InvalidInputError(f"the weights in the manifest must be a mapping; got {weights!r:.80}")
         embeddings: Any = arrays.get("embeddings")
         made = {
             "passages": passages, "entities": entities, **matrices, "weights": EdgeWeights(**weights),
@@ -223,12 +226,16 @@ def _take_over(graph: EntityGraph, arrays: Mapping[str, NDArray[Any]], sound: bo
             unpacked_matrix("walk", arrays, (graph.size, graph.size), np.float32)
             types = [arrays[f"walk_{part}"].dtype for part in _WALK]
             if types != [np.float32, np.int32, np.int64, np.float64, np.int32, np.int32]:
-                raise InvalidInputError("the arrays of the walk have wrong data types")
+                listed = ", ".join(f"walk_{part}: {one}" for part, one in zip(_WALK, types, strict=True))
+                raise InvalidInputError(f"the stored edges of the walk have wrong data types ({listed})")
         operator = WalkOperator(indptr, indices, weights, inverse)
         if not sound:
             same = np.array_equal(degrees, operator.out_degrees) and np.array_equal(costs, operator.costs)
             if not same or not operator.follows():
-                raise InvalidInputError("the arrays of the walk do not match its edges")
+                raise InvalidInputError(
+                    "the stored edges of the walk have a weight that is not positive, or degrees, costs or sums of "
+                    "weights that do not match the edges"
+                )
         vars(operator).update(out_degrees=degrees, costs=costs)
         vars(graph)["operator"] = operator
     for name, dtype in (("frequency", np.int32), ("anchored", np.bool_)):
@@ -236,7 +243,7 @@ def _take_over(graph: EntityGraph, arrays: Mapping[str, NDArray[Any]], sound: bo
             found = arrays[name]
             same = found.dtype.kind in "ib" and found.itemsize == dtype().itemsize
             if not sound and not (same and np.array_equal(found, getattr(graph, name))):
-                raise InvalidInputError(f"{name} does not match the mentions and homes")
+                raise InvalidInputError(f"the array {name!r} does not match the mentions and homes of the graph")
             vars(graph)[name] = found.view(dtype)
 
 
@@ -291,7 +298,7 @@ def unpacked(name: str, arrays: Mapping[str, NDArray[Any]], *, unique: bool = Tr
 
 
 def unpacked_or_not(name: str, arrays: Mapping[str, NDArray[Any]], sound: bool) -> Sequence[str]:
-    """Decode texts that :func:`packed` encoded; if they have many bytes, decode each text on demand.
+    """Return the texts that :func:`packed` encoded; if they have many bytes, decode each text when it is read.
 
     `sound` is True if the arrays were checked before.
     """
@@ -358,7 +365,7 @@ def unpacked_matrix(
     *,
     sound: bool = False,
 ) -> Any:
-    """Create a matrix from arrays of :func:`packed_matrix`; raise InvalidInputError if they do not have this shape.
+    """Create a matrix from arrays of :func:`packed_matrix`; raise InvalidInputError if they have another shape.
 
     The checks prevent compiled code from reading or writing outside the arrays. `sound` is True if the arrays were
     checked before.

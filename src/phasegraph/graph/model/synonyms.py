@@ -1,6 +1,7 @@
 """Synonym edges between entities whose embedded names have a high cosine.
 
-All pairs above a threshold are found, but upper bounds on cosines exclude most pairs without computing their cosines.
+The search finds all pairs above a threshold. Upper bounds on cosines exclude most other pairs, whose cosines are then
+not computed.
 """
 
 from __future__ import annotations
@@ -90,7 +91,11 @@ def pairs_across(one: Float32Array, other: Float32Array, *, threshold: float) ->
 
 
 def _pairs(rows: Any, threshold: float, start: int, stop: int, max_pairs: int) -> SynonymPairs:
-    """Find the pairs of rows (left, right) with left < right, left < `stop` and right >= `start`, that are synonyms."""
+    """Find the synonyms among the pairs of rows (left, right) with left < right, left < `stop` and right >= `start`.
+
+    Two rows are synonyms if their cosine is at least `threshold`. Raises InvalidInputError for more than `max_pairs`
+    pairs.
+    """
     lengths = np.sqrt(np.concatenate([_dots(rows, rows, at, at) for at in _chunks(len(rows))] or [np.empty(0)]))
     bounds = _bounds(_unit(rows, lengths), threshold)
     found: list[tuple[IntArray, IntArray, FloatArray]] = []
@@ -245,7 +250,10 @@ def _joined(parts: list[tuple[IntArray, IntArray]]) -> tuple[IntArray, IntArray]
 def _exactly(
     rows: Any, lengths: FloatArray, left: IntArray, right: IntArray, threshold: float
 ) -> Iterator[tuple[IntArray, IntArray, FloatArray]]:
-    """Compute the exact cosines of pairs; yield the pairs that reach the threshold, with their cosines."""
+    """Compute the exact cosines of the pairs (``left[i]``, ``right[i]``); yield the pairs that reach the threshold.
+
+    `lengths` are the lengths of the `rows`. The pairs are yielded in batches of three arrays: left, right and cosine.
+    """
     for at in _chunks(len(left)):
         a, b = left[at], right[at]
         scale = lengths[a] * lengths[b]
@@ -351,7 +359,7 @@ class NameSynonyms:
         """Return a copy that has vectors for the normalized names `entities`, as far as they can be computed.
 
         `more` contains additional embeddings, in the forms that :meth:`of` accepts; a function replaces the old
-        function. If vectors are required, the copy contains no other names. Raises InvalidInputError if a required
+        function. If `required` is True, the copy contains no other names. Raises InvalidInputError if a required
         vector is missing, or if a name gets a second, different vector.
         """
         if more is None:

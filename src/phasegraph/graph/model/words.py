@@ -51,7 +51,7 @@ class Words:
 
     `texts` are the words in lower case, without the dots of abbreviations ("U.S." is "us") and without a possessive s.
     `capital` is True for a word that starts with an upper-case letter. `joined` is True for a word that can belong to
-    the same name as the previous word. Only a space or a hyphen, for example, separates such words.
+    the same name as the previous word, for example because only a space or a hyphen is between the two words.
     """
 
     texts: list[str]
@@ -336,9 +336,9 @@ def find_names(text: str, gazetteer: Gazetteer, *, query: bool = False) -> list[
     """Find the names in a text, and return them normalized, once for each occurrence, known names first.
 
     Known names are the names of the gazetteer. Other names are runs of capitalized words. A known name of several words
-    splits a run. A known name of one word is found in addition to the run that contains it ("London" and "University of
-    London"); in a `query`, it is not found inside a longer run. Known names of several words are also found in lower
-    case in two cases: in a query, and in a text of at least twenty words that is all in lower case.
+    splits a run. A known name of one word is found in addition to the run that contains it: both "London" and
+    "University of London" are found. In a `query`, a known name of one word is not found inside a longer run. Known
+    names of several words are also found in lower case in a query, and in a lower-case text of at least twenty words.
 
     >>> find_names("At Queen Mary University of London.", Gazetteer(["London", "Queen Mary"]))
     ['queen mary', 'london', 'university of london']

@@ -214,11 +214,9 @@ def fit_clusters(vectors: Any, settings: ClusterSettings) -> Clustering:
 
 
 def _fitted(vectors: FloatArray, least: int, settings: ClusterSettings) -> Mixture:
-    """Fit mixtures to vectors, and return the mixture with the lowest BIC.
+    """Fit mixtures to vectors, and return the mixture with the lowest Bayesian information criterion (BIC).
 
-    The components are in the order of their first members.
-
-    `least` is the minimum number of components.
+    `least` is the minimum number of components. In the result, the components are in the order of their first members.
     """
     centre, axes = _principal(vectors, settings.dimensions)
     points = (vectors - centre) @ axes.T
@@ -240,7 +238,10 @@ def _fitted(vectors: FloatArray, least: int, settings: ClusterSettings) -> Mixtu
 
 
 def _least_bic(points: FloatArray, least: int, softening: float, settings: ClusterSettings) -> Any:
-    """Return scikit-learn's fitted mixture with the lowest BIC; None if there are too few distinct points."""
+    """Return scikit-learn's fitted mixture with the lowest BIC; None if there are too few distinct points.
+
+    `least` is the minimum number of components, and `softening` is a number that is added to all variances.
+    """
     from sklearn.mixture import GaussianMixture
 
     tried: dict[int, tuple[float, Any]] = {}
@@ -270,7 +271,7 @@ def _least_bic(points: FloatArray, least: int, softening: float, settings: Clust
 
 
 def _principal(vectors: FloatArray, dimensions: int) -> tuple[FloatArray, FloatArray]:
-    """Return the mean of the vectors and their first principal axes.
+    """Return the mean of the vectors, and at most `dimensions` of their principal axes.
 
     The sign of an axis is chosen so that its coordinate with the greatest absolute value is positive.
     """
@@ -282,7 +283,7 @@ def _principal(vectors: FloatArray, dimensions: int) -> tuple[FloatArray, FloatA
 
 
 def _by_umap(vectors: FloatArray, settings: ClusterSettings) -> FloatArray | None:
-    """Reduce the embeddings with UMAP, with RAPTOR's number of neighbors; None if UMAP is not used."""
+    """Reduce the dimensions of embeddings with UMAP, as RAPTOR does; return None if UMAP is not used."""
     if settings.reducer == "pca" or len(vectors) < settings.dimensions + 3:  # UMAP's spectral start needs more vectors
         return None
     try:
@@ -314,7 +315,7 @@ def packed_clusterings(found: Sequence[Clustering]) -> dict[str, NDArray[Any]]:
 
 
 def unpacked_clusterings(arrays: Mapping[str, NDArray[Any]], threshold: float) -> list[Clustering]:
-    """Create clusterings from arrays of :func:`packed_clusterings`; raise InvalidInputError if these do not match."""
+    """Create clusterings from arrays of :func:`packed_clusterings`; raise InvalidInputError if these disagree."""
     starts = dict.fromkeys(_PARTS, 0)
     mixtures: list[Mixture] = []
     for d, r, c in arrays["clusters_shapes"].tolist():

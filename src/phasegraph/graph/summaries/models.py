@@ -166,9 +166,9 @@ def _read_facts(answer: object, facts: Sequence[Fact], most: int) -> list[Fact]:
 
 
 def _place(named: object, places: Mapping[tuple[str, ...], int]) -> int | None:
-    """Return the position of the fact that `named`, a number from 1 or a triple, names; None if it names no fact.
+    """Return the position of a fact that a model's answer names; None if the answer names no fact.
 
-    `places` maps normalized triples to positions.
+    `named` is the number of the fact, counted from 1, or its triple. `places` maps normalized triples to positions.
     """
     if isinstance(named, list):
         return places.get(tuple(normalise_name(str(part)) for part in named))

@@ -145,7 +145,8 @@ class Summary:
 class _Node:
     """A passage or summary during the construction of a tree.
 
-    `key` is a hash that identifies the node. `leaves` are the rows of the passages below a summary, or of the passage.
+    `key` is a hash that identifies the node. `leaves` are the rows of the passages below a summary, or the
+    row of the passage itself.
     """
 
     key: str
@@ -327,7 +328,11 @@ class SummaryTree:
                 f"embeddings must have the tree's {self.embeddings.shape[1]} columns; got {vectors.shape[1]}"
             )
         if bool(documents[0]) != bool(self.documents and self.documents[0]):
-            raise InvalidInputError("document= must be given exactly if the tree was built with document=")
+            raise InvalidInputError(
+                "document= was given, but the tree was built without document=: leave it out, or build the tree again"
+                if documents[0]
+                else "document= is missing, but the tree was built with document=: name the same field again"
+            )
         new = frozenset(names)
         old = [row for row, name in enumerate(self.passages) if name not in new]
         merged = (
@@ -369,8 +374,9 @@ class SummaryTree:
     def _check_writer(self, embed: EmbedTexts | None) -> None:
         if self.embedded != (embed is not None):
             raise InvalidInputError(
-                "embed= must be given exactly if the tree was built with embed=: mean vectors and vectors of a model "
-                "cannot be compared"
+                "embed= is missing, but the tree was built with embed=: give the same function again"
+                if self.embedded
+                else "embed= was given, but the tree was built without embed=: leave it out, or build the tree again"
             )
 
     def source(self, embedder: Embedder, *, name: str = "summaries", resolve: Resolve = "leaves") -> SummarySource:
