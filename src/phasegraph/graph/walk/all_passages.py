@@ -70,7 +70,10 @@ class AllPassages:
     def walk(
         self, seeding: Seeding, names: Collection[str], named: float, settings: PushSettings
     ) -> tuple[PageRankResult, NodeWeights]:
-        """Walk from the seeds; return the masses, and the factors for the weights of edges into each node."""
+        """Walk from the seeds; return the masses, and the factors for the weights of edges into each node.
+
+        :meth:`Comparison.walk` describes the parameters.
+        """
         weights, gains = np.ones(self.graph.size), np.maximum(self._features.near, FLOOR)
         others = self.terms.scores_without(names)
         weights[: len(gains)] = entered(gains, others, float(others.max()), named, self._settings)

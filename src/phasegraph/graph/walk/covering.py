@@ -45,7 +45,7 @@ class Terms(Protocol):
         ...
 
     def held_by(self, passages: IntArray, /) -> BoolArray:
-        """Return a boolean array of shape (n, t): True where one of n passages contains one of the t `words`."""
+        """Return a boolean array of shape (m, t): True if passage ``passages[i]`` contains the word ``words[j]``."""
         ...
 
 
@@ -95,8 +95,10 @@ def seeds_by_words(
 ) -> tuple[IntArray, FloatArray]:
     """Choose as seeds at most `count` relevant passages that together contain many query words.
 
-    `relevance`, of shape (n,), is the relevance of the passages `ids`; `sharpness` is the exponent of a mass. Returns
-    the positions of the chosen passages, and their masses, which sum to 1.
+    `relevance`, of shape (n,), is the relevance of the passages `ids`. Passages are chosen one after another. The worth
+    of a passage is its relevance, plus a bonus for query words that no earlier chosen passage contains. Returns the
+    positions of the chosen passages, and their masses, which sum to 1. A mass is proportional to the worth to the power
+    `sharpness`.
     """
     best = top_order(relevance, ids, settings.seed_pool)
     best = best[relevance[best] > 0]

@@ -91,7 +91,11 @@ class FactFilter:
 
 
 def _places(facts: Sequence[Fact], kept: Any) -> list[int]:
-    """Return the ascending positions in `facts` of the facts that a filter returned; otherwise, raise an error."""
+    """Return the ascending positions in `facts` of the facts that a filter returned.
+
+    Raises InvalidTypeError or InvalidInputError if `kept`, the value that the filter returned, is not a list of some of
+    the `facts`.
+    """
     if isinstance(kept, str | bytes) or not isinstance(kept, Iterable):
         raise InvalidTypeError(f"fact_filter must return a list of facts; got {type(kept).__name__}")
     given = [tuple(fact) for fact in islice(kept, len(facts) + 1)]

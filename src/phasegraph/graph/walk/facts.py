@@ -71,7 +71,7 @@ class FactIndex:
         *,
         passages: Iterable[str | Collection[str]] | None = None,
     ) -> FactIndex:
-        """Match facts (subject, predicate, object) with the entities of a graph; each fact has a row in `embeddings`.
+        """Create an index of facts (subject, predicate, object); row i of `embeddings` belongs to fact i.
 
         A fact is left out if its subject or object is not an entity of the graph. `passages` contains, for each fact,
         the id or ids of the passages that state the fact. A caller who is allowed to see none of these passages cannot
@@ -91,7 +91,7 @@ class FactIndex:
     def of_extractions(
         cls, graph: EntityGraph, extractions: Iterable[Extraction], embed: Callable[[Sequence[str]], Any]
     ) -> FactIndex:
-        """Embed every distinct fact of the graph's extractions, as the text "subject predicate object".
+        """Create an index of every distinct fact of the extractions, embedded as "subject predicate object".
 
         ``embed(texts) -> (n, d)`` computes the vectors. The extractions also supply the passages that state each fact.
 
@@ -110,7 +110,7 @@ class FactIndex:
 
     @classmethod
     def of_names(cls, graph: EntityGraph, names: Iterable[str], embeddings: Any) -> FactIndex:
-        """Match embedded names with the entities of a graph; each name has a row in `embeddings`.
+        """Create an index of names of entities; row i of `embeddings` belongs to name i.
 
         Names that are not entities of the graph are left out.
 
@@ -183,7 +183,7 @@ class FactIndex:
 def nearest_entities(
     graph: EntityGraph, index: FactIndex, vector: Any, top: int, rows: IntArray | None = None
 ) -> Seeding:
-    """Return the entities of the `top` facts or names nearest to a query's embedding as seeds.
+    """Return, as seeds, the entities of the `top` facts or names that are nearest to a query's embedding.
 
     Ties are broken by row. If `rows` is given, the facts and names in these rows are used instead. A fact or name adds
     its cosine, or 0 if the cosine is negative, to the mass of each of its entities. The mass is divided by the number

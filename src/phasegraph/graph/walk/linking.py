@@ -122,7 +122,7 @@ def rarity(frequency: Int32Array, passages: int) -> Float32Array:
 
 
 def named_seeds(graph: EntityGraph, query: str, settings: LinkSettings) -> Seeding:
-    """Return the entities that the query names as seeds, in the order of the query.
+    """Return, as seeds, the entities whose names are in the query, in the order of the query.
 
     Rare entities that have a home passage (a passage about the entity) get the highest masses.
     """

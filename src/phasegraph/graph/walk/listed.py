@@ -88,6 +88,7 @@ class ListedPassages:
         """Walk from the seeds; return the masses, and the factors for the weights of edges into each node.
 
         Edges into a passage that is not listed and receives little mass have the mean factor of the sample.
+        :meth:`Comparison.walk` describes the parameters.
         """
         operator = self.graph.operator
         rest = float(np.maximum(self._sampled.near, FLOOR).mean())

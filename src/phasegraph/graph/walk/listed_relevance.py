@@ -151,5 +151,5 @@ class LocalTerms:
         return self.idf / self.idf.sum() if len(self.idf) else self.idf
 
     def held_by(self, places: IntArray) -> BoolArray:
-        """Return a boolean array of shape (n, t): True where one of n passages contains one of the t `words`."""
+        """Return a boolean array of shape (m, t): True if the passage ``places[i]`` contains the word ``words[j]``."""
         return self.looked.held[places]

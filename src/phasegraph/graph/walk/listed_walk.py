@@ -116,7 +116,7 @@ class ListedTransitions(RelevanceTransitions):
         return RelevanceTransitions(self.graph, whole).sweep(amounts)
 
     def compiled(self) -> Rounds:
-        """Return the compiled function that runs push rounds."""
+        """Return the compiled function that pushes mass along the edges, round by round."""
         graph: Any = self.graph
         if not isinstance(graph, WalkOperator):  # the edges of a graph with a log
             return cast("Rounds", graph.rounds(self.node_weights, self.rest, MUCH, self._found))

@@ -52,7 +52,7 @@ class WalkPath:
 
 @dataclass(frozen=True, eq=False)
 class WalkPaths(Mapping[str, WalkPath]):
-    """A mapping of passage ids to paths, which are computed on demand; a pickle contains all paths and no graph."""
+    """A mapping of passage ids to paths; each path is computed on demand, and a pickle contains paths but no graph."""
 
     graph: EntityGraph = field(repr=False)
     walked: PageRankResult = field(repr=False)

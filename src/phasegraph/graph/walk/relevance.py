@@ -54,7 +54,8 @@ def relevance(
 ) -> FloatArray | None:
     """Compute the factor for the weights of edges into each node, an array of shape (P + E,).
 
-    The factor is 1 for entities and the relevance for passages. Returns None if no relevance is known.
+    The factor of a passage is its relevance (:func:`passage_relevance`), and the factor of an entity is 1. Returns None
+    if no relevance is known.
     """
     near = passage_relevance(graph, ranking, vector, floor=floor)
     if near is None:
@@ -67,10 +68,10 @@ def relevance(
 def passage_relevance(
     graph: EntityGraph, ranking: Ranking | None, vector: Any = None, *, floor: float
 ) -> FloatArray | None:
-    """Compute the relevance of all passages, at least `floor`; an array of shape (P,), or None without information.
+    """Compute the relevance of all passages, an array of shape (P,) with values of at least `floor`.
 
     The relevance is the cosine of the passage's embedding to `vector`, the query's embedding. If there are no vectors
-    to compare, the relevance is the passage's similarity in the dense ranking.
+    to compare, the relevance is the passage's similarity in the dense ranking. Without a ranking, returns None.
     """
     if vector is not None and graph.embeddings is not None:
         cosines = graph.cosines_to(unit_vector(vector, graph.embeddings.shape[1]))
@@ -87,7 +88,10 @@ def passage_relevance(
 
 
 def relevance_by_words(cosines: FloatArray, terms: Terms, settings: WordSettings) -> FloatArray:
-    """Add the weighted BM25 scores, scaled to a maximum of 1, to the cosines; all arrays have shape (P,)."""
+    """Compute cosine + weight * BM25 score / best BM25 score for each passage, an array of shape (P,).
+
+    `terms` contains the BM25 scores, and `settings` the weight.
+    """
     highest = float(terms.scores.max(initial=0.0))
     return cosines + settings.weight * terms.scores / highest if highest > 0 else cosines
 

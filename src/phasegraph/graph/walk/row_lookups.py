@@ -18,7 +18,7 @@ def within(rows: IntArray, some: IntArray) -> BoolArray:
 
 
 def in_any_order(ascending: Callable[[IntArray], FloatArray], rows: IntArray) -> FloatArray:
-    """Apply a function that needs ascending rows to distinct, unsorted `rows`; return the values in their order."""
+    """Apply a function that needs ascending rows to unsorted, distinct `rows`; value i belongs to ``rows[i]``."""
     order = rows.argsort()
     out = np.empty(len(rows))
     out[order] = ascending(rows[order])

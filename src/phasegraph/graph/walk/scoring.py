@@ -38,8 +38,8 @@ def passage_scores(
 
     `passages` is the number of passages of the graph. `node_weights` are positive similarities of the nodes to the
     query. With node weights, a score is ``(mass + floor) * node_weight ** closeness``; without node weights, a score is
-    the mass. The background is the mean and the standard deviation of the log scores of all passages of the graph; None
-    if all log scores are equal.
+    the mass. The background is the mean and the standard deviation of the log scores of all passages; None if all log
+    scores are equal.
 
     >>> walk = PageRankResult(np.array([2, 0], np.int32), np.array([0.5, 0.3]), 4, 0.0, 1, 2, 2)
     >>> passage_scores(walk, np.array([0.25, 1.0, 1.0, 1.0]), 3, floor=0.1, closeness=0.5)[1].round(3).tolist()
@@ -58,9 +58,10 @@ def passage_scores(
 
 
 def background(walked: PageRankResult, passages: int, floor: float) -> Background | None:
-    """Compute mean and standard deviation of log(mass + floor) over all passages; None if all masses are equal.
+    """Compute the mean and the standard deviation of log(mass + floor) over all passages of a graph.
 
-    The cost depends only on the number of passages that the walk reached.
+    Returns None if all masses are equal. `passages` is the number of passages. The cost depends only on the number of
+    passages that the walk reached.
     """
     held = walked.values[walked.nodes < passages]
     base = float(np.log(floor))
@@ -77,11 +78,10 @@ def balanced(
 ) -> FloatArray:
     """Combine the walk's scores, cosines and BM25 scores into log scores of passages.
 
-    Each value is converted to a deviation: its difference from the 50th best value of the same kind, in standard
-    deviations of the 50 best values. If `trust` is 0, the log score is the scaled mean of the three deviations. If
-    `trust` is 1, the log score is the walk's log score. If all passages have the same value of a kind (for example, the
-    same cosine), this kind is left out.
-    The method is our own and not published; it resembles distribution-based score fusion.
+    Each value is converted to a deviation: its difference from the 50th best value of its kind, in standard deviations
+    of the 50 best. If `trust` is 0, the log score is the scaled mean of the three deviations. If `trust` is 1, the log
+    score is the walk's log score. If all passages have the same value of a kind (for example, the same cosine), this
+    kind is left out. The method is our own and not published; it resembles distribution-based score fusion.
 
     Parameters
     ----------

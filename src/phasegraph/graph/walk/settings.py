@@ -102,7 +102,7 @@ class WalkSettings:
     follow_probability : float, default 0.85
         Probability of following an edge, in [0, 1); otherwise the walk restarts at a seed.
     tolerance : float, default 3e-6
-        Minimum mass per out-edge: a node with less mass to pass on does not pass it on.
+        A node passes mass on only if its mass is greater than `tolerance` times its number of out-edges.
     floor : float, default 2e-3
         Positive value that is added to a mass before the logarithm is computed.
     relevance : bool, default True

@@ -99,8 +99,7 @@ class GraphSource(GraphWalker):
     Notes
     -----
     The mass of a node is its personalized PageRank. If the query's words have an effect, the relevance of a passage is
-    its cosine plus its BM25 score; the BM25 score is divided by the best BM25 score and multiplied by .2. The steps of
-    a search are:
+    its cosine plus .2 times its BM25 score divided by the best BM25 score. The steps of a search are:
 
     1. The seeds are the entities that the query names, and relevant passages with different query words.
     2. The walk starts at the seeds. The weight of an edge is multiplied by the relevance of its target passage. The
