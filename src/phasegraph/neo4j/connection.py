@@ -65,7 +65,10 @@ class RecentReads:
             self._turn.release()
 
     def take(self) -> list[tuple[str, Mapping[str, Any]]]:
-        """Return the stored statements, oldest first, in the first call after an outage of the server; else none."""
+        """Return the stored statements, oldest first, if this is the first call after an outage of the server.
+
+        Every other call returns an empty list.
+        """
         with self._lock:
             if not self._away:
                 return []

@@ -48,9 +48,9 @@ class PartialOperator(WalkOperator):
 class _Static(StaticTransitions):
     @property
     def dense_edges(self) -> int:
-        """A number of edges that no round of a push reads, so that no round multiplies with the whole matrix.
+        """The number of edges above which a round multiplies with the whole matrix; no round reaches this number.
 
-        Such a dense round would push nodes below their thresholds, and nodes whose edges were not fetched.
+        A multiplication would also push nodes below their thresholds, and nodes whose edges were not fetched.
         """
         return _NEVER
 
@@ -63,7 +63,7 @@ class _Static(StaticTransitions):
 class _Relevant(RelevanceTransitions):
     @property
     def dense_edges(self) -> int:
-        """A number of edges that no round of a push reads, so that no round multiplies with the whole matrix."""
+        """The number of edges above which a round multiplies with the whole matrix; no round reaches this number."""
         return _NEVER
 
 

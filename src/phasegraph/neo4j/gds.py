@@ -23,7 +23,7 @@ MATCH (c:`PhasegraphCorpus` {name: $corpus})
 RETURN COUNT { MATCH (p:`PhasegraphPassage` {corpus: $corpus}) }, c.stamp"""
 # An entry per kind of edge: the variable of its start, the variable of its end, the clauses that find it, its weight.
 # An entity in too many passages has no edges, unless a passage is about it. An entity of a single passage has no edge
-# from this passage, because a walk could only return.
+# from this passage, because a walk could only return to this passage.
 _CLAUSES = (
     (
         "p",

@@ -54,14 +54,20 @@ def joined(lines: str) -> str:
 
 
 def each_node(variable: str, values: str) -> str:
-    """Return the end of a Cypher statement that returns the list of `values` of each node, 200 nodes per record."""
+    """Return the last clauses of a Cypher statement, which collect the list of `values` of each node.
+
+    `variable` is the name of the node in the statement. A record of the result contains the lists of 200 nodes.
+    """
     return f"""\
 WITH collect({variable}) AS held UNWIND range(0, size(held) - 1, {NODES_TOGETHER}) AS start
 RETURN [{variable} IN held[start..start + {NODES_TOGETHER}] | [{values}]]"""
 
 
 def each_line(*expressions: str, numbers: Iterable[str] = ()) -> str:
-    """Return the end of a Cypher statement that returns a line (see :func:`line`) per row, 100 lines per record."""
+    """Return the last clauses of a Cypher statement, which convert each row to a line (see :func:`line`).
+
+    A record of the result contains 100 lines.
+    """
     return f"""\
 WITH collect({line(*expressions, numbers=numbers)}) AS held UNWIND range(0, size(held) - 1, {LINES_TOGETHER}) AS start
 RETURN {joined(f"held[start..start + {LINES_TOGETHER}]")}"""
@@ -70,7 +76,7 @@ RETURN {joined(f"held[start..start + {LINES_TOGETHER}]")}"""
 def read_together(
     connection: Neo4jConnection, statements: Iterable[str], values: Mapping[str, Any], timeout: float
 ) -> list[list[Row]]:
-    """Run several statements in parallel, and return a list of rows for each statement."""
+    """Run several statements in parallel with the parameters `values`, and return the rows of each statement."""
     asked = list(statements)
     with ThreadPoolExecutor(len(asked), "phasegraph-neo4j") as pool:
         answers = [pool.submit(connection.read, each, {**values, **FORMAT}, timeout=timeout) for each in asked]

@@ -125,8 +125,8 @@ def _mentions(
 ) -> Csr:
     """Return the matrix of mention counts, of shape (P, E).
 
-    `named` are the cells of mentions with their `counts`, and `stated` are the cells of entities in facts. An entity
-    that is only in facts of a passage has the count 1.
+    A cell is a pair of a passage row and an entity row. `named` are the cells of mentions, as two arrays, with their
+    `counts`. `stated` are the cells of entities in facts; an entity that is only in facts of a passage has the count 1.
     """
     there = stated[1] >= 0
     rows = np.concatenate([named[0], stated[0][there]])
@@ -357,9 +357,10 @@ def in_order(records: Iterable[PassageRecord]) -> tuple[PassageRecord, ...]:
 
 
 def _counted(rows: Iterable[tuple[object, ...]], words: int, field: str) -> tuple[tuple[Any, ...], ...]:
-    """Sort rows of names with a count, and add the counts of equal names.
+    """Sort rows that consist of names and a count, and sum the counts of rows with equal names.
 
-    Raises InvalidInputError for a blank name, or for a count below 1.
+    `words` is the number of names in a row, and `field` describes the rows in messages. Raises InvalidInputError for a
+    blank name, or for a count below 1.
     """
     given = [tuple(row) for row in rows]
     columns = list(zip(*given, strict=False))

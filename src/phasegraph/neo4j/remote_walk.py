@@ -73,7 +73,7 @@ RETURN 2 AS kind, e.name AS name, """
 # contains the frequencies of the entities. Kind 1, entity to passage: four times the number of mentions, plus the kind
 # of home. Kind 2, entity to entity: the number of facts. Kind 3, synonyms: low bits unused, and `more` contains the
 # similarities. An entity in too many passages has no edges, unless a passage is about it. An entity of a single passage
-# has no edge from this passage, because a walk could only return.
+# has no edge from this passage, because a walk could only return to this passage.
 LOW_BITS = 40
 _NEIGHBOURHOOD = (
     """\
@@ -191,8 +191,8 @@ def _plain(
 ) -> tuple[IntArray, Codes, Float32Array]:
     """Return the edges between passages and entities in a row that the statement `NEIGHBOURHOOD` returned.
 
-    The result is three arrays with an entry per edge: the position of its start node among the requested nodes, the
-    code of its end node, and its weight. `first` is the number of requested passages.
+    The result is three arrays with an entry per edge: start node, end node, and weight. A start node is given by its
+    position among the requested nodes, and an end node by its code. `first` is the number of requested passages.
     """
     kind, names, edges, frequencies = row
     owners, low, lengths = _edges(edges)
@@ -347,15 +347,16 @@ class NeighbourhoodWalk:
             entities += names
 
     def _grow(self) -> KnownEdges:
-        """Return the known edges in a copy, which is made once per query and to which the query can add edges."""
+        """Return this query's own copy of the known edges, to which it can add edges; the first call makes the copy."""
         if self._shared:
             self._known, self._shared = self._known.copy(), False
         return self._known
 
     def _fetch(self, nodes: IntArray) -> bool:
-        """Fetch the edges of `nodes`; return False if the time or the server does not allow it.
+        """Fetch the edges of `nodes`; return False if the time is nearly over or the server fails.
 
-        No further round starts after two thirds of the timeout.
+        After the first fetch, no fetch starts when two thirds of the timeout have passed. If the first fetch fails, its
+        StoreError is raised.
         """
         elapsed = time.monotonic() - self._began
         if self._rounds and elapsed > self.connection.timeout * 2 / 3:

@@ -211,8 +211,8 @@ def relevance_rounds(
 def edges_of(node: int, indptr: Any, slots: Any, ends: Any, passages: int, came: int) -> tuple[Any, Any, bool]:
     """Return a node's first edge, the edge after its last edge, and True if these edges are in the log.
 
-    The arguments from `slots` on are described at :class:`.operator.LoggedEdges`. They are arguments of their own,
-    because numba counts references whenever a tuple of arrays is unpacked.
+    :class:`.operator.LoggedEdges` describes the arguments from `slots` on. They are not passed as a tuple, because
+    numba counts references whenever a tuple of arrays is unpacked.
     """
     u = np.uint32(node)
     slot = slots[u]
@@ -228,7 +228,11 @@ def read_edges(
     first: int, last: int, indices: Any, weights: Any, rarities: Any, outward: int, passages: int, came: int,
     targets_out: Any, weights_out: Any,
 ) -> None:  # fmt: skip
-    """Copy the targets and weights of some base edges, and apply the changes of a log to the copies."""
+    """Copy the targets and weights of the base edges `first` to `last` - 1, and apply the changes of a log.
+
+    The changed copies are written to `targets_out` and `weights_out`. :class:`.operator.LoggedEdges` describes
+    `rarities`, `outward`, `passages` and `came`.
+    """
     for e in range(first, last):
         place, v = np.uint64(e - first), np.uint32(indices[e])
         weights_out[place] = rarities[np.uint32(v - passages)] if e < outward else weights[e]
@@ -237,7 +241,7 @@ def read_edges(
 
 @_compiled
 def unweighed_in_log(graph: Any, lookout: Any, follow: float, state: Any, frontier: Any, size: int) -> int:
-    """Write the nodes with weight 0 that are about to receive much mass; see :func:`unweighed`."""
+    """List the nodes with weight 0 that are about to receive much mass, as :func:`unweighed` does without a log."""
     (indptr, indices, base_weights), log, node_weights, _, _, targets, weights = graph
     slots, ends, own_targets, own_weights, rarities, outward, passages, came = log
     much, found = lookout

@@ -22,10 +22,10 @@ _AT_ONCE = 1_000_000
 class LoggedEdges(NamedTuple):
     """The changes of a log to the edges of a base graph, for compiled walks.
 
-    The node u has the edges of the log from ``ends[slots[u] - 1]`` to ``ends[slots[u]]``, with `targets` and `weights`,
-    if ``slots[u]`` is positive; otherwise, it has its edges in the base graph. The nodes of the base graph from number
-    `passages` on are entities, and `came` new passages precede them. The base edges before number `outward` lead from
-    passages to entities, and `rarities` contains the weight of these edges by entity.
+    If ``slots[u]`` is positive, node u has the edges of the log from ``ends[slots[u] - 1]`` to ``ends[slots[u]]``, with
+    `targets` and `weights`. Otherwise, node u has its edges in the base graph. The nodes of the base graph from number
+    `passages` on are entities; with the log, their numbers rise by `came`, the number of new passages. The base edges
+    before number `outward` lead from passages to entities, and `rarities` contains the weight of these edges by entity.
     """
 
     slots: Int32Array

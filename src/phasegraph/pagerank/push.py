@@ -41,7 +41,7 @@ def ranges(starts: Positions, counts: Positions) -> Positions:
 def out_edges(graph: Any, nodes: Any) -> tuple[IntArray, IntArray]:
     """Return two arrays with an entry for each out-edge of `nodes`.
 
-    The first array contains the position in `nodes` of the edge's source node; the second array contains the position
+    The first array contains the position in `nodes` of the edge's source node. The second array contains the position
     of the edge in the graph's arrays `indices` and `weights`.
     """
     counts = graph.out_degrees.take(nodes).astype(np.int64)
@@ -79,11 +79,14 @@ class Transitions(ABC):
     """If True, :meth:`before` is called before each round; :meth:`before` can set it to False."""
 
     def before(self, nodes: IntArray, amounts: FloatArray) -> None:
-        """Prepare a round in which these nodes send these amounts of mass, for example compute weights of edges."""
+        """Prepare a round in which `nodes` send `amounts` of mass, for example by computing weights of edges."""
         raise NotImplementedError
 
     def resumes(self) -> bool:
-        """Do the work of :meth:`before` if the compiled rounds have paused; return True if they did and must go on."""
+        """If the compiled rounds have paused, do the work of :meth:`before`, and return True to continue the rounds.
+
+        Return False if the rounds have ended.
+        """
         return False
 
     @abstractmethod
@@ -102,7 +105,7 @@ class Transitions(ABC):
 
     @abstractmethod
     def compiled(self) -> Callable[..., tuple[int, int, int, int]]:
-        """Return the compiled function that runs push rounds, with the arrays of the graph as bound arguments."""
+        """Return the compiled function that runs rounds of pushes, with the arrays of the graph as bound arguments."""
 
 
 class StaticTransitions(Transitions):
@@ -132,8 +135,8 @@ class StaticTransitions(Transitions):
     def inflow(self, nodes: IntArray) -> tuple[IntArray, FloatArray, IntArray]:
         """Return the edges into `nodes` of an undirected graph.
 
-        The result is three arrays: the source node, the share of the source's mass that flows along the edge, and the
-        position of the target in `nodes`.
+        The result is three arrays with an entry per edge: source node, share, and position of the target in `nodes`.
+        The share is the part of the source's mass that flows along the edge.
         """
         graph = self.graph
         counts = graph.out_degrees.take(nodes).astype(np.int64)
@@ -148,7 +151,7 @@ class StaticTransitions(Transitions):
         return arrived
 
     def compiled(self) -> Callable[..., tuple[int, int, int, int]]:
-        """Return the compiled function that runs push rounds."""
+        """Return the compiled function that pushes mass along the edges, round by round."""
         graph = self.graph
         arrays = (graph.indptr, graph.indices, graph.weights, graph.inverse_out, graph.costs)
         return partial(compiled_kernels().static_rounds, arrays)
@@ -195,11 +198,11 @@ class RelevanceTransitions(Transitions):
         return arrived
 
     def compiled(self) -> Callable[..., tuple[int, int, int, int]]:
-        """Return the compiled function that runs push rounds."""
+        """Return the compiled function that pushes mass along the edges, round by round."""
         return self._rounds(0.0, 0.0, _NOWHERE)
 
     def _rounds(self, rest: float, much: float, found: Int32Array) -> Callable[..., tuple[int, int, int, int]]:
-        """Return the compiled function that runs push rounds; it replaces a node weight of 0 by `rest`.
+        """Return the compiled function that runs rounds of pushes; it replaces a node weight of 0 by `rest`.
 
         The function pauses before a node with weight 0 receives more mass than `much`, and writes the node to `found`.
         """
@@ -456,9 +459,9 @@ class _Ends:
 
 
 def _refine(transitions: StaticTransitions, settings: PushSettings, space: PushWorkspace, ends: _Ends) -> int:
-    """For the nodes with the greatest masses, replace the estimate in `ends.values` by the exact inflow of a next step.
+    """For the nodes with the greatest masses, replace the estimated mass by the exact inflow of a further step.
 
-    Returns the number of edges that were read.
+    `ends.values` contains the masses. Returns the number of edges that were read.
     """
     count = min(settings.refine, len(ends.nodes))
     first = np.argpartition(ends.values, len(ends.values) - count)[len(ends.values) - count :]

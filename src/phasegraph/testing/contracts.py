@@ -59,7 +59,7 @@ class SourceContract:
         raise NotImplementedError("override make_source")
 
     def upstream(self) -> Mapping[str, Ranking | None]:
-        """Return the rankings of the sources in `depends_on` to pass to the source; default None for each."""
+        """Return the rankings to pass to the source, for each name in `depends_on`; by default, each is None."""
         return dict.fromkeys(self.depends_on)
 
     def _ask(self, source: AnySource, query: str | None = None, limit: int | None = 10) -> Ranking:

@@ -2,8 +2,8 @@
 
 A law is a function that raises :class:`LawViolation` if the property does not hold. The tests of this project run all
 laws for every registered calibrator and rule, and you can run them for a rule of your own. :data:`KNOWN_EXCEPTIONS`
-lists properties that a calibrator or weighting cannot have, with the reasons. The numbers such as I1 are those of
-``docs/reliability.md``.
+lists properties that a calibrator or weighting cannot have, with the reasons. Numbers such as I1 refer to the list of
+laws in ``docs/reliability.md``.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _descend(result: Result, ids: Sequence[str], what: str) -> None:
 def _replaced(
     rankings: Sequence[Ranking], place: int, ids: Sequence[str], scores: Sequence[float] | FloatArray
 ) -> list[Ranking]:
-    """Return the rankings; the ranking at the position `place` has new hits with the given ids and scores."""
+    """Return a list of the rankings in which the ranking at position `place` has other hits: `ids` with `scores`."""
     old = rankings[place]
     new = Ranking(old.source, ids, np.asarray(scores), background=old.background, size=old.size)
     return [*rankings[:place], new, *rankings[place + 1 :]]
