@@ -27,7 +27,7 @@ class Background:
         return Background, (self._name,)
 
     def start(self, work: Callable[[], object]) -> bool:
-        """Run a function in the thread, and return True; return False if another function is still running."""
+        """Run a function in a daemon thread, and return True; return False if another function is still running."""
         if self._thread is not None and self._thread.is_alive():
             return False
         self._thread = threading.Thread(target=work, name=f"phasegraph-{self._name}", daemon=True)

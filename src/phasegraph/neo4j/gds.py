@@ -45,7 +45,10 @@ _STARTS = {"p": _PASSAGE, "e": _ENTITY}
 
 
 def projection_statement() -> str:
-    """Return the Cypher statement that copies the edges of a corpus into a named in-memory graph of GDS."""
+    """Return the Cypher statement that copies the edges of a corpus into a named in-memory graph of GDS.
+
+    GDS is Neo4j's Graph Data Science library.
+    """
     parts = [f"{match} RETURN {start} AS source, null AS target, 0.0 AS weight" for start, match in _STARTS.items()]
     for start, end, clauses, weight in _CLAUSES:
         parts.append(f"{_STARTS[start]} {clauses}\nRETURN {start} AS source, {end} AS target, {weight} AS weight")
@@ -116,7 +119,7 @@ CALL (found) {{
 
 @dataclass(frozen=True)
 class Projection:
-    """A GDS projection of a corpus: a copy of its edges in the server's memory, on which GDS walks."""
+    """A projection of a corpus: a copy of its edges in the server's memory, on which Graph Data Science (GDS) walks."""
 
     name: str  # in the catalog of GDS; it identifies corpus, stamp and weights
     corpus: str
@@ -125,7 +128,10 @@ class Projection:
 
 
 def has_gds(connection: Neo4jConnection) -> bool:
-    """Return True if the server has GDS; raise a StoreError if the server cannot be reached."""
+    """Return True if the server has Neo4j's Graph Data Science library (GDS).
+
+    Raises StoreError if the server cannot be reached.
+    """
     try:
         connection.read(_VERSION)
     except StoreError as error:
@@ -136,7 +142,10 @@ def has_gds(connection: Neo4jConnection) -> bool:
 
 
 def project(connection: Neo4jConnection, corpus: str, weights: EdgeWeights | None = None) -> Projection:
-    """Return the GDS projection of the current state of a corpus; create it if needed, and drop older projections."""
+    """Return the projection (:class:`Projection`) of a corpus's current state, and drop older projections.
+
+    The projection is created if it does not exist.
+    """
     chosen = EdgeWeights() if weights is None else weights
     passages, stamp = corpus_state(connection, corpus, timeout=BULK_SECONDS)
     if not passages:
@@ -172,18 +181,18 @@ def project(connection: Neo4jConnection, corpus: str, weights: EdgeWeights | Non
 
 
 def list_projections(connection: Neo4jConnection, corpus: str | None = None) -> tuple[str, ...]:
-    """Return the sorted names of phasegraph's GDS projections of a corpus, or of all corpora if `corpus` is None.
+    """Return the sorted names of phasegraph's projections of a corpus, or of all corpora if `corpus` is None.
 
-    Raises StoreError if the server has no GDS.
+    Raises StoreError if the server lacks Neo4j's Graph Data Science library (GDS).
     """
     prefix = _PREFIX if corpus is None else f"{_PREFIX}{_short(corpus)}-"
     return _ours(row[0] for row in connection.read(_LIST, {"prefix": prefix}))
 
 
 def drop_projections(connection: Neo4jConnection, corpus: str | None = None) -> None:
-    """Drop phasegraph's GDS projections of a corpus, or of all corpora if `corpus` is None.
+    """Drop phasegraph's projections of a corpus, or of all corpora if `corpus` is None.
 
-    Raises StoreError if the server has no GDS.
+    Raises StoreError if the server lacks Neo4j's Graph Data Science library (GDS).
     """
     for name in list_projections(connection, corpus):
         connection.read(_DROP, {"graph": name}, warm=False)
@@ -232,7 +241,7 @@ def walk_corpus(
     *,
     follow_probability: float,
 ) -> tuple[Projection, dict[str, float]]:
-    """Walk the current GDS projection of a corpus, and return the projection and the masses of passages by id.
+    """Walk the current projection of a corpus, and return the projection and the masses of passages by id.
 
     The seeds are as in :func:`walk_projection`. If another client replaces the projection during the walk, the new
     projection is walked.
@@ -250,7 +259,7 @@ def walk_corpus(
 
 
 def seed_sets(passages: Mapping[str, float], entities: Mapping[str, float]) -> list[dict[str, Any]]:
-    """Divide weighted seeds into sets of seeds with equal mass, for versions of GDS without weighted seeds.
+    """Divide weighted seeds into sets of seeds with equal mass, for servers whose GDS has no weighted seeds.
 
     A seed can be in several sets; the masses of these sets add up to the mass of the seed. With up to DIGITS distinct
     masses, each distinct mass gets a set. With more distinct masses, each mass is rounded to a sum of powers of two,

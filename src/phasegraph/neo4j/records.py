@@ -209,7 +209,7 @@ class PassageRecord:
     def extractions(self) -> list[Extraction]:
         """Return the record in the form that `graph_from_extractions` accepts.
 
-        The list has a single extraction, and a further extraction for each lead name after the first.
+        The list contains one extraction, and one more for each lead name after the first lead name.
         """
         names = [name for name, count in self.mentions for _ in range(count)]
         triples = [(subject, predicate, other) for subject, predicate, other, count in self.facts for _ in range(count)]

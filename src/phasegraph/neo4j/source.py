@@ -137,8 +137,8 @@ class Neo4jGraphSource:
         Names of sources whose hits are seeds of the walk; the first source with a ranking is used.
     method : {"neighbourhood", "gds"}, default "neighbourhood"
         ``neighbourhood`` fetches the edges that the walk needs, and walks in this process. ``gds`` walks the whole
-        corpus in the server and needs GDS; edge weights then do not depend on the query, as with
-        ``WalkSettings(relevance=False)``.
+        corpus in the server and needs its Graph Data Science library (GDS); edge weights then do not depend on the
+        query, as with ``WalkSettings(relevance=False)``.
     linking : LinkSettings
         Settings for the choice of seeds.
     walk : WalkSettings
@@ -350,7 +350,7 @@ def _allowed_by_both(one: Allowed, other: Allowed, passage_id: str) -> bool:
 
 
 def _all_passages(graph: PartialGraph, listed: Collection[str], count: int) -> PartialGraph:
-    """Return a graph of `count` passages without edges, which the computation of relevance needs.
+    """Return a graph that has `count` passages and no edges, as the computation of relevance needs it.
 
     The first passages are the passages of `graph`, followed by the passages with ids in `listed`. Other passages have a
     row, but no id.

@@ -32,7 +32,7 @@ def list_corpora(connection: Neo4jConnection) -> tuple[str, ...]:
 
 
 def drop_corpus(connection: Neo4jConnection, corpus: str) -> None:
-    """Delete a corpus, its removal records and its GDS projections; after an error, call the function again."""
+    """Delete a corpus, with its removal records and its projections; after an error, call the function again."""
     check_corpus(corpus)
     values = {"corpus": corpus}
     while connection.write_all([(_FORSAKE, values), (_DROP_SOME, values)])[0][0] > 0:
@@ -359,7 +359,7 @@ def _write_steps(connection: Neo4jConnection, corpus: str, steps: Iterable[list[
     """Run each step, a list of statements, in its own transaction, and return the revision of the corpus.
 
     The last step also drops entities without mentions and facts. If the process crashes before the last step, a second
-    call runs it again, so these entities are always dropped.
+    call runs the last step, so these entities are always dropped.
     """
     revision, waiting = 0, None
     for step in steps:

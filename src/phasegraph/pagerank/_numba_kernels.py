@@ -4,8 +4,8 @@ The functions do the same operations in the same order as the numpy rounds in :m
 and counters are identical to the bit. Lists are written without branches: the next entry overwrites an entry that does
 not count. Each list therefore has space for an additional entry.
 
-The `state` is an array with a row per node and three columns. The first is the left mass, which has arrived and is not
-pushed yet. The second is the gained mass, which has stopped at the node. The third is the last round in which mass
+The `state` is an array with a row per node and three columns. The first is the unsent mass, which has arrived and is
+not pushed yet. The second is the gained mass, which has stopped at the node. The third is the last round in which mass
 arrived. The `frontier` contains the nodes that the next round pushes. Positions in inner loops are unsigned, because
 numba checks signed positions for negative values.
 """
@@ -34,9 +34,9 @@ def _compiled(function: Callable[..., Any]) -> Any:
 
 @_compiled
 def take_out(frontier: Any, size: int, follow: float, state: Any, amounts: Any) -> None:
-    """Take the left mass out of the first `size` frontier nodes.
+    """Take the unsent mass out of the first `size` nodes of `frontier`, which are the nodes to push.
 
-    The share (1 - follow) becomes gained mass of the node. The rest is written to `amounts`, for sending along edges.
+    The share (1 - follow) of the mass stops at the node. The rest is written to `amounts`, for sending along edges.
     """
     for i in range(size):
         u = frontier[i]
@@ -49,7 +49,7 @@ def take_out(frontier: Any, size: int, follow: float, state: Any, amounts: Any) 
 def arrive(
     v: int, amount: float, now: int, state: Any, touched: Any, held: int, received: Any, arrived: int
 ) -> tuple[int, int]:
-    """Add `amount` to the left mass of node `v`, in round `now`.
+    """Add `amount` to the unsent mass of node `v`, in round `now`.
 
     `held` and `arrived` are the numbers of nodes that have received mass so far, in total and in this round. Returns
     both numbers after the addition.
@@ -65,9 +65,10 @@ def arrive(
 
 @_compiled
 def above(received: Any, arrived: int, state: Any, threshold: float, costs: Any, frontier: Any) -> int:
-    """Write the nodes that received mass, and whose left mass is above their threshold, to the frontier.
+    """Write the nodes to push in the next round to `frontier`, and return their number.
 
-    The threshold of a node is ``threshold`` times its cost. Returns the number of written nodes.
+    These are the first `arrived` nodes of `received`, except for nodes whose unsent mass is not above their threshold.
+    The threshold of a node is `threshold` times its cost.
     """
     size = 0
     for i in range(arrived):
@@ -79,7 +80,7 @@ def above(received: Any, arrived: int, state: Any, threshold: float, costs: Any,
 
 @_compiled
 def collect(nodes: Any, state: Any, gained_out: Any, left_out: Any) -> None:
-    """Copy the gained and the left mass of `nodes` to the two output arrays, and clear the state of these nodes."""
+    """Copy the gained and the unsent mass of `nodes` to the two output arrays, and clear the state of these nodes."""
     for i in range(len(nodes)):
         v = nodes[i]
         left_out[i] = state[v, 0]
@@ -93,11 +94,12 @@ def collect(nodes: Any, state: Any, gained_out: Any, left_out: Any) -> None:
 def static_rounds(
     graph: Any, settings: Any, state: Any, queues: Any, held: int, size: int, rounds: int
 ) -> tuple[int, int, int, int]:
-    """Run push rounds with fixed edge weights.
+    """Push mass along edges with fixed weights, round by round.
 
-    The rounds end when no node's left mass is above its threshold, or at the maximum number of rounds. They also end
-    before a dense round, which would read more than `dense_edges` edges. Returns the size of the new frontier, the
-    number of rounds, the number of edges read, and the number of nodes that received mass.
+    `held` is the number of nodes that have received mass, `size` the number of nodes to push, and `rounds` the number
+    of rounds so far. The rounds end when no node's unsent mass is above its threshold, or at the maximum number of
+    rounds. They also end before a dense round, which would read more than `dense_edges` edges. Returns the number of
+    nodes to push next, the number of rounds, the number of edges read, and the number of nodes that have received mass.
     """
     indptr, indices, weights, inverse_out, costs = graph
     follow, threshold, dense_edges, limit = settings
@@ -138,10 +140,10 @@ def edge_weight(edge: int, target: int, weights: Any, node_weights: Any, rest: f
 
 @_compiled
 def unweighed(graph: Any, lookout: Any, follow: float, state: Any, frontier: Any, size: int) -> int:
-    """List the nodes with weight 0 to which the frontier is about to send more than `much` mass.
+    """List the nodes with weight 0 to which the nodes of `frontier` are about to send more than `much` mass.
 
     `lookout` is described at :func:`relevance_rounds`; its array receives the list. A node may be listed more than
-    once. Returns the length of the list, or -1 if no frontier node sends more than `much`.
+    once. Returns the length of the list, or -1 if no node of `frontier` sends more than `much`.
     """
     indptr, indices, weights, node_weights, _, _ = graph
     much, inverse_out, found = lookout
@@ -164,13 +166,13 @@ def unweighed(graph: Any, lookout: Any, follow: float, state: Any, frontier: Any
 def relevance_rounds(
     graph: Any, lookout: Any, settings: Any, state: Any, queues: Any, held: int, size: int, rounds: int
 ) -> tuple[int, int, int, int]:
-    """Run push rounds in which the weight of an edge is multiplied by the weight of its target node.
+    """Push mass round by round along edges whose weights are multiplied by the weights of their target nodes.
 
     A node weight of 0 is replaced by `rest`; nodes beyond the array of node weights have weight 1. `lookout` is the
     tuple (`much`, `inverse_out`, `found`). `inverse_out` is 1 / (sum of the weights of a node's out-edges). The rounds
     pause if nodes with weight 0 are about to receive more than the mass `much`. These nodes are written to `found`,
     whose last entry is their number. The caller then sets the weights of these nodes and calls the function again. If
-    `much` is 0, the rounds never pause. The result is described at :func:`static_rounds`.
+    `much` is 0, the rounds never pause. :func:`static_rounds` describes the other arguments and the result.
     """
     indptr, indices, weights, node_weights, rest, costs = graph
     count = np.uint32(len(node_weights))
@@ -272,7 +274,7 @@ def unweighed_in_log(graph: Any, lookout: Any, follow: float, state: Any, fronti
 def logged_rounds(
     graph: Any, lookout: Any, settings: Any, state: Any, queues: Any, held: int, size: int, rounds: int
 ) -> tuple[int, int, int, int]:
-    """Run push rounds as :func:`relevance_rounds` does, over the edges of a graph with a log.
+    """Push mass as :func:`relevance_rounds` does, along the edges of a graph with a change log.
 
     The last two arrays of `graph` are scratch arrays for the edges of a node. This is a function of its own, because a
     common function made walks over graphs without a log slower by a quarter or more.
@@ -326,7 +328,7 @@ def logged_rounds(
 def flow_links(
     flow: Any, relevance: Any, floor: float, size: int, now: int, state: Any, queues: Any, held: int
 ) -> tuple[int, int]:
-    """Send the amounts of the frontier nodes along the links between entities, as in SemFlowRAG.
+    """Send the amounts of the `size` nodes to push along the links between entities, as in SemFlowRAG.
 
     The weight of a link depends on the relevance of its target. Returns the numbers of nodes that received mass, in
     total and in this round.
@@ -351,7 +353,7 @@ def flow_links(
 
 @_compiled
 def plain_edges(flow: Any, size: int, now: int, state: Any, queues: Any, held: int, arrived: int) -> tuple[int, int]:
-    """Send the amounts of the frontier nodes along edges to passages and along self loops, as in SemFlowRAG.
+    """Send the amounts of the `size` nodes to push along passage edges and self loops, as in SemFlowRAG.
 
     The weights of these edges do not depend on the query. Returns the numbers of nodes that received mass, in total and
     in this round.
@@ -376,11 +378,10 @@ def plain_edges(flow: Any, size: int, now: int, state: Any, queues: Any, held: i
 def semantic_rounds(
     graph: Any, settings: Any, state: Any, queues: Any, held: int, size: int, rounds: int
 ) -> tuple[int, int, int, int]:
-    """Run push rounds over the directed graph of SemFlowRAG.
+    """Push mass round by round along the directed edges of SemFlowRAG's graph.
 
-    The weights of a node's links are computed from the relevance when the node is pushed.
-
-    The result is described at :func:`static_rounds`.
+    The weights of a node's links are computed from the relevance when the node is pushed. :func:`static_rounds`
+    describes the other arguments and the result.
     """
     flow, relevance, edge_counts, costs, floor = graph
     follow, threshold, dense_edges, limit = settings

@@ -1,6 +1,6 @@
 """Forward push: send mass from the seeds along edges, round by round, until no node has much mass left to send.
 
-A push of a node keeps the share (1 - follow probability) of its left mass and sends the rest along its out-edges.
+A push of a node keeps the share (1 - follow probability) of its unsent mass and sends the rest along its out-edges.
 """
 
 from __future__ import annotations
@@ -397,10 +397,11 @@ class _Progress:
 
 
 def push(transitions: Transitions, seeds: Seeds, settings: PushSettings, space: PushWorkspace) -> PageRankResult:
-    """Push until the unsent mass of every node is below its threshold, then run the final rounds over the whole graph.
+    """Send mass along edges until no node's unsent mass is above its threshold; then run rounds over the whole graph.
 
-    At the end, each node keeps the share 1 - follow of its left mass, and the workspace `space` is cleared. The values
-    are scaled, because mass that arrives at nodes without out-edges restarts at the seeds.
+    The number of these final rounds is ``settings.polish``. At the end, each node keeps the share (1 - follow
+    probability) of its unsent mass, and the workspace `space` is cleared. The values are scaled, because mass that
+    arrives at nodes without out-edges restarts at the seeds.
     """
     state = space.state(settings.compiled)
     state.left[seeds.nodes] = seeds.weights
@@ -477,9 +478,9 @@ def _refine(transitions: StaticTransitions, settings: PushSettings, space: PushW
 
 
 def _numpy_rounds(transitions: Transitions, settings: PushSettings, space: PushWorkspace, at: _Progress) -> None:
-    """Run push rounds with numpy until no node's left mass is above its threshold.
+    """Push mass with numpy, round by round, until no node's unsent mass is above its threshold.
 
-    Stop earlier before a dense round, which would read more edges than `transitions.dense_edges`, and after the maximum
+    Also stop before a dense round, which would read more edges than `transitions.dense_edges`, and after the maximum
     number of rounds.
     """
     counts = transitions.edge_counts
@@ -514,7 +515,7 @@ def _compiled_rounds(
     at: _Progress,
     compiled: Callable[..., tuple[int, int, int, int]],
 ) -> None:
-    """Run push rounds with the compiled kernel; values and counters equal the results of :func:`_numpy_rounds`."""
+    """Push mass with the compiled kernel; values and counters equal the results of :func:`_numpy_rounds`."""
     touched, frontier, *_ = space.queues
     held = transitions.size if at.everywhere else sum(map(len, at.touched))
     limits = settings.follow, settings.threshold, transitions.dense_edges, settings.limit

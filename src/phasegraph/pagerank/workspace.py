@@ -114,7 +114,7 @@ class PushWorkspace:
         return kept
 
     def collect(self, touched: Int32Array, compiled: bool) -> tuple[FloatArray, FloatArray]:
-        """Return the gained and the left mass of the `touched` nodes as two arrays, and clear the workspace.
+        """Return the gained and the unsent mass of the `touched` nodes as two arrays, and clear the workspace.
 
         `touched` must contain every node with a changed state.
         """
@@ -142,12 +142,12 @@ class WorkspacePool:
         self._idle: deque[PushWorkspace] = deque()
 
     def borrow(self) -> PushWorkspace:
-        """Return an idle or a new workspace; the caller must return it in a clear state by :meth:`give_back`."""
+        """Return an idle or a new workspace; the caller must clear it and give it back with :meth:`give_back`."""
         try:
             return self._idle.pop()
         except IndexError:
             return PushWorkspace(self.size)
 
     def give_back(self, workspace: PushWorkspace) -> None:
-        """Store a clear workspace for a later walk."""
+        """Return a cleared workspace to the pool, so that a later walk can use it."""
         self._idle.append(workspace)

@@ -152,7 +152,10 @@ FATAL: Mapping[str, Fault] = MappingProxyType({"exits": _exits})
 
 
 def broken(kind: str, ranking: Ranking, seconds: float, /) -> object:
-    """Return the answer of a source with the fault `kind`; `ranking` is its correct answer."""
+    """Return the answer of a source with the fault `kind`.
+
+    `ranking` is the correct answer, and `seconds` the delay of the fault ``hang``.
+    """
     return (FAULTS.get(kind) or FATAL[kind])(ranking, seconds)
 
 

@@ -62,7 +62,7 @@ def digest_of(text: str, metadata: Mapping[str, Any], without: Collection[str] =
 
 
 def _json_of(metadata: Mapping[str, Any]) -> str:
-    """Return the metadata as JSON with sorted keys; if all values are texts or integers, a faster way is used."""
+    """Return the metadata as JSON with sorted keys; a faster encoder is used if all values are texts or integers."""
     if not (_TEXT.issuperset(map(type, metadata)) and _SIMPLE.issuperset(map(type, metadata.values()))):
         return _JSON.encode(dict(metadata))
     pairs = [

@@ -428,8 +428,8 @@ class FlowTransitions(Transitions):
     ) -> tuple[Int32Array, FloatArray]:
         """Return the target of each link of `nodes`, and the mass that flows along the link.
 
-        ``amounts[i]`` is the mass that node i sends. Its links are the ``semantics[i]`` edges from edge number
-        ``starts[i]`` on.
+        ``amounts[i]`` is the mass that ``nodes[i]`` sends. The links of this node are the ``semantics[i]`` edges from
+        edge number ``starts[i]`` on.
         """
         arrays, chances = self.arrays, self.arrays.chances
         edges = ranges(starts, semantics)
@@ -698,7 +698,7 @@ class SemFlowSource(GraphWalker):
         return self._ranked(masses, limit, kept.note)
 
     def _walked(self, nodes: Any, masses: FloatArray, near: FloatArray) -> FloatArray:
-        """Return the masses of the passages after a walk from the seeds `nodes` with these masses.
+        """Walk from the seeds `nodes`, whose masses are `masses`, and return the mass of each passage.
 
         In the numbering of `nodes`, entities come before passages. `near` are the passages' similarities to the query.
         """

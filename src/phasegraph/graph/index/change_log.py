@@ -62,7 +62,7 @@ class ChangeLog:
 
     @classmethod
     def of(cls, base: EntityGraph, records: PassageRecords, words: LexicalIndex) -> ChangeLog:
-        """Create a log without changes for a graph with a BM25 index and without synonyms."""
+        """Create an empty log for the graph `base`, which must have a BM25 index and no synonyms."""
         tokenizer: Any = None if base.lexical is None else base.lexical.tokenizer
         none = LexicalIndex.of((), tokenizer)
         vectors = None if base.embeddings is None else base.embeddings[:0]

@@ -437,7 +437,7 @@ class GraphIndex:
     def _read_again(
         self, known: ChangeLog | _Titles, gone: Collection[str], came: Sequence[Row]
     ) -> tuple[list[PassageRecord], RuleExtractor]:
-        """Return the existing passages whose names must be extracted again, and the extractor for this.
+        """Return the existing passages whose names must be extracted again, and the extractor to use.
 
         These are the passages whose texts contain a title that the change adds or deletes. `gone` are the ids of
         deleted passages, and `came` the (id, title, text) of new passages.

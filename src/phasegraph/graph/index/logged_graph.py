@@ -22,7 +22,7 @@ from phasegraph.lexical import ChangedWords
 
 
 class LoggedView(EntityGraph):
-    """An unmerged view of base graph and change log, for searches that score only some passages (listed passages).
+    """A view of a base graph with its change log, for searches that score only some passages (listed passages).
 
     The rows of the base graph come first, then the rows of new passages or entities. Deleted passages and entities
     still have rows. New entities are not in the order of their names.

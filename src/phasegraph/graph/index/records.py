@@ -140,7 +140,7 @@ class PassageRecords(Mapping[str, PassageRecord]):
         return held
 
     def get(self, name: str, default: Any = None, /) -> Any:
-        """Return the record of a passage, or `default`; a record in memory is found without further checks."""
+        """Return the record of a passage, or `default` if there is none; this is quick for a record in memory."""
         held = self.held.get(name)
         return super().get(name, default) if held is None else held
 
@@ -187,7 +187,7 @@ class PassageRecords(Mapping[str, PassageRecord]):
             raise IntegrityError(f"the record of passage {name!r} in the saved index is damaged: {error}") from error
 
     def replaced(self, ids: Collection[str], changed: Mapping[str, PassageRecord]) -> PassageRecords:
-        """Return a mapping for the passages `ids`, with the record in `changed` or otherwise the existing record."""
+        """Return the records of the passages `ids`: the record in `changed`, or otherwise the existing record."""
         kept = {name: record for name, record in self.held.items() if name in ids and name not in changed}
         again = frozenset(name for name in self.retitled if name in ids and name not in changed)
         return PassageRecords(ids, {**kept, **changed}, self._packed, again | _retitled(changed.values()))
@@ -207,7 +207,7 @@ class PassageRecords(Mapping[str, PassageRecord]):
         }
 
     def _sources(self) -> Iterator[slice | bytes]:
-        """Yield, for each passage, the slice of its packed line, or its line as bytes if the record is in memory."""
+        """Yield each passage's line: its slice of the packed bytes, or its own bytes if the record is in memory."""
         check_mapped(self._mapped)
         rows = _RowsInOrder(self._packed[2]) if self._packed is not None else None
         ends: list[int] = [] if self._packed is None else [0, *self._packed[1].tolist()]
@@ -241,7 +241,7 @@ class PassageRecords(Mapping[str, PassageRecord]):
     def unpacked(
         cls, rows: Mapping[str, int], arrays: Mapping[str, NDArray[Any]], retitled: object, *, sound: bool = False
     ) -> PassageRecords:
-        """Create records from arrays of :meth:`packed`; raise InvalidInputError if their number differs from `rows`.
+        """Create records from arrays of :meth:`packed`; raise InvalidInputError if there are not as many as `rows`.
 
         `rows` are the rows of the passages, and `retitled` the stored list of ids. `sound` is True if the arrays were
         checked before.

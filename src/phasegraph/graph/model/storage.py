@@ -365,7 +365,7 @@ def unpacked_matrix(
     *,
     sound: bool = False,
 ) -> Any:
-    """Create a matrix from arrays of :func:`packed_matrix`; raise InvalidInputError if they have another shape.
+    """Create a matrix from arrays of :func:`packed_matrix`; raise InvalidInputError if they do not fit `shape`.
 
     The checks prevent compiled code from reading or writing outside the arrays. `sound` is True if the arrays were
     checked before.

@@ -60,9 +60,10 @@ def synonym_pairs(
 ) -> SynonymPairs:
     """Find all pairs of rows whose cosine, computed in float64, is at least a threshold in (0, 1].
 
-    `embeddings`, of shape (n, d), are finite and of any length; a row of zeros has no synonyms. Only pairs with at
-    least one row number >= `start` are returned, for updates after new entities. Raises InvalidInputError for more than
-    `max_pairs` pairs. The search needs memory for a float32 copy of the input, a smaller copy, and tiles of a few MB.
+    `embeddings`, of shape (n, d), must be finite, and need not be normalized; a row of zeros has no synonyms. Only
+    pairs with at least one row number >= `start` are returned, for updates after new entities. Raises InvalidInputError
+    for more than `max_pairs` pairs. The search needs memory for a float32 copy of the input, a smaller copy, and tiles
+    of a few MB.
 
     >>> found = synonym_pairs([[1.0, 0.0], [0.0, 1.0], [2.0, 0.1]], threshold=0.9)
     >>> found.left.tolist(), found.right.tolist(), found.cosine.round(4).tolist()
@@ -338,7 +339,7 @@ class NameSynonyms:
 
     @classmethod
     def of(cls, embeddings: NameVectors, *, threshold: float = 0.8) -> NameSynonyms:
-        """Create the set from embeddings of names, or from a function that embeds names.
+        """Create a set of synonyms from embeddings of names, or from a function that embeds names.
 
         `embeddings` is a mapping of names to vectors, or a function ``embeddings(names) -> (n, d) vectors`` that embeds
         all entities. If several names have the same normal form, the first name counts. With a mapping, entities

@@ -84,7 +84,10 @@ class Mixture:
     cells: IntArray
 
     def responsibilities(self, vectors: FloatArray) -> FloatArray:
-        """Return the responsibilities of the components for n vectors, an array of shape (n, c); rows sum to 1."""
+        """Return the responsibilities: the probability that each of n vectors belongs to each of c components.
+
+        The result is an array of shape (n, c), whose rows sum to 1.
+        """
         points = (vectors - self.centre) @ self.axes.T
         logs = np.log(self.weights) - 0.5 * np.log(self.variances).sum(axis=1)
         logs = logs - 0.5 * (((points[:, None, :] - self.means) ** 2) / self.variances).sum(axis=2)
@@ -99,7 +102,8 @@ class Clustering:
 
     The first mixture covers all embeddings. The clusters of an embedding depend only on this embedding, so later
     embeddings do not change the clusters of others. `count` is the number of clusters, and `fitted` the number of
-    embeddings to which the mixtures were fitted. `threshold` is the minimum responsibility.
+    embeddings to which the mixtures were fitted. An embedding belongs to its most likely
+    cluster, and to every cluster to which it belongs with a probability of at least `threshold`.
     """
 
     mixtures: tuple[Mixture, ...]
@@ -142,9 +146,9 @@ class _Part:
     def divided(self, mixture: Mixture, vectors: FloatArray, threshold: float) -> list[_Part]:
         """Divide the part by a mixture, and return the part of each component.
 
-        The degrees of membership are multiplied by the responsibilities of the component. A component's part contains
-        the embeddings whose product is at least `threshold`, and the embeddings for which this component is the
-        most likely.
+        A degree of membership is multiplied by the probability that the embedding belongs to the component. A
+        component's part contains the embeddings whose product is at least `threshold`, and the embeddings for which
+        this component is the most likely.
         """
         if not len(self.rows):
             return [self] * len(mixture.weights)
@@ -238,7 +242,9 @@ def _fitted(vectors: FloatArray, least: int, settings: ClusterSettings) -> Mixtu
 
 
 def _least_bic(points: FloatArray, least: int, softening: float, settings: ClusterSettings) -> Any:
-    """Return scikit-learn's fitted mixture with the lowest BIC; None if there are too few distinct points.
+    """Return scikit-learn's fitted mixture with the lowest Bayesian information criterion (BIC).
+
+    Returns None if there are too few distinct points.
 
     `least` is the minimum number of components, and `softening` is a number that is added to all variances.
     """

@@ -542,7 +542,7 @@ class _Writer:
         return cls(summarise, called, embed, kept, check_count("workers", workers, minimum=1), progress)
 
     def written(self, wanted: Mapping[str, list[str]]) -> dict[str, str]:
-        """Return a summary by key, from the cache or by calling `summarise`.
+        """Return the summaries by key; each is taken from the cache, or written by a call of `summarise`.
 
         `wanted` maps the key of each summary to the texts to summarize.
         """

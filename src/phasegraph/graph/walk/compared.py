@@ -103,7 +103,7 @@ class Comparison(Protocol):
         ...
 
     def reached(self, walked: PageRankResult, weights: NodeWeights) -> tuple[PassageFeatures, FloatArray]:
-        """Return similarity, relevance and query words of the n passages to score, and the walk's mass at each."""
+        """Return the similarity, relevance and query words of the n passages to score, and the walk's mass at each."""
         ...
 
     def words_for(self, clause: str, features: PassageFeatures) -> FloatArray:
@@ -111,5 +111,5 @@ class Comparison(Protocol):
         ...
 
     def cosines_to(self, vector: Any, features: PassageFeatures) -> FloatArray:
-        """Compute the cosines of n passages to the embedding `vector` of a clause of the query, an array (n,)."""
+        """Compute the cosines of n passages to the embedding `vector` of a query's clause, of shape (n,)."""
         ...

@@ -68,8 +68,8 @@ def cover(values: FloatArray, worths: FloatArray, count: int) -> tuple[IntArray,
 
     `values` has shape (n,). `worths` has shape (n, j): the worth of each position for j aspects, such as the words of a
     query. Each pick has the greatest sum of value and added worth. The added worth of a position for an aspect is the
-    excess over the best earlier pick. Returns the positions in the order of picking, and the sum of each pick. The sums
-    descend, and no remaining position has a greater sum than the last pick.
+    amount by which its worth exceeds the worth of the best earlier pick. Returns the positions in the order of picking,
+    and the sum of each pick. The sums descend, and no remaining position has a greater sum than the last pick.
 
     >>> worths = 2 * np.array([[0.4, 0.0], [0.4, 0.0], [0.0, 0.6]])
     >>> cover(np.array([0.9, 0.8, 0.1]), worths, 3)[0].tolist()
@@ -121,8 +121,9 @@ def covering(
 
     `rows` are the positions of the passages to rank; `scores`, `ids` and `terms` describe all n passages. Candidates
     are the best passages, and the three best passages for each clause. A candidate moves up if it contains question
-    words, or answers clauses, that earlier passages do not. `parts`, of shape (c, n), is the worth of each passage for
-    each clause. Returns the first `limit` positions and their new scores, in descending order of these scores.
+    words that no earlier passage contains, or answers a clause that no earlier passage answers. `parts`, of shape (c,
+    n), is the worth of each passage for each clause. Returns the first `limit` positions and their new scores, in
+    descending order of these scores.
     """
     wanted = None if limit is None else max(limit, settings.cover_pool)
     order = rows[top_order(scores[rows], LocalIds(ids, rows), wanted)]

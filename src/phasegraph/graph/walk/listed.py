@@ -126,7 +126,7 @@ class ListedPassages:
         return in_any_order(self._by_clause[clause].scores_of, rows)
 
     def cosines_to(self, vector: Any, features: PassageFeatures) -> FloatArray:
-        """Compute the cosines of n passages to the embedding `vector` of a clause of the query, an array (n,)."""
+        """Compute the cosines of n passages to the embedding `vector` of a query's clause, of shape (n,)."""
         rows: Any = features.rows
         return self._near.cosines_to(vector, rows)
 

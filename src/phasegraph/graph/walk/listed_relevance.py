@@ -114,7 +114,7 @@ class ListedRelevance:
         return entered(gains, others, self._highest, self._named, self.settings)
 
     def gains(self, rows: IntArray) -> FloatArray:
-        """Compute the factor for the weights of edges into each of n passages that are not listed, an array (n,)."""
+        """Compute the factors for the weights of edges into n passages that are not listed, of shape (n,)."""
         return self._entered(np.maximum(self.cosines(rows), FLOOR), self._others.scores_of(rows))
 
 

@@ -71,7 +71,8 @@ def passage_relevance(
     """Compute the relevance of all passages, an array of shape (P,) with values of at least `floor`.
 
     The relevance is the cosine of the passage's embedding to `vector`, the query's embedding. If there are no vectors
-    to compare, the relevance is the passage's similarity in the dense ranking. Without a ranking, returns None.
+    to compare, the relevance is the passage's similarity in the dense ranking. If there is no ranking either, the
+    result is None.
     """
     if vector is not None and graph.embeddings is not None:
         cosines = graph.cosines_to(unit_vector(vector, graph.embeddings.shape[1]))

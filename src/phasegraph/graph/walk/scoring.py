@@ -151,8 +151,8 @@ def deviations(values: FloatArray) -> FloatArray:
 def part_worths(parts: FloatArray, logs: FloatArray, trust: float) -> FloatArray:
     """Scale the relevance of n passages to c clauses to the unit of log scores; an array of shape (c, n).
 
-    Each value is the most by which the clause can raise the passage's log score. `parts`, of shape (c, n), is the
-    relevance; `logs`, of shape (n,), are the walk's log scores, of which the greatest sets the unit.
+    Each value is the maximum amount by which the clause can raise the passage's log score. `parts`, of shape (c, n), is
+    the relevance; `logs`, of shape (n,), are the walk's log scores, of which the greatest sets the unit.
     """
     return parts * (_PART * (1 - _KEPT * trust) * _EVEN * float(logs.max()) / len(parts))
 
