@@ -91,7 +91,7 @@ def test_triples_and_synonyms_are_those_of_one_process(
     ("text", "message"),
     [
         ('{"id": "none", "triples": []}', r"triples\.json:1: passage 'none' is not in the corpus"),
-        ('{"id": "{a}"}\n{"id": "{b}"}\n{"id": "{a}"}', r"triples\.json:3: this line has the passage of line 1"),
+        ('{"id": "{a}"}\n{"id": "{b}"}\n{"id": "{a}"}', r"triples\.json:3: this line and line 1 name the same passage"),
         ('{"id": "{a}", "triples": 3}', r":1: 'triples' must be a list"),
         (
             '{"docs": [{"idx": "{a}"}, {"idx": "x", "passage": "y"}]}',

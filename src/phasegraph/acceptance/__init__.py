@@ -1,7 +1,7 @@
 """Acceptance thresholds: their fit to judged hits, their guarantees, and the verdicts for the candidates of an answer.
 
-Functions here fit a :class:`Threshold` to judged hits (:class:`JudgedScores`): by a recipe of the literature, by an
-exact optimum, by a certificate, or by conformal prediction. An :class:`AcceptancePolicy` turns thresholds into a
+Functions here fit a :class:`Threshold` to judged hits (:class:`JudgedScores`). The methods are recipes of the
+literature, exact optima, certificates, and conformal prediction. An :class:`AcceptancePolicy` turns thresholds into a
 verdict per candidate (accept, ambiguous or reject). It also reports whether the guarantee of each threshold is valid
 for the answer.
 """

@@ -1,6 +1,6 @@
 """Thresholds with a guarantee for new queries: certified thresholds and conformal thresholds.
 
-Each function raises an error if relevant hits have lower scores than other hits; see
+Each function that fits a threshold raises an error if relevant hits have lower scores than other hits; see
 :func:`phasegraph.acceptance.judged.check_orientation`.
 """
 
@@ -80,7 +80,7 @@ def betting(losses: FloatArray, level: float, /) -> FloatArray:
     this factor is at most 1. By Markov's inequality, the reciprocal of the average of the products is therefore a
     p-value. The bets of [1]_ adapt to the previous losses, so their result depends on the order of the queries. Fixed
     bets do not depend on the order and are only slightly weaker. If losses vary little, the p-values are much smaller
-    than the p-values of :func:`hoeffding_bentkus`. If losses are 0 or 1, they are slightly larger.
+    than the p-values of :func:`hoeffding_bentkus`. If each loss is 0 or 1, the p-values are slightly larger.
 
     References
     ----------
@@ -95,7 +95,7 @@ def betting(losses: FloatArray, level: float, /) -> FloatArray:
 
 
 def queries_needed(level: float, delta: float, /, *, risk: float = 0.0) -> int:
-    """Return the number of judged queries that certifies a mean loss of at most `level`, given the observed loss.
+    """Return the number of judged queries that Hoeffding's inequality needs to certify a mean loss up to `level`.
 
     Parameters
     ----------
@@ -104,7 +104,8 @@ def queries_needed(level: float, delta: float, /, *, risk: float = 0.0) -> int:
     delta : float
         Probability that the certificate is wrong, in (0, 1).
     risk : float, default 0
-        Observed mean loss, in [0, level). With 0, the result is the smallest number that can certify any threshold.
+        Mean loss of the judged queries, in [0, level). With fewer queries than the result for 0, no threshold can be
+        certified.
 
     Returns
     -------
@@ -134,7 +135,7 @@ def _check_level(name: str, value: float) -> None:
 
 
 def _divergence(mean: FloatArray, level: float) -> FloatArray:
-    """Compute the Kullback–Leibler divergence, in nats, of Bernoulli(`mean`) from Bernoulli(`level`)."""
+    """Compute the Kullback–Leibler divergence, in nats, of Bernoulli(m) from Bernoulli(`level`), for m in `mean`."""
     rest = 1 - mean
     first = np.where(mean > 0, mean * np.log(np.where(mean > 0, mean, 1.0) / level), 0.0)
     second = np.where(rest > 0, rest * np.log(np.where(rest > 0, rest, 1.0) / (1 - level)), 0.0)
@@ -212,7 +213,8 @@ def certify_threshold(
     Returns
     -------
     Threshold
-        For ``wrong``, the lowest certified threshold, which accepts most hits; for ``missed``, the highest.
+        For ``wrong``, the lowest certified threshold, which accepts most hits. For ``missed``, the highest certified
+        threshold.
 
     Raises
     ------
@@ -271,7 +273,7 @@ def certify_sources(
     bound: Bound = "hoeffding-bentkus",
     rng: int = 0,
 ) -> dict[str, Threshold]:
-    """Fit a certified threshold per source, such that all guarantees hold with probability at least 1 - `delta`.
+    """Fit a certified threshold per source; all guarantees together hold with probability at least 1 - `delta`.
 
     Parameters
     ----------
@@ -282,13 +284,13 @@ def certify_sources(
     alpha : float
         Highest risk of each source, in (0, 1).
     delta : float, default 0.05
-        Probability that the risk of any source is above `alpha`, in (0, 1). Each threshold is certified with `delta`
-        divided by the number of sources.
+        Probability that the risk of at least one source is above `alpha`, in (0, 1). Each threshold is certified with
+        `delta` divided by the number of sources.
 
     Returns
     -------
     dict of str to Threshold
-        Thresholds by source name, ascending.
+        Thresholds by source name, in ascending order of the names.
 
     Raises
     ------
@@ -314,7 +316,10 @@ def certify_sources(
 
 
 def candidate_thresholds(judged: JudgedScores, /, *, most: int = _MAX_THRESHOLDS) -> FloatArray:
-    """Return at most `most` ascending thresholds midway between distinct scores, at evenly spaced quantiles."""
+    """Return at most `most` ascending thresholds for a fit, at evenly spaced quantiles of the judged scores.
+
+    A threshold is midway between a score and the next lower score. The lowest threshold is the lowest score.
+    """
     ordered = np.sort(judged.scores)
     places = np.ceil(np.linspace(0, 1, most) * len(ordered) - 1e-9).astype(np.intp) - 1
     picked = np.unique(ordered[np.maximum(places, 0)])
@@ -345,9 +350,9 @@ def _fixed_sequence(
 def _highest_safe(
     judged: JudgedScores, alpha: float, delta: float, bound: Callable[[FloatArray, float], FloatArray]
 ) -> _Choice:
-    """Return the highest threshold such that it and every lower threshold are certified.
+    """Choose the highest candidate threshold for which this threshold and every lower threshold are certified.
 
-    The test needs no separate ordering part, because the risk ``missed`` is monotone in the threshold.
+    The risk is ``missed``. This risk is monotone in the threshold, so the test needs no separate ordering part.
     """
     thresholds = candidate_thresholds(judged)
     losses = query_losses(judged, thresholds, risk="missed")

@@ -28,13 +28,13 @@ _LEAST = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Confidence:
-    """A threshold on the confidence of an answer, for ``accept=``; below it, the answer is empty.
+    """A threshold on the confidence of an answer, for the argument ``accept`` of a retriever.
 
     Parameters
     ----------
     min : float
         Lowest accepted ``Result.confidence``, in [0, 1]. An answer with a lower confidence is empty, with the reason
-        ``abstained``. The settings `min_keep` and `on_empty` of a policy do not affect this.
+        ``abstained``. The settings `min_keep` and `on_empty` of a policy do not fill this empty answer.
     unknown : {"accept", "abstain"}, default "accept"
         Whether to accept an answer without a confidence; the result then contains a warning.
 
@@ -79,8 +79,8 @@ class ConfidenceEvidence:
         A factor in [0, 1] that increases with `top`, and is 1/2 at the model's `bar`. None if `top` is not a cosine and
         the model is not fitted.
     covers : mapping of str to float
-        For each source, the share of the query's words that its first 5 hits contain, weighted by squared inverse
-        document frequency (idf); in [0, 1].
+        For each source, the share in [0, 1] of the query's words that its first 5 hits contain. Words are weighted by
+        their squared inverse document frequency (idf).
     named : float or None
         The degree, in [0, 1], to which the query names the subject of a passage; None without a graph walk that has
         word statistics.
@@ -127,7 +127,8 @@ class ConfidenceModel:
         The parameters of the probability ``sigmoid(slope * logit(confidence) + intercept)``, slope > 0. Give both
         parameters or neither.
     without : str
-        The data that was missing for the confidences to which the probability was fitted.
+        The data that was missing for the confidences to which the probability was fitted, as in
+        ``ConfidenceEvidence.reason``. A confidence that lacks other data does not become a probability.
 
     Notes
     -----
@@ -136,7 +137,7 @@ class ConfidenceModel:
     vector source contain, weighted by squared idf; q_g is the same share for the first 5 hits of the graph walk. An
     unknown word counts as the rarest word. The variable a is the degree to which the query names the subject of a
     passage. Without the vector source, e is ``(2 q_g + .3 a) / 2.3``. Without a graph walk that has word statistics, e
-    is ``(q + .3) / 1.3``, where q is the mean over all sources and the idf comes from the hits.
+    is ``(q + .3) / 1.3``. Here, q is the mean share over all sources, and the idf comes from the hits.
 
     Without a similarity, words replace it, and the confidence is ``t / (t + .6) * e``. Here, t is the best BM25 score
     of a hit, divided by the largest idf of a query word. This factor is always below 1, because a hit that contains the
@@ -309,8 +310,8 @@ def fit_probability(
 
     Notes
     -----
-    A question is ignored if its confidence lacks other data than most confidences. The targets of the fit are Platt's,
-    (n + 1) / (n + 2) and 1 / (n + 2) for n questions of a kind.
+    A question is ignored if its confidence lacks other data than most confidences. The targets of the fit are those of
+    Platt: (n + 1) / (n + 2) for n questions with an answer, and 1 / (n + 2) for n questions without an answer.
 
     Examples
     --------
@@ -319,7 +320,7 @@ def fit_probability(
     >>> fitted.probabilities([0.4, 0.5, 0.6]).round(2)
     array([0.29, 0.53, 0.76])
     """
-    from scipy.optimize import minimize  # imported on first use, because the import is slower than that of numpy
+    from scipy.optimize import minimize  # imported on first use, because this import takes longer than numpy's import
 
     known = [[one for one in kind if one.value is not None] for kind in (answerable, others)]
     usual = Counter(one.reason for kind in known for one in kind).most_common(1)

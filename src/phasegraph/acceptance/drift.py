@@ -30,7 +30,7 @@ class DriftReport:
     drifted : bool
         Whether a p-value is below `level` divided by the number of tests.
     level : float
-        Probability of a false alarm, in (0, 1).
+        Probability of a false alarm of all tests together, in (0, 1).
     queries : int
         Number of new queries.
     p_values : dict of str to float
@@ -179,7 +179,7 @@ def revoke_on_drift(
 def _two_sample(first: FloatArray, second: FloatArray) -> tuple[float, float]:
     """Return the Kolmogorov–Smirnov statistic of two samples and its asymptotic p-value.
 
-    With ties, the p-value is too large rather than too small.
+    If the samples contain equal values, the p-value can be too large, but not too small.
     """
     from scipy.special import kolmogorov
 

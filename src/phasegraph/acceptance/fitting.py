@@ -22,7 +22,9 @@ _OPTIMA = {"youden": "balanced_accuracy", "f1": "f1"}
 
 
 def sscc_threshold(tau_0: float, alpha: float, *, bi_encoder: bool) -> Threshold:
-    """Compute the threshold of the SSCC paper: ``tau_0 * (1 + alpha)`` for the bi-encoder, else ``tau_0``.
+    """Compute the threshold of "Beyond the Reranker", the SSCC paper.
+
+    The threshold is ``tau_0 * (1 + alpha)`` for the bi-encoder, and ``tau_0`` for other sources.
 
     Parameters
     ----------
@@ -54,7 +56,9 @@ def sscc_threshold(tau_0: float, alpha: float, *, bi_encoder: bool) -> Threshold
 
 
 def fit_grid(judged: JudgedScores, /, *, points: int = 100) -> Threshold:
-    """Fit the threshold with the highest balanced accuracy on a grid, as the public SSCC code does.
+    """Fit the threshold with the highest balanced accuracy on a grid of scores.
+
+    This is the method in the public code of "Beyond the Reranker", the SSCC paper.
 
     Parameters
     ----------
@@ -97,7 +101,7 @@ def fit_threshold(
     target: float | None = None,
     midway: bool = True,
 ) -> Threshold:
-    """Fit the best threshold over all distinct scores.
+    """Fit the threshold that is best for an objective, such as the highest F1 score, among all distinct scores.
 
     Parameters
     ----------
@@ -183,7 +187,7 @@ def midpoint(lower: float, upper: float) -> float:
 
 
 def _rates(judged: JudgedScores, thresholds: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return, for each threshold, the share of the relevant hits and of the irrelevant hits at or above it."""
+    """Return two (t,) arrays: the shares of relevant and of irrelevant hits at or above each of t thresholds."""
     relevant = np.sort(judged.scores[judged.labels])
     rest = np.sort(judged.scores[~judged.labels])
     accepted = [1 - np.searchsorted(part, thresholds, side="left") / len(part) for part in (relevant, rest)]
@@ -235,7 +239,8 @@ def fit_global_threshold(
 ) -> dict[str, Threshold]:
     """Fit a common percentile level for all sources, and return it as a threshold in the unit of each source.
 
-    The percentile of a score is its value of the empirical distribution function (ECDF) of the source's judged scores.
+    The percentile of a score is the share of the source's judged scores that are equal or lower. The function from
+    scores to percentiles is the empirical distribution function (ECDF).
 
     Parameters
     ----------
@@ -279,12 +284,18 @@ def fit_global_threshold(
 
 
 def ecdf(reference: FloatArray, scores: FloatArray, /) -> FloatArray:
-    """Return the share, in [0, 1], of the ascending numbers `reference` at or below each score."""
+    """Return, for each score, the share in [0, 1] of the numbers in `reference` that are equal or lower.
+
+    `reference` is ascending.
+    """
     return np.searchsorted(reference, scores, side="right") / len(reference)
 
 
 def _quantile_for(reference: FloatArray, level: float) -> float:
-    """Return the score threshold that accepts the same members of `reference` as ``ECDF >= level``."""
+    """Return the score threshold that accepts the numbers in `reference` whose ECDF is at least `level`.
+
+    `reference` is ascending.
+    """
     distinct = np.unique(reference)
     row = int(np.searchsorted(ecdf(reference, distinct), level, side="left"))
     if row >= len(distinct):

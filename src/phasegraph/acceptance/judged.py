@@ -19,11 +19,11 @@ class Scored(Protocol):
 
     @property
     def ids(self) -> Sequence[str]:
-        """The n ids."""
+        """The ids of the n hits."""
 
     @property
     def scores(self) -> FloatArray:
-        """The (n,) scores."""
+        """The scores of the n hits, as an (n,) array."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,7 +47,7 @@ class JudgedScores:
     groups : (n,) array of int
         The number of each hit's query, from 0 to `query_count` - 1, in order of first appearance.
     names : tuple
-        The queries by these numbers.
+        The distinct queries; ``names[i]`` is the query with the number i.
 
     Raises
     ------
@@ -185,7 +185,7 @@ def judge(answers: Mapping[str, Scored], relevant: Mapping[str, Collection[str]]
 
 
 def number_queries(queries: Sequence[object] | IntArray, /) -> tuple[tuple[object, ...], IntArray]:
-    """Return the distinct queries in order of first appearance, and the number of each entry's query."""
+    """Return the distinct queries in order of first appearance and, for each entry, its query's position among them."""
     if isinstance(queries, np.ndarray) and queries.ndim == 1 and queries.dtype.kind in "iu":
         values, first, inverse = np.unique(queries, return_index=True, return_inverse=True)
         order = np.argsort(first)
@@ -201,7 +201,7 @@ def number_queries(queries: Sequence[object] | IntArray, /) -> tuple[tuple[objec
 
 
 def require_separate(first: JudgedScores, second: JudgedScores, /) -> None:
-    """Raise InvalidInputError if two parts share a query, because a test on the second part would be biased."""
+    """Raise InvalidInputError if `first` and `second` share a query, because a test on `second` would be biased."""
     shared = set(first.names) & set(second.names)
     if shared:
         example = sorted(map(repr, shared))[0]
@@ -213,7 +213,10 @@ def require_separate(first: JudgedScores, second: JudgedScores, /) -> None:
 def per_query(
     scores: FloatArray, groups: IntArray, count: int, labels: BoolArray | None = None
 ) -> dict[str, FloatArray]:
-    """Return the best and the mean score of each of `count` queries and, with labels, its share of relevant hits."""
+    """Return (count,) arrays by name: each query's best score, mean score and, with `labels`, share of relevant hits.
+
+    `groups` contains the number of each hit's query, from 0 to `count` - 1.
+    """
     sizes = np.maximum(np.bincount(groups, minlength=count), 1)
     tops = np.full(count, -np.inf)
     np.maximum.at(tops, groups, scores)
@@ -299,7 +302,7 @@ def check_orientation(judged: JudgedScores, /, source: str = "") -> None:
 def check_orientations(
     answers: Iterable[tuple[str, Sequence[Ranking]]], relevant: Mapping[str, Collection[str]], /
 ) -> None:
-    """Run :func:`check_orientation` for each source of many rankings.
+    """Check each source in the rankings of many queries with :func:`check_orientation`.
 
     Parameters
     ----------
@@ -335,7 +338,10 @@ def check_relevant(relevant: Mapping[str, Collection[str]], /) -> dict[str, froz
 
 
 def _spearman(scores: FloatArray, labels: BoolArray, groups: IntArray) -> FloatArray:
-    """Compute Spearman's correlation per query with relevant and irrelevant hits and at least two different scores."""
+    """Compute Spearman's correlation of scores with relevance within each query, as an array with an entry per query.
+
+    A query is left out if its hits all have the same score, are all relevant, or are all irrelevant.
+    """
     order = np.lexsort((scores, groups))
     ordered, group = scores[order], groups[order]
     begins = np.flatnonzero(np.append(True, (ordered[1:] != ordered[:-1]) | (group[1:] != group[:-1])))
@@ -353,7 +359,7 @@ def _centred(values: FloatArray, group: IntArray) -> FloatArray:
 
 
 def _over_queries(found: FloatArray) -> Correlation:
-    from scipy.special import stdtrit  # imported on first use, because the import is as slow as that of numpy
+    from scipy.special import stdtrit  # imported on first use, because this import takes as long as numpy's import
 
     mean = float(found.mean())
     count = len(found)

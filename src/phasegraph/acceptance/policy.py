@@ -61,7 +61,7 @@ class AcceptanceOutcome:
         function `on_empty` chose the accepted candidates. ``callback_failed: `` with a class of error: `on_empty`
         raised this error, and no candidate is accepted.
     certificates : tuple of Certificate
-        One per threshold with a guarantee that was applied.
+        A certificate for each threshold that was applied and has a guarantee.
     """
 
     verdicts: Verdicts
@@ -133,7 +133,7 @@ class AcceptancePolicy:
         candidate. A function: the ids that ``on_empty(candidates, scores)`` returns. If the function raises an error,
         no candidate is accepted, and the result warns.
     unknown_source : {"accept", "reject"}, default "accept"
-        Verdict of a source that `thresholds` does not name, if `thresholds` is not empty.
+        If `thresholds` is not empty, the verdict of a source that it does not name.
     confidence : Confidence, optional
         Threshold on the confidence that the corpus contains an answer. Below it, all candidates are rejected, and
         `min_keep` and `on_empty` do not apply.
@@ -144,10 +144,10 @@ class AcceptancePolicy:
 
     Notes
     -----
-    The verdict of a candidate is the lowest of the verdicts per source, common and final. A higher threshold therefore
-    never accepts more candidates. By default, a candidate is accepted if a source without a threshold returned it, as
-    in the public SSCC code. The rule of that code is ``verdict="last_stage"`` with a threshold for ``rerank`` and for
-    each source.
+    A candidate gets the lowest of three verdicts: by the thresholds of its sources, by `common`, and by `final`. A
+    higher threshold therefore never accepts more candidates. By default, a candidate is accepted if a source without a
+    threshold returned it, as in the public code of "Beyond the Reranker". The rule of this code is
+    ``verdict="last_stage"`` with a threshold for ``rerank`` and for each source.
 
     Examples
     --------
@@ -198,7 +198,7 @@ class AcceptancePolicy:
         *,
         fused: tuple[str, ...] | None = None,
     ) -> AcceptanceOutcome:
-        """Return the verdicts for the candidates of an answer.
+        """Give each candidate of an answer a verdict, and check which guarantees are valid for the answer.
 
         Parameters
         ----------
@@ -254,9 +254,9 @@ class AcceptancePolicy:
         return AcceptanceOutcome(filled, reason, tuple(certificates))
 
     def threshold_of(self, ranking: Ranking, /) -> Threshold | None:
-        """Return the threshold for the scores of a ranking; for negated distances, the mirrored threshold.
+        """Return the threshold for the scores of a ranking, or None if the source has no threshold.
 
-        Return None if the source has no threshold.
+        If the scores are negated distances, and the threshold was not fitted to scores, return the mirrored threshold.
         """
         threshold = self._named.get(ranking.source)
         if threshold is None or not self._on_distances(ranking):

@@ -84,7 +84,7 @@ class Threshold:
     reference : DriftReference, optional
         Statistics of the judged queries.
     revoked : str
-        The reason for which the guarantee was withdrawn; empty if it was not.
+        The reason for which the guarantee was withdrawn; empty if it was not withdrawn.
 
     Examples
     --------

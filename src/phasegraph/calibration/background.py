@@ -68,7 +68,7 @@ class Calibrator(Protocol):
 def normal_quantile(levels: FloatArray, /) -> FloatArray:
     """Return the standard normal quantiles of levels in (0, 1)."""
     with LOADING:
-        from scipy.special import ndtri  # imported on first use, because the import is as slow as that of numpy
+        from scipy.special import ndtri  # imported on first use, because this import takes as long as numpy's import
 
     return np.asarray(ndtri(levels), dtype=np.float64)
 
@@ -114,14 +114,14 @@ class BackgroundCalibrator:
     A value v up to 6 is unchanged. A larger value becomes ``6 + d / (1 + d / 6)`` with ``d = v - 6``, which is always
     less than 12. A walk with a value of 38 therefore cannot outweigh all other sources.
 
-    A candidate that the list lacks gets the lowest value of the list, or the expected value for rank n + 1 if that is
-    lower. It does not get 0, which is the value of an average item of the collection.
+    A candidate that the list lacks gets the lowest value of the list. If the expected value for rank n + 1 is lower, it
+    gets this value instead. It does not get 0, which is the value of an average item of the collection.
 
     Estimated values do not change if all scores are multiplied by a number or increased by a number. A list with low
     scores therefore gets the same values as a list with high scores: ``[.1, .2, .3, .4, .5]`` and ``[1, 2, 3, 4, 5]``
-    are equal. Estimated values also depend on the length of the list. Neither limit applies to exact calibration. In a
-    list of five to eight hits, a raised score changes the line. In about one random case in a thousand, the raised hit
-    then falls in comparison with a candidate that the list lacks.
+    get equal values. Estimated values also depend on the length of the list. Exact calibration has neither of these two
+    limitations. In a list of five to eight hits, a raised score changes the line. In about one random case in a
+    thousand, the raised hit then falls in comparison with a candidate that the list lacks.
 
     References
     ----------
@@ -212,7 +212,10 @@ def _missing(values: FloatArray, size: int) -> float:
 
 
 def _standardised_by_order(scores: FloatArray, size: int) -> FloatArray | None:
-    """Standardize scores by a line fitted to (expected order statistic, score); return None if uninformative."""
+    """Standardize descending scores of a source with `size` items by a line through (order statistic, score).
+
+    Return None if the list is uninformative, or if the line cannot standardize the scores.
+    """
     count = len(scores)
     if count < INFORMATIVE_HITS or scores[0] == scores[-1]:
         return None
@@ -230,9 +233,9 @@ def _standardised_by_order(scores: FloatArray, size: int) -> FloatArray | None:
 
 @kept_while_short
 def _expected(count: int, size: int) -> tuple[FloatArray, float, float]:
-    """Return data for fitting a line to `count` hits: the expected order statistics, centered at 0, for `size` items.
+    """Return the expected order statistics of the best `count` of `size` items, minus their mean, to fit a line.
 
-    Also return the sum of their squares, and the mean that was subtracted.
+    Also return the sum of the squares of these centered values, and the mean that was subtracted.
     """
     expected = order_statistics(count, size)
     centred = expected - expected.mean()

@@ -31,7 +31,7 @@ from phasegraph.ranking import Ranking
 def percentile_rank(scores: FloatArray, /) -> FloatArray:
     """Compute the percentile rank of each hit: the share of the list with an equal or lower score.
 
-    The paper calls it the probability integral transform (PIT) of a source's own list.
+    The paper [1]_ calls this rank the probability integral transform (PIT) of a source's own list.
 
     Parameters
     ----------
@@ -47,8 +47,8 @@ def percentile_rank(scores: FloatArray, /) -> FloatArray:
     -----
     Ties share their highest rank, according to ``<=`` in the paper's formula; some public ports break ties by sort
     order. The values depend only on ranks, ties and n, so they do not show whether the scores are high or low. The
-    method does not satisfy the laws "an appended worst hit changes nothing" and "a poor list cannot have a top of 1":
-    the best hit of ``[.01, .02, .03]`` gets 1.0.
+    method does not satisfy the laws "an appended worst hit changes nothing" and "a poor list cannot have a top of 1".
+    For example, the best hit of ``[.01, .02, .03]`` gets 1.0.
 
     References
     ----------
@@ -245,8 +245,8 @@ class ListCalibrator:
     Parameters
     ----------
     name : {"percentile", "min_max", "theoretical_min_max", "max", "z_score", "log_z_score", "raw"}
-        Name of the normalization; ``raw`` leaves the scores unchanged. Its function is in
-        :mod:`phasegraph.calibration.per_list`.
+        Name of the normalization; ``raw`` leaves the scores unchanged. The module
+        :mod:`phasegraph.calibration.per_list` contains the functions.
     options : mapping of str to float
         Keyword arguments of the function.
 
@@ -292,7 +292,7 @@ class ListCalibrator:
         return self.name not in _UNBOUNDED
 
     def __call__(self, ranking: Ranking, /) -> Calibrated:
-        """Calibrate a ranking by the named function."""
+        """Normalize the scores of a ranking, and return the calibrated values."""
         values = _FUNCTIONS[self.name][0](ranking.scores, **self.options)
         lowest = float(values.min()) if len(values) else 0.0
         return Calibrated(values, lowest if self.name in _UNBOUNDED else 0.0, self.name)

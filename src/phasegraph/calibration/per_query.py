@@ -48,7 +48,10 @@ def calibrate_all(
 
 
 def _settled(scores: FloatArray, one: Calibrated) -> FloatArray | None:
-    """Return the calibrated values in descending order; None if a value is not finite."""
+    """Return the values of `one`, corrected by :func:`in_order`; None if a value is not finite.
+
+    `scores` are the descending scores that `one` calibrates.
+    """
     values = one.values
     if not math.isfinite(one.missing):
         return None
@@ -58,9 +61,10 @@ def _settled(scores: FloatArray, one: Calibrated) -> FloatArray | None:
 
 
 def in_order(scores: FloatArray, values: FloatArray) -> FloatArray:
-    """Return `values` corrected for rounding: each lower score gets a lower value, at least the next smaller float.
+    """Return a copy of `values` in which a hit with a lower score than the previous hit also has a lower value.
 
-    Values that are all equal stay unchanged.
+    Rounding can make the values of different scores equal. The value of the lower score then becomes the next smaller
+    float. Values that are all equal, or in order, are returned unchanged.
     """
     same = values[:-1] == values[1:]
     if not same.any() or values[0] == values[-1]:

@@ -27,8 +27,8 @@ _KNOTS = 4096
 class ReferenceECDF:
     """A calibrator that applies the distribution function of a reference sample.
 
-    :func:`fit_reference_ecdf` creates it. The function is strictly increasing (ECDF: empirical cumulative distribution
-    function).
+    The distribution function is the empirical cumulative distribution function (ECDF), made strictly increasing.
+    :func:`fit_reference_ecdf` creates the calibrator.
 
     Parameters
     ----------
@@ -71,7 +71,10 @@ class ReferenceECDF:
                 f"{knots.shape} and {levels.shape}"
             )
         if not ((np.diff(knots) > 0).all() and (np.diff(levels) > 0).all() and levels[0] > 0 and levels[-1] < 1):
-            raise InvalidInputError("knots and levels must be strictly ascending, levels in (0, 1)")
+            raise InvalidInputError(
+                "knots and levels must be strictly ascending, and levels must be in (0, 1); got knots from "
+                f"{knots[0]:g} to {knots[-1]:g} and levels from {levels[0]:g} to {levels[-1]:g}"
+            )
         check_range("fraction", self.fraction, 0, 1, ends="(]")
         check_flag("normal_scores", self.normal_scores)
         check_count("size", self.size, minimum=1)
@@ -165,7 +168,10 @@ class ReferenceECDF:
 
 
 def _between(values: FloatArray, knots: FloatArray, grid: FloatArray) -> FloatArray:
-    """Interpolate linearly between knots; if two knots are too close for a slope, use the value of the lower knot."""
+    """Interpolate linearly at `values` between the ascending `knots`, at which the function has the values `grid`.
+
+    If two knots are too close for a slope, use the function's value at the lower knot.
+    """
     with np.errstate(all="ignore"):
         out = np.interp(values, knots, grid)
     lost = ~np.isfinite(out)
@@ -187,8 +193,8 @@ def fit_reference_ecdf(
     Parameters
     ----------
     samples : (n,) array or sequence of arrays of float
-        Scores for unlabeled queries; higher is better. At least 20 values must be finite, with two distinct values.
-        Values that are not finite are ignored.
+        Scores for unlabeled queries, pooled or as an array per query; higher is better. At least 20 values must be
+        finite, with two distinct values. Values that are not finite are ignored.
     normal_scores : bool, default False
         Whether the calibrator returns standard normal quantiles instead of percentiles.
     fraction : float, default 1.0

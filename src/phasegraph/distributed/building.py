@@ -46,13 +46,13 @@ class Spent:
 
 
 class Run(Protocol):
-    """The protocol of an engine, which calls a function with each tuple of arguments, in other processes."""
+    """The protocol of an engine, which calls a function with each tuple of arguments, usually in other processes."""
 
     def __call__(self, task: Callable[..., None], arguments: Sequence[tuple[Any, ...]], label: str, /) -> list[Spent]:
         """Call ``task(*arguments[i])`` for each i, and return the CPU time and memory of each call.
 
-        A call is repeated if its process dies. The first error of a call is raised here. `label` names the task in a
-        progress bar.
+        A call is repeated if its process dies. If a call raises an error, the engine raises this error. `label` names
+        the task in a progress bar.
         """
         ...
 
@@ -76,7 +76,7 @@ class BuildReport:
     synonyms : int
         Number of pairs of synonyms.
     malformed : int
-        Number of malformed triples of a file, which were ignored.
+        Number of malformed triples in the file of triples; the build ignored them.
     """
 
     passages: int
@@ -111,7 +111,7 @@ def peak() -> int:
 
 
 def spent(task: Callable[..., None], arguments: Sequence[Any]) -> Spent:
-    """Run a task, and return its CPU time and peak memory."""
+    """Call ``task(*arguments)``, and return the CPU time of the call and the peak memory of this process."""
     started = time.process_time()
     task(*arguments)
     return Spent(time.process_time() - started, peak())
@@ -154,7 +154,8 @@ class Work:
 
         ``stage_all(folder)`` checks each shard and writes it to a subfolder with
         :func:`~phasegraph.distributed.shards.stage`. It returns the subfolders, and the CPU time and memory of each
-        task (:class:`Spent`). `run` is the engine for the other tasks.
+        task (:class:`Spent`). `run` is the engine for the other tasks. `triples` is a file of further triples, and
+        `names` are embedded names, from which synonyms are found.
         """
         started = time.process_time()
         self.folder.parent.mkdir(parents=True, exist_ok=True)
@@ -230,12 +231,15 @@ def in_turn(
     found = []
     for one in shown(arguments, label, show=progress):
         task(*one)
-        found.append(Spent(0.0, peak()))  # its CPU time is part of this process's
+        found.append(Spent(0.0, peak()))  # the CPU time of this process includes the CPU time of the task
     return found
 
 
 def shown(items: Any, label: str, total: int | None = None, *, show: bool | None = True) -> Any:
-    """Yield `total` items, with a progress bar if `show` is True and the output is a terminal."""
+    """Yield `items`, with a progress bar if `show` is True and the output is a terminal.
+
+    `total` is the number of items, for the progress bar. It is required if `items` has no length.
+    """
     from phasegraph._support.progress import with_progress
 
     return with_progress(items, show, label=label, unit="shard", total=total)

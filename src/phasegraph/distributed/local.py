@@ -44,7 +44,7 @@ from phasegraph.graph.model.building import passage_field
 from phasegraph.graph.model.entity_graph import EdgeWeights
 
 TRIPLES_PER_PIECE = 100_000
-"""Number of lines of a file of triples in a piece."""
+"""Maximum number of lines in a piece of a file of triples."""
 MOST_DEATHS = 3
 """Number of processes that may die during the same task before the build fails."""
 
@@ -151,7 +151,10 @@ class VectorFile:
     own: bool = False
 
     def read(self, rows: int, corpus: str, span: tuple[int, int]) -> Any:
-        """Return the rows in `span`; the file must have `rows` rows, one for each passage of the file `corpus`."""
+        """Return the embeddings in rows ``span[0]`` to ``span[1] - 1``.
+
+        The file must have `rows` rows, a row for each passage of the file `corpus`.
+        """
         if self.own:
             return np.load(self.path, mmap_mode="r")[slice(*span)]
         return read_vectors(self.path, rows, corpus, span=span)
@@ -255,7 +258,11 @@ class Piece:
     line: int = 0
 
     def read(self, *columns: Sequence[str]) -> tuple[list[Any], Any]:
-        """Return the rows of the piece and their embeddings, or None; `columns` are arguments for :func:`rows_of`."""
+        """Return the rows of the piece as mappings, and their embeddings (None if a Parquet file has no embeddings).
+
+        For JSON lines, the embeddings are always None. `columns` are the required columns and the columns to read, as
+        for :func:`rows_of`.
+        """
         if not self.line:
             return rows_of(_parquet_rows(self.file, self.start, self.stop), *columns)
         return [row for _, row in objects_in(self.file, texts_in(self.file, self.lines(), self.line))], None
@@ -299,7 +306,10 @@ class RowFile:
 
 
 def row_file(path: Path) -> RowFile:
-    """Open a file of passages or queries, and find its rows; it needs 16 bytes of memory per JSON line."""
+    """Find the rows of a Parquet file or of a file of JSON lines or text lines, and compute the file's digest.
+
+    The result needs 16 bytes of memory per line.
+    """
     file = path.absolute()
     if not file.is_file():
         raise wrong(path, None, "there is no such file")
@@ -338,8 +348,8 @@ def _parquet_rows(file: Path, first: int, last: int) -> Any:
 def stage_piece(piece: Piece, vectors: VectorFile | None, span: tuple[int, int], rows: int, to: Path) -> None:
     """Check the passages in a piece of a file, and write them to the folder `to`; error messages name the piece.
 
-    This is the task of :func:`~phasegraph.distributed.shards.stage` for a piece. `span` is the range of the piece's
-    rows in the file `vectors`, which must have `rows` rows.
+    This task applies :func:`~phasegraph.distributed.shards.stage` to a piece. `span` is the range of the piece's rows
+    in the file `vectors`, which must have `rows` rows.
     """
     listed, own = piece.read()
     try:

@@ -81,7 +81,10 @@ class Part:
             yield self.array(name, start, min(start + step, self.length(name)))
 
     def texts(self, name: str, start: int = 0, stop: int | None = None) -> Any:
-        """Return texts number `start` to `stop` - 1 of the packed texts `name`, as an Arrow array of bytes."""
+        """Return the texts from `start` up to, but not including, `stop`, as an Arrow array of bytes.
+
+        `name` is the prefix of the two arrays that store the texts: their bytes and the ends of the texts.
+        """
         pa = arrow()
         stop = self.length(f"{name}_ends") if stop is None else stop
         if stop <= start:
@@ -145,9 +148,9 @@ def merged(
 ) -> Iterator[tuple[Names, list[IntArray], list[tuple[int, int]]]]:
     """Merge the sorted names of all parts, and yield the distinct names in ranges of about `most` names.
 
-    `name` is the name of the packed texts in each part. With each range, yield two lists with an entry per part. The
-    first list contains, for each of the part's names in this range, its position among all distinct names. The second
-    list contains the start and the end of these names in the part.
+    `name` is the prefix of the arrays with the names in each part. With each range, yield two lists with an entry per
+    part. The first list contains, for each of the part's names in this range, its position among all distinct names.
+    The second list contains the start and the end of these names in the part.
     """
     pa = arrow()
     base = 0
@@ -201,7 +204,7 @@ class _Merge:
         return sum(self.rows)
 
     def _whole(self, name: str, dtype: Any = None, change: Callable[[int, Any], Any] | None = None) -> StreamedArray:
-        """Return the concatenation of the arrays `name` of all parts, with elements of type `dtype`.
+        """Return the concatenation of the arrays `name` of all parts, with elements of type `dtype` if it is given.
 
         ``change(number, rows)`` converts the values in part `number` to values of the index.
         """
@@ -216,7 +219,7 @@ class _Merge:
         return StreamedArray(kind, (sum(part.length(name) for part in self.parts), *shape), parts)
 
     def texts(self, name: str) -> dict[str, Any]:
-        """Return the arrays of the packed texts `name` of all passages."""
+        """Return the two arrays, with the prefix `name`, that store a text of each passage: the bytes and the ends."""
         starts = np.concatenate([[0], np.cumsum([part.length(f"{name}_text") for part in self.parts])])
         return {
             f"{name}_text": self._whole(f"{name}_text"),
@@ -224,7 +227,7 @@ class _Merge:
         }
 
     def names(self, name: str) -> tuple[dict[str, Any], list[Spool]]:
-        """Merge the packed names `name` of all parts.
+        """Merge the sorted names of all parts; `name` is the prefix of the arrays with the names.
 
         Returns the arrays of the sorted distinct names, and a table for each part. The table contains the position of
         each of the part's names among the distinct names.
@@ -261,7 +264,10 @@ class _Merge:
         }
 
     def facts(self, tables: Sequence[Spool], entities: int) -> dict[str, Any]:
-        """Return the arrays of the symmetric matrix of facts between entities; counts of several parts are added."""
+        """Return the arrays of the symmetric matrix of facts between entities; counts of several parts are added.
+
+        `tables` contains, for each part, the new row of each of its entities. `entities` is the number of entities.
+        """
         data, columns = Spool(self.scratch / "facts_data", np.int32), Spool(self.scratch / "facts_indices", np.int32)
         degrees = np.zeros(entities, dtype=np.int64)
         stating = [one for one, part in enumerate(self.parts) if part.length("facts_data")]
@@ -285,7 +291,10 @@ class _Merge:
         }  # fmt: skip
 
     def _facts_of(self, number: int, table: NDArray[Any], first: int, last: int) -> tuple[Any, Any, Any]:
-        """Return rows, columns and counts of the facts of part `number` in rows `first` to `last` - 1 of the index."""
+        """Return rows, columns and counts of the facts of part `number` in rows `first` to `last` - 1 of the index.
+
+        `table` contains, for each entity of the part, its row in the index.
+        """
         part = self.parts[number]
         start, stop = np.searchsorted(table, [first, last]).tolist()
         ends = part.array("facts_indptr", start, stop + 1).astype(np.int64)
@@ -296,8 +305,8 @@ class _Merge:
     def words(self, vocabulary: str, name: str) -> dict[str, Any]:
         """Return the arrays of an inverted index of all passages.
 
-        `vocabulary` is the name of the packed words, and `name` the prefix of the other arrays. The entries of a word
-        are in the order of the parts.
+        `vocabulary` is the prefix of the arrays with the words, and `name` the prefix of the other arrays. The entries
+        of a word are in the order of the parts.
         """
         arrays, tables = self.names(vocabulary)
         size = arrays[f"{vocabulary}_ends"].shape[0]
@@ -450,7 +459,10 @@ class _Rows:
         self._degrees, self._inverse = Spool(scratch / "walk_degrees", np.int32), Spool(scratch / "walk_inverse", float)
 
     def add(self, degrees: NDArray[Any], indices: NDArray[Any], weights: NDArray[Any]) -> None:
-        """Append rows: `degrees` is the number of entries in each row, `indices` are their columns."""
+        """Append rows; `degrees` contains the number of entries in each row.
+
+        `indices` and `weights` contain the columns and the values of the entries.
+        """
         ends = np.concatenate([[0], np.cumsum(degrees, dtype=np.int64)])
         self._inverse.add(WalkOperator(*prepared(ends, indices, weights)).inverse_out)
         self._degrees.add(degrees)
@@ -482,7 +494,7 @@ def as_pointer(entries: int) -> Any:
 
 
 def _spans(weights: NDArray[Any]) -> Iterator[tuple[int, int]]:
-    """Divide rows into ranges whose weights sum to about four times ``MOST_NAMES``, and yield (first, end) of each."""
+    """Divide rows into ranges with a total weight of about four times ``MOST_NAMES``; yield (first, end) per range."""
     ends = np.cumsum(weights, dtype=np.int64)
     limits = np.arange(4 * MOST_NAMES, ends[-1] if len(ends) else 0, 4 * MOST_NAMES)
     edges = [0, *np.searchsorted(ends, limits).tolist(), len(weights)]
@@ -504,7 +516,7 @@ def merge(
     `parts` are the folders with the output, in the order of the passages. The index equals, byte by byte, the output of
     ``GraphIndex.build(all passages).save(out)``. The folder `scratch` needs about as much space as the index without
     its texts. ``link(arrays of the entity names)`` finds synonyms; it returns their arrays, their entry in the
-    manifest, and the number of pairs. Returns the numbers of passages, entities, mentions, facts and synonyms.
+    manifest, and the number of pairs. Returns the numbers of passages, entities, mentions, facts and synonyms, by name.
 
     The merge needs tens of bytes of memory per entity and per distinct word, plus a few hundred megabytes.
     """

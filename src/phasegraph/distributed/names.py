@@ -1,4 +1,4 @@
-"""Find synonyms among embedded names in worker processes, one block of names, or pair of blocks, at a time."""
+"""Find synonyms among embedded names in worker processes; a task compares the names of one or two blocks."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class NameBlocks:
     threshold: float
 
     def link(self, entities: Mapping[str, StreamedArray], folder: Path, run: Mapped) -> Linked:
-        """Find the synonyms among the entities, the same as ``NameSynonyms`` finds.
+        """Find the synonyms among the entities, with the same result as ``NameSynonyms``.
 
         `entities` are the arrays of the entity names, `folder` is a folder for temporary files, and `run` runs tasks in
         workers. This process needs some bytes of memory per name and 50 bytes per pair of synonyms, with at most 20
@@ -179,6 +179,8 @@ def sort_names(piece: Any, embeddings: Path, span: tuple[int, int], total: int, 
     """Convert the names of a block to normal form, and write the distinct names in ascending order with their vectors.
 
     If several names of the block have the same normal form, only the vector of the first of these names is written.
+    `piece` is the block's part of the file of names. `span` is the range of the block's rows in the file `embeddings`,
+    which has `total` rows. `to` is the output folder.
     """
     listed = piece.texts()
     if len(listed) != span[1] - span[0]:

@@ -125,8 +125,8 @@ def build_index(
 def stage_block(held: Sequence[Any], to: Path) -> None:
     """Check the passages in a block of a Ray Dataset, and write them to the folder `to`.
 
-    This is the task of :func:`~phasegraph.distributed.shards.stage` for a block. `held` is a list with the Ray object
-    reference of the block.
+    This task applies :func:`~phasegraph.distributed.shards.stage` to a block. `held` is a list with a single item, the
+    Ray object reference of the block.
     """
     import ray
 
@@ -224,9 +224,9 @@ def embed(dataset: Any, embeddings: Any, *, batch_size: int = 256, workers: int 
     dataset : ray.data.Dataset
         The texts, in a column ``text``.
     embeddings : object or callable
-        An embedding model of LangChain (``embed_documents``), LlamaIndex (``get_text_embedding_batch``) or Sentence
-        Transformers (``encode``), or a function from texts to (n, d) vectors. A class is instantiated once in every
-        actor.
+        The embedding model: an object with the method ``embed_documents`` (LangChain), ``get_text_embedding_batch``
+        (LlamaIndex) or ``encode`` (Sentence Transformers). A function from n texts to (n, d) vectors is also possible.
+        A class of such models is instantiated once in every actor.
     batch_size : int, default 256
         Number of texts per call of the model.
     workers : int, optional
@@ -245,7 +245,10 @@ def embed(dataset: Any, embeddings: Any, *, batch_size: int = 256, workers: int 
 
 
 def _mapped(dataset: Any, kind: type, arguments: tuple[Any, ...], batch_size: int, workers: int | None) -> Any:
-    """Apply the functions of a class to the batches of a dataset, in a pool of actors that create its instances."""
+    """Transform the batches of a dataset in a pool of actors, each with its own instance of the class `kind`.
+
+    An actor creates its instance as ``kind(*arguments)``, and calls it with each batch, an Arrow table.
+    """
     held, cores = _checked(dataset), int(_ray().cluster_resources().get("CPU", 1))
     return held.map_batches(
         kind, fn_constructor_args=arguments, batch_format="pyarrow", batch_size=batch_size,
@@ -254,7 +257,7 @@ def _mapped(dataset: Any, kind: type, arguments: tuple[Any, ...], batch_size: in
 
 
 class _Embedder:
-    """A function that adds the embeddings of its texts to a batch of a dataset."""
+    """A callable that embeds the texts in a batch of a dataset, and adds the embeddings as a column."""
 
     def __init__(self, embeddings: Any) -> None:
         self._embeddings = embeddings
@@ -305,7 +308,7 @@ def retrieve(
 
 
 class _Retriever:
-    """A function that answers a batch of questions."""
+    """A callable that answers the questions in a batch of a dataset; it opens the index once."""
 
     def __init__(self, index: str, k: int, embeddings: Any) -> None:
         self._answering, self._embed = Answering(index, k), query_embedder(embeddings)
@@ -315,7 +318,7 @@ class _Retriever:
 
 
 def with_embeddings(table: Any, embeddings: Any) -> Any:
-    """Return an Arrow table with a column for the embeddings of its texts."""
+    """Return a copy of an Arrow table with the embeddings of its column ``text`` in a column ``embedding``."""
     import pyarrow as pa
 
     vectors = embed_texts(embeddings, table.column("text").to_pylist())

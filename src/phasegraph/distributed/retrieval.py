@@ -81,7 +81,10 @@ class Answering:
         return found
 
     def table(self, table: Any, embed: Callable[[str], Any] | None = None) -> Any:
-        """Answer an Arrow table of questions; return an Arrow table with the schema :func:`answer_schema`."""
+        """Answer an Arrow table of questions; return an Arrow table with the schema :func:`answer_schema`.
+
+        `embed` embeds a question; without `embed`, the column ``embedding`` is used if it exists.
+        """
         return self.answers(*rows_of(table, *COLUMNS), embed)
 
     def answers(self, rows: Sequence[Mapping[str, Any]], vectors: Any, embed: Callable[[str], Any] | None) -> Any:
@@ -104,7 +107,11 @@ class Answering:
             )
         given = np.asarray(vectors, dtype=np.float32)
         if given.shape != (count, held.shape[1]) or not np.isfinite(given).all():
-            raise InvalidInputError(f"embeddings of questions must be finite, of shape {(count, held.shape[1])}")
+            raise InvalidInputError(
+                f"embeddings of questions must be finite, of shape {(count, held.shape[1])}; got shape {given.shape}"
+                + ("" if np.isfinite(given).all() else " with NaN or infinity")
+                + ": use the model that embedded the passages"
+            )
         lengths = np.sqrt(np.einsum("ij,ij->i", given, given, dtype=np.float64))
         unit = (given / np.maximum(lengths, np.finfo(np.float32).tiny)[:, None]).astype(np.float32)
         ids = self.index.graph.passages
@@ -149,7 +156,7 @@ def answering(folder: str, k: int, state: str) -> Answering:
 def query_embedder(model: Any, said: str = "embeddings must be") -> Callable[[str], Any] | None:
     """Return a function that embeds a question, from a model of LangChain or LlamaIndex or from a function.
 
-    The result is None for None. Any other object raises InvalidTypeError, whose message starts with `said`.
+    Return None if `model` is None. For any other object, raise InvalidTypeError with a message that starts with `said`.
     """
     if model is None:
         return None
@@ -227,7 +234,7 @@ def retrieve(
     Raises
     ------
     InvalidInputError
-        If a question, a file or an option is invalid; the message names it.
+        If a question, a file or an option is invalid; the message names the question, the file or the option.
     """
     place, target = Path(out).absolute(), Path(index).absolute()
     read_queries, run = row_file(Path(queries)), engine_of(workers) if engine is None else engine
@@ -257,7 +264,7 @@ def retrieve(
 def _model_state(model: Any) -> str:
     """Return a digest that identifies a model; for a model that cannot be pickled, return a new random text.
 
-    The digest decides whether answers of an interrupted run are reused; with a random text, they are not.
+    The answers of an interrupted run are reused only if the digest is the same; a random text therefore prevents this.
     """
     if model is None:
         return ""

@@ -41,7 +41,8 @@ from phasegraph.pagerank.push import ranges
 
 STAGED, GAZETTEER, READ = "staged-shard", "gazetteer", "shard"
 OF = "of"
-"""Key of a bundle's content: the folder for which a worker wrote it. In another folder, the bundle does not count."""
+"""The key in a bundle's content with the name of the folder for which a worker wrote the bundle. A bundle in another
+folder is ignored."""
 ROWS = "rows.arrow"
 EMBEDDING = "embedding"
 """The name of the column with the embeddings of passages."""
@@ -169,8 +170,7 @@ def stage(rows: Sequence[Mapping[str, Any]], embeddings: Any, to: Path) -> None:
 
     This is the first map step. `rows` have ``id``, ``text`` and optionally ``title``, ``metadata`` and ``triples``; a
     shard may be empty. A row may also have ``_given`` (see ``GIVEN``). `embeddings` have shape (n, d) or are None.
-    Invalid passages raise the errors of
-    :func:`phasegraph.graph.build_graph`.
+    Invalid passages raise the errors of :func:`phasegraph.graph.build_graph`.
     """
     pa = arrow()
     read = read_passages(rows) if rows else []
@@ -322,9 +322,9 @@ class MappedNames:
         self._keys, self._places = arrays["keys"], arrays["places"]
 
     def standing_in(self, batch: Iterable[Words]) -> Gazetteer:
-        """Return a gazetteer of the names that may occur in a batch of texts.
+        """Return a gazetteer, a lookup of names, with the names that may occur in a batch of texts.
 
-        These are the names whose only word is in the batch, or whose first two words are adjacent in it.
+        These are the names whose only word is in the batch, or whose first two words are adjacent in the batch.
         """
         number = defaultdict[str, int](count().__next__)
         texts = chain.from_iterable(words.texts for words in batch)

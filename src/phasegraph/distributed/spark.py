@@ -196,7 +196,7 @@ class Tasks:
 
 
 class _Calls:
-    """The function of a Spark task: its input is batches of call numbers, and it runs the calls with these numbers."""
+    """The function of a Spark task that receives batches of call numbers, and makes the calls with these numbers."""
 
     def __init__(self, task: Callable[..., None], arguments: Sequence[tuple[Any, ...]]) -> None:
         self._task, self._arguments = task, arguments
@@ -215,8 +215,9 @@ def embed(dataset: Any, embeddings: Any) -> Any:
     dataset : pyspark.sql.DataFrame
         The texts, in a column ``text``.
     embeddings : object or callable
-        An embedding model of LangChain, LlamaIndex or Sentence Transformers, or a function from texts to (n, d)
-        vectors, which is sent to every task. A class is instantiated once in every process instead.
+        An embedding model of LangChain, LlamaIndex or Sentence Transformers, or a function from n texts to (n, d)
+        vectors. The model or function is sent to every task. A class of such models is instantiated once in every
+        process instead.
 
     Returns
     -------

@@ -100,7 +100,7 @@ class TripleFile:
         if len(twice):
             first, second = sorted(numbers[order[twice[0] : twice[0] + 2]].tolist())
             raise InvalidInputError(
-                f"{self.path}:{second}: this line has the passage of line {first}; merge both lines"
+                f"{self.path}:{second}: this line and line {first} name the same passage; merge both lines"
             )
         if not self.pieces:
             docs = _docs(self.path, self.digest)
@@ -114,14 +114,20 @@ class TripleFile:
 
 
 def read_lines(piece: Any, rows: Path, to: Path) -> None:
-    """Read the triples in a piece of a file with a line per passage, and write them to the folder `to`."""
+    """Read the triples in a piece of a file with a line per passage, and write them to the folder `to`.
+
+    `rows` is the table of :func:`write_rows`.
+    """
     known = MappedRows(rows)
     lines = (one.removeprefix(BOM_UTF8) for one in piece.lines())
     _write(by_line(piece.file, lines, known, piece.line), "", known, to)
 
 
 def read_docs(file: Path, digest: str, shard: Staged, rows: Path, to: Path) -> None:
-    """Read the triples of a shard's passages from a file in HippoRAG's format, and write them to the folder `to`."""
+    """Read the triples of a shard's passages from a file in HippoRAG's format, and write them to the folder `to`.
+
+    `digest` is the digest of the file, and `rows` is the table of :func:`write_rows`.
+    """
     known = MappedRows(rows)
     listed = [(one["id"], one["title"], one["text"]) for one in shard.rows()]
     _write(by_entry(file, _docs(file, digest), listed, known, part=True), EXTRACTED, known, to)

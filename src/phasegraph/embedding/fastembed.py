@@ -55,7 +55,7 @@ class FastEmbed:
 
 
 def _loaded(make: Any, name: str) -> Any:
-    """Load the model from the local cache, or download it."""
+    """Create the model `name` with fastembed's class `make`, from the local cache or from a download."""
     try:
         return make(name, local_files_only=True)
     except Exception:  # noqa: BLE001 - several libraries raise here; the download below raises its own error

@@ -21,7 +21,7 @@ _DEEPEST = 4
 
 
 def read_attribute(holder: object, name: str, /) -> object:
-    """Read an attribute of a foreign object; None if the attribute is missing or cannot be read."""
+    """Return the attribute `name` of a foreign object, or None if the attribute is missing or cannot be read."""
     try:
         return getattr(holder, name, None)
     except MemoryError:
@@ -31,7 +31,9 @@ def read_attribute(holder: object, name: str, /) -> object:
 
 
 def model_name(model: object, /) -> str:
-    """Return the class of an embedding model, followed by the model's name if it has a name; the path of a function.
+    """Return a description of an embedding model: its class and, if the model has a name, this name.
+
+    For a function, return its module and its qualified name.
 
     >>> from types import SimpleNamespace
     >>> model_name(SimpleNamespace(model_name="all-MiniLM-L6-v2"))
@@ -53,7 +55,7 @@ class ModelIdentity:
     Parameters
     ----------
     name : str
-        See :func:`model_name`.
+        The description that :func:`model_name` returns.
     settings : mapping of str to value, default {}
         Settings that affect the vectors, if the model exposes them; never a key or an address.
     given : bool, default False
@@ -66,13 +68,16 @@ class ModelIdentity:
 
     @classmethod
     def of(cls, model: object, /, *, given: bool = False) -> Self:
-        """Identify a model of LangChain, LlamaIndex or any other library."""
+        """Create the identity of a model of LangChain, LlamaIndex or any other library."""
         read = ((key, read_attribute(model, key)) for key in _SETTINGS)
         return cls(model_name(model), {key: value for key, value in read if value is not None and _plain(value)}, given)
 
     @classmethod
     def from_json(cls, stored: object, /) -> Self | None:
-        """Read the output of :meth:`to_json`; None for any other value, such as in a folder of an older version."""
+        """Create the identity from the output of :meth:`to_json`.
+
+        Return None for any other value, for example for the value in a folder of an older version.
+        """
         if not isinstance(stored, Mapping) or not isinstance(stored.get("name"), str):
             return None
         settings = stored.get("settings")
@@ -87,7 +92,7 @@ class ModelIdentity:
         return {"name": self.name, "settings": dict(self.settings), "given": self.given}
 
     def differences(self, other: ModelIdentity, /) -> list[str]:
-        """Describe the settings in which two models differ.
+        """Return a description of each setting in which two models differ.
 
         >>> ModelIdentity("a", {"dimensions": 64}).differences(ModelIdentity("a"))
         ['dimensions was 64 and is None']
@@ -125,7 +130,7 @@ class EmbeddingModel:
         object.__setattr__(self, "query", portable(self.query))
 
     def __call__(self, query: Any) -> Any:
-        """Embed a query."""
+        """Return the (d,) vector of a query."""
         return self.query(query)
 
     @lazy_property

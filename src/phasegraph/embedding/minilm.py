@@ -50,7 +50,7 @@ class MiniLM:
 
     Notes
     -----
-    The methods match LangChain's embedding models, so every option for such a model accepts this class.
+    The methods match LangChain's embedding models, so every option for such a model accepts an object of this class.
 
     References
     ----------
@@ -72,12 +72,15 @@ class MiniLM:
         self.layers = 1 + max(int(name.split(".")[2]) for name in self.weights if name.startswith("encoder.layer."))
 
     def embed_query(self, text: str) -> HalfArray:
-        """Return the (384,) embedding of one text."""
+        """Return the embedding of one text, a (384,) float16 vector of length 1."""
         found: HalfArray = self.embed_documents([text])[0]
         return found
 
     def embed_documents(self, texts: Sequence[str]) -> HalfArray:
-        """Return the (n, 384) embeddings of n texts as float16 of length 1; texts of similar length share a batch."""
+        """Return the embeddings of n texts, an (n, 384) float16 array with rows of length 1.
+
+        The model processes texts of similar length in the same batch.
+        """
         ids: list[list[int]] = [each.ids for each in self.tokenizer.encode_batch(list(texts))]
         out = np.zeros((len(ids), self.weights["embeddings.word_embeddings.weight"].shape[1]), dtype=np.float16)
         order = np.argsort([len(each) for each in ids], kind="stable")

@@ -55,7 +55,8 @@ PUBLISHED: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "graph": ("graph",),
     }
 )
-"""For each stage, the rows of a published table that were measured without it; names omit their prefix ``wo_``."""
+"""For each stage, the rows of a published table that were measured without this stage; the prefix ``wo_`` of the names
+is omitted."""
 MODELS = ("rewrite", "rerank", "grade", "facts", "embed")
 """The names of the functions that the caller can pass instead of stand-ins."""
 _ASKS: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -68,9 +69,9 @@ _FULL, _K, _SEED, _BLEND = "full", 10, 0, 0.5
 class AblationRow:
     """The figures of one configuration: ``full``, or ``- stage`` for the configuration without a stage.
 
-    All figures are by measure. Means are in [0, 1] (NaN without a judged query). Differences from ``full`` have
-    their 95 % bootstrap interval; ``full`` itself has no differences. `p` is from the paired bootstrap, and `p_holm` is
-    corrected over the rows of the measure.
+    All figures are given by measure. `means` are in [0, 1] (NaN without a judged query). `differences` contains the
+    mean difference from ``full`` and the ends of its 95 % bootstrap interval; the row ``full`` has no differences. `p`
+    is the p-value of the paired bootstrap, and `p_holm` is this p-value corrected over the rows of the measure.
     """
 
     name: str
@@ -93,7 +94,7 @@ class Ablation:
     notes: tuple[str, ...] = ()
 
     def __getitem__(self, name: str) -> AblationRow:
-        """Return the row of a configuration."""
+        """Return the row of the configuration `name`."""
         return next(row for row in self.rows if row.name == name)
 
     def to_dict(self) -> dict[str, object]:
@@ -114,10 +115,10 @@ def compare_ablations(
 ) -> Ablation:
     """Compare every configuration with ``full``, query by query.
 
-    `values` are in [0, 1], by configuration (including ``full``), measure and query. The tests are those of "Beyond the
-    Reranker": the paired bootstrap of the differences (:func:`~phasegraph.evaluation.significance.paired_bootstrap`,
-    seed 0), and Holm's correction over the rows of each measure. If one of two configurations has no value for a query,
-    their difference leaves the query out.
+    `values` are in [0, 1], by configuration (including ``full``), measure and query. The tests follow "Beyond the
+    Reranker": a paired bootstrap of the differences, with Holm's correction over the rows of each measure. The
+    bootstrap is :func:`~phasegraph.evaluation.significance.paired_bootstrap` with the seed 0. A query is left out of a
+    comparison if one of the two configurations has no value for it.
 
     Examples
     --------
@@ -158,11 +159,12 @@ def compare_ablations(
 
 
 def published_ablation(path: str | Path, stages: Sequence[str]) -> Ablation:
-    """Compute an ablation from a published per-query table: ``{"qids", "configs": {"full": {"ndcg", "f1"}, "wo_…"}}``.
+    """Compute an ablation from a JSON file with published values of each configuration for each query.
 
-    `stages` are keys of ``STAGES``, row names without their prefix ``wo_``, or ``all`` for the eight ``wo_`` rows of
-    the paper. A key of ``STAGES`` may select several rows. Raise InvalidInputError if the file is no such table, or has
-    no row for a stage.
+    The file has the form ``{"qids": [...], "configs": {"full": {"ndcg": {...}, "f1": {...}}, "wo_…": {...}}}``, with
+    the values by query id. `stages` are keys of ``STAGES``, row names without their prefix ``wo_``, or ``all`` for the
+    eight ``wo_`` rows of the paper. A key of ``STAGES`` may select several rows. Raise InvalidInputError if the file
+    has another form, or no row for a stage.
     """
     file = Path(path)
     try:
@@ -199,8 +201,8 @@ def ablate(
 ) -> Ablation:
     """Answer every query with all stages on, then with each stage off.
 
-    F1 scores an extracted answer: the name or number in the first three passages whose sentences share the most words
-    with the query. Names in the query itself do not count.
+    F1 rates an answer that :func:`~phasegraph.evaluation.answering.extract_answer` takes from the first three passages.
+    The answer is the name or number whose sentences share the most words with the query, unless it is in the query.
 
     Parameters
     ----------
@@ -211,12 +213,17 @@ def ablate(
         the graph.
     models : mapping of str to callable, optional
         Functions that replace the stand-ins, by the keys of ``MODELS``. ``rewrite(query)`` returns one text or several.
-        ``rerank(query, texts)`` returns a score per text, and ``grade(query, texts)`` a grade. ``facts(query, facts)``
-        returns the facts to keep. ``embed(text)`` returns the vector of a text that a model wrote. Wrap each function
-        in :class:`~phasegraph.retrieval.ModelAnswers` to record its replies; ``offline=True`` then replays the
-        experiment from the file without a model.
+        ``rerank(query, texts)`` returns a score per text, and ``grade(query, texts)`` a grade in [1, 100].
+        ``facts(query, facts)`` returns the facts to keep. ``embed(text)`` returns the vector of a text that a model
+        wrote. Wrap each function in :class:`~phasegraph.retrieval.ModelAnswers` to record its replies;
+        ``offline=True`` then replays the experiment from the file without a model.
     resamples : int, default 10000
         Number of bootstrap resamples.
+
+    Returns
+    -------
+    Ablation
+        The nDCG@10 and F1 of each configuration, and their differences from ``full``.
 
     Raises
     ------
@@ -309,7 +316,7 @@ class _Bench:
         return self.contents[self.graph.passages[int(scores.argmax())]]
 
     def rerank(self, query: str, texts: Sequence[str]) -> list[float]:
-        """Return for each text the share of the query's words that it contains, plus its cosine similarity."""
+        """Return, for each text, the share of the query's words in the text plus the cosine of text and query."""
         vector = self.embed(query)
         return [word_share(query, text) + float(self.embed(text) @ vector) for text in texts]
 

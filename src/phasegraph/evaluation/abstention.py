@@ -34,7 +34,10 @@ class Abstention:
     left_out: tuple[str, ...]
 
     def of(self, system: str) -> dict[str, float | None]:
-        """Return the percentages of one system for JSON; None if the system has no figure."""
+        """Return `auc` and `intact` of one system in percent, for JSON; None if the system has no figure.
+
+        The entry for `intact` is left out if no passages were deleted.
+        """
         kinds = {"abstain_auc": self.auc, **({"abstain_auc_intact": self.intact} if self.intact else {})}
         return {name: 100 * found[system] if system in found else None for name, found in kinds.items()}
 
@@ -53,7 +56,9 @@ def abstain_auc(answerable: ArrayLike, others: ArrayLike) -> float:
 
 
 def calibration_errors(probabilities: FloatArray, answerable: ArrayLike, bins: int = 10) -> tuple[float, float]:
-    """Return the expected calibration error over bins of equal size, and the Brier score; the best value of each is 0.
+    """Return the expected calibration error of n probabilities over bins of equal size, and their Brier score.
+
+    `answerable` is True for each question that the corpus answers. The best value of each of the two errors is 0.
 
     >>> calibration_errors(np.array([0.0, 0.0, 1.0, 0.5]), [False, False, True, True], bins=2)
     (0.125, 0.0625)
@@ -66,7 +71,7 @@ def calibration_errors(probabilities: FloatArray, answerable: ArrayLike, bins: i
 
 
 def ask_off_topic(inputs: ExperimentInput, systems: Sequence[System], other: Dataset) -> Abstention:
-    """Search this corpus with the questions of another data set and compare the confidences.
+    """Search the corpus of `inputs` with its own questions and with those of `other`, and compare the confidences.
 
     Raise InvalidInputError if both data sets contain the same question, or their embeddings have different widths.
     """
@@ -122,7 +127,7 @@ def ask_unanswerable(inputs: ExperimentInput, systems: Sequence[System]) -> Abst
 
 
 def without(dataset: Dataset, passages: frozenset[str]) -> Dataset:
-    """Return a data set with the same questions, whose corpus lacks some passages."""
+    """Return a copy of a data set without the passages with the ids `passages`; the questions stay the same."""
     rows = [row for row, passage in enumerate(dataset.passages) if passage.id not in passages]
     triples = dataset.triples
     return replace(

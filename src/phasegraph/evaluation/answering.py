@@ -1,8 +1,8 @@
 """Question answering over retrieved passages: a reader writes an answer, and a judge rates its support in the passages.
 
-A reader or judge can be any chat model given as a function from prompt to text, as ``text_model(llm)`` of both
-integrations makes. Wrap the function in :meth:`~phasegraph.retrieval.ModelAnswers.around` to record its replies in a
-file and to repeat the run offline.
+A chat model can be a reader or a judge. Pass it as a function from prompt to text; ``text_model(llm)`` in both
+integrations makes such a function. Wrap the function in :meth:`~phasegraph.retrieval.ModelAnswers.around` to record its
+replies in a file and to repeat the run offline.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class ChatReader(OverModel):
 class ChatJudge(OverModel):
     """A chat model as a :class:`FaithfulnessJudge`; its prompt contains ``{answer}`` and ``{passages}``.
 
-    A reply without a number raises InvalidInputError, because it must not count as a rating.
+    A reply without a number raises InvalidInputError, because such a reply is not a rating.
 
     Examples
     --------
@@ -195,7 +195,7 @@ def answer_questions(dataset: Dataset, found: Answers, reader: AnswerReader, *, 
 def judge_answers(
     dataset: Dataset, found: Answers, answers: Answers, judge: FaithfulnessJudge, *, depth: int = 5
 ) -> Mapping[str, float]:
-    """Return by query id how far the passages support each answer, in [0, 1]; an empty answer has 0.
+    """Return, by query id, how far the passages support each answer, in [0, 1]; an empty answer gets 0.
 
     `found` and `depth` are the arguments of :func:`answer_questions`, and `answers` is its result. The judge receives
     the same passages as the reader. Raise InvalidTypeError if the judge does not return a number, and InvalidInputError

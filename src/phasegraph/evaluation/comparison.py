@@ -48,7 +48,10 @@ class PassageMatcher:
         self.hits, self.longest = list[Hit](), 0
 
     def __call__(self, query: Query, hits: Sequence[Hit]) -> list[str]:
-        """Return the matched passage ids in order; a hit that matches no judged passage keeps its own id."""
+        """Return the ids of the passages that the hits match, in the order of the hits.
+
+        A hit that matches no judged passage keeps its own id.
+        """
         self.hits += hits
         self.longest = max(self.longest, len(hits))
         ids: list[str] = []
@@ -114,7 +117,7 @@ class Comparison:
     Parameters
     ----------
     table : Table
-        The user's retriever is the baseline and the first row.
+        The figures of all methods; the user's retriever is the baseline and the first row.
     measure : Measure
         The measure that decides the winner of a question: Recall at 5, or at the length of the longest answer of the
         user's retriever if that is shorter.
@@ -130,7 +133,7 @@ class Comparison:
     notes: tuple[str, ...]
 
     def pairs(self) -> dict[str, dict[str, tuple[int, int]]]:
-        """Return the numbers of won and lost questions, by method and by the other method of the comparison."""
+        """Return the numbers of questions that one method wins and loses against another, by both methods' names."""
         column = self.table.measures.index(self.measure)
         values = {name: of[:, column] for name, of in self.table.values.items()}
         return {

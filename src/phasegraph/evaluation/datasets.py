@@ -87,7 +87,10 @@ def text_field(path: Path, line: int, row: Mapping[str, object], name: str, defa
 
 
 def flag_field(path: Path, line: int, row: Mapping[str, object], name: str, default: bool) -> bool:
-    """Return the value of the field `name` of a JSON object; raise an error unless the value is true or false."""
+    """Return the value of the field `name` of a JSON object; raise an error unless the value is true or false.
+
+    If the field is missing, return `default`. The error names `path` and `line`, where the object is.
+    """
     value = row.get(name, default)
     if not isinstance(value, bool):
         raise wrong(path, line, f"{name!r} must be true or false; got {value!r}")
@@ -135,9 +138,9 @@ def read_vectors(path: str | Path, rows: int, lines_in: str, *, span: tuple[int,
     """Read embeddings from an ``.npy`` file that has one row per line of the file `lines_in`.
 
     The result is a read-only (rows, d) float32 array of L2-normalized rows. With `span`, the result contains only the
-    rows of the span. A row that has unit length up to half-precision rounding is returned unchanged. Raise
-    InvalidInputError if the file is no such array, the number of rows differs, or a row is all zeros or not finite in
-    float32.
+    rows from ``span[0]`` to ``span[1] - 1``. A row that has unit length up to half-precision rounding is returned
+    unchanged. Raise InvalidInputError if the file is no such array, the number of rows differs, or a row is all zeros
+    or not finite in float32.
     """
     file = Path(path)
     array = _array(file, "f", "a (rows, d) array of floats", (2,))
@@ -222,7 +225,7 @@ class Judgement:
     query : str
         Id of the query.
     hops : tuple of tuple of str
-        Per hop, the ids of the passages that satisfy it (usually one id).
+        For each hop (a step of the question), the ids of the passages that satisfy it; usually a single id.
     last_hop_known : bool, default True
         True if the last element of `hops` is the last hop of the question; otherwise LastHop leaves the query out.
     grades : mapping of str to float, optional
@@ -264,7 +267,10 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The characters [start, end) of a document, 0 <= start < end, with a grade > 0 for a gold span."""
+    """The characters [start, end) of a document, with 0 <= start < end.
+
+    A span is the place of a passage, or a *gold span*, which answers a query and has a grade > 0.
+    """
 
     document: str
     start: int
@@ -277,7 +283,7 @@ class Span:
         check_range("the grade of a span", self.grade, ends="(]")
 
     def holds(self, gold: Span, share: float = 0.5) -> bool:
-        """Return True if this passage covers at least the fraction `share` of a gold span.
+        """Return True if this span, the place of a passage, covers at least the fraction `share` of a gold span.
 
         Examples
         --------
@@ -294,9 +300,10 @@ def judgement_from_spans(
 ) -> Judgement | None:
     """Judge the passages of a query by its gold spans; `passages` gives the span of each passage by id.
 
-    Each gold span is a hop, satisfied by any passage that covers at least the fraction `share` of it, in (0, 1]. The
-    grade of a passage is the largest grade of the spans that it covers. The last hop is unknown. The result is None if
-    no passage covers any span: the query cannot be scored on these passages, and the caller must count it.
+    Each gold span is a hop. A passage satisfies the hop if it covers at least the fraction `share` of the span, in
+    (0, 1]. The grade of a passage is the largest grade of the spans that it covers. The last hop is unknown. The result
+    is None if no passage covers any span. The query cannot be scored on these passages then, and the caller must count
+    it.
 
     >>> cut = {"p1": Span("d", 0, 50), "p2": Span("d", 50, 100)}
     >>> judgement_from_spans("q", [Span("d", 40, 70)], cut).hops
@@ -423,7 +430,11 @@ class Dataset:
         return {passage.id: {**passage.extra, "text": passage.content} for passage in self.passages}
 
     def context(self, row: int, rankings: Sequence[Ranking]) -> Context:
-        """Return the context for fusing the rankings of a query: text, fields, time, and its words in the hits."""
+        """Return the context for fusing the rankings of the query at `row`.
+
+        The context contains the query's text, the fields of the passages, the current time, and the query's words in
+        the hits.
+        """
         query, contents = self.queries[row].text, self.contents
         words = read_hits(query, rankings, lambda passage: contents.get(passage, ""))
         return Context(query=query, now=time(), attributes=self.attributes, words=words)
@@ -459,15 +470,15 @@ def load_dataset(folder: str | Path, *, share: float = 0.5) -> Dataset:
     Raises
     ------
     InvalidInputError
-        For a missing or broken file, a repeated id, a hop that is not in the corpus, or embeddings whose row counts do
-        not match the lines or whose widths differ.
+        For a missing or broken file, a repeated id, or a hop that is not in the corpus. Also if embeddings do not have
+        one row per line, or differ in width.
 
     Notes
     -----
-    ``hop_alternatives`` gives per hop the ids that satisfy it, and replaces ``hops``. A repeated hop counts once, at
-    its last position. ``last_hop_known`` says if the last hop is known; its default is ``hop_order_known``, whose
-    default is true. nDCG reads ``grades`` (gain by passage id). If a query has grades but no ``hops``, every passage
-    with a gain is a hop, in unknown order. If a query has spans and hops, the spans are used, because they stay
+    ``hop_alternatives`` gives, for each hop, the ids that satisfy it, and replaces ``hops``. A repeated hop counts
+    once, at its last position. ``last_hop_known`` says if the last hop is known; its default is ``hop_order_known``,
+    whose default is true. nDCG reads ``grades`` (gain by passage id). If a query has grades but no ``hops``, every
+    passage with a gain is a hop, in unknown order. If a query has spans and hops, the spans are used, because they stay
     valid when the documents are split differently. Embeddings are scaled to unit length. Entities outside the triples
     are not read, because names that occur in no triple made the walk worse.
     """
@@ -543,8 +554,8 @@ def queries_of(
     :func:`load_dataset` describes the fields. The question may also be named ``text`` or ``query``, and the default
     ``id`` is the line number. ``relevant`` is a list of relevant ids, or another name for ``grades``. With `passages`,
     a judged id that is not among them is an error. Without `passages`, any id is accepted, and spans are an error.
-    ``pages`` is read if passages have a ``source``, or if `passages` is not given. A query whose spans no passage
-    covers has a judgement without hops.
+    ``pages`` is read if passages have a ``source``, or if `passages` is not given. If no passage covers a span of a
+    query, the judgement of this query has no hops.
     """
     known = None if passages is None else {passage.id for passage in passages}
     sources = MappingProxyType(_sources(passages or ()))
@@ -697,7 +708,7 @@ def _read_hops(file: Path, line: int, row: Mapping[str, object], known: set[str]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Facts:
-    """Facts over entities and passages, as HippoRAG 2 builds them.
+    """The facts that passages state about entities, as HippoRAG 2 builds them from triples.
 
     `entities` are the E normalized subjects and objects, in ascending order. `pairs`, of shape (F, 2), gives the
     subject and the object of each of the F facts as rows of `entities`. `vectors`, of shape (F, d), are the embeddings
@@ -720,17 +731,20 @@ class Facts:
 
 
 def normalised(text: str) -> str:
-    """Normalize a name as HippoRAG does: lower case, spaces for all characters but letters, digits and spaces."""
+    """Normalize a name as HippoRAG does.
+
+    The name is converted to lower case. All characters except ASCII letters, ASCII digits and spaces become spaces.
+    """
     return re.sub(r"[^A-Za-z0-9 ]", " ", text.lower()).strip()
 
 
 def load_facts(dataset: Dataset) -> Facts:
     """Load the facts of a data set from its folder, which has ``triples.jsonl`` and embeddings of the facts.
 
-    The embeddings are in ``facts.f16.npy``, or in ``facts.i8.npy`` with ``facts.scale.f16.npy``. Row i belongs to the
-    i-th of the sorted unique normalized triples without an empty part. Raise InsufficientDataError if triples or their
-    embeddings are missing. Raise InvalidInputError if the embeddings do not have one row per fact, or differ in width
-    from the queries' embeddings.
+    The embeddings are in ``facts.f16.npy``, or in ``facts.i8.npy`` with ``facts.scale.f16.npy``; row i is the embedding
+    of fact i. The facts are the distinct normalized triples without an empty part, in ascending order. Raise
+    InsufficientDataError if triples or their embeddings are missing. Raise InvalidInputError if the embeddings do not
+    have one row per fact, or differ in width from the queries' embeddings.
     """
     if dataset.triples is None or dataset.path is None:
         raise InsufficientDataError(f"this walk needs triples; {dataset.name} has no triples.jsonl")
@@ -846,11 +860,11 @@ def split_rows(dataset: Dataset, confirm: str | None = None) -> tuple[IntArray, 
     """Return the rows to tune on, the rows to confirm on, and a description of the criterion that separates them.
 
     The rows to confirm on are the queries whose split is `confirm`; all other queries are the rows to tune on. The
-    default of `confirm` is the last split present in this order: train, calibration, tune, dev (val, valid,
+    default of `confirm` is the split that comes last in this order: train, calibration, tune, dev (val, valid,
     validation), confirm, test. If there is no split or a single split, the MD5 of the ``collection_id`` decides, so
     that no collection is in both parts. Without collections, the MD5 of the query's id decides, as in
-    :func:`split_by_id`. Raise InvalidInputError if only some queries have a split, if no query has the split `confirm`,
-    or if `confirm` is missing and a split has an unknown name.
+    :func:`split_by_id`. Raise InvalidInputError if only some queries have a split, or if no query has the split
+    `confirm`. Also raise it if `confirm` is None and a split has an unknown name.
     """
     names = _splits(dataset)
     if confirm is not None and confirm not in names:
@@ -885,7 +899,7 @@ def _splits(dataset: Dataset) -> list[str]:
 
 
 def check_disjoint(fitted_on: Dataset, scored_on: Dataset) -> None:
-    """Raise InvalidInputError if a query is in both data sets: queries used for fitting must not be scored."""
+    """Raise InvalidInputError if a query is in both data sets, because queries used for fitting must not be scored."""
     scored = {query.id for query in scored_on.queries}
     for query in fitted_on.queries:
         if query.id in scored:

@@ -47,8 +47,8 @@ class System:
     about : str
         Description in one line.
     confidence : callable, optional
-        ``confidence(dataset, rankings by source)`` returns per query the system's confidence that the corpus contains
-        an answer, in any unit. For most systems it is the score of the best hit, or 0 without hits.
+        ``confidence(dataset, rankings by source)`` returns, for each query, the system's confidence that the corpus
+        contains an answer, in any unit. For most systems, it is the score of the best hit, or 0 without hits.
     """
 
     name: str
@@ -228,7 +228,7 @@ def run_systems(
     Raises
     ------
     InvalidInputError
-        If there is no system, or two have the same name.
+        If there is no system, or two systems have the same name.
     """
     names = [system.name for system in systems]
     if not names or len(set(names)) != len(names):
@@ -254,7 +254,7 @@ def run_systems(
 def run_within(
     inputs: ExperimentInput, systems: Sequence[System], k: int, name: str
 ) -> tuple[list[Answers], tuple[str, ...]]:
-    """Answer every query from the passages of its own collection only; the rest is as in :func:`run_systems`.
+    """Answer every query of a data set with every system, from the passages of the query's own collection only.
 
     Parameters
     ----------
@@ -270,8 +270,9 @@ def run_within(
     Returns
     -------
     list of Answers, tuple of str
-        A system that cannot run in one collection is left out of all collections. A line counts the queries judged by
-        passages of other collections, which no system can find.
+        The answers, and a line for each system that could not run, as for :func:`run_systems`. A system that cannot run
+        in one collection is left out of all collections. A further line counts the queries that are judged by passages
+        of other collections, because no system can find these passages.
 
     Raises
     ------
@@ -381,9 +382,10 @@ class Table:
     rows : tuple of Row
         One row of figures per system.
     values : mapping of str to (n, c) array of float
-        Array by system: rows are queries, columns are measures; NaN if the measure leaves the query out.
+        For each system, an array with a row per query and a column per measure; NaN if the measure leaves the query
+        out.
     found : mapping of str to mapping of str to tuple of str
-        Ids by system and query, down to the largest depth of the measures.
+        Ids by system and query id, best first. A list of ids ends at the largest depth of the measures.
     limit : int or None
         Maximum length of the rankings that were fused.
     left_out : tuple of str
@@ -493,7 +495,10 @@ class Table:
         }
 
     def write_rows(self, path: str | Path) -> None:
-        """Write a JSON line per system and query with ids and all measures, from which to recompute the table."""
+        """Write a JSON line per system and query, with the found ids and the values of all measures.
+
+        The table can be computed again from these lines.
+        """
         lines = []
         for name, found in self.found.items():
             for query, values in zip(self.queries, self.values[name].tolist(), strict=True):
@@ -574,16 +579,17 @@ def compare(
     Raises
     ------
     InvalidInputError
-        If a parameter violates its description, a run answers a query without a judgement, or no id of a system is
-        in the judgements or the corpus.
+        If a parameter violates its description, or a system answers a query without a judgement. Also if no id of a
+        system is in the judgements or the corpus.
 
     Notes
     -----
     ``p`` is the p-value of a two-sided paired test against the baseline. Without groups, the test is exact McNemar for
     measures with values 0 or 1, and the sign-flip permutation test for all other measures. With groups, it is the
-    sign-flip test of whole groups for all measures except LastHop, which keeps McNemar's test. ``p_holm`` corrects
-    McNemar's tests over all systems except the baseline and all depths. It corrects a sign-flip test over all systems
-    on the same measure. A measure that leaves out every query is neither tested nor counted in a correction.
+    sign-flip test of whole groups for all measures except LastHop, which keeps McNemar's test. ``p_holm`` is the
+    p-value after Holm's correction. All McNemar tests, of all measures and depths, are corrected together. Sign-flip
+    tests are corrected separately for each measure. The baseline, and a measure that leaves out every query, do not
+    count in a correction.
     """
     names = [one.name for one in answers]
     if not names or len(set(names)) != len(names):
@@ -591,7 +597,9 @@ def compare(
     if baseline not in names:
         raise InvalidInputError(f"the baseline must be one of the systems {names}; got {baseline!r}")
     if not judgements or not measures:
-        raise InvalidInputError("there must be at least one judged query and one measure")
+        raise InvalidInputError(
+            f"there must be at least one judged query and one measure; got {len(judgements)} and {len(measures)}"
+        )
     for one in answers:
         check_judged(one.found, judgements, one.name)
         if any(measure.name not in ANSWER_MEASURES for measure in measures):

@@ -356,7 +356,10 @@ def _by_ir_measures(
 
 
 def _whole(judgement: Judgement) -> dict[str, int]:
-    """Return integer grades by passage, as other libraries need. If a grade is fractional, grades above 0 become 1."""
+    """Return integer grades by passage id, which ir-measures requires.
+
+    If a grade is a fraction, each grade above 0 becomes 1.
+    """
     if not judgement.grades:
         return dict.fromkeys(judgement.passages, 1)
     whole = all(float(grade).is_integer() for grade in judgement.grades.values())

@@ -107,10 +107,10 @@ def natural_questions(passages: Sequence[Passage], graph: EntityGraph, count: in
     Returns
     -------
     list of Query
-        Each question is judged by the passages that it was made from, although other passages may also answer it.
-        If several passages repeat a heading that is the question, each of them alone answers it. ``extra["kind"]`` is
-        the kind of the question, such as ``"two-step"``. The rules read English sentences only. For a corpus
-        without English sentences, the questions are about names.
+        Each question is judged by the passages from which it was made, although other passages may also answer it. If
+        the question is a heading of several passages, each of these passages alone answers it. ``extra["kind"]`` is the
+        kind of the question, such as ``"two-step"``. The rules read English sentences only. For a corpus without
+        English sentences, the questions are about names.
 
     Examples
     --------
@@ -142,7 +142,11 @@ def natural_questions(passages: Sequence[Passage], graph: EntityGraph, count: in
 
 
 def _judged(name: str, passages: Sequence[str], alternatives: Iterable[str] | None) -> Judgement:
-    """Return a judgement: any alternative answers the question or, without alternatives, all passages together do."""
+    """Return the judgement of the question with the id `name`.
+
+    If `alternatives` are given, each of these passages alone answers the question. Otherwise, all `passages` together
+    answer it.
+    """
     hops = [(one,) for one in passages] if alternatives is None else [tuple(alternatives)]
     return Judgement(name, tuple(hops), last_hop_known=False)
 
@@ -197,7 +201,10 @@ def _of_passage(passage: Passage) -> Iterator[_Made]:
 
 
 def _of_fact(name: str, rest: str, passage: Passage) -> Iterator[_Made]:
-    """Yield questions made from a sentence that starts with `name`, the subject of the passage."""
+    """Yield questions made from a sentence that starts with `name`, the subject of the passage.
+
+    `rest` is the part of the sentence after the name.
+    """
     if found := _BORN.search(rest):
         yield from _fit(f"{'When' if found[1] else 'Where'} was {name} born?", "fact", passage, name)
     if found := _MADE_BY.search(rest):
@@ -213,7 +220,10 @@ def _of_fact(name: str, rest: str, passage: Passage) -> Iterator[_Made]:
 
 
 def _fit(text: str, kind: str, passage: Passage, about: str = "") -> Iterator[_Made]:
-    """Yield the question if it is short and contains no vague word; "you" and "your" become "I" and "my"."""
+    """Yield the question `text` if it is short and does not refer to another sentence, for example by "it".
+
+    In the question, "you" and "your" become "I" and "my".
+    """
     text = re.sub(r"\b(if|that|what|when|where) you (?!are\b|were\b)", r"\1 I ", text)
     text = re.sub(r"\byour\b", "my", text)
     if len(text.split()) in range(3, MOST_WORDS + 1) and not _VAGUE.search(text) and not _MARKED.search(text):
@@ -256,7 +266,11 @@ def _related(passages: Sequence[Passage], graph: EntityGraph) -> Iterator[_Made]
 
 
 def _name_of(graph: EntityGraph, passage: Passage, other: Passage, seen: set[str]) -> str:
-    """Return a name that `other` lacks: the subject of the passage, or a name that the passage repeats; else ""."""
+    """Return a name in `passage` that `other` does not contain, for a question; "" if there is none.
+
+    The name is the subject of the passage, or a name that the passage repeats. `seen` contains the names of earlier
+    questions in lower case, which are not used again.
+    """
     title = passage.title.split(" (")[0]
     if _NAME.fullmatch(title) and title.lower() not in seen and title not in other.content:
         return title

@@ -32,7 +32,7 @@ def known_item(text: str, rng: np.random.Generator) -> str | None:
     Returns
     -------
     str or None
-        None if the text has fewer than 18 words, or no 18 consecutive characters without punctuation.
+        The question. None if the text has fewer than 18 words, or no 18 consecutive characters without punctuation.
 
     Examples
     --------
@@ -55,7 +55,7 @@ def known_item(text: str, rng: np.random.Generator) -> str | None:
 
 
 def known_items(passages: Sequence[Passage], count: int, seed: int = 0) -> list[Query]:
-    """Generate known-item questions: each is made of words of one passage, and that passage is its answer.
+    """Generate known-item questions; a question consists of words of a single passage, which is its answer.
 
     Parameters
     ----------
@@ -80,10 +80,10 @@ def known_items(passages: Sequence[Passage], count: int, seed: int = 0) -> list[
 
 
 def two_part(passages: Sequence[Passage], graph: EntityGraph, count: int, seed: int = 0) -> list[Query]:
-    """Generate two-part questions: three words of each of two passages that share a rare name; both passages answer it.
+    """Generate two-part questions; a question consists of three words of one passage and three words of another.
 
-    The question does not contain the shared name. `graph` is the entity graph of the passages. The other parameters and
-    the result are as in :func:`known_items`.
+    The two passages share a rare name, which the question does not contain. Both passages together answer the question.
+    `graph` is the entity graph of the passages. The other parameters and the result are as in :func:`known_items`.
     """
     rng, made, used = np.random.default_rng(seed), list[Query](), set[str]()
     by_id = {passage.id: passage for passage in passages}
@@ -114,8 +114,8 @@ def read_questions(path: str | Path, passages: Sequence[Passage]) -> tuple[Query
     ----------
     path : path
         A JSONL file. Each line has a ``question`` and one kind of judgement. ``quotes`` are sentences of the files that
-        answer it. ``pages`` are names of files, each of which answers it by any passage. ``relevant`` and ``hops`` are
-        ids as in :func:`phasegraph.evaluation.evaluate`.
+        answer the question. ``pages`` are names of files; any passage of such a file counts as an answer. ``relevant``
+        and ``hops`` are ids of passages, as in :func:`phasegraph.evaluation.evaluate`.
     passages : sequence of Passage
         The passages of the user's files, in which quotes, files and ids are looked up.
 
@@ -147,7 +147,10 @@ def read_questions(path: str | Path, passages: Sequence[Passage]) -> tuple[Query
 def _hops_of(
     file: Path, line: int, row: Mapping[str, object], texts: Mapping[str, str], by_page: Mapping[str, list[str]]
 ) -> list[list[str]]:
-    """Return the ids of the passages for each quote and each page of a line."""
+    """Return, for each quote and each page in a line of the question file, the ids of the passages that match it.
+
+    `texts` are the plain texts of the passages by id, and `by_page` the ids of passages by page.
+    """
     hops = []
     quoted, pages = row.get(QUOTES), row.get(PAGES)
     listed = [quoted] if isinstance(quoted, str) else quoted
@@ -197,7 +200,7 @@ def rare_names(graph: EntityGraph, rng: np.random.Generator) -> list[int]:
 
 
 def holders(graph: EntityGraph, column: int) -> list[int]:
-    """Return the row numbers of the passages that mention the entity in `column` of the mentions."""
+    """Return the row numbers of the passages that mention an entity; `column` is the entity's column number."""
     return [int(row) for row in np.unique(graph.mentions[:, [column]].tocoo().row)]
 
 
@@ -210,7 +213,7 @@ def _words(text: str, hidden: set[str], rng: np.random.Generator) -> list[str]:
 
 
 def apart(passages: list[Passage]) -> list[Passage]:
-    """Return two of the given passages, from different documents if possible; fewer if fewer passages are given."""
+    """Return two of the given passages, from different documents if possible; all if fewer than two are given."""
     first = passages[0].extra.get("source") if passages else None
     other = next((one for one in passages[1:] if one.extra.get("source") != first), None)
     return [*passages[:1], other] if other is not None else passages[:2]

@@ -1,4 +1,4 @@
-"""The peers: the fusion classes of other libraries, applied to the same rankings and imported on first use."""
+"""Fuse rankings with the fusion classes of other libraries (the peers), which are imported on first use."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def _needs(module: str, package: str) -> None:
 
 
 def ensemble(dataset: Dataset, batch: Batch, k: int) -> list[Scored]:
-    """Fuse with LangChain's EnsembleRetriever and its defaults: equal weights, c = 60, identity by text.
+    """Fuse with LangChain's EnsembleRetriever and its defaults: equal weights, and the rank constant c = 60.
 
-    EnsembleRetriever returns no scores. The scores here follow from its formula over the ranks, 0.5 / (60 + rank) per
-    ranking.
+    The class identifies passages by their text, and returns no scores. The scores here are computed from the ranks by
+    its formula: the sum of ``0.5 / (60 + rank)`` over the rankings.
     """
     _needs("langchain_classic", "langchain-classic")
     from langchain_classic.retrievers import EnsembleRetriever
@@ -55,7 +55,10 @@ def ensemble(dataset: Dataset, batch: Batch, k: int) -> list[Scored]:
 
 
 def query_fusion(mode: str) -> Fuse:
-    """Return a function that fuses with LlamaIndex's QueryFusionRetriever in a mode, without generated queries."""
+    """Return a function that fuses with LlamaIndex's QueryFusionRetriever, without generated queries.
+
+    `mode` is a value of LlamaIndex's ``FUSION_MODES``, such as ``relative_score``.
+    """
 
     def answer(dataset: Dataset, batch: Batch, k: int) -> list[Scored]:
         _needs("llama_index.core" if find_spec("llama_index") else "llama_index", "llama-index-core")
@@ -87,7 +90,10 @@ def query_fusion(mode: str) -> Fuse:
 
 
 def ranx_fusion(norm: str | None, method: str) -> Fuse:
-    """Return a function that fuses whole runs with ranx; the measured time includes ranx's compilation on first use."""
+    """Return a function that fuses whole runs with ``ranx.fuse(norm=norm, method=method)``.
+
+    A measured time includes the compilation that ranx does on first use.
+    """
 
     def answer(dataset: Dataset, batch: Batch, k: int) -> list[Scored]:
         _needs("ranx", "ranx")
@@ -110,7 +116,10 @@ def ranx_fusion(norm: str | None, method: str) -> Fuse:
 
 
 def bayesian_bm25(dataset: Dataset, batch: Batch, k: int) -> list[Scored]:
-    """Rank with the package bayesian-bm25 and its defaults, on the words of the source ``bm25``; scores in [0, 1]."""
+    """Rank passages with the package bayesian-bm25 and its defaults; the tokenizer is ``english``.
+
+    The scores are in [0, 1]. Only hits with a positive score are returned.
+    """
     _needs("bayesian_bm25", "bayesian-bm25[scorer]")
     from bayesian_bm25.scorer import BayesianBM25Scorer
 
@@ -125,7 +134,10 @@ def bayesian_bm25(dataset: Dataset, batch: Batch, k: int) -> list[Scored]:
 
 
 def peer_system(name: str, sources: tuple[str, ...], fuse: Fuse, about: str) -> System:
-    """Return a system that fuses with a peer; the system's confidence in a query is its best score."""
+    """Return a system that fuses with the function `fuse` of a peer.
+
+    The system's confidence in a query is the score of its best hit, or 0 without hits.
+    """
 
     def answer(dataset: Dataset, batch: Batch, k: int) -> list[tuple[str, ...]]:
         return [tuple(identifier for identifier, _ in hits) for hits in fuse(dataset, batch, k)]

@@ -51,8 +51,8 @@ PROTOCOLS: Mapping[str, Protocol] = MappingProxyType({HETDOCQA.name: HETDOCQA})
 def parts_of(dataset: Dataset, protocol: Protocol, other: Dataset | None = None) -> tuple[Dataset, Dataset, str, str]:
     """Return the tested queries, the queries for the sign check, and the names of the two parts.
 
-    If the data set `other` is given, the second part comes from it: the queries with the split of that name, or all
-    queries if `other` has no splits. Raise InvalidInputError if a part is missing, or a collection is in both parts.
+    If the data set `other` is given, it supplies the second part: its queries with the second split or, without splits,
+    all its queries. Raise InvalidInputError if a part is missing, or a collection is in both parts.
     """
     names = [str(query.extra.get("split", "")) for query in dataset.queries]
     for tested, signs in protocol.parts:
@@ -92,7 +92,8 @@ class Verdict:
 
     `difference` is the difference on the tested part; its bootstrap draws single queries, as the protocol demands.
     `p_holm` is its p-value corrected over all systems except the baseline. `other` is the mean difference on the second
-    part, of which only the sign counts. `changed` is the number of queries of the tested part with different values.
+    part, of which only the sign counts. `changed` is the number of queries of the tested part for which the system and
+    the baseline have different values.
     `p_groups` is the sign-flip p-value over whole collections, or None without collections. The protocol draws queries,
     so `p_groups` does not affect `reliable`.
     """
@@ -153,7 +154,10 @@ def verdicts(tested: Table, signs: Table, measure: Measure, protocol: Protocol =
 
 
 def _differences(table: Table, name: str, measure: Measure) -> tuple[FloatArray, list[str] | None]:
-    """Return the values of a system minus those of the baseline, by scored query, and the groups of these queries."""
+    """Return a system's value minus the baseline's value for each query that `measure` scores.
+
+    Also return the groups of these queries, or None if the queries have no groups.
+    """
     column = table.measures.index(measure)
     values = table.values[name][:, column] - table.values[table.baseline][:, column]
     rows = np.flatnonzero(~np.isnan(values)).tolist()

@@ -85,8 +85,8 @@ def best_simple(table: Table) -> dict[Measure, str]:
     """Return by measure the best simple system: vectors, BM25, or a framework's fusion of vectors, BM25 and the walk.
 
     The result is empty if a system without a walk is missing from the table, because the missing system might be the
-    best. The best system is chosen on the same queries on which it is measured, so a comparison with the best simple
-    system favors the simple system. Counts have no best system.
+    best. The best system is chosen on the queries on which it is measured. A comparison with the best simple system
+    therefore favors the simple system. Measures that are counts have no best system.
     """
     if not _has(table, WITHOUT_WALK):
         return {}
@@ -104,9 +104,10 @@ class Recommendation:
     Parameters
     ----------
     choice : {"vectors", "bm25", "words", "default", "fusion", "own", "plain", "undecided"}
-        ``"words"``: vectors and BM25 fused; ``"fusion"``: a fixed fusion with the walk. Beside a user's own retriever:
-        ``"own"`` (that retriever), ``"plain"`` (a simple system) or ``"default"``; ``"undecided"`` if there are too few
-        questions.
+        The method. ``"vectors"`` and ``"bm25"``: this source alone. ``"words"``: vectors and BM25, fused.
+        ``"fusion"``: a fixed fusion with the walk. ``"default"``: phasegraph's default pipeline. A comparison with a
+        user's own retriever can also give ``"own"`` (this retriever), ``"plain"`` (a simple system), or ``"undecided"``
+        if there are too few questions.
     sentence : str
         A sentence that names the choice and the figures that decided it.
     """

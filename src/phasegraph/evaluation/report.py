@@ -1,8 +1,8 @@
 """Figures of an evaluation: score distributions, contributions of sources, wins and losses, coverage.
 
 Each figure function returns a matplotlib figure, and raises ``MissingDependencyError`` without matplotlib.
-:func:`write_report` writes the figures to one HTML page that needs neither network nor scripts, and as PNG files beside
-it.
+:func:`write_report` writes the figures to an HTML page, which needs neither network nor scripts. It also writes them as
+PNG files beside the page.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _WON, _LOST, _BASELINE, _OTHER = COLOURS[2], COLOURS[4], COLOURS[5], "#a9bfdc"
 
 
 def new_figure(width: float, height: float, columns: int = 1) -> tuple[Figure, list[Axes]]:
-    """Create a figure with `columns` axes side by side, without pyplot's global state."""
+    """Create a figure of `width` by `height` inches with `columns` axes side by side, without pyplot's global state."""
     with needed("pictures need matplotlib; pip install 'phasegraph[viz]'"):
         from matplotlib.figure import Figure
     figure = Figure(figsize=(width, height), layout="constrained")
@@ -63,8 +63,9 @@ def score_distributions(
     after : mapping of str to array of float
         Calibrated values of the same sources.
     gold : mapping of str to array of bool, optional
-        A mask by source that is True for the scores of gold passages. Gold scores are drawn in the source's color, the
-        others in gray, under the sentence of :func:`separation`. Both histograms of a row have the same height.
+        A mask by source that is True for the scores of gold passages. The scores of gold passages are drawn in the
+        source's color, and all other scores in gray. The gold and the gray histogram have the same height. The title of
+        the figure is the sentence of :func:`separation`.
 
     Returns
     -------
@@ -173,7 +174,7 @@ def contribution_bars(result: Result, labels: Mapping[str, str] | None = None) -
 
 
 def wins_and_losses(wins: Mapping[str, int], losses: Mapping[str, int], baseline: str, measure: str) -> Figure:
-    """Plot the number of queries that each system won and lost against the baseline, in the given order."""
+    """Plot the number of queries that each system won and lost against the baseline, in the order of `wins`."""
     names = [name for name in wins if name != baseline]
     if not names:
         raise InvalidInputError(f"wins must contain a system besides the baseline {baseline!r}; got {list(wins)}")
@@ -239,7 +240,7 @@ def system_bars(
 
 
 def coverage_curve(scores: FloatArray, relevant: Sequence[bool] | FloatArray, label: str = "score") -> Figure:
-    """Plot the share of answered queries and the share of correct answers by the threshold on the best score.
+    """Plot the share of answered queries and the share of correct answers against a threshold on the best score.
 
     Parameters
     ----------
@@ -248,7 +249,7 @@ def coverage_curve(scores: FloatArray, relevant: Sequence[bool] | FloatArray, la
     relevant : (n,) array of bool
         True for each query whose best result is correct.
     label : str
-        Name of the axis.
+        Name of the score, for the label of the horizontal axis.
 
     Returns
     -------
@@ -307,7 +308,7 @@ dl{grid-template-columns:minmax(0,1fr)}dd{margin-bottom:.3rem}}
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A figure with its title and caption; `name` is the PNG file name without suffix: lower case, digits, hyphens."""
+    """A figure with a title, a caption and the `name` of its PNG file: lower-case letters, digits and hyphens."""
 
     name: str
     title: str
@@ -335,7 +336,7 @@ def write_report(
     directory : path
         The target folder; created if missing.
     title, lead : str
-        Heading and the sentence below it.
+        The heading of the page, and the sentence below the heading.
     columns : sequence of str
         Headings of the table's columns.
     rows : sequence of sequence of str
@@ -443,7 +444,7 @@ def _text(value: str) -> str:
 
 
 def gold_hits(rankings: Mapping[str, Sequence[Ranking]], judgements: Sequence[Judgement]) -> dict[str, BoolArray]:
-    """Return, by source, a mask: True for each score of :func:`calibrated_scores` that belongs to a gold passage."""
+    """Return a mask by source, with an entry per score of :func:`calibrated_scores` that is True for gold passages."""
     gold = [frozenset(judged.passages) for judged in judgements]
     listed = {
         name: [identifier in of for ranking, of in zip(found, gold, strict=True) for identifier in ranking.ids]

@@ -61,8 +61,8 @@ class Evaluation:
     errors : mapping of str to mapping of str to Exception
         Errors by retriever and question id; a question with an error counts as an empty answer.
     unknown : mapping of str to float or None
-        By retriever, the share in [0, 1] of its returned ids that are not in the corpus; None without a corpus, or if
-        it returned no ids.
+        The share, in [0, 1], of the ids returned by each retriever that are not in the corpus. None without a corpus,
+        or if the retriever returned no ids.
     notes : tuple of str
         Remarks needed to read the figures.
     """
@@ -87,7 +87,11 @@ class Evaluation:
         return state | {"notes": list(self.notes)}
 
     def cells(self) -> tuple[list[str], list[list[str]]]:
-        """Format columns and rows for reading: percentages, [95 % intervals], (corrected p against the first)."""
+        """Return the column headings and the rows of a table for reading.
+
+        A cell has the mean in percent, and its 95 % interval in brackets. In parentheses, it has the corrected p-value
+        of the comparison with the first retriever.
+        """
         kept = [measure for measure in self.table.measures if measure in self.table.tests]
         with_corpus = any(share is not None for share in self.unknown.values())
         rows = []
@@ -123,24 +127,24 @@ def evaluate(
     Parameters
     ----------
     retriever : object or mapping of str to object
-        A LangChain retriever or any runnable (``invoke``), a LlamaIndex retriever (``retrieve``), a source of this
-        library, or a function of the question, synchronous or asynchronous. Several retrievers by name are compared
-        with the first. Questions are asked one after another, with the retriever's own settings: configure the number
-        of hits to measure. A source, or a function with a parameter ``k`` or ``limit``, receives the depth of the
-        deepest measure.
+        A LangChain retriever or another runnable (with ``invoke``), a LlamaIndex retriever (with ``retrieve``), or a
+        source of this library. A function of the question is also possible; it may be asynchronous. If a mapping gives
+        several retrievers by name, each is compared with the first. Questions are asked one after another, with the
+        retriever's own settings: configure the number of hits to measure. A source, or a function with a parameter
+        ``k`` or ``limit``, receives the depth of the deepest measure.
     judged : path, Dataset, mapping or iterable
         The judged questions in one of these forms. A JSONL file has one line per question: ``question`` (or ``text``),
         and ``relevant``, a list of ids or gains by id; or the fields of a data set's ``queries.jsonl`` (``hops``,
-        ``grades``, ...; ``id`` is optional). A folder contains such a ``queries.jsonl`` and its ``corpus.jsonl``. Other
-        forms are a data set, an iterable of such lines as mappings or of
-        :class:`~phasegraph.evaluation.datasets.Query`, and a mapping from question to ids or to gains by id.
+        ``grades``, ...; ``id`` is optional). A folder contains such a ``queries.jsonl`` and its ``corpus.jsonl``. An
+        iterable contains mappings like these lines, or :class:`~phasegraph.evaluation.datasets.Query` objects. A
+        mapping contains the relevant ids, or the gains by id, for each question.
     corpus : path or sequence of Passage, optional
         The passages of the corpus (JSONL: ``id``, ``title``, ``text``). With a corpus, a judgement of an unknown id is
         an error. Returned ids that are not in the corpus are counted. Hits without an id are matched by their text.
     measures : sequence of str or Measure, optional
         Additional measures. The default measures are Recall at 5 and 10, nDCG@10 and MRR@10. LastHop at 5 and 10 is
         added if the order of ``hops`` is known. PageRecall and Pages at 5 and 10 are added if questions have ``pages``
-        and the corpus has the field ``source``; without a corpus, the metadata of the hits must have it.
+        and the corpus has the field ``source``; without a corpus, the metadata of the hits must have this field.
     id_key : str, optional
         Metadata key (or attribute, such as LlamaIndex's ``ref_doc_id``) with the judged id. Default: the hit's own id,
         then the metadata ``_id``, ``id``, ``pk``, ``chunk_id``, ``doc_id``, ``source_id``.
@@ -269,7 +273,10 @@ def _name_of(retriever: object) -> str:
 
 
 def ask_of(retriever: object, depth: int) -> Ask:
-    """Return the function that asks a retriever a question, without importing the retriever's framework."""
+    """Return the function that asks a retriever a question, without importing the retriever's framework.
+
+    `depth` is the number of hits to request, if the retriever accepts such a number.
+    """
     if not isinstance(retriever, type):
         for method in ("invoke", "retrieve"):
             found: Ask | None = getattr(retriever, method, None)
@@ -339,7 +346,10 @@ class Hit(NamedTuple):
 
 
 def ids_by_text(passages: Iterable[Passage]) -> dict[str, str]:
-    """Return the passage ids by the id that :func:`run_retriever` derives from the text of a passage."""
+    """Return a mapping from ids that are derived from texts to the ids of the passages with these texts.
+
+    :func:`run_retriever` derives such an id from the text of a hit that has no id.
+    """
     return {_id_of_text(text): one.id for one in passages for text in (one.text, one.content)}
 
 
@@ -395,7 +405,7 @@ def _id_of_text(text: str) -> str:
 
 
 def _read_hits(answer: object, texts: Mapping[str, str], id_key: str | None) -> list[Hit]:
-    """Convert an answer to a list of hits, best first."""
+    """Convert a retriever's answer to a list of hits, best first; `texts` and `id_key` are as in `run_retriever`."""
     if isinstance(answer, Ranking | Result):
         return list(map(Hit, answer.ids))
     if isinstance(answer, Mapping) and answer and all(map(is_number, answer.values())):
@@ -430,7 +440,10 @@ def _read_hit(item: object, row: int, texts: Mapping[str, str], id_key: str | No
 
 
 def run_notes(name: str, run: RetrieverRun, queries: Sequence[Query], depth: int, passages: int | None) -> list[str]:
-    """Return remarks on the run of one retriever; warn if no returned id is judged for any question."""
+    """Return remarks on the run of one retriever; warn if no returned id is judged for any question.
+
+    `depth` is the largest depth of the measures, and `passages` the number of passages in the corpus, if known.
+    """
     notes, longest = run.failures(name), max(map(len, run.found.values()), default=0)
     if longest < depth and (passages is None or longest < passages):
         notes.append(

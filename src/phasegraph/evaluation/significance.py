@@ -1,9 +1,10 @@
 """Significance tests and confidence intervals for the difference between two systems on the same queries.
 
-Values are paired, because both systems answer the same queries. The module provides the exact McNemar test (for hits
-and misses), the paired bootstrap and the sign-flip permutation test (for any measure), bootstrap intervals, and Holm's
-correction. All tests are two-sided. :mod:`scipy.stats` is imported on first use, because the import takes about a
-second. An invalid argument raises ``InvalidInputError``; too few values raise its subclass ``InsufficientDataError``.
+Values are paired, because both systems answer the same queries. The module provides the exact McNemar test for hits and
+misses, and two tests for any measure: the paired bootstrap and the sign-flip permutation test. It also computes
+bootstrap intervals and Holm's correction. All tests are two-sided. :mod:`scipy.stats` is imported on first use, because
+the import takes about a second. An invalid argument raises ``InvalidInputError``; too few values raise its subclass
+``InsufficientDataError``.
 """
 
 from __future__ import annotations
@@ -74,9 +75,9 @@ def paired_bootstrap(
 
     Notes
     -----
-    Let ``m_b`` be the means of B resamples of n queries. The interval is given by their quantiles. The p-value is
-    ``p = mean(|m_b - mean(m_b)| >= |mean(differences)|)``, but at least 1/B. If few queries have a nonzero difference,
-    prefer :func:`sign_flip`, which is then exact.
+    Let ``m_b`` be the means of B resamples of n queries. The ends of the interval are quantiles of ``m_b``. The p-value
+    is ``p = mean(|m_b - mean(m_b)| >= |mean(differences)|)``, but at least 1/B. If few queries have a nonzero
+    difference, prefer :func:`sign_flip`, which is then exact.
 
     References
     ----------
@@ -132,8 +133,8 @@ def sign_flip(
     Returns
     -------
     float
-        The p-value, in (0, 1]. If the differences of at most 20 groups have a nonzero sum, it is exact, over all sign
-        patterns. Otherwise it is ``(1 + patterns at least as extreme) / (1 + permutations)``.
+        The p-value, in (0, 1]. It is exact, over all sign patterns, if at most 20 groups have a nonzero sum of
+        differences. Otherwise, it is ``(1 + patterns at least as extreme) / (1 + permutations)``.
 
     Notes
     -----

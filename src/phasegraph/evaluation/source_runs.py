@@ -36,8 +36,9 @@ RECIPE, FOLLOW = RESETS["hipporag2"], 0.5
 
 
 def hippo_adjacency(facts: Facts, *, parallel: bool = True) -> Any:
-    """Return the adjacency matrix of HippoRAG 2's undirected graph, of shape (E + P, E + P): entities, then passages.
+    """Return the adjacency matrix of HippoRAG 2's undirected graph over E entities and P passages.
 
+    The matrix has the shape (E + P, E + P); its first rows and columns are entities.
     If `parallel` is true, each fact edge counts once per direction, as in HippoRAG 2's code. Its weight is then twice
     that of a passage edge with the same count. If false, each fact edge counts once.
     """
@@ -50,9 +51,9 @@ def fact_seeds(
 ) -> FloatArray:
     """Return the seed weights of all entities, of shape (E,), from the similarities of the facts to the query.
 
-    Only the `kept` best facts count. A mention of an entity in such a fact has the min-max-scaled score of the fact,
-    divided by the number of passages with facts about the entity. An entity's weight is the mean over its mentions. All
-    but the best `entities` weights are 0.
+    `scores`, of shape (F,), are these similarities; they are scaled to [0, 1]. Only the `kept` best facts count. Each
+    end of such a fact gets the fact's scaled score, divided by the number of passages that state facts about this
+    entity. An entity's weight is the mean over its facts. All but the best `entities` weights are 0.
 
     References
     ----------
@@ -178,7 +179,10 @@ class ExperimentInput:
         check_count("limit", self.limit, minimum=1)
 
     def timed(self, name: str, search: Callable[[int], Ranking]) -> SourceRun:
-        """Search once per query row, measure the wall time, and show progress if `progress` is set."""
+        """Call ``search(row)`` once for each query, and return the rankings with the mean wall time.
+
+        `name` is the name of the source. Progress is shown if `progress` is set.
+        """
         rows: Iterable[int] = range(len(self.dataset.queries))
         started = perf_counter()
         rankings = tuple(search(row) for row in (rows if self.progress is None else self.progress(rows, name)))
@@ -202,7 +206,10 @@ def _vector(inputs: ExperimentInput, upstream: Mapping[str, SourceRun]) -> Sourc
 
 
 def _bm25(inputs: ExperimentInput, upstream: Mapping[str, SourceRun]) -> SourceRun:
-    """Rank by BM25 (bm25s with its defaults, the walk's tokenizer, no stemming); only hits with a positive score."""
+    """Rank by BM25, with the package bm25s and its defaults, the tokenizer of the walk, and no stemming.
+
+    The rankings contain only hits with a positive score.
+    """
     with needed("bm25 needs bm25s; pip install 'phasegraph[eval]'"):
         import bm25s
     data = inputs.dataset
@@ -229,9 +236,9 @@ def graph_of(dataset: Dataset, tokenizer: Tokenizer = "english") -> EntityGraph:
 
 
 def _graph(inputs: ExperimentInput, upstream: Mapping[str, SourceRun]) -> SourceRun:
-    """Rank by phasegraph's walk over the given graph or the entity graph, seeded by the vector ranking.
+    """Rank by phasegraph's walk over the graph in `inputs` or, without a graph, over the data set's entity graph.
 
-    The rankings state their score background.
+    The walk is seeded by the ranking of the source ``vector``. The rankings state their score background.
     """
     data = inputs.dataset
     graph = graph_of(data, inputs.tokenizer) if inputs.graph is None else inputs.graph

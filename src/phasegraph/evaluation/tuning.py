@@ -1,8 +1,8 @@
 """Fit a pipeline to a user's own data: calibrators to unlabeled queries, all other parameters to judged queries.
 
-:func:`calibrated_pipeline` needs no labels. :func:`tune` searches rules, calibrations, weights, caps and temperatures
-on one part of the judged queries, and tests the best configuration on the other part. If the second part does not
-confirm the gain, the default pipeline stays.
+:func:`calibrated_pipeline` needs no labels. :func:`tune` tries rules, calibrations, weights, caps and temperatures on
+one part of the judged queries, and tests the best configuration on the other part. If the other part does not confirm
+the gain, the result is the default pipeline.
 """
 
 from __future__ import annotations
@@ -124,7 +124,10 @@ def learn_weights(
 
 
 def require_orientation(rankings: Mapping[str, Sequence[Ranking]], judgements: Sequence[Judgement]) -> None:
-    """Raise InvalidInputError if a source gives relevant candidates lower scores; the message names the source."""
+    """Raise InvalidInputError if a source gives relevant candidates lower scores than irrelevant candidates.
+
+    The message names the source.
+    """
     answers = [(one.query, [rankings[name][row] for name in sorted(rankings)]) for row, one in enumerate(judgements)]
     check_orientations(answers, {one.query: one.passages for one in judgements})
 
@@ -239,7 +242,10 @@ def _fixed(name: str, pipeline: FusionPipeline) -> Candidate:
 
 
 def _weightings(names: Sequence[str]) -> Iterator[tuple[str, dict[str, float]]]:
-    """Yield weights in which one source has a share of the weight and all other sources have equal weights."""
+    """Yield pairs of a label and weights by source, which have the sum 1.
+
+    One source has a share from `SHARES`, and all other sources have equal weights.
+    """
     if len(names) < 2:
         return
     for name in names[:1] if len(names) == 2 else names:
@@ -329,10 +335,10 @@ class Tuning:
     shared_groups : int
         Number of groups in both parts; 0 unless the caller chose the confirmation rows.
     tuning_default, tuning_chosen : float
-        Means on the tuning part, in [0, 1]. The mean of the chosen configuration is out of fold, but biased upward,
-        because it is the best of `tried` configurations.
+        Means of the measure for the default and for the chosen configuration on the tuning part, in [0, 1]. The second
+        mean is out of fold, but biased upward, because it is the best of `tried` configurations.
     confirmation_default, confirmation_chosen : float
-        Means on the confirmation part, which is not used for tuning.
+        The same means on the confirmation part, which is not used for tuning.
     difference, low, high : float
         Gain on the confirmation part with its 95 % bootstrap interval.
     p : float
@@ -531,7 +537,10 @@ def tune(
     require_orientation(tuning.rankings, tuning.judgements)
     tried = tuple(candidates(sorted(rankings), sizes=sizes) if space is None else space)
     if not tried or tried[0].fitted:
-        raise InvalidInputError("space must start with a default configuration that needs no fitting")
+        raise InvalidInputError(
+            "space must start with a default configuration that needs no fitting; got "
+            + (f"{tried[0].name!r}, which needs fitting" if tried else "an empty space")
+        )
     folds = tuning.folds(rng)
     shown = tried if progress is None else progress(tried, "configurations")
     means = np.array([_out_of_fold(one, tuning, folds, goal) for one in shown])
@@ -597,8 +606,8 @@ def tune_confidence(
 
     ``words(query, rankings)`` returns the result of :func:`phasegraph.lexical.read_hits`. The rows in `confirmation`
     are scored, and the model is fitted to all other rows. The default is about half of the rows, chosen by the MD5 of
-    the id. To get a query without an answer, its relevant passages are removed from the rankings. Return None if no
-    query of the scored part has a confidence.
+    the id. The rankings of each query without its relevant passages serve as the answer to a query that the corpus
+    cannot answer. Return None if no query of the scored part has a confidence.
     """
     names, ids = sorted(rankings), [judgement.query for judgement in judgements]
     confirm_on = split_by_id(ids, "confirm").tolist() if confirmation is None else list(confirmation)
@@ -626,7 +635,7 @@ def tune_confidence(
 
 
 def _out_of_fold(candidate: Candidate, part: _Part, folds: Sequence[IntArray], measure: Measure) -> float:
-    """Return a configuration's mean in the measure over queries to which it was not fitted; NaN if the fit failed."""
+    """Return a configuration's mean of `measure` over queries to which it was not fitted; NaN if the fit failed."""
     if not candidate.fitted:
         return float(part.scores(candidate.fit(part.rankings, part.judgements), measure).mean())
     out = np.zeros(len(part.judgements))

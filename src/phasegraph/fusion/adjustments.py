@@ -53,7 +53,7 @@ class Adjusted:
     extras : dict of str to callable
         Functions by name in ``Result.extras``; each makes its entry from the rows of the results.
     relevance : tuple of (n,) array and str, optional
-        The relevances for a selection, in place of the fused values, and the name of their origin.
+        Relevances that a selection uses instead of the fused values, and the name of their origin.
     opinion : (n,) array of float, optional
         The reranker's values for all candidates, on the scale of the fused values.
     opinion_share : float
@@ -95,7 +95,7 @@ class Adjusted:
         self.factors = factors if self.factors is None else self.factors * factors
 
     def blend(self, opinion: FloatArray, share: float) -> None:
-        """Take the weighted mean of the total and the reranker's values `opinion`, whose weight is `share`."""
+        """Replace the total by a weighted mean of the total and the reranker's values `opinion`, of weight `share`."""
         own = 1.0 - share
         self.blended = own * self.total + share * opinion
         self.opinion, self.opinion_share = opinion, share
@@ -111,10 +111,11 @@ class Adjusted:
     def with_opinion(
         self, weights: FloatArray, contributed: FloatArray, calibrated: FloatArray, rows: IntArray
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return these weights, contributions and calibrated values, extended by the values of the reranker.
+        """Extend weights, contributions and calibrated values by the reranker, and return the three arrays.
 
-        If there is a reranker, each of the three arrays gets a last column for the reranker, and the columns of the
-        sources are scaled down.
+        `rows` are the rows of the results. Without a reranker, the arrays are returned unchanged. Otherwise, each array
+        gets a last column for the reranker. The weights and contributions of the sources are multiplied by 1 minus the
+        reranker's weight.
         """
         if self.opinion is None:
             return weights, contributed, calibrated
@@ -138,11 +139,14 @@ class Adjustment:
     weight = 0.0
 
     def given(self) -> Ranking | None:
-        """Return the adjustment's ranking from an earlier result that is fused again; None if there is none."""
+        """Return the adjustment's ranking if the rankings of an earlier result are fused again; otherwise None."""
         return None
 
     def rank(self, rankings: Sequence[Ranking], context: Context) -> tuple[Ranking, FieldReading] | None:
-        """Return a ranking of the sources' candidates, which is fused like the ranking of a source, or None."""
+        """Return the adjustment's ranking of the candidates, which is fused like the ranking of a source, or None.
+
+        With the ranking, return the counts of candidates with the field from which the ranking was made.
+        """
         return None
 
     def scale(self, candidates: Candidates, own: Calibrated, calibrator: Calibrator) -> Calibrated:
@@ -163,7 +167,7 @@ class ExactMatches(Adjustment):
         self.weight = bonus.weight
 
     def given(self) -> Ranking | None:
-        """Return the ranking of exact matches from an earlier result that is fused again; None if there is none."""
+        """Return the ranking of exact matches if the rankings of an earlier result are fused again; otherwise None."""
         return self._given
 
     def rank(self, rankings: Sequence[Ranking], context: Context) -> tuple[Ranking, FieldReading] | None:
@@ -219,7 +223,7 @@ class PriorAdjustment(Adjustment):
         self._prior = prior
 
     def adjust(self, adjusted: Adjusted) -> None:
-        """Apply the prior."""
+        """Multiply the fused values by the values of the prior or, for an additive prior, add these values."""
         prior, ids, context = self._prior, adjusted.candidates.ids, adjusted.context
         if isinstance(prior, SuperpositionPrior):
             state, read = prior.state(ids, context)

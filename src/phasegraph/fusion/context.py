@@ -58,8 +58,9 @@ class Context:
     now : float, optional
         The current time in seconds since the epoch; only priors that use an age need it.
     attributes : mapping of str to mapping
-        Fields by candidate id, such as ``importance`` and ``authority`` in [0, 1], ``timestamp``, or ``text`` and
-        ``exact`` for exact matches. They take precedence over the fields of the hits. An unusable value is an error.
+        Fields by candidate id, for example ``importance`` and ``authority`` in [0, 1], ``timestamp``, or ``text``. The
+        field ``exact``, True or False, overrides the search for exact matches. Attributes take precedence over the
+        fields of the hits. An unusable value is an error.
     embeddings : mapping of str to (d,) array, or callable
         Embeddings by candidate id, or a function ``embeddings(ids)`` that returns an (n, d) array. Selections that
         measure redundancy need them.
@@ -69,13 +70,13 @@ class Context:
         The query's words in the texts of the hits, for adaptive weights and the confidence; see
         :func:`phasegraph.lexical.read_hits`.
     metadata_of, text_of : callable
-        Functions that return the fields and the text of a hit, which is a payload of a ranking. Default: the
-        ``metadata`` of an object or the entries of a mapping, and its ``text``, ``page_content`` or ``content``.
+        Functions that return the fields and the text of a hit; hits are the payloads of a ranking. Default:
+        :func:`metadata_of_hit` and :func:`text_of_hit`.
     rankings : tuple of Ranking
         The rankings whose hits priors read. The pipeline sets them to the rankings that it fuses.
     blend : float, default 1
-        Weight of a reranker's ranking (named ``rerank``) in the total, in [0, 1]: with 0 it has no effect, with 1 it
-        alone sets the order.
+        Weight of a reranker's ranking (named ``rerank``) in the total, in [0, 1]. With 0, the ranking has no effect;
+        with 1, it alone sets the order.
     """
 
     query: str = ""

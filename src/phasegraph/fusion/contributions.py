@@ -21,7 +21,7 @@ def contributions(
     missing: FloatArray,
     rows: IntArray,
 ) -> FloatArray:
-    """Return the (k, m) contributions of each source to the fused values of the chosen rows.
+    """Return the (k, m) contributions of m sources to the fused values of the k candidates in `rows`.
 
     The contributions to a candidate add up to its fused value.
 

@@ -166,9 +166,9 @@ def _apply_rule(
 ) -> tuple[FloatArray, FloatArray]:
     """Return the (n, m) calibrated values and the (n,) fused values.
 
-    n is the number of candidates, and m the number of sources. If a source did not return a candidate, its calibrated
-    value is the source's value for missing candidates if the rule is a sum over sources (:attr:`FusionRule.terms`), and
-    NaN otherwise.
+    n is the number of candidates, and m the number of sources. If a source did not return a candidate, the entry
+    depends on the rule. For a sum over sources (:attr:`FusionRule.terms`), the entry is the source's value for missing
+    candidates; for other rules, it is NaN.
     """
     rule = FUSION_RULES[pipeline.rule]
     columns, missing = list(map(_VALUES, found)), list(map(_MISSING, found))
@@ -244,13 +244,16 @@ def publish(values: FloatArray) -> FloatArray:
 
 
 def with_prior(values: FloatArray, factors: FloatArray) -> FloatArray:
-    """Multiply each fused value by its prior, but divide negative values: a low prior then never raises a value."""
+    """Multiply each fused value by its prior, but divide negative values by it; a low prior never raises a value.
+
+    A prior below 1e-9 counts as 1e-9.
+    """
     floor = np.maximum(factors, 1e-9)
     return np.where(values >= 0, values * floor, values / floor)
 
 
 def without_prior(values: FloatArray, factors: FloatArray) -> FloatArray:
-    """Reverse :func:`with_prior`: return the fused values before the prior."""
+    """Return the fused values before the prior, from the `values` that :func:`with_prior` returned."""
     floor = np.maximum(factors, 1e-9)
     return np.where(values >= 0, values / floor, values * floor)
 
@@ -269,7 +272,7 @@ class Shortlist:
     context : Context
         The additional data for priors, acceptance and selection.
     reports : tuple of SourceReport
-        One per source, in name order.
+        A report per source, in name order.
     degraded : bool
         Whether a source failed, was skipped, or searched only in part.
     weights : (m,) array of float
@@ -311,8 +314,8 @@ class Shortlist:
     def values(self) -> FloatArray:
         """The (n, m) calibrated values of the candidates.
 
-        If a source did not return a candidate, the candidate's calibrated value is the source's value for missing
-        candidates if the rule is a sum over sources (:attr:`FusionRule.terms`), and NaN otherwise.
+        If a source did not return a candidate, the entry depends on the rule. For a sum over sources
+        (:attr:`FusionRule.terms`), the entry is the source's value for missing candidates; for other rules, it is NaN.
         """
         return self.adjusted.values
 
@@ -343,6 +346,11 @@ class Shortlist:
         ----------
         embeddings : mapping of str to (d,) array, or callable, optional
             The embeddings for the selection; default the context's embeddings. See :class:`Context`.
+
+        Returns
+        -------
+        Result
+            The selected passages, best first, with evidence for each.
         """
         context = self.context if embeddings is None else replace(self.context, embeddings=embeddings)
         rows, extras, warned = self._selected(context)
@@ -500,7 +508,7 @@ def _repeated(count: int, value: float) -> FloatArray:
 
 @kept_while_short
 def _accepted(count: int) -> BoolArray:
-    """Return a read-only array of `count` times True."""
+    """Return a read-only array of `count` entries, all True."""
     made = np.ones(count, dtype=np.bool_)
     made.setflags(write=False)
     return made
@@ -534,7 +542,7 @@ def _settle_reports(
 
 
 def _noted(reports: Sequence[SourceReport], notes: Mapping[str, str]) -> tuple[SourceReport, ...]:
-    """Return the reports with the notes in `notes`, which are given by source; repeated notes are not added."""
+    """Return the reports with the notes in `notes`, which are given by source; a report never gets a note twice."""
     said = ((report, notes.get(report.source, "")) for report in reports)
     return tuple(
         replace(report, notes=(*report.notes, note)) if note and note not in report.notes else report

@@ -97,7 +97,7 @@ class ExactMatchBonus(StoredPrior):
     def ranking(self, ids: Sequence[str], context: Context, /) -> tuple[Ranking, FieldReading]:
         """Return the ranking of the candidates that contain a term, and the counts of candidates with a text.
 
-        If the ranking is empty, its `reason` is set.
+        If the ranking is empty, its field `reason` says why.
         """
         texts = [_padded(context.text(identifier, self.key)) for identifier in ids]
         counts = self._counted(ids, texts, context)

@@ -1,9 +1,9 @@
 """Experimental fusion rules, reconstructed from appendix C of the PhaseGraph paper.
 
 No measurement shows that these rules help. :func:`~phasegraph.fusion.rules.linear` documents the parameters ``values``,
-``weights`` and ``missing``, and the errors. No rule here satisfies the law "an appended worst hit changes no order",
-because percentiles, normal scores and strengths depend on the length of the list. The notes name further laws that a
-rule does not satisfy; see :mod:`phasegraph.testing.laws`.
+``weights`` and ``missing``, and the errors. No rule here satisfies the law "an appended worst hit changes no order".
+The reason is that percentiles, normal scores and strengths depend on the length of the list. The notes name further
+laws that a rule does not satisfy; see :mod:`phasegraph.testing.laws`.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def log_linear(
     Notes
     -----
     The paper states a "geometric mean in probability space"; the treatment of missing candidates is a reconstruction.
-    The rule does not satisfy the law "a raised score never lowers its candidate": a raised score that breaks a tie
-    changes the temperature of the list.
+    The rule does not satisfy the law "a raised score never lowers its candidate". The reason is that a raised score can
+    break a tie, which changes the temperature of the list.
 
     References
     ----------
@@ -123,9 +123,9 @@ def tsallis(
     values, weights, missing
         As for :func:`~phasegraph.fusion.boltzmann`.
     q : float or (m,) array of float, default 1.5
-        Parameter of the q-exponential, in [1, 2]: a number for all lists, or a number per list. With 1, the rule equals
-        ``boltzmann``. A pipeline also accepts q by source name. The paper deforms only the graph's list, which is
-        ``rule_options={"q": {"graph": 1.5}}`` or ``FusionPipeline.named("tsallis")``.
+        Parameter of the q-exponential, in [1, 2], for all lists or for each list. With 1, the rule equals
+        ``boltzmann``. A pipeline also accepts q by source name. The paper uses q only for the graph's list; for this,
+        set ``rule_options={"q": {"graph": 1.5}}`` or use ``FusionPipeline.named("tsallis")``.
     epsilon : float, default 1e-6
         Number that keeps the energy finite at percentile 0, > 0.
 
@@ -138,7 +138,8 @@ def tsallis(
     -----
     The weight of a hit is ``e_q(x) = [1 + (1 - q) x]_+ ** (1 / (1 - q))`` at ``x = -E / T``, normalized over the list;
     see :func:`~phasegraph.fusion.boltzmann` for E and T. The default of q is a reconstruction. The rule does not
-    satisfy the law "extra evidence costs no place", because a new last hit changes the values of all hits in the list.
+    satisfy the law "extra evidence costs no place". The reason is that a new last hit changes the values of all hits in
+    the list.
 
     References
     ----------
@@ -209,8 +210,8 @@ def interference(
     Notes
     -----
     With phase 0, the rule is a power mean with exponent 1/2. A phase beyond pi / 2 is not accepted, because it would
-    lower a candidate that two sources returned. The rule does not satisfy the law "extra evidence costs no place",
-    because a new last hit changes the values of all hits in the list.
+    lower a candidate that two sources returned. The rule does not satisfy the law "extra evidence costs no place". The
+    reason is that a new last hit changes the values of all hits in the list.
 
     Examples
     --------
@@ -233,9 +234,9 @@ def gumbel_copula(
     Parameters
     ----------
     values, weights, missing
-        As for :func:`~phasegraph.fusion.boltzmann`, but `weights` are not all 0. They are divided by the mean of the
-        positive weights, and each weight multiplies its source's term of the sum. If source j, with a list of n_j hits,
-        lacks a candidate, the candidate's rank u is 1 / (n_j + 1).
+        As for :func:`~phasegraph.fusion.boltzmann`, but `weights` are not all 0. The weights are divided by the mean of
+        the positive weights, and each weight multiplies its source's term of the sum. If source j, with a list of n_j
+        hits, lacks a candidate, the candidate's rank u is 1 / (n_j + 1).
     theta : float, optional
         Parameter of the copula, >= 1; 1 gives the product of the ranks. Default: ``1 / (1 - tau)``, limited to [1, 20].
         Tau is Kendall's tau over the candidates that two sources share, averaged over pairs of sources. Pairs that
@@ -438,9 +439,9 @@ def plackett_luce(
     Notes
     -----
     A single ranking has no finite estimate, because the strength of its first hit diverges. The virtual opponent, a
-    reconstruction, makes the estimate finite. The likelihood is that of a partial ranking: at each rank, a candidate is
-    drawn from all candidates without a rank, including candidates that the list lacks. Tied candidates are all drawn
-    from the same set (Breslow's method).
+    reconstruction, makes the estimate finite. The likelihood is that of a partial ranking. At each rank, a candidate is
+    drawn from all candidates that have no rank yet, including candidates that the list lacks. Tied candidates are all
+    drawn from the same set (Breslow's method).
 
     References
     ----------

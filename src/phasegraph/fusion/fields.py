@@ -61,10 +61,11 @@ def parsed(value: object) -> object:
 def read_field(
     ids: Sequence[str], context: Context, prior: str, key: str, read: Callable[[Any], float], neutral: float
 ) -> tuple[FloatArray, FieldReading]:
-    """Return the (n,) values of a field and the counts of candidates with the field.
+    """Return the (n,) values of the field `key` of candidates, and the counts of candidates with the field.
 
-    A candidate without a usable value gets `neutral`. An unusable attribute of the context raises an error, because the
-    caller set it; an unusable field of a hit is only counted.
+    ``read(value)`` converts a value to a number, or raises InvalidInputError if the value is unusable. A candidate
+    without a usable value gets `neutral`. An unusable attribute of the context raises an error, because the caller set
+    it; an unusable field of a hit is only counted.
     """
     out = np.full(len(ids), float(neutral))
     missing = unusable = 0

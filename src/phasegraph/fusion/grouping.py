@@ -60,9 +60,9 @@ class GroupBy(KnownFields):
         return cls(**check_keys("GroupBy", data, [item.name for item in fields(cls)]))
 
     def group(self, ids: Sequence[str], rows: IntArray, final: FloatArray, context: Context) -> Groups:
-        """Group candidates by document.
+        """Group the accepted candidates of an answer by document, and return the documents with their passages.
 
-        `rows` are the rows of the candidates in `ids` and in the values `final`, best first.
+        `rows` are the rows of these candidates in `ids` and in the values `final`, best first.
         """
         members: dict[object, list[int]] = {}
         named = 0

@@ -43,9 +43,9 @@ PLAIN_FIELDS = ("pool_cap_mode", "rule", "weighting", "consensus_bonus", "consen
 
 
 class FusionPipeline(FusionSettings):
-    """The settings with which the rankings of a query become a result.
+    """The settings of a fusion, which turns the rankings of a query into a result.
 
-    The value is frozen. Create variants with ``dataclasses.replace``; store a pipeline as JSON with :meth:`save`.
+    A pipeline is frozen. Create variants with ``dataclasses.replace``; store a pipeline as JSON with :meth:`save`.
 
     Parameters
     ----------
@@ -137,8 +137,8 @@ class FusionPipeline(FusionSettings):
         Notes
         -----
         Name the sources ``vector`` and ``graph``. The paper does not state the size of its bonus, so the bonus is 0
-        here. For the legacy configuration, the paper states only the cap: the weight is taken from ``2wiki``, and the
-        cap is read as a cap on hits that only the graph returned.
+        here. For the legacy configuration, the paper states only the cap. Here, its weight is that of ``2wiki``, and
+        the cap limits the hits that only the graph returned.
 
         References
         ----------

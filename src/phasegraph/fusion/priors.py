@@ -31,7 +31,7 @@ def importance_multiplier(importance: FloatArray, /, *, strength: float = 0.3) -
 
 
 def recency(age: FloatArray, /, *, half_life: float) -> FloatArray:
-    """Compute ``exp(-ln 2 * age / half_life)``, which halves after each half-life; a negative age counts as 0."""
+    """Compute ``exp(-ln 2 * age / half_life)``, with ages in the unit of the half-life; a negative age counts as 0."""
     check_range("half_life", half_life, ends="(]")
     return np.asarray(np.exp(-math.log(2.0) * np.maximum(check_flat("age", age), 0.0) / half_life))
 

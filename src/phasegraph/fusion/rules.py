@@ -282,9 +282,9 @@ def comb_med(values: FloatArray, /, *, weights: PerSource = None, missing: PerSo
 
     Notes
     -----
-    As with :func:`comb_anz`, a candidate can fall in the ranking because one more source returns it. If a
-    source raises the value of a candidate, the fused value never falls. But it may stay the same: with three
-    sources, raising the best value does not change the median.
+    As with :func:`comb_anz`, a candidate can fall in the ranking because one more source returns it. If a source raises
+    the value of a candidate, the fused value does not fall, but it may stay the same. For example, the median of three
+    values does not change if the highest value rises.
 
     Examples
     --------
@@ -450,7 +450,10 @@ def filled(matrix: FloatArray, missing: PerSource, /) -> FloatArray:
 
 
 def by_list(matrix: FloatArray, function: Callable[[FloatArray], FloatArray], /) -> FloatArray:
-    """Return (n, m) values: `function` of the returned values of each column; candidates that a list lacks get 0."""
+    """Apply `function` to each column without its NaN entries, and return the (n, m) results.
+
+    A NaN entry, a candidate that the list lacks, becomes 0.
+    """
     out = np.zeros(matrix.shape)
     for column, values in enumerate(matrix.T):
         held = ~np.isnan(values)

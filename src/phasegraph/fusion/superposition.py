@@ -1,7 +1,7 @@
 """A mean of similarity, recency and authority per passage, as the "quantum document" (a design document) defines it.
 
-The quantum document describes retrieval in terms of quantum mechanics: it calls the mean *relevance*, and derives an
-*energy* and a complex *amplitude* of each passage. ``docs/research/selection.md`` states what they affect.
+The quantum document describes retrieval in terms of quantum mechanics. It calls the mean *relevance*, and derives an
+*energy* and a complex *amplitude* of each passage. ``docs/research/selection.md`` describes the effect of these values.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Superposition:
     Parameters
     ----------
     relevance, energy : (n,) array of float
-        The relevance in [0, 1], and the energy.
+        The relevance in [0, 1], and the energy; :func:`superposition` contains the formulas.
     amplitude : (n,) array of complex
         The square root of the relevance, with a phase proportional to the energy.
     """
@@ -80,11 +80,11 @@ def superposition(
     frequency : (n,) array_like of float or float, default 0
         The variable "frequency" of the quantum document, finite. It affects only the energy.
     weights : (float, float, float), default (0.6, 0.25, 0.15)
-        The variables alpha, beta and gamma of the quantum document: the weights of cosine, recency and authority, >= 0,
-        with sum 1.
+        The weights of cosine, recency and authority, >= 0, with sum 1. The quantum document calls them alpha, beta and
+        gamma.
     decay_per_hour : float, default 0.25
         Rate of the exponential decay of recency per hour, >= 0. At 0.25, recency halves every 2.8 hours and is 0.0025
-        after a day. The document uses one number 0.25 for this rate and for the weight of recency.
+        after a day. The document uses the same number, 0.25, for this rate and for the weight of recency.
     h, k : float, default 1 and 0.1
         Factors of frequency and of ``1 - recency`` in the energy, finite.
     hbar : float, default 1
@@ -114,7 +114,10 @@ def superposition(
     standing = check_column("authority", authority, 0.0, 1.0)
     ages = check_column("age_seconds", age_seconds, -np.inf, np.inf)
     if not len(similarity) == len(standing) == len(ages):
-        raise InvalidInputError("cosine, age_seconds and authority must have one value per passage")
+        raise InvalidInputError(
+            "cosine, age_seconds and authority must have one value per passage; got "
+            f"{len(similarity)}, {len(ages)} and {len(standing)} values"
+        )
     counts = np.broadcast_to(check_column("frequency", np.atleast_1d(frequency), -np.inf, np.inf), ages.shape)
     recency = np.exp(-decay_per_hour * np.maximum(ages, 0.0) / 3600.0)
     relevance = first * similarity + second * recency + third * standing

@@ -1,4 +1,4 @@
-"""Weights of the sources for a pipeline without `weights`."""
+"""Compute the weights of the sources for a query, if the pipeline has no fixed weights."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def role_weights(rankings: Sequence[Ranking], /, witness: Sequence[str] = ()) ->
     Parameters
     ----------
     rankings : sequence of Ranking
-        One per source that answered.
+        The ranking of each source that answered.
     witness : sequence of str, optional
-        Not used.
+        Ignored, because the weights are fixed.
 
     Returns
     -------
@@ -64,7 +64,7 @@ def adaptive_weights(rankings: Sequence[Ranking], /, witness: Sequence[str] = ()
     Parameters
     ----------
     rankings : sequence of Ranking
-        One per source that answered.
+        The ranking of each source that answered.
     witness : sequence of str, optional
         Ids of hits, ordered by the query's words in their texts, best first (see
         :class:`~phasegraph.lexical.HitWords`). This order affects the weights but is never fused.
@@ -85,12 +85,12 @@ def adaptive_weights(rankings: Sequence[Ranking], /, witness: Sequence[str] = ()
     fully. From 0.6 to 1, s mapped to [0, 1] replaces the agreement if it is larger. A walk that agrees with no other
     ranking gets the weight 0.
 
-    *Other walks.* The *support* of two sources is their rank-biased overlap (p = 0.8) over the first 20 hits, mapped
-    from [0.2, 0.4] to [0, 1]. The *effective number* of the walk is the exponential of the entropy of the shares of its
-    20 largest scores. With two sources, a concentrated walk (13 or fewer) leaves ``vector`` a weight of 0.1, and a
-    diffuse walk (16 or more) a weight of 0.9. With more sources, the bounds are 10 and 13, and the highest value is
-    0.95. The walk's weight is multiplied by its best support, so a walk without support passes its weight to the other
-    sources. The weight of ``vector`` falls only if two other sources support each other more than ``vector``.
+    *Other walks.* The *support* of two sources is the rank-biased overlap (p = 0.8) of their first 20 hits, mapped from
+    [0.2, 0.4] to [0, 1]. The *effective number* of the walk is the exponential of the entropy of the shares of its 20
+    largest scores. With two sources and full support, ``vector`` gets the weight 0.1 up to the effective number 13, and
+    0.9 from 16 on. With more sources, the bounds are 10 and 13, and 0.95 replaces 0.9. The walk's weight is multiplied
+    by its best support, so a walk without support passes its weight to the other sources. The weight of ``vector``
+    falls only if two other sources support each other more than ``vector``.
 
     Only the first 20 hits of each ranking affect the weights, so rankings of 20 and of 200 hits get the same weights. A
     change among these hits changes the weights for all candidates. A hit with a raised score may therefore fall.
@@ -218,8 +218,8 @@ def effective_number(walk: Ranking, /) -> float:
     Returns
     -------
     float
-        The exponential of the entropy of the hits' shares of the score: 1 if a single passage has all of the score, 20
-        if all scores are equal.
+        The exponential of the entropy of the shares of these hits in the sum of their scores. It is 1 if a single
+        passage has the whole sum, and 20 if all scores are equal.
     """
     masses = walk.scores[:DEPTH]
     if walk.background is not None and walk.background.transform == "identity":

@@ -52,7 +52,7 @@ class ChangedWords:
         return found
 
     def terms(self, query: str) -> ChangedTerms:
-        """Return the query's words without passages."""
+        """Return the query's words and their statistics, without searching for passages."""
         found: ChangedTerms = self._recent.get(query, lambda: self._terms(query))
         return found
 
@@ -108,7 +108,7 @@ class ChangedWords:
         return there
 
     def _heaviest(self, *entries: slice) -> IntArray:
-        """Return the rows of the passages in which a frequent word has the highest weight, ascending.
+        """Return the rows of the 500 passages in which a frequent word has the highest weight, ascending.
 
         `entries` are the slices of the word's entries in the original index and in the index of added passages.
         """

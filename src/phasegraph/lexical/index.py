@@ -42,8 +42,9 @@ WordIn: TypeAlias = tuple[IntArray, FloatArray]
 class LexicalIndex:
     """An inverted index with the number of occurrences of each word in each passage; create it with :meth:`of`.
 
-    The `vocabulary` has V words in ascending order. The entries of word v are at ``starts[v]`` to ``starts[v + 1]``:
-    the passages that contain the word (`rows`, ascending) and the number of its occurrences in each (`counts`).
+    The `vocabulary` has V words in ascending order. The entries of word v are at the positions from ``starts[v]`` up
+    to, but not including, ``starts[v + 1]``. Each entry stands for a passage that contains the word. `rows` has the row
+    of the passage (ascending for each word), and `counts` has the number of occurrences of the word in the passage.
     `lengths` is the number of words in each of the P passages, with repetitions and with the parts of identifiers.
 
     Scores are BM25 [1]_ with Lucene's inverse document frequency (idf), ``log(1 + (P - df + .5) / (df + .5))``, with
@@ -154,8 +155,9 @@ class LexicalIndex:
         """Return the query's words and approximately the `most` best passages by BM25.
 
         The words are read from the rarest to the most frequent. All entries of a word are read as long as at most 2,048
-        entries are read in total. A more frequent word is read only if fewer than `most` passages were found, and only
-        from the 500 passages in which it has the highest weight. The passages are then scored by all words.
+        entries are read in total. Entries of more frequent words are read only until `most` passages are found. Of such
+        a word, only the 500 passages in which it has the highest weight are read. All passages that were found are then
+        scored by all words.
         """
         found, best = self._recent.get((most, query), lambda: self._foremost(query, most))
         return replace(self.terms(query), found=found, best=best)
@@ -189,7 +191,7 @@ class LexicalIndex:
     def _terms(self, query: str) -> tuple[Any, ...]:
         """Return the fields of :class:`ListedTerms` for the query's words, except the field `index`.
 
-        The result is cached, and a cached value must not refer to the index, which it would keep in memory.
+        The result is cached without the field `index`, because the cache would otherwise keep the index in memory.
         """
         asked = Counter(tokens_of(tokenizer_of(self.tokenizer), query))
         found = {word: term for word in asked if (term := self._places.get(word)) is not None}
@@ -314,7 +316,7 @@ class LexicalPart(LexicalIndex):
 
     @property
     def rows(self) -> Int32Array:
-        """The row of the passage of each entry, an int32 array; an entry is a pair of a word and a passage with it."""
+        """The row of the passage of each entry, an int32 array; an entry is a word with a passage that contains it."""
         return self._counted_anew.rows
 
     @property
@@ -388,8 +390,8 @@ def _counted(
 ) -> tuple[dict[str, int], tuple[IntArray, Int32Array, Int32Array]]:
     """Count the words of texts, and write the number of words of each text into `lengths`.
 
-    `texts` contains the texts by row. Returns a mapping of words to numbers, and three arrays with an entry per word
-    and text: the number of the word, the row of the text, and the number of occurrences.
+    `texts` contains the texts by row. Returns a mapping of words to numbers, and three arrays with an entry for each
+    word of each text. The arrays are the number of the word, the row of the text, and the number of occurrences.
     """
     tokenize = tokenizer_of(tokenizer)
     place = defaultdict[str, int](itertools.count().__next__)
@@ -457,7 +459,7 @@ class QueryTerms:
         return scores
 
     def held_by(self, passages: IntArray) -> BoolArray:
-        """Return a boolean array of shape (n, t): True where one of n passages contains one of the t `words`."""
+        """Return an (n, t) array of bool that says, for each of n passages, which of the t `words` it contains."""
         held = np.zeros((len(passages), len(self.words)), dtype=np.bool_)
         for column, rows in enumerate(self.rows):
             place = np.minimum(np.searchsorted(rows, passages), len(rows) - 1)
@@ -484,7 +486,7 @@ class ListedTerms:
     best: float = 0.0
 
     def without(self, words: Collection[str]) -> ListedTerms:
-        """Return a copy without some words; the passages stay the same."""
+        """Return a copy without the given `words`; the passages in `found` stay the same."""
         kept = [place for place, word in enumerate(self.words) if word not in words]
         return replace(
             self, entries=tuple(self.entries[place] for place in kept), times=self.times[kept],
@@ -494,16 +496,16 @@ class ListedTerms:
     def scores_of(self, passages: IntArray) -> FloatArray:
         """Return the BM25 scores of the passages in these rows, an array of shape (n,).
 
-        The scores are the same as by :meth:`LexicalIndex.look_up`.
+        The scores equal the scores of these passages in :meth:`LexicalIndex.look_up`.
         """
         return self.read(passages)[0]
 
     def held_by(self, passages: IntArray) -> BoolArray:
-        """Return a boolean array of shape (n, t): True where one of n passages contains one of the t `words`."""
+        """Return an (n, t) array of bool that says, for each of n passages, which of the t `words` it contains."""
         return self.read(passages)[1]
 
     def read(self, passages: IntArray, kept: dict[str, WordIn] | None = None) -> tuple[FloatArray, BoolArray]:
-        """Return two results for the same passages: of :meth:`scores_of` and of :meth:`held_by`.
+        """Return both the results of :meth:`scores_of` and of :meth:`held_by` for the passages in these rows.
 
         `kept` is a cache by word for repeated calls with the same passages.
         """
@@ -529,7 +531,7 @@ class ListedTerms:
         return scores, held
 
     def counts_of(self, passages: IntArray) -> FloatArray:
-        """Return the number of occurrences of each word in each passage, of shape (n, t); `passages` must ascend."""
+        """Return the (n, t) number of occurrences of each word in each passage; the rows `passages` must ascend."""
         found = np.zeros((len(passages), len(self.words)))
         sought = passages.astype(self.index.rows.dtype)
         for column, entry in enumerate(self.entries):
@@ -578,7 +580,7 @@ class ChangedTerms:
         return self.old.all_idf
 
     def without(self, words: Collection[str]) -> ChangedTerms:
-        """Return a copy without some words; the passages stay the same."""
+        """Return a copy without the given `words`; the passages in `found` stay the same."""
         return replace(self, old=self.old.without(words), new=self.new.without(words))
 
     def scores_of(self, passages: IntArray) -> FloatArray:
@@ -586,11 +588,11 @@ class ChangedTerms:
         return self.read(passages)[0]
 
     def held_by(self, passages: IntArray) -> BoolArray:
-        """Return a boolean array of shape (n, t): True where one of n passages contains one of the t `words`."""
+        """Return an (n, t) array of bool that says, for each of n passages, which of the t `words` it contains."""
         return self.read(passages)[1]
 
     def read(self, passages: IntArray, kept: dict[str, WordIn] | None = None) -> tuple[FloatArray, BoolArray]:
-        """Return two results for the same passages: of :meth:`scores_of` and of :meth:`held_by`.
+        """Return both the results of :meth:`scores_of` and of :meth:`held_by` for the passages in these rows.
 
         `kept` is a cache by word for the passages of the original index; see :meth:`ListedTerms.read`.
         """
@@ -600,7 +602,7 @@ class ChangedTerms:
         return scores, held
 
     def counts_of(self, passages: IntArray) -> FloatArray:
-        """Return the (n, t) number of occurrences of each word in each passage; `passages` must ascend."""
+        """Return the (n, t) number of occurrences of each word in each passage; the rows `passages` must ascend."""
         found = np.zeros((len(passages), len(self.words)))
         for terms, there, rows in self._divided(passages):
             found[there] = terms.counts_of(rows)

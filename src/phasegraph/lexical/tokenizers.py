@@ -46,11 +46,11 @@ Tokenize: TypeAlias = Callable[[str], Sequence[str]]
 
 
 def split(text: str, identifiers: bool = True) -> list[str]:
-    """Split a text into lower-case words of two or more characters; Chinese and Japanese into pairs of characters.
+    """Split a text into lower-case words of two or more characters; split Chinese and Japanese into character pairs.
 
     Identifiers are names in snake_case or camelCase, dotted names, versions and codes. An identifier gives several
     words: the whole identifier and its parts. A name such as "TechCrunch" is a single word. If `identifiers` is False,
-    identifiers are not recognized, as in earlier releases; indexes that these releases saved need this mode.
+    identifiers are not recognized; indexes that earlier releases saved need this mode.
 
     >>> split("Who met Ada-2? 東京都"), split("C")
     (['who', 'met', 'ada', '東京', '京都', 'ada-2'], [])

@@ -70,7 +70,11 @@ def mean_field(relevance: ArrayLike, links: ArrayLike, coupling: float = 0.5, te
     if field.ndim != 1 or weights.shape != (len(field), len(field)):
         raise InvalidInputError(f"relevance and links must be (n,) and (n, n); got {field.shape}, {weights.shape}")
     if not np.isfinite(field).all() or not np.isfinite(weights).all() or (weights < 0).any():
-        raise InvalidInputError("relevance must be finite, and links finite and >= 0")
+        raise InvalidInputError(
+            "relevance must be finite, and links must be finite and >= 0; got relevance from "
+            f"{field.min(initial=0.0):g} to {field.max(initial=0.0):g}, and links from {weights.min(initial=0.0):g} to "
+            f"{weights.max(initial=0.0):g}"
+        )
     check_range("temperature", temperature, ends="(]")
     if check_range("coupling", coupling) >= temperature:
         raise InvalidInputError(
@@ -95,8 +99,8 @@ class IsingReranker(KnownFields):
     Parameters
     ----------
     graph : EntityGraph
-        The graph whose mentions link the candidates. The weight of a common entity is ``ln(passages / frequency)``: the
-        number of passages divided by the number of passages that mention the entity.
+        The graph whose mentions link the candidates. The weight of a common entity is ``ln(passages / frequency)``.
+        Here, ``frequency`` is the number of passages that mention the entity.
     coupling, temperature
         As for :func:`mean_field`.
 
@@ -141,7 +145,11 @@ class IsingReranker(KnownFields):
 
 
 def entity_links(graph: EntityGraph, ids: Sequence[str]) -> FloatArray:
-    """Return, for each pair of passages, the sum of the weights of their common entities: (n, n), diagonal 0."""
+    """Return, for each pair of n passages, the sum of the weights of their common entities.
+
+    The result is an (n, n) array with the diagonal 0. `ids` are the ids of the passages, all of which must be in the
+    graph.
+    """
     view = graph.view
     shared = (view.mentions[[view.passage_rows[one] for one in ids]] > 0).astype(np.float64)
     rarity = np.log(len(view.passages) / np.maximum(view.frequency, 1))
