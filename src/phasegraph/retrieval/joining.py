@@ -15,7 +15,7 @@ from phasegraph.sources.protocol import Upstream
 def join_by_text(
     rankings: Sequence[Ranking], text: Callable[[Any], str]
 ) -> tuple[tuple[Ranking, ...], dict[str, list[str]]]:
-    """Give hits that carry no id the id of another source's hit with the same text.
+    """Replace missing ids: a hit without an id gets the id of another source's hit with the same text.
 
     Return the rankings in the same order, and notes by source. If several ids have the same text, the first id in
     alphabetical order is used; the result then does not depend on the order of the sources.

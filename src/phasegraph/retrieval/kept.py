@@ -44,7 +44,7 @@ class KeptPassages:
     _text_alone = False
     """True if the vector of a passage depends only on its text, and not on its metadata."""
     _uncounted: tuple[str, ...] = ()
-    """The metadata keys that the framework adds; a change of a value under such a key is no change of the passage."""
+    """The metadata keys that the framework adds; a changed value under such a key does not change the passage."""
 
     def delete(self, ids: Sequence[str] | None = None, *, where: Any = None) -> int:
         """Delete passages from every source in one step.

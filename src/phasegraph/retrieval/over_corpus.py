@@ -39,7 +39,7 @@ _COMMAND = (
     "'phasegraph[distributed,cli]'; --embeddings VECTORS.npy adds their vectors). Give the result to a retriever as "
     "graph=phasegraph.graph.load_graph(FOLDER)"
 )
-"""What a user can do about an index that is too large for memory: with and without the argument `path`."""
+"""The advice in the warning about an index that is too large for memory, without and with the argument `path`."""
 
 
 def build_corpus(

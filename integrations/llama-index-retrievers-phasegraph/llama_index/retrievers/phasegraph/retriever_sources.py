@@ -327,9 +327,9 @@ class Seen(NamedTuple):
 class InTurn:
     """A wrapper around an in-memory vector store that runs only one search at a time.
 
-    Parallel searches would compete with each other and the event loop for the interpreter, and would all be late. Work
-    outside the search, such as a call to an embedding service, still runs in parallel. The store compares only nodes
-    that can be among the nearest, which gives the same answer in less time.
+    Parallel searches would compete with each other and with the event loop for the interpreter, and could all miss
+    their deadlines. Work outside the search, such as a call to an embedding service, still runs in parallel. The store
+    compares only nodes that can be among the nearest, which gives the same answer in less time.
     """
 
     def __init__(self, store: SimpleVectorStore, seen: Seen) -> None:
@@ -430,7 +430,7 @@ def _storeawaits(store: object) -> bool:
 
 
 def _known(retriever: Any) -> bool | None:
-    """Return True if a higher score is better, False if a lower score is; None if that is unknown."""
+    """Return True if a higher score is better, False if a lower score is better; None if the direction is unknown."""
     if is_knowledge(retriever) or isinstance(retriever, Calibrating) or type(retriever).__name__ == "BM25Retriever":
         return True
     if not isinstance(retriever, VectorIndexRetriever):
