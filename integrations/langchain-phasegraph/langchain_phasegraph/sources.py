@@ -459,7 +459,7 @@ class RetrieverSource(WrappedSource):
         return Lookup.of(self.store) if told else None
 
     def bind(self, config: RunnableConfig) -> AnySource:
-        """Create the source object of one call, whose child run inherits from `config`."""
+        """Create the source object of one call; the child run of the source inherits from `config`."""
         manager: Any = config.get("callbacks")
         if manager is None:
             return self.bound(_Call(self, {**config, "run_name": self.name}))

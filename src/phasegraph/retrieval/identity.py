@@ -122,7 +122,7 @@ class Identities:
         return _Ids(ids, frozenset(one for one, origin in found if origin not in ("own", "text")))
 
     def learn(self, corpus: Iterable[Held]) -> list[str]:
-        """Return the ids of all passages of a source's corpus, and remember the metadata keys that are no passage ids.
+        """Return the ids of a source's whole corpus, and remember which metadata keys do not identify passages.
 
         Raise InvalidInputError if two passages have the same own id.
         """

@@ -74,7 +74,7 @@ def renamed(ranking: Ranking, taken: Mapping[str, str]) -> Ranking:
 
 @dataclass(frozen=True, slots=True)
 class _Evidence(Mapping[str, object]):
-    """A source's evidence by new ids; it is read from the source on demand, because paths are slow to compute."""
+    """A source's evidence by new ids; the evidence is read on demand, because paths are slow to compute."""
 
     held: Mapping[str, object]
     old: Mapping[str, str]

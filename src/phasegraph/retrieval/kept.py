@@ -54,7 +54,7 @@ class KeptPassages:
         ids : sequence of str, optional
             The ids of the passages to delete. Give either `ids` or `where`.
         where : filter, optional
-            Delete all passages that match this filter; it has the same form as the filter of a search.
+            Delete all passages that match this filter. `where` has the same form as the filter of a search.
 
         Returns
         -------

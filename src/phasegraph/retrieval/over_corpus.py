@@ -119,7 +119,7 @@ class FusedPassages(KeptPassages):
     def _with_parents(self, hits: list[SelectedHit], filter_in_force: Callable[[], Any]) -> list[SelectedHit]:
         """Replace the texts of the hits by the texts of their documents, if `parents` is set.
 
-        ``filter_in_force()`` returns the filter of the call, or None; it also applies to the documents.
+        ``filter_in_force()`` returns the filter of the call, or None; the filter also applies to the documents.
         """
         if self._parents is None:
             return hits

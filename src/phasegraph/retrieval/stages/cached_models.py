@@ -69,7 +69,7 @@ class ModelAnswers:
         return self
 
     def around(self, model: Any, name: str) -> CachedModel:
-        """Return a wrapped model that stores its answers; it is accepted in all places that accept the model itself.
+        """Return a wrapped model that stores its answers; use the wrapped model in place of the model.
 
         Parameters
         ----------

@@ -474,7 +474,7 @@ class ChatRouter(OverModel):
 
 
 def chat_router(model: Any, descriptions: Mapping[str, str], *, prompt: str = CHAT_ROUTE_PROMPT) -> ChatRouter:
-    """Create a router that asks a language model to choose the sources; it makes one model call per query.
+    """Create a router that asks a language model to choose the sources, with one model call per query.
 
     Parameters
     ----------

@@ -248,7 +248,7 @@ def prepared(retriever: Any, limit: int | None, upstream: Upstream, seen: Seen) 
 class _EveryHit:
     """A replacement for a retriever's `_handle_recursive_retrieval`, which would keep only the first hit of each id.
 
-    The replacement keeps all hits. Thus the best hit of an id is used, and the report counts duplicates. Texts and
+    The replacement keeps all hits, so that the best hit of an id is used and the report counts duplicates. Texts and
     database rows are converted to hits.
     """
 
@@ -364,7 +364,7 @@ class InTurn:
         return query if rows is None else replace(query, node_ids=[ids[row] for row in rows.tolist()])
 
     def _matching(self, ids: Sequence[str], filters: MetadataFilters) -> Any:
-        """Return a boolean array, True for nodes that match the filters; it is cached until metadata change."""
+        """Return a boolean array, True for nodes that match the filters; the array is cached until metadata change."""
         metadata, let_through = self._store.data.metadata_dict, getattr(simple, "build_metadata_filter_fn", None)
         if let_through is None or not all(one in metadata for one in ids):
             return None
