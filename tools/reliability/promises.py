@@ -119,8 +119,9 @@ def siege(found: dict[str, Any]) -> list[str]:
 
 def connections(found: dict[str, Any]) -> list[str]:
     """What connections.py found."""
-    columns = ["server", "connections at once, at most", "outcomes", "honest answers quiet", "p50 ms",
-               "honest answers beside", "p50 ms", "most ms", "the server's MB before", "at most"]  # fmt: skip
+    columns = ["server", "connections at once, at most", "outcomes", "honest answers before the flood", "p50 ms",
+               "honest answers in the flood", "p50 ms", "longest ms", "server MB before",
+               "server MB, at most"]  # fmt: skip
     rows = []
     for name, one in found["servers"].items():
         said = ", ".join(f"{count:,} {what}" for what, count in one["outcomes"].items())
@@ -153,10 +154,10 @@ def clocks(found: dict[str, Any]) -> list[str]:
         for name, one in found["clocks"].items()
     ]
     return [
-        "Every reading of the wall clock is wrong by up to ten years, and the files of a folder get past or future "
-        "times after each change. Promise: deadlines and the circuit breaker keep working. A reader that follows the "
-        "folder misses no change, and the log is merged. The contents of the folder equal, to the bit, the contents "
-        "after a run with the true time.",
+        "Every reading of the wall clock is wrong by up to ten years. After each change, the files of a folder get "
+        "times in the past or in the future. Promise: deadlines and the circuit breaker keep working. A reader that "
+        "follows the folder misses no change, and the log is merged. The contents of the folder equal, to the bit, the "
+        "contents after a run with the true time.",
         table(columns, rows),
     ]
 
@@ -224,7 +225,7 @@ def compare(found: dict[str, Any]) -> list[str]:
             why = found["table"][one]["laws"][law].get("not_applicable")
             if why:
                 reasons.setdefault(f"{law}, {why}", []).append(one)
-    missing = [f"- {why}: {', '.join(those)}." for why, those in reasons.items()]
+    missing = [f"- {why}: {'; '.join(those)}." for why, those in reasons.items()]
     conditional = [f"- {law} {said}." for law, said in found["conditional"].items()]
     told = {"phasegraph, LangChain", "phasegraph, LlamaIndex"}
     columns = ["", "queries", "kinds", "answerable", "lost to a leaked error", "unlike the oracle",
