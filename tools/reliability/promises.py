@@ -39,10 +39,11 @@ def chaos(found: dict[str, Any]) -> list[str]:
         "Each answer must equal, to the bit, the answer of a retriever that was built without the failed sources (the "
         "*oracle*). If every source fails, the retriever must raise AllSourcesFailed with every cause. If a source "
         "raises SystemExit, the call must raise it too.",
-        f"The deadline of a call is {found['deadline_ms']:g} ms, and a hanging source takes longer. p99 of these calls "
-        "must be at most 50 ms above the deadline plus the stalls. A *stall* is a time in which a plain timer of the "
-        "process was late by 20 ms or more. If stalls *delayed* a call by 200 ms or more, the run believes the reports "
-        "about which source was late, and checks everything else.",
+        f"The deadline of a call is {found['deadline_ms']:g} ms, and a hanging source takes longer. p99 is the 99th "
+        "percentile of the calls' times. For calls with a hanging source, p99 must be at most 50 ms above the deadline "
+        "plus the stalls. A *stall* is a period in which a plain timer of the process was late by 20 ms or more. If "
+        "stalls *delayed* a call by 200 ms or more, the run does not check which sources were reported as late, but "
+        "checks everything else.",
         table(columns, rows),
     ]
 
@@ -57,9 +58,9 @@ def kills(found: dict[str, Any]) -> list[str]:
     ]
     return [
         f"The run killed {found['kills_made']} processes, each before a different system call that changes the disk. "
-        "It also repeated each command with a disk that becomes full at a different system call. Afterwards, the "
-        "folder must open in the old state or in the new state, and the same command must complete the change. If the "
-        "disk is full, the error must name the disk, or the command must succeed.",
+        "It also repeated each command several times; each time, the disk became full at a different system call. "
+        "Afterwards, the folder must open in the old state or in the new state, and the same command must complete the "
+        "change. If the disk is full, the command must succeed, or its error must say that the disk is full.",
         table(columns, rows),
     ]
 
@@ -106,10 +107,11 @@ def siege(found: dict[str, Any]) -> list[str]:
     ]
     memory = found["resident_mb"]
     return [
-        f"Promise: while hostile clients attack, p99 of honest clients is at most {found['most_ratio']:g} times their "
-        "p99 in quiet periods. Every honest request gets a complete answer, and no answer contains a passage of "
-        f"another tenant. Measured: {found['ratio']} times. The memory of the server was {memory['start']} MB at the "
-        f"start and at most {memory['most']} MB. The load of the machine was {found['load']} over 15 minutes.",
+        "The time of a request is measured for honest clients, with and without an attack by hostile clients; p99 is "
+        f"the 99th percentile. Promise: p99 during the attack is at most {found['most_ratio']:g} times p99 in quiet "
+        "periods. Every honest request gets a complete answer, and no answer contains a passage of another tenant. In "
+        f"this run, p99 was {found['ratio']} times as long. The memory of the server was {memory['start']} MB at the "
+        f"start and at most {memory['most']} MB. The load average of the machine over 15 minutes was {found['load']}.",
         table(["honest clients", "answers", "p50 ms", "p99 ms", "longest ms"], rows),
         table(["what a hostile client does", "how the server answers"], statuses),
     ]
@@ -117,8 +119,9 @@ def siege(found: dict[str, Any]) -> list[str]:
 
 def connections(found: dict[str, Any]) -> list[str]:
     """What connections.py found."""
-    columns = ["server", "connections at once, at most", "outcomes", "honest answers quiet", "p50 ms",
-               "honest answers beside", "p50 ms", "most ms", "the server's MB before", "at most"]  # fmt: skip
+    columns = ["server", "connections at once, at most", "outcomes", "honest answers before the flood", "p50 ms",
+               "honest answers in the flood", "p50 ms", "longest ms", "server MB before",
+               "server MB, at most"]  # fmt: skip
     rows = []
     for name, one in found["servers"].items():
         said = ", ".join(f"{count:,} {what}" for what, count in one["outcomes"].items())
@@ -130,8 +133,8 @@ def connections(found: dict[str, Any]) -> list[str]:
         "A process keeps opening connections that send nothing or half of a request's head. The server closes each "
         "connection within five seconds (408), or at once if there is no room. Promise: every honest request from the "
         "same address gets a complete answer, and the server keeps running. The number of open connections depends on "
-        f"how fast the machine opens new ones. Its load was {found['load']}, and a process may open "
-        f"{found['open_files']:,} files.",
+        f"how fast the machine opens new connections. The load average of the machine was {found['load']}, and a "
+        f"process may open {found['open_files']:,} files.",
         table(columns, rows),
     ]
 
@@ -151,9 +154,10 @@ def clocks(found: dict[str, Any]) -> list[str]:
         for name, one in found["clocks"].items()
     ]
     return [
-        "Every reading of the wall clock is wrong by up to ten years, and the files of a folder get past or future "
-        "times after each change. Promise: deadlines and the circuit breaker keep working. A reader that follows the "
-        "folder misses no change, the log is merged, and the contents of the folder are equal to the bit.",
+        "Every reading of the wall clock is wrong by up to ten years. After each change, the files of a folder get "
+        "times in the past or in the future. Promise: deadlines and the circuit breaker keep working. A reader that "
+        "follows the folder misses no change, and the log is merged. The contents of the folder equal, to the bit, the "
+        "contents after a run with the true time.",
         table(columns, rows),
     ]
 
@@ -168,8 +172,8 @@ def disk(found: dict[str, Any]) -> list[str]:
     return [
         "A preloaded library makes the n-th write, sync, rename or lock of a command fail. The run repeats the command "
         "for different n (`--step`). The command must exit with 0 or 1, and must leave a complete target, old or new. "
-        "It must succeed when it is run again without the fault. For the fault of short writes, every write from the "
-        "n-th takes half of its bytes. A short write is no error, so the command must exit with 0.",
+        "It must succeed when it is run again without the fault. One fault is a short write: every write from the n-th "
+        "on writes only half of its bytes. A short write is not an error, so the command must exit with 0.",
         table(["command", "fault", "failing calls", "exit 1", "exit 0", "old target kept"], rows),
     ]
 
@@ -183,7 +187,7 @@ def fuzz(found: dict[str, Any]) -> list[str]:
     return [
         f"The run loads {found['cases_run']:,} damaged or hostile inputs. Inputs whose code was executed: "
         f"{found['code_run']}. *Refused* means that phasegraph raised an error of its own. *Wrong* means any other "
-        "error, the end of the process, or a time above 20 seconds.",
+        "error, a crash of the process, or a time above 20 seconds.",
         table(["", "cases", "loaded and used", "refused", "wrong"], rows),
     ]
 
@@ -221,7 +225,7 @@ def compare(found: dict[str, Any]) -> list[str]:
             why = found["table"][one]["laws"][law].get("not_applicable")
             if why:
                 reasons.setdefault(f"{law}, {why}", []).append(one)
-    missing = [f"- {why}: {', '.join(those)}." for why, those in reasons.items()]
+    missing = [f"- {why}: {'; '.join(those)}." for why, those in reasons.items()]
     conditional = [f"- {law} {said}." for law, said in found["conditional"].items()]
     told = {"phasegraph, LangChain", "phasegraph, LlamaIndex"}
     columns = ["", "queries", "kinds", "answerable", "lost to a leaked error", "unlike the oracle",
@@ -246,8 +250,8 @@ def compare(found: dict[str, Any]) -> list[str]:
         "Laws that phasegraph promises only under a condition; the run measures them without the condition:",
         "\n".join(conditional),
         "### Failing sources in other retrievers",
-        "The run gives other retrievers the same faults, as far as their sources can have them, one query after "
-        "another. If the error of one source leaks, the caller also loses the answers of the two other sources. "
+        "The run gives other retrievers the same faults, as far as their sources can have these faults, one query "
+        "after another. If the error of one source leaks, the caller also loses the answers of the two other sources. "
         "*Unlike the oracle* means that the answer differs from the answer of a retriever of the same class that was "
         "built without the failed sources.",
         table(columns, faults),
@@ -272,8 +276,8 @@ ATTACKS = {
     "tests/suites/stages.py": "24 hostile behaviors of each stage's model, in LangChain and in LlamaIndex",
     "tests/distributed/test_hostile_workers.py": "workers that falsely report that they are done; two builds of one "
     "index at once",
-    "tests/distributed/test_ray.py": "shards that raise, are rubbish or repeat the ids of another shard; an actor, a "
-    "node and a driver that are killed (`make test-distributed`)",
+    "tests/distributed/test_ray.py": "shards that raise an error, are damaged or repeat the ids of another shard; an "
+    "actor, a node and a driver that are killed (`make test-distributed`)",
     "tests/distributed/test_spark.py": "the same shards; a worker and a driver that are killed "
     "(`make test-distributed`)",
     "tests/neo4j/test_outages_in_writes.py": "a real Neo4j that is killed or frozen while a corpus is written, "
@@ -282,9 +286,10 @@ ATTACKS = {
     "its second question (`make test-servers`)",
     "integrations/langchain-phasegraph/tests/test_lying_stores.py": "the same model over LangChain's stores, and a "
     "store that holds NaN",
-    "integrations/llama-index-retrievers-phasegraph/tests/test_lying_stores.py": "the same over LlamaIndex's stores",
+    "integrations/llama-index-retrievers-phasegraph/tests/test_lying_stores.py": "the same model over LlamaIndex's "
+    "stores",
     "tests/test_serialization.py": "sparse files in place of arrays",
-    "tests/reading/test_places.py": "archives that unpack to too much, or lie about a size",
+    "tests/reading/test_places.py": "archives that unpack to too many bytes, or state a wrong size",
 }
 """Attacks that are tests, which either hold or fail, by file."""
 

@@ -56,10 +56,10 @@ class ScoredDocuments(list[Document]):
     scores : list of object or None
         The score of each document, in the source's own unit; None if the source gave no scores.
     searched : list of (Document, object) or None
-        Documents and scores from a second search. It is done only for the scores, if the first search returns none. The
-        scores are assigned to the documents by id.
+        Documents and scores from a second search, which runs only if the first search returns no scores. The scores are
+        assigned to the documents by id.
     told : (bool, str) or None
-        True if a higher score is better, and a note for the report; None if it is unknown which score is better.
+        True if a higher score is better, and a note for the report; None if the direction of the scores is unknown.
     evidence : mapping of str to object or None
         Evidence by document id, which says how the source found the document.
     ranking : Ranking or None

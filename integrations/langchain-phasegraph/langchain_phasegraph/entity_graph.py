@@ -78,8 +78,8 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
     k : int, default 10
         Number of documents to return, >= 0; also a keyword argument of ``invoke``.
     embeddings : Embeddings, optional
-        The model that embeds the query. The walk then prefers passages that are similar to the query. This needs a
-        graph with embeddings.
+        The model that embeds the query. The walk then prefers passages that are similar to the query. The graph must
+        have embeddings.
     embed_clauses : bool, default False
         If a question has two or more clauses, also embed each clause and compare it with the passages. If `graph` is a
         ``GraphSource``, set this option there.
@@ -266,7 +266,7 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
         return list(await in_thread(lambda given: self._find(given, k, upstream, filter), query))
 
     def _find(self, query: str, k: int | None, upstream: Upstream | None, narrower: Any) -> list[Document]:
-        """Search, and return copies of the documents; if a fusion retriever calls, return originals and the ranking."""
+        """Search, and return copies of the documents; a fusion retriever gets the originals and the ranking."""
         wanted = self.k if k is None else check_count("k", k)
         if upstream is None:
             check_query(query, self.max_query_length)

@@ -212,7 +212,7 @@ def _passes(held: Any, name: str, operand: Any) -> bool:
 
 
 def only_matching(answer: object, wanted: Mapping[str, Any], source: str = "") -> ScoredDocuments:
-    """Return only the hits that match the filter; call this because a store may have ignored the filter."""
+    """Drop the hits that do not match the filter; there may be such hits, because a store can ignore a filter."""
     found = unpack(answer)
     kept = [row for row, document in enumerate(found) if matches(document, wanted)]
     if len(kept) == len(found):
@@ -232,8 +232,9 @@ def only_matching(answer: object, wanted: Mapping[str, Any], source: str = "") -
 def store_settings(store: object, wanted: Mapping[str, Any], own: Any = None) -> dict[str, Any]:
     """Return search arguments that make a store apply the filter together with the store's own filter `own`.
 
-    If the returned arguments contain ``k``, the store cannot apply the whole filter. It then returns more hits, and the
-    caller must drop the hits that do not match. Raise FilterRefusedError if `own` cannot be combined with the filter.
+    If the returned arguments contain ``k``, the store cannot apply the whole filter. The store then returns more hits,
+    and the caller must drop the hits that do not match. Raise FilterRefusedError if `own` cannot be combined with the
+    filter.
     """
     kind = _kind(store)
     if isinstance(own, Mapping) and not _is_plain(own) and kind not in _JOINS:
@@ -379,7 +380,7 @@ _EVERY = ("InMemoryVectorStore", "FAISS", "LanceDB")
 
 
 def check_depth(found: ScoredDocuments, kept: ScoredDocuments, depth: int, limit: int) -> None:
-    """Raise FilterRefusedError if a search for `depth` hits found fewer than `limit` matches, and may have missed some.
+    """Raise FilterRefusedError if a search for `depth` hits found fewer than `limit` matches, and may have missed more.
 
     `found` are all hits, and `kept` the hits that match the filter. If the store returned `depth` hits, hits below them
     may also match.

@@ -84,12 +84,12 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
     weights : mapping of str to float, or list of float, optional
         Weight of each source, >= 0, not all 0; a list has the order of the list `retrievers`. `weights` replaces
         ``SourceSpec.weight``. By default, each query gets its own weights, based on how well the sources agree and how
-        clearly the graph separates its hits. This needs an :class:`EntityGraphRetriever` as ``graph``, or a ``graph``
-        with score statistics and a ``vector``; otherwise, the default weights are equal.
+        clearly the graph separates its hits. Such weights need an :class:`EntityGraphRetriever` as ``graph``, or a
+        ``graph`` with score statistics and a ``vector``; otherwise, the default weights are equal.
     accept : mapping of str to threshold, AcceptancePolicy or Confidence, optional
-        Thresholds by source name, in the unit of the source's scores; the answer leaves out documents below them.
-        ``Confidence(min=.2)`` returns no document if the confidence that the corpus has an answer is below 0.2.
-        Default: no threshold.
+        Thresholds by source name, in the unit of the source's scores; the answer leaves out documents below their
+        threshold. ``Confidence(min=.2)`` returns no document if the confidence that the corpus has an answer is below
+        0.2. Default: no threshold.
     selection : SelectionPolicy or str, optional
         The method that chooses which documents to return together, for example ``"mmr"``. By default, the `k` best
         documents. To measure redundancy, the method uses the embedding model of the vector store.
@@ -111,8 +111,8 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         A source's own filter (``search_kwargs``) also applies to the other sources; if that is impossible, the
         constructor raises an error.
     required_filter_key : str, optional
-        Metadata key for which the filter of every call must give a value; a call without the value fails. Some of
-        LangChain's own retrievers do not pass ``configurable`` on.
+        Metadata key for which the filter of every call must give a value; a call without the value fails. Use it
+        because some of LangChain's own retrievers do not pass ``configurable`` on, and thus lose a filter.
     fetch_k : int or None, default 50
         Number of hits to request from each source, instead of the source's own ``k``. None: keep the source's own
         ``k``.
@@ -136,7 +136,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         A model that reads the query together with the best fused documents. Without :class:`Rerank`, the model decides
         the order of the 30 best documents.
     corrective : Corrective, optional
-        Grades the answer. If the grade is poor, the retriever searches once more with another query.
+        A stage that grades the answer. If the grade is poor, the retriever searches once more with a rewritten query.
     on_result : callable, optional
         A function that receives the core's ``Result`` of every query. A coroutine function is awaited in asynchronous
         calls. `timeout` does not include the time of this function.
@@ -528,7 +528,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
 def access_of(sources: Mapping[str, RetrieverSource]) -> HitAccess:
     """Return the functions with which phasegraph's core reads the text, metadata and embedding of a document.
 
-    The embedding model comes from the first source that has a model, its own or that of its store.
+    The embedding model is the model of the first source that has a model, or whose store has a model.
     """
     models = (getattr(source.store, "embeddings", None) or source.embeddings for source in sources.values())
     model = next((one for one in models if isinstance(one, Embeddings)), None)

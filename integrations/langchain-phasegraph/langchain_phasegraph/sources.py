@@ -121,7 +121,7 @@ class ScoredVectorStoreRetriever(VectorStoreRetriever):
     def _kept(self, found: object, settings: Mapping[str, Any], kwargs: Mapping[str, Any]) -> ScoredDocuments:
         """Return the documents that match the filter.
 
-        Raise FilterRefusedError if there are too few, although more hits were requested from the store.
+        Raise FilterRefusedError if too few documents match, although more hits were requested from the store.
         """
         documents, wanted = unpack(found), kwargs.get("filter")
         if wanted is None:
@@ -159,7 +159,7 @@ class ScoredVectorStoreRetriever(VectorStoreRetriever):
 
 
 def _deep_attempts(settings: Mapping[str, Any], kwargs: Mapping[str, Any]) -> Attempts:
-    """Return the attempts of a search; several attempts if a filter changed the ``k`` of `kwargs` in `settings`."""
+    """Return the attempts of a search: several attempts if a filter has increased ``k``, otherwise a single attempt."""
     depth = settings.get("k")
     return Attempts(None if depth == kwargs.get("k") else depth, [])
 
@@ -459,7 +459,7 @@ class RetrieverSource(WrappedSource):
         return Lookup.of(self.store) if told else None
 
     def bind(self, config: RunnableConfig) -> AnySource:
-        """Create the source object of one call, whose child run inherits from `config`."""
+        """Create the source object of one call; the child run of the source inherits from `config`."""
         manager: Any = config.get("callbacks")
         if manager is None:
             return self.bound(_Call(self, {**config, "run_name": self.name}))

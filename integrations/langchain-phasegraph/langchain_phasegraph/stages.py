@@ -127,7 +127,7 @@ class CrossEncoderModel:
 
 
 class CompressorModel(ModelFunction):
-    """A reranker that calls a document compressor; it ranks by scores in the metadata, else by the returned order."""
+    """A reranker that calls a document compressor; it ranks by scores in the metadata, or by the returned order."""
 
     reads_hits = True
 
@@ -179,7 +179,7 @@ class LangChainStages(StageAdapter):
         return text_model(given)
 
     def other(self, given: Any, names: tuple[str, ...]) -> Any:
-        """Convert a runnable to a function; it calls the runnable with the query, or with several arguments."""
+        """Convert a runnable to a function that calls the runnable with the query, or with several arguments."""
         if not isinstance(given, Runnable):
             return given
         return RunnableStep(given, names if len(names) > 1 else ())

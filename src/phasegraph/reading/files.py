@@ -181,9 +181,9 @@ def read_files(path: str | Path, *, progress: Progress | None = None) -> FilesRe
     Notes
     -----
     Hidden files, links, and files that a ``.phasegraphignore`` excludes are skipped. A ``.phasegraphignore`` has the
-    syntax of ``.gitignore`` and applies to its folder and all folders below. Archives in a folder are read, archives in
-    archives are not. If the lines of a JSONL file have an ``id``, each line is a passage. All other files are cut into
-    passages.
+    syntax of ``.gitignore`` and applies to its folder and all folders below. Archives in a folder are read, but
+    archives in archives are skipped. If the lines of a JSONL file have an ``id``, each line is a passage. All other
+    files are cut into passages.
     """
     return FolderReader(path).read(progress)
 

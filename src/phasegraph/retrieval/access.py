@@ -73,7 +73,7 @@ class HitAccess:
         return found if len(known) == len(ids) and len(set(known)) == 1 else None
 
     def texts(self, ids: Sequence[str], rankings: Sequence[Ranking]) -> list[str]:
-        """Return the text to embed for each candidate, from the first source with a text; "" if none has a text."""
+        """Return the text to embed for each candidate, from the first source with a text; "" if no source has one."""
         read, found = self.to_embed or self.text, []
         for identifier in ids:
             texts = (read(one.payloads[identifier]) for one in rankings if identifier in one.payloads)

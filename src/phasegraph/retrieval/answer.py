@@ -16,11 +16,11 @@ from phasegraph.retrieval.payloads import hits_of
 class SelectedHit:
     """A selected passage: its payload, which is the framework's document or node, and the evidence of all sources.
 
-    The payload is None if no source returned a document or node. It comes from `source`, which is the source with the
-    largest weight among the sources that returned a text for the passage. Sources with equal weights are taken in name
-    order. `others` are sources that returned a different text under the same id. Evidence shows how a source found the
-    passage, such as the path of a graph walk. `told` pairs the name of each source that has evidence with a function
-    that returns the evidence.
+    The payload is None if no source returned a document or node. The payload comes from `source`, which is the source
+    with the largest weight among the sources that returned a text for the passage. Sources with equal weights are taken
+    in name order. `others` are sources that returned a different text under the same id. Evidence shows how a source
+    found the passage, such as the path of a graph walk. `told` pairs the name of each source that has evidence with a
+    function that returns the evidence.
     """
 
     source: str = ""

@@ -155,7 +155,7 @@ def plan_sync(
 
 
 def _joined(documents: Iterable[str], digests: Iterable[bytes]) -> dict[str, bytearray]:
-    """Return the digests of each document's passages in their order, joined: the same bytes mean the same passages."""
+    """Return the joined digests of each document's passages, in order; equal bytes mean equal passages."""
     found: dict[str, bytearray] = {}
     for document, digest in zip(documents, digests, strict=True):
         if document in found:
@@ -166,7 +166,7 @@ def _joined(documents: Iterable[str], digests: Iterable[bytes]) -> dict[str, byt
 
 
 def _taken(one: Given, held: Mapping[str, Mapping[bytes, list[str]]]) -> str | None:
-    """Take the id of a stored passage with the same document and digest out of `held`; None if there is none."""
+    """Remove the id of a stored passage with the same document and digest from `held`, and return it, or None."""
     same = held.get(one.document, {}).get(one.digest)
     if not same:
         return None

@@ -16,7 +16,7 @@ from phasegraph.errors import warn
 _TELLING_HITS = 3
 
 _SURE = 40.0
-"""Maximum evidence for a direction: ln n! for about twenty hits. It is bounded, so later answers can outweigh it."""
+"""Maximum evidence for a direction: ln n! for about twenty hits. Later answers can outweigh this evidence."""
 
 _INNER_PRODUCT = 0
 
@@ -41,7 +41,7 @@ def infer_direction(scores: Sequence[object], /) -> bool | None:
 
 
 def known_direction(store: object, /) -> bool | None:
-    """Return True if a higher score of the store is better, False if a lower score is; None for an unknown store.
+    """Return True if a higher score of the store is better, False if a lower one is better; None if unknown.
 
     The frameworks can differ for the same store: LlamaIndex converts the distances of Postgres and Chroma into
     similarities, but LangChain returns the distances.
@@ -97,7 +97,7 @@ class Direction:
     def of(self, scores: Sequence[object]) -> tuple[bool | None, str]:
         """Return the direction of scores in the source's order, and a note for the report.
 
-        The direction is True if a higher score is better, False if a lower score is, and None if it is unknown.
+        The direction is True if a higher score is better, False if a lower score is better, and None if it is unknown.
         """
         if self._declared is not None:
             return self._declared, self._doubt(self._declared, scores)

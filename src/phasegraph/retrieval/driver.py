@@ -194,8 +194,8 @@ class _UnderWay:
 class EarlyGather:
     """A request to ask some sources before the others.
 
-    After half of the remaining time, it raises Late, and the searches continue. The sources in :attr:`under_way` then
-    return the answers of these searches.
+    After half of the remaining time, the request raises Late, and the searches continue. The sources in
+    :attr:`under_way` then return the answers of these searches.
     """
 
     __slots__ = ("_gatherer", "_outcome", "_query", "_sources", "_task")
@@ -233,7 +233,8 @@ class EarlyGather:
     def _seconds(deadline: Deadline) -> float | None:
         """Return the remaining seconds plus .25, or None without a deadline.
 
-        With the extra time, the later :class:`Ask` request reaches the deadline first, and reports the late sources.
+        Because of the extra time, the later :class:`Ask` request reaches the deadline first, and reports the late
+        sources.
         """
         left = deadline.left()
         return None if left is None else left + _GRACE_SECONDS

@@ -118,7 +118,7 @@ class FusionEngine:
         corrective: Any = None,
         adapter: StageAdapter | None = None,
     ) -> FusionEngine:
-        """Create the engine from a retriever's arguments; the error for an invalid argument names it."""
+        """Create the engine from a retriever's arguments; an error names the invalid argument."""
         given = {"weights": weights, "accept": accept, "selection": selection, "group_by": group_by}
         twice = [name for name, value in given.items() if pipeline is not None and value is not None]
         if twice:

@@ -78,7 +78,7 @@ def _chain(retriever: object, depth: int) -> Iterator[object]:
 
 
 def _first(holder: object, names: Sequence[str]) -> object:
-    """Return the first of the attributes `names` that is not None, a text or a method; None if there is none."""
+    """Return the value of the first attribute in `names` that is neither None nor a text nor a method; else None."""
     for name in names:
         found = read_attribute(holder, name)
         if found is not None and not callable(getattr(type(holder), name, None)) and not isinstance(found, str):

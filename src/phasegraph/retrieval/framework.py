@@ -39,7 +39,7 @@ class Framework:
         return f"{self.hit}s"
 
     def held_by_id(self, hits: Iterable[Any]) -> dict[str, Any]:
-        """Return the hits by id; raise an error if an id is repeated, or an object is no hit of the framework."""
+        """Return the hits by id; raise an error if an id is repeated, or an object is not a hit of the framework."""
         raise NotImplementedError
 
     def of_record(self, record: Any) -> Any:
@@ -91,7 +91,7 @@ class Framework:
 
 @dataclass(frozen=True, slots=True)
 class HitLookup:
-    """A lookup of hits in `held` by passage id; `kind` is ``none``, ``mapping``, ``callable`` or a type of store."""
+    """A lookup of hits by passage id in `held`; `kind` says what `held` is: none, a mapping, a callable or a store."""
 
     kind: str
     held: Any

@@ -24,7 +24,8 @@ class GraphSearch:
     """A search of a graph source that returns the framework's hits; a filter may restrict the search.
 
     If the hits come from a store, the ids that match a filter are cached for a minute. A hit that is deleted, or
-    changed so that it no longer matches, is not returned even within the minute. A new hit may appear a minute late.
+    changed so that it no longer matches, is not returned even within the minute. A new hit may be missing for up to a
+    minute.
     """
 
     source: Source
@@ -132,7 +133,7 @@ def _passing(held: Mapping[str, Any], wanted: HitFilter) -> set[str]:
 
 
 def _version_of(source: object) -> Hashable:
-    """Return a cache key for the source's graph: a weak reference, because the cache must not hold the graph."""
+    """Return a cache key for the source's graph: a weak reference, so that the cache does not keep the graph alive."""
     graph = getattr(source, "graph", None)
     try:
         return None if graph is None else ref(graph)

@@ -122,7 +122,7 @@ class Identities:
         return _Ids(ids, frozenset(one for one, origin in found if origin not in ("own", "text")))
 
     def learn(self, corpus: Iterable[Held]) -> list[str]:
-        """Return the ids of a source's whole corpus, and store the metadata keys that do not identify passages.
+        """Return the ids of a source's whole corpus, and remember which metadata keys do not identify passages.
 
         Raise InvalidInputError if two passages have the same own id.
         """

@@ -15,7 +15,7 @@ from phasegraph.sources.protocol import Upstream
 def join_by_text(
     rankings: Sequence[Ranking], text: Callable[[Any], str]
 ) -> tuple[tuple[Ranking, ...], dict[str, list[str]]]:
-    """Give hits that carry no id the id of another source's hit with the same text.
+    """Replace missing ids: a hit without an id gets the id of another source's hit with the same text.
 
     Return the rankings in the same order, and notes by source. If several ids have the same text, the first id in
     alphabetical order is used; the result then does not depend on the order of the sources.
@@ -74,7 +74,7 @@ def renamed(ranking: Ranking, taken: Mapping[str, str]) -> Ranking:
 
 @dataclass(frozen=True, slots=True)
 class _Evidence(Mapping[str, object]):
-    """A source's evidence by new ids; it is read from the source on demand, because paths are slow to compute."""
+    """A source's evidence by new ids; the evidence is read on demand, because paths are slow to compute."""
 
     held: Mapping[str, object]
     old: Mapping[str, str]

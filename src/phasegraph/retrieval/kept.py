@@ -44,7 +44,7 @@ class KeptPassages:
     _text_alone = False
     """True if the vector of a passage depends only on its text, and not on its metadata."""
     _uncounted: tuple[str, ...] = ()
-    """The metadata keys that the framework adds; a change of a value under such a key is no change of the passage."""
+    """The metadata keys that the framework adds; a changed value under such a key does not change the passage."""
 
     def delete(self, ids: Sequence[str] | None = None, *, where: Any = None) -> int:
         """Delete passages from every source in one step.
@@ -54,7 +54,7 @@ class KeptPassages:
         ids : sequence of str, optional
             The ids of the passages to delete. Give either `ids` or `where`.
         where : filter, optional
-            Delete all passages that match this filter; it has the same form as the filter of a search.
+            Delete all passages that match this filter. `where` has the same form as the filter of a search.
 
         Returns
         -------

@@ -45,7 +45,8 @@ def write_folder(
     """Embed and index passages, and write them to a new or empty folder.
 
     If the index would not fit in the free memory and pyarrow is installed, the index is built in shards, by this
-    process; the folder is the same to the bit. Without pyarrow, a warning states the needed and the available memory.
+    process; the folder then equals, to the bit, a folder whose index was built in memory. Without pyarrow, a warning
+    states the needed and the available memory.
 
     Parameters
     ----------
@@ -109,7 +110,7 @@ def _bytes_of(vectors: Any) -> int:
 def _embedded(
     framework: Framework, model: Any, hits: Sequence[Any], progress: bool | None
 ) -> Iterator[tuple[int, Any]]:
-    """Embed a part of the passages at a time, and yield its length and its vectors; yield nothing without a model."""
+    """Embed the passages in parts, and yield the length and vectors of each part; without a model, yield nothing."""
     starts = range(0, len(hits), EMBEDDED)
     several = len(starts) > 1
     for first in with_progress(starts, progress if several else False, label="embed", unit="part"):

@@ -65,7 +65,7 @@ _NO_WEIGHT = 0.06  # adaptive weights give every source except the graph walk at
 class SharedIdWarning:
     """A check that warns if a source loses nearly all weight because it shares no ids with other sources.
 
-    It warns once when the weight is lost, and once when it returns.
+    It warns once when the source loses the weight, and once when the source regains it.
 
     Examples
     --------
@@ -282,7 +282,7 @@ class DeadlineGuard:
 
 @dataclass(slots=True)
 class Notices:
-    """All checks that let a retriever warn once per change."""
+    """All checks of a retriever that give a warning only once per change."""
 
     answers: FirstAnswers = field(default_factory=FirstAnswers)
     meetings: IdOverlapWarning = field(default_factory=IdOverlapWarning)

@@ -39,7 +39,7 @@ _COMMAND = (
     "'phasegraph[distributed,cli]'; --embeddings VECTORS.npy adds their vectors). Give the result to a retriever as "
     "graph=phasegraph.graph.load_graph(FOLDER)"
 )
-"""What a user can do about an index that is too large for memory: with and without the argument `path`."""
+"""The advice in the warning about an index that is too large for memory, without and with the argument `path`."""
 
 
 def build_corpus(
@@ -119,7 +119,7 @@ class FusedPassages(KeptPassages):
     def _with_parents(self, hits: list[SelectedHit], filter_in_force: Callable[[], Any]) -> list[SelectedHit]:
         """Replace the texts of the hits by the texts of their documents, if `parents` is set.
 
-        ``filter_in_force()`` returns the filter of the call, or None; it also applies to the documents.
+        ``filter_in_force()`` returns the filter of the call, or None; the filter also applies to the documents.
         """
         if self._parents is None:
             return hits

@@ -43,7 +43,7 @@ def are_scored(pairs: Iterable[bool]) -> bool:
 
 
 def head_and_score(item: object) -> tuple[Any, Any]:
-    """Split an item of an answer into its hit and its score; an item that is no pair has the score None.
+    """Split an item of an answer into its hit and its score; an item that is not a pair has the score None.
 
     >>> head_and_score(("a text", 0.5)), head_and_score(("Ada", "met", "Bo"))
     (('a text', 0.5), (('Ada', 'met', 'Bo'), None))

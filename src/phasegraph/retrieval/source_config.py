@@ -95,7 +95,7 @@ def check_no_exact_match(sources: Collection[str]) -> None:
 
 
 def check_names(pipeline: FusionPipeline, sources: Collection[str], *, reranks: bool = False) -> None:
-    """Raise InvalidInputError if a setting of the pipeline names an unknown source; it would have no effect.
+    """Raise InvalidInputError if a pipeline setting names an unknown source, and so would have no effect.
 
     With `reranks`, the reranker's ranking counts as a source.
     """

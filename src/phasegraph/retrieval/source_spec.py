@@ -82,10 +82,10 @@ class Execution(KnownFields):
     on_error : {"skip", "raise"}, default "skip"
         ``skip``: if the source fails, answer without it, and report the failure. ``raise``: raise the source's error.
     max_in_flight : int, default 256
-        Maximum number of concurrent searches of this source. Searches that continue after the end of their call count.
-        At the maximum, a new search waits within its timeout; then the source is skipped as busy.
+        Maximum number of concurrent searches of this source. Searches that continue after the end of their call are
+        counted, too. At the maximum, a new search waits until its timeout; then the source is skipped as busy.
     circuit_breaker : BreakerSettings or None
-        The conditions under which a failing source is skipped for some time; None never skips it.
+        The conditions under which a failing source is skipped for some time. With None, the source is never skipped.
     in_thread : bool, default False
         Run the source in a worker even if it is asynchronous. Use this for coroutines that block their event loop.
 
@@ -137,12 +137,13 @@ class SourceSpec(KnownFields):
     rewrite : callable, optional
         ``rewrite(query)`` returns the text to search instead of the query, or a list of up to 16 texts. It is a
         function, a coroutine function, or the result of ``hyde``, ``step_back``, ``modality_hyde`` or ``multi_query``.
-        It may also be a LangChain runnable or a LlamaIndex query transform. It may use half of the source's time. If it
-        fails, the original query is searched, and the report says so.
+        It may also be a LangChain runnable or a LlamaIndex query transform. Rewriting may use half of the source's
+        time. If rewriting fails, the original query is searched, and the report says so.
     combine : {"single", "union", "rrf"}, optional
         ``single`` searches only the rewritten texts. ``union`` also searches the query, and orders all hits by score; a
-        hit of several searches has the score of the first. ``rrf`` also searches the query, and fuses the lists by
-        reciprocal rank. Default: the `combine` setting of the object in `rewrite`; ``single`` for a function.
+        hit of several searches has its score in the first of these searches. ``rrf`` also searches the query, and fuses
+        the lists by reciprocal rank. Default: the `combine` setting of the object in `rewrite`; ``single`` for a
+        function.
     fields : HitFields
         The fields of a hit that contain its id and score, and related settings.
     execution : Execution

@@ -55,9 +55,10 @@ class Calibrating:
             At least 20 different queries without labels; several hundred are better.
         relevant : mapping of str to collection of str, optional
             The ids of the relevant passages for each judged query, or an empty collection if the corpus has no answer.
-            If relevant passages have lower scores than other passages, such as distances read as similarities, an
-            error names the source. With at least 20 judged queries, ``Result.confidence`` becomes the probability that
-            the corpus contains an answer. This probability assumes that half of all queries have an answer.
+            An error names a source whose relevant passages have lower scores than its other passages. The scores of
+            such a source are probably distances that were read as similarities. With at least 20 judged queries,
+            ``Result.confidence`` becomes the probability that the corpus contains an answer. This probability assumes
+            that half of all queries have an answer.
         progress : bool, default True
             Show a progress bar if standard error is a terminal and tqdm is installed.
 

@@ -40,7 +40,7 @@ class WrappedSource:
         self.deletions = Deletions(name)
 
     def look_up(self) -> Callable[[Sequence[str]], Mapping[str, Any]] | None:
-        """Return the function that finds passages by id in the store; None if the source searches only a part of it."""
+        """Return the function that finds passages by id in the store; None if the source searches only a part."""
         raise NotImplementedError
 
     def live(self) -> Callable[[Sequence[str]], Mapping[str, Any]] | None:
@@ -48,7 +48,7 @@ class WrappedSource:
         raise NotImplementedError
 
     def borrow(self, others: Mapping[str, Self]) -> None:
-        """Connect this source to the stores of other sources, for missing texts and to detect deleted passages.
+        """Connect this source to the stores of other sources, to find missing texts and to detect deleted passages.
 
         A passage counts as deleted if this source has it in memory, and no store contains it any more.
         """
@@ -80,7 +80,7 @@ class SourceCall:
     """Base class of an object that searches a wrapped retriever for one call, and reads the answer.
 
     `is_filtered` is True if the call has a filter. `notes` is a list of remarks for the source's report, one for each
-    problem in the answer that was repaired.
+    repaired problem in the answer.
     """
 
     __slots__ = ("is_filtered", "notes", "source")

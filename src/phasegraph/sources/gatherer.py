@@ -85,7 +85,7 @@ class Gatherer:
     Raises
     ------
     InvalidInputError, InvalidTypeError
-        If a setting is invalid, or `depends_on` contains an unknown source or a circle of dependencies.
+        If a setting is invalid, or `depends_on` contains an unknown source or a cycle of dependencies.
 
     Notes
     -----
@@ -100,8 +100,8 @@ class Gatherer:
     A change in the state of a source causes one :class:`~phasegraph.errors.PhasegraphWarning` and one message on the
     logger ``phasegraph``. The changes are: the source begins to fail, its circuit breaker opens, all its hits are
     unusable, it is busy, or it answers again. The source's error is the ``__cause__`` of the warning. The warning is
-    given at the end of a call. If a warning filter turns it into an error, this call raises the error, and the next
-    call answers. If a call ends in another error, the warning becomes a note of that error.
+    given at the end of a call. If a warning filter turns the warning into an error, this call raises the error; later
+    calls answer again. If a call ends in another error, the warning becomes a note of that error.
 
     Examples
     --------

@@ -154,7 +154,7 @@ class GatherState:
             task.give_up()
 
     def forget(self) -> None:
-        """Drop the errors and asyncio tasks of the call: their stack frames refer to this object, a reference cycle."""
+        """Drop the errors and asyncio tasks of the call, because their stack frames and this object form a cycle."""
         self.fatal = None
         for task in self.tasks:
             task.error = task.cancel = None

@@ -63,8 +63,8 @@ class SourceSettings:
     Parameters
     ----------
     limit : int or None, default 50
-        Number of hits to request from the source, >= 1; None leaves the number to the source. It is independent of the
-        number of results of the call.
+        Number of hits to request from the source, >= 1; None leaves the number to the source. The limit does not depend
+        on the number of results of the call.
     timeout : float or None, default None
         Maximum duration of the source's search in seconds, > 0. None: only the timeout of the call applies.
     on_error : {"skip", "raise"}, default "skip"
@@ -73,9 +73,9 @@ class SourceSettings:
         Names of the sources that are asked before this source; this source reads their rankings.
     max_in_flight : int, default 256
         Maximum number of concurrent searches of this source, >= 1. Searches that continue after the end of their call
-        count. At the maximum, a new search waits within its timeout; then the source is skipped as busy.
+        are counted, too. At the maximum, a new search waits until its timeout; then the source is skipped as busy.
     circuit_breaker : BreakerSettings or None
-        The settings of the circuit breaker; None never skips a failing source.
+        The settings of the circuit breaker. With None, a failing source is never skipped.
     in_thread : bool, default False
         Run the source in a worker thread even if it has ``asearch``. Use this for coroutines that block their event
         loop.

@@ -61,8 +61,8 @@ def demo(
 ) -> None:
     """Explain an answer over the bundled data: passages of Wikipedia and questions of MuSiQue.
 
-    The page opens on a question whose answer lies one step away from the passage that it names. Your own questions are
-    answered with vectors if minilm is installed, otherwise by words and the graph.
+    The page opens on a question whose answer is one step away from the passage that the question names. Your own
+    questions are answered with vectors if minilm is installed, otherwise by words and the graph.
     """
     check_installed()
     data = demo_data()

@@ -199,7 +199,7 @@ def read_beside(
 
 
 def _name_files(names: Path | None, embeddings: Path | None, threshold: float | None) -> tuple[Path, Path] | None:
-    """Return the file of names and the file of their embeddings; None without both, an error without one of them."""
+    """Return the files of names and of their embeddings, or None without both; raise an error if one is missing."""
     if names is None and embeddings is None and threshold is None:
         return None
     if names is None or embeddings is None:

@@ -29,7 +29,7 @@ def _for_passages(model: object) -> EmbeddingModel:
 
 
 def opened_for_questions(folder: Path, embedder: str | None) -> tuple[GraphIndex | ChunkGraph, EmbeddingModel | None]:
-    """Read the index in a folder, and the model named by ``--embedder``; None without a name.
+    """Read the index in a folder, and load the model named by ``--embedder``; the model is None without a name.
 
     Three passages are embedded again, to compare the model with the stored vectors.
     """

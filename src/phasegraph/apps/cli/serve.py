@@ -75,8 +75,8 @@ def serve(
 ) -> None:
     """Serve the passages of a folder: search, explain, and read passages by id.
 
-    Only --filter and --tenants decide which passages a client can access; a request cannot widen this. Changes of the
-    folder are served within seconds.
+    Only --filter and --tenants decide which passages a client can access; a request cannot extend this access. Changes
+    of the folder are served within seconds.
     """  # fmt: skip
     if transport not in ("stdio", "http"):
         raise typer.BadParameter(f"--transport must be stdio or http; got {transport!r}")

@@ -97,7 +97,7 @@ class Collection:
         return "" if record is None else record.content
 
     def relations(self, path: Sequence[Sequence[str]]) -> list[str]:
-        """Describe each step of a path of (kind, name) nodes: the relation in the graph between a node and the next."""
+        """Describe each step of a path of (kind, name) nodes: the graph's relation between a node and the next node."""
         return [self._relation(*one, *other) for one, other in pairwise(path)]
 
     def _relation(self, kind: str, name: str, next_kind: str, following: str) -> str:

@@ -80,8 +80,8 @@ class Inspector:
     passages : sequence of Passage
         The texts of a chunk graph, which stores only ids.
     pipeline : FusionPipeline, optional
-        The first pipeline of the page; default: the default pipeline. A source without a weight in it is shown but not
-        fused.
+        The first pipeline of the page; default: the default pipeline. If this pipeline has no weight for a source, the
+        page shows the hits of the source without fusing them.
     compared : FusionPipeline, optional
         A second pipeline that can be chosen on the page.
     judged : sequence of Query
@@ -397,9 +397,10 @@ class Inspector:
     def flips(self, settings: object, before: object) -> dict[str, Any]:
         """Compare two settings: return the judged questions that gain or lose a gold passage among the first k.
 
-        The result has the numbers ``questions``, ``k`` and ``k_before``. The number of gold passages is ``gold`` in
-        total; ``found_before`` and ``found`` of them are among the first k, before and now. The lists ``gained`` and
-        ``lost`` contain questions with ``id``, ``question`` and ``passages``, with id and title.
+        The result has the numbers ``questions``, ``k`` and ``k_before``. ``gold`` is the number of all gold passages.
+        ``found_before`` of them are among the first k under the settings `before`, and ``found`` of them under
+        `settings`. The lists ``gained`` and ``lost`` contain questions with ``id``, ``question`` and ``passages``, with
+        id and title.
         """
         if not self.judged:
             raise InvalidInputError("there are no judged questions: restart with --judged QUESTIONS.jsonl")

@@ -103,7 +103,7 @@ class SoundMessages:
         self._app = app
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answer an invalid MCP message, or pass the request on; its first ASGI message must contain the whole body."""
+        """Answer an invalid MCP message, or pass the request on; the first ASGI message must contain the whole body."""
         message = await receive()
         refused = await aside(lambda: _refused_message(message.get("body", b"")))
         if refused is not None:
@@ -144,7 +144,7 @@ def _refused_message(body: bytes) -> dict[str, Any] | None:
 
 @lru_cache(maxsize=4)
 def _shapes(asks: bool, calls: bool) -> tuple[Any, ...]:
-    """Return the SDK's validators of an MCP message; `asks`: the message has an id; `calls`: it names a method."""
+    """Return the SDK's validators of an MCP message, which has an id if `asks`, and names a method if `calls`."""
     from mcp import types
     from pydantic import TypeAdapter
 

@@ -20,9 +20,9 @@ IDLE = "phasegraph.idle"
 SWITCH = 0.0005
 """Seconds after which a computing thread yields the interpreter to waiting threads; a tenth of Python's default."""
 _ROUND, _QUEUE = 32, 2048
-"""Maximum number of connections that a round of the event loop accepts, and that wait to be accepted.
+"""Maximum number of connections that one round of the event loop accepts; maximum number that wait for acceptance.
 
-A round is also how many connections there may be above the limit while data is unread.
+While data is unread, at most as many connections as one round accepts may exist above the connection limit.
 """
 _SPARE = 128
 """Number of file descriptors reserved for files and other sockets."""
@@ -35,8 +35,8 @@ class Door:
 
     If a limit is reached, the connection that is idle for longest is closed for a new connection. A connection is idle
     while it waits for a request or for the rest of a request. A connection with an unsent part of an answer is closed
-    only if every idle connection has one. A connection whose data has arrived but is unread is never closed, because
-    the data may be a complete request. Until the data is read, there may be a few connections above the limit.
+    only if every idle connection has such a part. A connection whose data has arrived but is unread is never closed,
+    because the data may be a complete request. Until the data is read, there may be a few connections above the limit.
 
     If the address of the new connection has `each` connections, the closed connection is from this address. Otherwise,
     it is from the address with the most connections. If no connection can be closed, the new connection is refused.
@@ -70,7 +70,7 @@ class Door:
             self._close_one(crowded)
 
     def _crowded(self, address: str, more: int) -> str | None:
-        """Return the address that has too many connections if `address` gets `more` connections; None if none has."""
+        """Return the address that would have too many connections if `address` got `more` connections, or None."""
         if len(self._held.get(address, ())) + more > self.each:
             return address
         if len(self._address) + more > self.most:
@@ -196,7 +196,7 @@ class _Listening(socket.socket):
 
 
 def _unread(connection: Any) -> bool:
-    """Return True if a connection whose reading is not paused has unread data, or its other side closed it."""
+    """Return True if a connection whose reading is not paused has unread data, or was closed by the client."""
     made = connection.transport.get_extra_info("socket")
     if connection.flow.read_paused or made.fileno() < 0:
         return False

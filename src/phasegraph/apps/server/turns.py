@@ -16,13 +16,13 @@ PATIENCE = 10.0
 """Maximum seconds that a request waits for a slot."""
 _LONGEST_RETRY = 60
 _HALF, _NOTHING = 10.0, 1e-3
-"""Half-life, in seconds, of the processor time that a tenant asked for, and the time below which it is inactive."""
+"""Half-life, in seconds, of a tenant's recent processor time; processor seconds below which a tenant is inactive."""
 _ABOVE, _REST = 1.25, 3.0
-"""A heavy tenant asks for so many times the average; after a heavy request, its duration times `_REST` is a pause."""
+"""A tenant is heavy above `_ABOVE` times the average; it then pauses for `_REST` times the duration of its request."""
 _MOST_SHARES = 4.0
-"""Fair shares of one processor above which more does not count in the average."""
+"""Maximum processor time of one tenant that counts in the average, in fair shares of one processor."""
 _REQUEST = 0.002
-"""Processor seconds that the event loop needs for a request, beside the seconds of the worker threads."""
+"""Processor seconds that the event loop needs for a request, in addition to the time of the worker threads."""
 
 
 class BusyError(PhasegraphError):
@@ -40,13 +40,13 @@ class Turns:
     If no slot is free, a request waits up to `patience` seconds in its tenant's queue of at most `queue` requests. A
     free slot goes to the waiting tenant with the fewest slots. If tenants have equally many slots, it goes to the
     tenant whose recent requests asked for the least processor time. A refused request also counts, with the usual time
-    of its tenant. Otherwise, a tenant with many refused requests would seem to ask for little. The first requests of a
-    tenant count as the usual requests of the tenant with the longest requests.
+    of its tenant. Otherwise, a tenant with many refused requests would seem to ask for little. Until a tenant's usual
+    time is known, its requests count with the usual time of the tenant with the longest requests.
 
-    A tenant is heavy if it asks for clearly more processor time than the average. Time on a slot says less: beside
-    heavy requests, every request takes long. Heavy tenants together get at most a quarter of the slots. While other
-    tenants have requests, heavy tenants also get at most a quarter of the time: after a request of t seconds, the next
-    request of a heavy tenant waits for 3 t seconds.
+    A tenant is heavy if it asks for clearly more processor time than the average. The time on a slot would be a worse
+    measure: while heavy requests run, every request takes long. Heavy tenants together get at most a quarter of the
+    slots. While other tenants have requests, heavy tenants also get at most a quarter of the time: after a request of t
+    seconds, the next request of a heavy tenant waits for 3 t seconds.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Turns:
         self._asked[tenant] = (self._recently(tenant, now) + seconds, now)
 
     def _recently(self, tenant: Hashable, now: float) -> float:
-        """Return the processor seconds that a tenant recently asked for; it decays with the half-life `_HALF`."""
+        """Return the processor seconds that a tenant recently asked for; the sum decays with the half-life `_HALF`."""
         seconds, then = self._asked.get(tenant, (0.0, now))
         left = float(seconds * 0.5 ** ((now - then) / _HALF))
         return left if left > _NOTHING else 0.0
@@ -103,7 +103,8 @@ class Turns:
     def _heavy(self) -> set[Hashable]:
         """Return the tenants that recently asked for clearly more processor time than the average of active tenants.
 
-        More than four fair shares of one processor do not count, so one tenant's flood hides no other tenant's flood.
+        Of each tenant, at most four fair shares of one processor count. So the flood of one tenant does not hide the
+        flood of another tenant.
         """
         now = self._now()
         asked = {one: seconds for one in self._asked if (seconds := self._recently(one, now))}

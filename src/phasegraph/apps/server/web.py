@@ -27,7 +27,7 @@ MOST_REQUESTS, SLOWEST_BODY = 4, 10.0
 LINE, LINE_OF_SEVERAL = 64, 16
 """Maximum number of waiting requests if there is one tenant, and per tenant if there are several."""
 REFUSAL = 1.0
-"""Delay, in seconds, before a request with an invalid token or a full queue is refused; it slows down retries."""
+"""Delay, in seconds, before a request with an invalid token or a full queue is refused; the delay limits retries."""
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 OPEN = "/health"
 """The only path that needs no token; it reports that the server runs, and reveals nothing about the passages."""

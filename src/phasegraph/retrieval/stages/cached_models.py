@@ -1,4 +1,4 @@
-"""Store the answers of models in a file: each input is answered only once, and can be answered again offline."""
+"""Store the answers of models in a file, so that later runs repeat the answers without asking the models."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ModelAnswers:
     path : path
         The file. It is created when the first answer is stored.
     offline : bool, default False
-        If True, no model is called. An input without a stored answer is an error, and is counted in `missing`.
+        If True, no model is called. An input without a stored answer raises an error, and `missing` counts it.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class ModelAnswers:
         return self
 
     def around(self, model: Any, name: str) -> CachedModel:
-        """Return a wrapped model that stores its answers; it is accepted in all places that accept the model itself.
+        """Return a wrapped model that stores its answers; use the wrapped model in place of the model.
 
         Parameters
         ----------
@@ -195,7 +195,7 @@ class CachedModel(OverModel):
 
 
 def _digest(name: str, given: Sequence[Any]) -> str:
-    """Return the digest of a model's name and input; of a passage, the digest covers only the text."""
+    """Return the digest of a model's name and input; the digest covers only the texts of passages."""
     try:
         return hashlib.sha256(json.dumps([name, *_without_hits(given)]).encode("ascii")).hexdigest()
     except (TypeError, ValueError) as error:

@@ -58,18 +58,18 @@ class Corrective(KnownFields):
     ----------
     grade : callable or None
         ``grade(query, texts)`` returns a grade in [1, 100], as a number or as a text that contains a number. It is a
-        function, a coroutine function, or a language model of the framework. It reads the first 500 characters of the
-        three best passages. The first number in a text counts; a text without a number counts as 100. With None, the
-        query is rewritten only if no passage was accepted (as in the SSCC method of "Beyond the Reranker").
+        function, a coroutine function, or a language model of the framework. It reads the first 500 characters of each
+        of the three best passages. The first number in a text counts; a text without a number counts as 100. With None,
+        the query is rewritten only if no passage was accepted (as in the SSCC method of "Beyond the Reranker").
     rewrite : callable
-        ``rewrite(query)`` returns the text of the second search; or a language model of the framework.
+        A function ``rewrite(query)`` that returns the text of the second search, or a language model of the framework.
     bands : (float, float), default (60, 25)
         The thresholds for the grade. If the grade is at least the first number, the answer is returned. If the grade is
         below the second number, or no passage was accepted, the answer to the rewritten query replaces the first
         answer.
     between : {"keep", "merge"}, default "keep"
         The action for a grade between the thresholds. ``keep``: return the first answer, as in the code from which the
-        thresholds come. ``merge``: rewrite the query, and decide over the hits of both searches, as in CRAG.
+        thresholds come. ``merge``: search with a rewritten query, and fuse the hits of both searches, as in CRAG.
 
     Raises
     ------
@@ -112,7 +112,7 @@ class Corrective(KnownFields):
 
     @staticmethod
     def graded(texts: Sequence[str]) -> list[str]:
-        """Return the texts that the grading model reads: the first 500 characters of the three best passages."""
+        """Return the texts that the grading model reads: of the three best passages, 500 characters each."""
         return [text[:_CHARACTERS] for text in texts[:_GRADED]]
 
 

@@ -28,8 +28,9 @@ class Rerank(KnownFields):
     depth : int, default 30
         Number of best fused candidates that the model reads, >= 1. The other candidates follow in fused order.
     blend : float, default 1
-        The weight of the model, in [0, 1]. With 1, the model decides the order; with 0, the fused order is used.
-        Between these values, the calibrated scores of the model and of the fusion are averaged with this weight.
+        The weight of the model, in [0, 1]. With 1, the model's scores determine the order; with 0, the fused values
+        determine it. Between these values, the calibrated scores of the model and of the fusion are averaged with this
+        weight.
     of : {"passage", "path"}, default "passage"
         The text that the model reads. ``passage``: the passage. ``path``: if a graph walk reached the passage through
         another passage, the text of that passage, and then the passage. In a multi-hop question, the last passage often

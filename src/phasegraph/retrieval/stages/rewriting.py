@@ -55,10 +55,10 @@ _NUMBERING = re.compile(r"^\s*(?:[-*•]|\(?\d{1,2}[.):])\s+")
 class Rewriter(OverModel):
     """A function that rewrites a query with a language model; :func:`hyde` and similar functions create it.
 
-    Each of the `prompts` contains ``{query}`` and is one model call; all calls run in parallel. `combine` is used if
-    :class:`SourceSpec` does not set it. If the original query is also searched, each rewritten text requests `share`
-    of the source's number of hits; `share` is in (0, 1]. If `lines` is a number, each of the first `lines` lines of
-    the answers is a separate text. If `lines` is None, each whole answer is a text.
+    Each of the `prompts` contains ``{query}`` and causes one model call; all calls run in parallel. `combine` is used
+    if :class:`SourceSpec` does not set it. If the original query is also searched, each rewritten text requests `share`
+    of the source's number of hits; `share` is in (0, 1]. If `lines` is a number, each of the first `lines` lines of the
+    answers is a separate text. If `lines` is None, each whole answer is a text.
     """
 
     def __init__(
@@ -95,8 +95,8 @@ def hyde(model: Any, *, combine: Combine = "single", prompt: str = HYDE_PROMPT) 
     model : callable, or a language model of the framework
         A function from prompt to text.
     combine : {"single", "union", "rrf"}, default "single"
-        ``single`` searches only the text. ``union`` also searches the query and orders all hits by score. ``rrf`` also
-        searches the query and fuses by reciprocal rank.
+        ``single`` searches only with the rewritten text. ``union`` also searches with the query and orders all hits by
+        score. ``rrf`` also searches with the query and fuses by reciprocal rank.
     prompt : str
         The prompt; it must contain ``{query}``.
 

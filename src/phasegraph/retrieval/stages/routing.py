@@ -118,11 +118,11 @@ def keyword_router(rules: Mapping[str, Route], default: Route) -> KeywordRouter:
 def neighbour_entropy(distances: ArrayLike, temperature: float = 1.0, *, normalise: bool = True) -> float:
     """Compute the entropy of softmax(-d / T) over the distances d of a query's nearest neighbors, in nats.
 
-    With `normalise`, d is replaced by (d - min) / std. Without it, the formula is that of the paper "Beyond the
-    Reranker", with T = 1 and raw distances. Raw distances differ little, so all entropies are nearly equal: for 200
-    queries with 20 neighbors, they lie between 2.990759 and 2.995707, and the maximum is ln 20 = 2.995732. All queries
-    then get the same route. With normalized distances and T = 1, entropies lie between .99 and 2.78, and the paper's
-    thresholds (gates) separate the queries.
+    With `normalise`, d is replaced by (d - min) / std. Without `normalise`, the formula is that of the paper "Beyond
+    the Reranker", which uses T = 1 and raw distances. Raw distances differ little, so all entropies are nearly equal:
+    for 200 queries with 20 neighbors, they lie between 2.990759 and 2.995707, and the maximum is ln 20 = 2.995732. All
+    queries then get the same route. With normalized distances and T = 1, entropies lie between .99 and 2.78, and the
+    paper's thresholds (gates) separate the queries.
 
     Parameters
     ----------
@@ -163,8 +163,8 @@ _SEVERAL = (" and ", " vs ", " versus ", "compare", "difference between", "both"
 def is_multi_hop(query: str) -> bool:
     """Return True if a query looks like a multi-hop question, by the rule of the EGR paper's code.
 
-    The query must contain two different capitalized words of at least three letters, where the first word counts, too.
-    Alternatively, it contains "and", "vs", "versus", "compare", "difference between" or "both".
+    The query must contain two different capitalized words of at least three letters; the first word of the query
+    counts, too. Alternatively, it contains "and", "vs", "versus", "compare", "difference between" or "both".
 
     >>> is_multi_hop("Where was the director of Vertigo born?"), is_multi_hop("who wrote it, and when?")
     (True, True)
@@ -297,7 +297,7 @@ def neighbour_entropy_router(
     low, high : float, default 1.8 and 2.6
         The gates, which are thresholds for the entropy, in nats. :func:`fit_entropy_gates` fits the gates to queries.
     neighbours : int, default 20
-        Number of the first source's hits that are read.
+        Number of hits of the first source from which the entropy is computed.
     temperature : float, default 1
         The temperature of the softmax, > 0.
     normalise : bool, default True
@@ -474,7 +474,7 @@ class ChatRouter(OverModel):
 
 
 def chat_router(model: Any, descriptions: Mapping[str, str], *, prompt: str = CHAT_ROUTE_PROMPT) -> ChatRouter:
-    """Create a router that asks a language model to choose the sources; it makes one model call per query.
+    """Create a router that asks a language model to choose the sources, with one model call per query.
 
     Parameters
     ----------

@@ -99,12 +99,12 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
     weights : mapping of str to float, or list of float, optional
         Weight of each source, >= 0, not all 0; a list has the order of the list `retrievers`. `weights` replaces
         ``SourceSpec.weight``. By default, each query gets its own weights, based on how well the sources agree and how
-        clearly the graph separates its hits. This needs an :class:`EntityGraphRetriever` as ``graph``, or a ``graph``
-        with score statistics and a ``vector``; otherwise, the default weights are equal.
+        clearly the graph separates its hits. Such weights need an :class:`EntityGraphRetriever` as ``graph``, or a
+        ``graph`` with score statistics and a ``vector``; otherwise, the default weights are equal.
     accept : mapping of str to threshold, AcceptancePolicy or Confidence, optional
-        Thresholds by source name, in the unit of the source's scores; the answer leaves out nodes below them.
-        ``Confidence(min=.2)`` returns no node if the confidence that the corpus has an answer is below 0.2. Default: no
-        threshold.
+        Thresholds by source name, in the unit of the source's scores; the answer leaves out nodes below their
+        threshold. ``Confidence(min=.2)`` returns no node if the confidence that the corpus has an answer is below 0.2.
+        Default: no threshold.
     selection : SelectionPolicy or str, optional
         The method that chooses which nodes to return together, for example ``"mmr"``. By default, the `k` best nodes.
         To measure redundancy, the method uses the nodes' embeddings, or the embedding model of the first source that
@@ -118,11 +118,12 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         retriever from :meth:`from_nodes`. A mapping by name, a docstore or a function ``parents(names)`` supplies the
         texts. Filters also apply to the documents.
     filters : MetadataFilters, optional
-        Filters that every node must match. A call of ``retrieve``, ``aretrieve`` or ``explain`` can narrow them with
-        its keyword argument ``filters``. The filters apply to every source and to the walk over the graph. If a source
-        cannot apply them, InvalidInputError is raised. For many calls with the same filters, call :meth:`within` once
-        and reuse the retriever that it returns. A source's own filters (``index.as_retriever(filters=...)``) also apply
-        to the other sources; if that is impossible, the constructor raises an error.
+        Filters that every node must match. A call of ``retrieve``, ``aretrieve`` or ``explain`` can narrow these
+        filters with its keyword argument ``filters``. The filters apply to every source and to the walk over the graph.
+        If a source cannot apply the filters, the call raises InvalidInputError. For many calls with the same filters,
+        call :meth:`within` once and reuse the retriever that it returns. A source's own filters
+        (``index.as_retriever(filters=...)``) also apply to the other sources; if that is impossible, the constructor
+        raises an error.
     required_filter_key : str, optional
         Metadata key for which the filters of every call must give a value, with the operator EQ or IN; a call without
         the value fails.
@@ -149,7 +150,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         A model that reads the query together with the best fused nodes. Without :class:`Rerank`, the model decides the
         order of the 30 best nodes.
     corrective : Corrective, optional
-        Grades the answer. If the grade is poor, the retriever searches once more with another query.
+        A stage that grades the answer. If the grade is poor, the retriever searches once more with a rewritten query.
     on_result : callable, optional
         A function that receives the core's ``Result`` of every query. A coroutine function is awaited in asynchronous
         calls. `timeout` does not include the time of this function.
@@ -261,7 +262,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         nodes : iterable of BaseNode
             The nodes; each node is a passage of the corpus.
         embed_model : BaseEmbedding
-            The model that embeds each query, and once every node that has no embedding.
+            The model that embeds each query. It also embeds every node without an embedding, once.
         path : path, optional
             A new or empty folder, which stores the graph, the word index and the vectors in memory-mapped files.
             :meth:`load` opens the folder again. Without `path`, everything stays in memory.
@@ -499,8 +500,8 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         """Return a retriever that finds only matching nodes; the filters apply to every source and to the graph walk.
 
         The new retriever shares the calibrators, score directions and circuit breakers with this retriever. Sources
-        also apply their own filters. If a source, such as the retriever of a property graph, cannot apply the filters,
-        InvalidInputError is raised. Unfiltered hits could include nodes that the caller must not see.
+        also apply their own filters. Raise InvalidInputError if a source, such as the retriever of a property graph,
+        cannot apply the filters: its hits could include nodes that the caller must not see.
         """
         checked = check_filters(filters)
         made = copy.copy(self)

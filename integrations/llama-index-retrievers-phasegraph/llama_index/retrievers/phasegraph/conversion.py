@@ -312,7 +312,7 @@ def own_id(node: BaseNode) -> str | None:
 _MADE_ANEW: Mapping[str, str] = MappingProxyType(
     {"kg_rel_map": "facts of a graph", "graph_store_query": "rows of a graph", "sql_query": "rows of a database"}
 )
-"""The nodes to which the framework gives a random id at every call: a description of them, by their metadata key."""
+"""Descriptions of the nodes to which the framework gives a random id at every call, by a metadata key of the node."""
 _NO_FACTS = "No relationships found."
 """The text of the node that the framework's knowledge graph index returns if it found nothing."""
 
@@ -509,12 +509,12 @@ def is_knowledge(retriever: object) -> bool:
 
 
 def with_own_chunks(retriever: BaseRetriever, limit: int | None) -> BaseRetriever:
-    """Copy a retriever; the copy names for each triple the passage that states it, and does not use random ids.
+    """Return a copy of a retriever that names the passage of each triple, and gives no random ids.
 
     The framework's triples name the chunk of the subject's node, which is the last passage that mentioned the subject.
-    The copy reads the chunk from the relation, which is the right passage. The framework also gives the texts of custom
-    retrievers and Cypher queries random ids at every call; the copy marks these texts as nodes without a passage id.
-    Nodes that a retriever creates itself keep their ids.
+    The copy reads the chunk from the relation, which names the passage that states the triple. The framework also gives
+    the texts of custom retrievers and Cypher queries random ids at every call; the copy marks these texts as nodes
+    without a passage id. Nodes that a retriever creates itself keep their ids.
     """
     made = copy.copy(retriever)
     if isinstance(made, PGRetriever):
@@ -537,7 +537,7 @@ def with_own_chunks(retriever: BaseRetriever, limit: int | None) -> BaseRetrieve
 
 @dataclass(frozen=True, slots=True)
 class _CustomNodes:
-    """A replacement for a custom retriever's ``_parse_custom_return_type``; node ids come from texts, not chance."""
+    """A replacement for a custom retriever's ``_parse_custom_return_type``; its node ids are made from texts."""
 
     parse: Callable[[Any], list[NodeWithScore]]
 
@@ -550,7 +550,7 @@ class _CustomNodes:
 
 @dataclass(frozen=True, slots=True)
 class _CypherNodes:
-    """A replacement for a Cypher retriever's ``retrieve_from_graph``; node ids come from texts and are not random."""
+    """A replacement for a Cypher retriever's ``retrieve_from_graph``; its node ids are made from texts."""
 
     retrieve: Callable[[QueryBundle], list[NodeWithScore]]
 
@@ -560,7 +560,7 @@ class _CypherNodes:
 
 @dataclass(frozen=True, slots=True)
 class _AwaitedCypherNodes:
-    """A replacement for a Cypher retriever's ``aretrieve_from_graph``; node ids come from texts and are not random."""
+    """A replacement for a Cypher retriever's ``aretrieve_from_graph``; its node ids are made from texts."""
 
     retrieve: Callable[[QueryBundle], Awaitable[list[NodeWithScore]]]
 

@@ -77,8 +77,8 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
     similarity_top_k : int, default 10
         Number of nodes to return, >= 0.
     embed_model : BaseEmbedding, optional
-        The model that embeds the query. The walk then prefers passages that are similar to the query. This needs a
-        graph with embeddings.
+        The model that embeds the query. The walk then prefers passages that are similar to the query. The graph must
+        have embeddings.
     embed_clauses : bool, default False
         If a question has two or more clauses, also embed each clause and compare it with the passages. If `graph` is a
         ``GraphSource``, set this option there.
@@ -252,7 +252,7 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
 
     @property
     def look_up(self) -> Lookup | None:
-        """The lookup of nodes by id that other sources may use; None if it is empty, or the retriever has filters."""
+        """The lookup of nodes by id for other sources; None if no nodes were given, or the retriever has filters."""
         found = cast("Lookup", self._search.look_up)
         return found if found.is_set and self._filter is None else None
 
@@ -308,7 +308,7 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
     def _walked(self, bundle: QueryBundle, seeds: Ranking | None) -> list[NodeWithScore]:
         """Search, and return copies of the nodes.
 
-        A fusion retriever as the caller gets the original nodes, and the ranking in its :class:`Exchange`.
+        If the caller is a fusion retriever, return the original nodes, and put the ranking in the :class:`Exchange`.
         """
         asked = self.exchange
         limit = self._similarity_top_k if asked is None else asked.limit

@@ -32,7 +32,7 @@ def check_filters(given: object) -> MetadataFilters:
 
 
 def joined(*given: MetadataFilters | None) -> MetadataFilters | None:
-    """Combine filters; a node must match all of them. Raise InvalidInputError if the filters cannot be combined."""
+    """Combine filters, so that a node must match every filter; raise InvalidInputError if this is impossible."""
     found: list[MetadataFilters] = []
     for one in given:
         found += [one] if one is not None and one not in found else []
@@ -171,7 +171,7 @@ def narrowed(name: str, retriever: Any, filters: MetadataFilters) -> Any:
 
 
 def only_matching(hits: Sequence[NodeWithScore], filters: MetadataFilters | None) -> list[NodeWithScore]:
-    """Return only the hits that match the filters; call this because a store may have ignored the filters."""
+    """Drop the hits that do not match the filters; there may be such hits, because a store can ignore filters."""
     if filters is None:
         return list(hits)
     return [hits[row] for row in matching_rows([hit.node for hit in hits], filters)]

@@ -248,7 +248,7 @@ def prepared(retriever: Any, limit: int | None, upstream: Upstream, seen: Seen) 
 class _EveryHit:
     """A replacement for a retriever's `_handle_recursive_retrieval`, which would keep only the first hit of each id.
 
-    The replacement keeps all hits. Thus the best hit of an id is used, and the report counts duplicates. Texts and
+    The replacement keeps all hits, so that the best hit of an id is used and the report counts duplicates. Texts and
     database rows are converted to hits.
     """
 
@@ -327,9 +327,9 @@ class Seen(NamedTuple):
 class InTurn:
     """A wrapper around an in-memory vector store that runs only one search at a time.
 
-    Parallel searches would compete with each other and the event loop for the interpreter, and would all be late. Work
-    outside the search, such as a call to an embedding service, still runs in parallel. The store compares only nodes
-    that can be among the nearest, which gives the same answer in less time.
+    Parallel searches would compete with each other and with the event loop for the interpreter, and could all miss
+    their deadlines. Work outside the search, such as a call to an embedding service, still runs in parallel. The store
+    compares only nodes that can be among the nearest, which gives the same answer in less time.
     """
 
     def __init__(self, store: SimpleVectorStore, seen: Seen) -> None:
@@ -364,7 +364,7 @@ class InTurn:
         return query if rows is None else replace(query, node_ids=[ids[row] for row in rows.tolist()])
 
     def _matching(self, ids: Sequence[str], filters: MetadataFilters) -> Any:
-        """Return a boolean array, True for nodes that match the filters; it is cached until metadata change."""
+        """Return a boolean array, True for nodes that match the filters; the array is cached until metadata change."""
         metadata, let_through = self._store.data.metadata_dict, getattr(simple, "build_metadata_filter_fn", None)
         if let_through is None or not all(one in metadata for one in ids):
             return None
@@ -430,7 +430,7 @@ def _storeawaits(store: object) -> bool:
 
 
 def _known(retriever: Any) -> bool | None:
-    """Return True if a higher score is better, False if a lower score is; None if that is unknown."""
+    """Return True if a higher score is better, False if a lower score is better; None if the direction is unknown."""
     if is_knowledge(retriever) or isinstance(retriever, Calibrating) or type(retriever).__name__ == "BM25Retriever":
         return True
     if not isinstance(retriever, VectorIndexRetriever):

@@ -21,8 +21,8 @@ from phasegraph import InvalidInputError
 class RetrieverStore(BasePydanticVectorStore):
     """A LlamaIndex vector store that reads and changes the nodes of a retriever.
 
-    A corpus must have at least one passage. Therefore the nodes of the last document are only deleted when new nodes
-    are added.
+    A corpus must have at least one passage. Therefore, the store deletes the nodes of the last document only when new
+    nodes are added.
 
     Parameters
     ----------
