@@ -281,6 +281,16 @@ def test_langchains_index_writes_to_a_retriever_with_every_cleanup(tmp_path):
     assert held.invoke("Who sang?")[0].page_content == "Cy sang."
 
 
+def test_langchains_index_deletes_the_last_document():
+    retriever = PhaseGraphRetriever.from_documents(PAGES[:1], Hashed())
+    manager, held = InMemoryRecordManager("pages"), retriever.as_document_index()
+    manager.create_schema()
+    held.delete(retriever.ids())
+    for documents, count in ((PAGES, 6), ([], 0), (PAGES[:2], 2)):
+        index(documents, manager, held, cleanup="full", source_id_key="source", key_encoder="sha256")
+        assert (len(retriever.ids()), len(retriever.invoke("Who met Bo?", k=9))) == (count, count)
+
+
 def test_langchains_index_writes_to_a_retriever_asynchronously():
     retriever = PhaseGraphRetriever.from_documents([Document("Zoe stays.", id="z")], Hashed())
     manager = InMemoryRecordManager("pages")

@@ -149,7 +149,8 @@ class Corpus:
 
     def _walk(self, index: GraphIndex, embedder: Embedder | None) -> GraphSource:
         embeds = embedder if index.graph.view.embeddings is not None else None
-        return GraphSource(index.graph, embedder=embeds, embed_clauses=self._embed_clauses).prepare()
+        source = GraphSource(index.graph, embedder=embeds, embed_clauses=self._embed_clauses)
+        return source.prepare() if len(index.records) else source
 
     def compare_clauses(self) -> None:
         """Turn on `embed_clauses`: the graph source also compares passages with each embedded clause of a question.
@@ -231,7 +232,7 @@ class Corpus:
 
     def say_missing(self, names: Collection[str], records: Sequence[Any]) -> None:
         """Warn about each filter key in `names` that is in no record's metadata; each key causes only one warning."""
-        missing = set(names) - self._said
+        missing = set(names) - self._said if records else set()
         for record in records:
             if not missing:
                 return
@@ -393,6 +394,8 @@ class Corpus:
                     "passages were added or deleted while all were embedded again; nothing was changed: try again"
                 )
             settings: dict[str, object] = {"model": model.identity.to_json(), _VECTORS_ID: uuid.uuid4().hex}
+            if not len(vectors):  # no passage was embedded: the model embeds a word, to say how long its vectors are
+                vectors = np.empty((0, np.size(model("passage"))))
             change = Change((), (), np.asarray(vectors, dtype=np.float32), settings, True)
             fresh = change.made_in(state.index)
             if folder is None:

@@ -37,7 +37,8 @@ def check_model(index: GraphIndex, made_by: ModelIdentity | None, embedder: Embe
     Returns
     -------
     bool
-        True if the model is known to be the model that embedded the passages, or if there is nothing to compare.
+        True if the model is known to be the model that embedded the passages, or if there is nothing to compare. In an
+        index without passages, only the names of the models are compared.
 
     Raises
     ------
@@ -48,6 +49,10 @@ def check_model(index: GraphIndex, made_by: ModelIdentity | None, embedder: Embe
     if vectors is None or embedder is None:
         return True
     model = embedder if isinstance(embedder, EmbeddingModel) else None
+    if not len(index.records):
+        if model is not None and made_by is not None and made_by.name != model.identity.name:
+            raise InvalidInputError(_another(name, made_by, model, "no passage is left to compare their vectors"))
+        return False
     rows = index.graph.view.passage_rows
     names = [] if model is None else _sampled(list(index.records))
     try:
