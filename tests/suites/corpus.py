@@ -1175,7 +1175,9 @@ class CorpusSuite:
     def test_an_empty_folder_refuses_a_model_of_another_name(self, tmp_path: Path) -> None:
         path = tmp_path / "corpus"
         self.made(self.pages(a=["Ada met Bo."]), path).sync([], full=True, allow_empty=True)
-        with pytest.raises(InvalidInputError, match=r"was embedded with .* but the given model is .*no passage is left"):
+        with pytest.raises(
+            InvalidInputError, match=r"was embedded with .* but the given model is .*no passage is left"
+        ):
             self.opened(path, self.model("other"))
         assert self.opened(path, self.model("other"), reembed=True).ids() == []
         with pytest.raises(InvalidInputError, match=r"no passage is left"):

@@ -9,23 +9,14 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from phasegraph._support.validation import check_names
 from phasegraph.errors import InvalidInputError
 from phasegraph.graph.index.graph_index import GraphIndex
 from phasegraph.graph.index.records import PassageRecords
 from phasegraph.graph.model.building import Triples
-from phasegraph.graph.model.entity_graph import EntityGraph
+from phasegraph.graph.model.empty_graph import EmptyGraph
 from phasegraph.graph.model.synonyms import NameVectors
-from phasegraph.lexical import LexicalIndex
-
-
-class EmptyGraph(EntityGraph):
-    """A graph without passages and entities, which :class:`~phasegraph.graph.EntityGraph` itself refuses."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "mapped", ())
 
 
 class EmptyIndex(GraphIndex):
@@ -40,11 +31,7 @@ class EmptyIndex(GraphIndex):
         >>> list(empty.records), empty.add([{"id": "b", "text": "Ada met Cy."}]).graph.entities
         ([], ('ada', 'cy'))
         """
-        view: Any = index.graph.view
-        none = {name: csr_array((0, 0), dtype=kind) for name, kind in _TYPES.items()}
-        vectors = None if view.embeddings is None else np.empty((0, view.embeddings.shape[1]), dtype=np.float32)
-        words = None if view.lexical is None else LexicalIndex.of([], view.lexical.tokenizer)
-        graph = EmptyGraph((), (), **none, weights=view.weights, embeddings=vectors, lexical=words)
+        graph = EmptyGraph.like(index.graph.view)
         return cls(PassageRecords(graph.passage_rows, {}), index.known_names, graph, None, index.synonyms)
 
     def replace(
@@ -90,6 +77,3 @@ class EmptyIndex(GraphIndex):
     ) -> None:
         """Raise InvalidInputError, because only an index with passages can be saved."""
         raise InvalidInputError("an index without passages cannot be saved: add passages first")
-
-
-_TYPES = {"mentions": np.int32, "homes": np.int8, "facts": np.int32, "synonyms": np.float32}
