@@ -267,6 +267,20 @@ def test_an_ingestion_pipeline_with_a_docstore_writes_to_a_retriever(tmp_path, s
     assert CalibratedFusionRetriever.load(tmp_path / "corpus", Hashed()).documents() == retriever.documents()
 
 
+@pytest.mark.parametrize("key", ["source", "doc_id", "ref_doc_id", "file_path"])
+def test_the_document_of_a_node_stands_in_its_metadata(key, tmp_path):
+    def nodes(*texts):
+        return [TextNode(text=text, metadata={key: f"{n % 2}.md"}) for n, text in enumerate(texts)]
+
+    made = CalibratedFusionRetriever.from_nodes(nodes("Ada met Bo.", "Cy sang.", "Di."), Hashed(), path=tmp_path / "f")
+    for one in (made, CalibratedFusionRetriever.load(tmp_path / "f", Hashed())):
+        assert one.documents() == {"0.md": 2, "1.md": 1}
+        assert {hit.node.metadata[key] for hit in one.retrieve("Who sang?")} <= {"0.md", "1.md"}
+    assert str(made.sync(nodes("Ada met Bo.", "Cy wept.", "Di."), full=True)).startswith("0 documents added, 1 changed")
+    assert made.delete(where={key: "0.md"}) == 2
+    assert made.documents() == {"1.md": 1}
+
+
 def test_the_only_document_is_replaced_by_a_pipeline_and_the_store_answers():
     node = TextNode(text="Ada met Bo.", relationships={NodeRelationship.SOURCE: RelatedNodeInfo(node_id="file1")})
     retriever = CalibratedFusionRetriever.from_nodes([node], Hashed())
