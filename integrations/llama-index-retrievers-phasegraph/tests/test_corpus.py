@@ -6,7 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
-from llama_index.core import StorageContext, VectorStoreIndex
+from llama_index.core import StorageContext, VectorStoreIndex, load_index_from_storage
 from llama_index.core.embeddings import BaseEmbedding
 from llama_index.core.ingestion import DocstoreStrategy, IngestionPipeline
 from llama_index.core.node_parser import SentenceSplitter
@@ -204,6 +204,17 @@ def test_what_left_the_index_by_other_ways_can_be_deleted_and_replaced():
     retriever.delete(["n1"])
     retriever.add_nodes([TextNode(text="Cy sang.", id_="n2")])
     assert set(index.docstore.docs) == {"n0", "n2", "n3"}
+
+
+def test_an_index_that_another_model_filled_is_refused():
+    nodes = [TextNode(text=f"Ada met Bo in {n}.", id_=f"n{n}") for n in range(4)]
+    kept = VectorStoreIndex(nodes, embed_model=Hashed()).storage_context
+    with pytest.raises(
+        InvalidInputError,
+        match=r"the store was embedded with another model, but the given model is Hashed other.*build the store again",
+    ):
+        CalibratedFusionRetriever.from_index(load_index_from_storage(kept, embed_model=Hashed(model_name="other")))
+    assert CalibratedFusionRetriever.from_index(load_index_from_storage(kept, embed_model=Hashed())).ids()
 
 
 def test_the_number_of_nodes_has_both_its_names():

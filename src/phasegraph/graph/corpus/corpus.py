@@ -22,7 +22,7 @@ from phasegraph.embedding.identity import EmbeddingModel, ModelIdentity
 from phasegraph.errors import InvalidInputError, PhasegraphError, StoreError, warn
 from phasegraph.graph.corpus.change import Change, joined
 from phasegraph.graph.corpus.document_table import DocumentTable
-from phasegraph.graph.corpus.embedded import check_model
+from phasegraph.graph.corpus.embedded import OF_FOLDER, OF_STORE, check_model
 from phasegraph.graph.corpus.folder import (
     _MERGING,
     _VECTORS_ID,
@@ -345,7 +345,8 @@ class Corpus:
             return
         state = self.state
         name = "the store" if self._folder is None else self._folder.path.name
-        self._checked = check_model(state.index, self.made_by, state.embedder, name)
+        remedy = OF_STORE if self._folder is None else OF_FOLDER
+        self._checked = check_model(state.index, self.made_by, state.embedder, name, remedy)
         if self._checked and isinstance(state.embedder, EmbeddingModel):
             self.made_by = state.embedder.identity
 
