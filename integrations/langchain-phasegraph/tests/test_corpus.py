@@ -119,6 +119,18 @@ def test_a_store_that_another_model_filled_is_refused():
         retriever.reembed(Hashed())
 
 
+def test_a_faiss_index_that_approximates_its_vectors_is_not_compared():
+    faiss, langchain = pytest.importorskip("faiss"), pytest.importorskip("langchain_community.vectorstores")
+    from langchain_community.docstore import InMemoryDocstore
+
+    texts = [f"Ada met Bo {n}." for n in range(40)]
+    index = faiss.IndexPQ(16, 1, 2)
+    index.train(np.asarray(Hashed().embed_documents(texts), dtype=np.float32))
+    store = langchain.FAISS(Hashed(), index, InMemoryDocstore(), {})
+    store.add_texts(texts)
+    assert len(PhaseGraphRetriever.from_vectorstore(store).ids()) == 40
+
+
 def test_a_store_whose_contents_cannot_be_read_says_what_to_do():
     class Other(STORES["InMemory"]().__class__.__mro__[1]):
         def similarity_search(self, query, k=4, **kwargs):

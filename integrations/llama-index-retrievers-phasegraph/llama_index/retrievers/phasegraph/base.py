@@ -367,7 +367,8 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         Parameters
         ----------
         index : VectorStoreIndex
-            Its nodes are read once, from the docstore or from a vector store with texts. :meth:`add_nodes` and :meth:`delete` also change the index. The index embeds the nodes that you add later.
+            Its nodes are read once, from the docstore or from a vector store with texts. :meth:`add_nodes` and
+            :meth:`delete` also change the index. The index embeds the nodes that you add later.
         triples, known_names, tokenizer, title_key, source_key, progress, embed_clauses, **fields
             See :meth:`from_nodes`. To save the graph, call ``retriever.graph.save(folder)``. To open it again, pass
             ``EntityGraphRetriever.load(folder)`` and the index to the constructor.
