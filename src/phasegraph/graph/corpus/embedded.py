@@ -83,8 +83,7 @@ def check_model(
         given = "the embedding model" if model is None else model.identity.name
         raise InvalidInputError(
             f"{name} contains vectors with {vectors.shape[1]} numbers{known} but {given} computes vectors with "
-            f"{found.size // max(len(found), 1)}. Open {name} with the model that embedded its passages. To embed all "
-            "passages again, call load() with reembed=True"
+            f"{found.size // max(len(found), 1)}: use the model that embedded the passages, or {remedy}"
         )
     if model is None:
         return False
