@@ -152,6 +152,10 @@ def test_a_folder_whose_files_are_all_deleted_is_emptied_if_allowed_and_filled_a
         assert main(["search", "out", "Who met Ada?", *given]) == 0
         assert "no passages: every source searched and found nothing" in capsys.readouterr().out
     assert main(["inspect", "out", "--ask", "Who met Ada?", "--export", "page.html"]) == 0
+    Path("asked.jsonl").write_text('{"id": "1", "question": "Who met Ada?"}\n')
+    for given in ([], model):
+        assert main(["retrieve", "out", "asked.jsonl", "--out", "run.jsonl", *given]) == 0
+        assert json.loads(Path("run.jsonl").read_text())["ids"] == []
     assert sync(files, *model, "--allow-empty") == {}
     assert sync(files, *model, code=1) == {}
     assert main(["reembed", "out", "--embedder", "sync_models:two"]) == 0
