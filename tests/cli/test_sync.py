@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -133,7 +134,50 @@ def test_a_file_that_cannot_be_read_now_stays_and_no_files_at_all_change_nothing
     for one in ("a.md", "b.txt", "t.csv", "deep/c.jsonl"):
         (files / one).unlink()
     assert sync(files, code=1) == documents
+    assert re.search(r"contains no files.*out was not changed.*add --allow-empty", capsys.readouterr().err)
+
+
+def test_a_folder_whose_files_are_all_deleted_is_emptied_if_allowed_and_filled_again(files: Path, capsys: Any) -> None:
+    model = ["--embedder", "sync_models:one"]
+    sync(files, *model)
+    shutil.rmtree(files / "deep")
+    (files / "b.txt").unlink()
+    (files / "a.md").rename("a.md")
+    (files / "picture.png").write_bytes(b"")
+    assert sync(files, *model, "--allow-empty") == {}
+    assert "3 deleted" in capsys.readouterr().out
+    assert main(["documents", "out"]) == 0
+    assert "0 passages of 0 documents" in capsys.readouterr().out
+    for given in ([], model):
+        assert main(["search", "out", "Who met Ada?", *given]) == 0
+        assert "no passages: every source searched and found nothing" in capsys.readouterr().out
+    assert main(["inspect", "out", "--ask", "Who met Ada?", "--export", "page.html"]) == 0
+    Path("asked.jsonl").write_text('{"id": "1", "question": "Who met Ada?"}\n')
+    for given in ([], model):
+        assert main(["retrieve", "out", "asked.jsonl", "--out", "run.jsonl", *given]) == 0
+        assert json.loads(Path("run.jsonl").read_text())["ids"] == []
+    assert sync(files, *model, "--allow-empty") == {}
+    assert sync(files, *model, code=1) == {}
+    assert main(["reembed", "out", "--embedder", "sync_models:two"]) == 0
+    model = ["--embedder", "sync_models:two"]
+    Path("a.md").rename(files / "a.md")
+    assert sync(files, *model) == {"a.md": 1}
+    capsys.readouterr()
+    assert main(["search", "out", "Who met Ada?", *model]) == 0
+    assert "Babbage" in capsys.readouterr().out
+    whole = GraphIndex.build([one for one in opened(Path("out")).records.values()])
+    assert whole.graph.entities == opened(Path("out")).graph.entities
+
+
+def test_allow_empty_is_an_option_of_a_sync_of_a_folder_that_exists(files: Path, capsys: Any) -> None:
+    assert main(["index", str(files), "--out", "out", "--allow-empty"]) == 1
+    assert "--allow-empty needs --sync or --watch" in capsys.readouterr().err
+    Path("none").mkdir()
+    assert main(["index", "none", "--out", "out", "--sync", "--allow-empty"]) == 1
     assert "contains no files" in capsys.readouterr().err
+    sync(files)
+    assert main(["index", "gone", "--out", "out", "--sync", "--allow-empty"]) != 0
+    assert len(PassageFolder.open("out").documents()) == 3
 
 
 def test_only_what_changed_is_parsed_and_embedded(files: Path, monkeypatch: Any) -> None:
@@ -236,7 +280,6 @@ def test_documents_are_listed_and_deleted(files: Path, capsys: Any) -> None:
     assert main(["documents", "out"]) == 0
     assert "1 passages of 1 documents" in capsys.readouterr().out
     for given, message in [
-        (["delete", "out", "--where", "source=b.txt"], "at least one passage"),
         (["delete", "out", "--where", "b.txt"], "--where must be KEY=VALUE"),
         (["documents", "notes"], "the folder is not from a retriever"),
         (["reembed", "out", "--embedder", "sync_models:one"], "have no vectors"),

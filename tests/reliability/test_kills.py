@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 TOOL = Path(__file__).parents[2] / "tools" / "reliability" / "kills.py"
-COMMANDS = ["sync", "watch", "merge", "delete", "reembed", "documents"]
+COMMANDS = ["sync", "empty", "watch", "merge", "delete", "reembed", "documents"]
 
 
 @pytest.fixture

@@ -66,6 +66,20 @@ def test_a_new_version_is_served_to_every_caller_by_its_own_filter(tmp_path: Pat
             assert answers[0] == answers[1]
 
 
+@pytest.mark.parametrize("model", [None, embed])
+def test_a_folder_that_is_emptied_and_filled_again_is_served(tmp_path: Path, model: Any) -> None:
+    writer, filters = written(tmp_path / "folder"), {"r": {"team": "red"}, "a": None}
+    served = Served(tmp_path / "folder", model, filters=filters)
+    writer.replace(list(writer.index.records))
+    assert served.refresh()
+    for one in (served, Served(tmp_path / "folder", model, filters=filters)):
+        for view in one.views.values():
+            assert (len(view), found(view), view.explain("Who met Zoe?")["passages"]) == (0, set(), [])
+    writer.replace([], [{**NEW, "metadata": {"team": "red"}}], np.stack([embed(str(NEW["text"]))]))
+    assert served.refresh()
+    assert [found(view) for view in served.views.values()] == [{"red-new"}, {"red-new"}]
+
+
 def test_an_index_that_is_written_anew_is_served(tmp_path: Path) -> None:
     rows = corpus()
     GraphIndex.build(rows).save(tmp_path / "index")

@@ -401,7 +401,6 @@ class CorpusSuite:
         ("change", "message"),
         [
             (lambda suite, one: one.delete(["zz"]), "'zz'"),
-            (lambda suite, one: one.delete(["d1", "d2"]), "at least one"),
             (lambda suite, one: suite.add(one, [suite.document("e", " ")]), r"'e'.*text"),
         ],
     )
@@ -1129,13 +1128,12 @@ class CorpusSuite:
 
     def test_a_sync_of_nothing_is_refused_and_a_passage_without_a_document_is_named(self) -> None:
         retriever = self.made(self.pages(a=["Ada met Bo."]))
-        with pytest.raises(InvalidInputError, match=r"allow_empty=True.*without a document.*delete the folder"):
+        with pytest.raises(InvalidInputError, match=r"would delete all documents: give allow_empty=True"):
             retriever.sync(iter(()), full=True)
         assert str(retriever.sync([])) == (
             "0 documents added, 0 changed, 0 deleted, 0 as they were; 0 passages embedded"
         )
-        with pytest.raises(InvalidInputError, match="at least one passage"):
-            retriever.sync([], full=True, allow_empty=True)
+        assert retriever.documents() == {"a.md": 1}
         with pytest.raises(InvalidInputError, match=r"under 'source', 'doc_id'.*'w'.*give key="):
             retriever.sync([self.document("w", "Cy danced.", team="red")])
         with pytest.raises(InvalidInputError, match=r"under 'book'.*give key="):
@@ -1147,6 +1145,60 @@ class CorpusSuite:
             other.sync([self.document("own", "Other words.", source="b.md")])
         assert other.sync([self.piece("b.md", "Cy.")], full=True).deleted == 1
         assert other.documents() == {"": 1, "b.md": 1}
+
+    def test_a_corpus_that_is_emptied_finds_nothing_and_can_be_filled_again(
+        self, any_place: Path | None, tmp_path: Path
+    ) -> None:
+        retriever = self.made(self.pages(a=["Ada met Bo.", "Bo sang."], b=["Cy danced."]), any_place)
+        follower = None if any_place is None else self.opened(any_place)
+        assert retriever.sync(iter(()), full=True, allow_empty=True).deleted == 2
+        for one in [retriever, *([] if follower is None else [follower, self.opened(any_place)])]:  # type: ignore[arg-type]
+            assert (one.ids(), one.documents(), one.near_duplicates()) == ([], {}, [])
+            assert self.answers(one) == [[] for _ in QUESTIONS]
+            assert self.ask(one, "Who sang?", source="a.md") == []
+        assert retriever.sync([], full=True, allow_empty=True).deleted == 0
+        retriever.reembed(self.model("other", 8), progress=False)
+        assert self.answers(retriever) == [[] for _ in QUESTIONS]
+        retriever.reembed(self.model(), progress=False)
+        now = self.pages(c=["Ada saw Eve.", "Eve wept in Turin."])
+        assert retriever.sync(now, full=True).added == 1
+        whole = self.made(now, None if any_place is None else tmp_path / "whole")
+        again = [retriever] if any_place is None else [retriever, self.opened(any_place)]
+        for one in again:
+            same_graph(one._corpus.index.graph, replace(whole._corpus.index.graph, passages=tuple(one.ids())))
+            assert self.ask(one, "Who wept?") == self.ask(retriever, "Who wept?") != []
+        retriever.delete(retriever.ids())
+        assert (retriever.ids(), self.answers(retriever)) == ([], [[] for _ in QUESTIONS])
+        assert len(self.add(retriever, self.documents([1]))) == 1
+        assert self.ask(retriever, QUESTIONS[0]) != []
+
+    def test_an_empty_folder_refuses_a_model_of_another_name(self, tmp_path: Path) -> None:
+        path = tmp_path / "corpus"
+        self.made(self.pages(a=["Ada met Bo."]), path).sync([], full=True, allow_empty=True)
+        with pytest.raises(
+            InvalidInputError, match=r"was embedded with .* but the given model is .*no passage is left"
+        ):
+            self.opened(path, self.model("other"))
+        assert self.opened(path, self.model("other"), reembed=True).ids() == []
+        with pytest.raises(InvalidInputError, match=r"no passage is left"):
+            self.opened(path)
+
+    def test_an_emptied_corpus_is_not_merged_and_not_written_to_another_folder(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("phasegraph.graph.corpus.folder.FEWEST_CHANGED", 1)
+        path = tmp_path / "corpus"
+        retriever = self.made(self.documents(range(4)), path)
+        retriever.delete(retriever.ids())
+        retriever._corpus.settle()
+        assert self.opened(path).ids() == []
+        with pytest.raises(InvalidInputError, match="without passages cannot be saved"):
+            retriever._corpus.save(tmp_path / "other", {})
+        self.add(retriever, self.documents(range(3, 6)))
+        retriever._corpus.settle()
+        assert not list((path / "changes").glob("[0-9]*"))
+        whole = self.made(self.documents(range(3, 6)))
+        same_graph(self.opened(path)._corpus.index.graph, whole._corpus.index.graph)
 
     def test_a_sync_that_is_refused_changes_nothing(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         path = tmp_path / "corpus"

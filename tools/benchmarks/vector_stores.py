@@ -8,7 +8,8 @@ number, and the best 200 compared exactly), `chroma` (the option of a folder), a
 `faiss-flat`, `faiss-hnsw` and `sqlite-vec`, each if it is installed. Lists of 50; recall is the share of the exact 50
 nearest. The filter lets a seventh of the passages through. `real` vectors are those of tools/scale/corpus.py, `random`
 ones lie around 500 centres. Seconds and milliseconds are of the processor, on one thread; each store runs in a process
-of its own, so that its memory and its size on the disk are its own.
+of its own, so that its memory and its size on the disk are its own. With `--minutes`, a store that takes more of the
+processor's minutes is stopped, and the table says so.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -446,6 +449,10 @@ def page(files: list[Path]) -> str:
             "|---|---|---|---|---|---|---|---|",
         ]
         for name, one in told["stores"].items():
+            if "stopped" in one:
+                said = f"stopped after {one['stopped']} minutes"
+                lines.append(f"| {name} {one['version']} | {said} | – | – | – | – | – | – |")
+                continue
             cells = [f"{one['build']:.3g}", f"{one['question']:.3g}", f"{one['within']:.3g}", f"{one['recall']:.3f}"]
             deleted = "–" if one["delete"] is None else f"{one['delete']:.3g}"
             cells += [f"{one['add']:.3g}", deleted, f"{one['mb']:,.0f}"]
@@ -472,6 +479,7 @@ def main() -> None:
     parser.add_argument("--data", choices=("real", "random"), default="real")
     parser.add_argument("--stores", default=",".join(STORES))
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--minutes", type=int, help="most processor time of a store; default: no limit")
     parser.add_argument("--page", type=Path, nargs="+", help="files of --json: print their tables, measure nothing")
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -479,6 +487,8 @@ def main() -> None:
         print(page(options.page))
         return
     if options.one:
+        if options.minutes:
+            resource.setrlimit(resource.RLIMIT_CPU, (60 * options.minutes, resource.RLIM_INFINITY))
         print(json.dumps(measured(options.one[0], Path(options.one[1]))))
         return
     place = Path(tempfile.mkdtemp())
@@ -493,11 +503,17 @@ def main() -> None:
             print(f"{name}: {', '.join(lacking)} is not installed")
             continue
         command = [sys.executable, __file__, "--one", name, str(place)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **ONE_THREAD})
-        if done.returncode:
+        done = subprocess.run(
+            [*command, *(["--minutes", str(options.minutes)] if options.minutes else [])],
+            capture_output=True, text=True, check=False, env={**os.environ, **ONE_THREAD},
+        )  # fmt: skip
+        if done.returncode == -signal.SIGXCPU:
+            told["stores"][name] = {"stopped": options.minutes, "version": version_of(name)}
+        elif done.returncode:
             print(f"{name}: failed: {done.stderr.strip().splitlines()[-1]}")
             continue
-        told["stores"][name] = json.loads(done.stdout.splitlines()[-1]) | {"version": version_of(name)}
+        else:
+            told["stores"][name] = json.loads(done.stdout.splitlines()[-1]) | {"version": version_of(name)}
         shutil.rmtree(place / name, ignore_errors=True)
         print(name, told["stores"][name], flush=True)
         if options.json is not None:

@@ -25,6 +25,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from runs import arguments, finish
 
 WRITE, SYNC, RENAME, LOCK = 1, 2, 4, 8
@@ -40,6 +41,8 @@ FAULTS = {
 
 With the code 0 a call returns less than it was asked for, which is no error: the command must be done."""
 MOST = 400
+OFTEN = 2
+"""The greatest step of a command that changes a folder, because such a command makes few calls."""
 MADE = WRITE | RENAME
 """Kinds of calls that every command makes; not every command syncs or locks a file."""
 
@@ -57,6 +60,11 @@ def corpus(path: Path, count: int, word: str) -> Path:
 def vector(text: str) -> list[float]:
     """A made-up embedding of a text."""
     return [byte / 255 + 0.1 for byte in hashlib.sha256(text.encode()).digest()[:8]]
+
+
+def other(text: str) -> list[float]:
+    """The embedding of another model."""
+    return [*vector(text)[::-1], 1.0]
 
 
 def command(*given: object) -> int:
@@ -85,6 +93,16 @@ def records(folder: Path) -> str:
     return hashlib.sha256("\n".join(names).encode()).hexdigest()
 
 
+def vectors(folder: Path) -> str:
+    """The passages and vectors of a folder, as a digest; "" where there is none."""
+    from phasegraph.graph.corpus.folder import Folder
+
+    if not (folder / "folder.json").is_file():
+        return ""
+    graph = Folder(folder).load()[0].graph
+    return hashlib.sha256("\n".join(graph.passages).encode() + np.asarray(graph.embeddings).tobytes()).hexdigest()
+
+
 def file_of(path: Path) -> str:
     """The content of a file, as a digest; "" where there is none."""
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
@@ -104,6 +122,21 @@ def fused(root: Path, out: Path, given: Path) -> int:
             lines = [f"q{at % 3} Q0 d{at} {at // 3 + 1} {count - at // 3 + number} x\n" for at in range(count)]
             run.write_text("".join(lines), encoding="utf-8")
     return command("fuse", *runs, "--out", out)
+
+
+def synced(root: Path, folder: Path, given: Path) -> int:
+    """`index --sync` with an embedder."""
+    return command("index", given, "--out", folder, "--sync", "--embedder", "disk:vector")
+
+
+def after_sync(*words: str) -> Callable[[Path, Path, Path], int]:
+    """A command on a folder that `index --sync` wrote from the old corpus."""
+    name, *rest = words
+
+    def run(root: Path, folder: Path, given: Path) -> int:
+        return synced(root, folder, given) if given.stem == "old" else command(name, folder, *rest)
+
+    return run
 
 
 def restored(root: Path, folder: Path, given: Path) -> int:
@@ -147,6 +180,9 @@ COMMANDS: dict[str, tuple[Callable[..., int], Callable[[Path], str]]] = {
         ),
         records,
     ),
+    "index --sync": (synced, vectors),
+    "delete": (after_sync("delete", "--where", "title=Page 3", "--yes"), vectors),
+    "reembed": (after_sync("reembed", "--embedder", "disk:other"), vectors),
     "retrieve": (
         lambda root, out, given: command(
             "retrieve", root / "index", given.parent / "queries.jsonl", "--out", out, "--k", 3, "--workers", 1
@@ -268,7 +304,8 @@ def main() -> None:
     table: dict[str, dict[str, Any]] = {}
     for name in COMMANDS:
         for fault in FAULTS:
-            table.setdefault(name, {})[fault] = attacked(root, name, fault, given.step, broken)
+            step = min(given.step, OFTEN) if COMMANDS[name][1] is vectors else given.step
+            table.setdefault(name, {})[fault] = attacked(root, name, fault, step, broken)
             print(name, "|", fault, table[name][fault], file=sys.stderr, flush=True)
     finish("disk", given, {"commands": table}, broken)
 

@@ -2,7 +2,8 @@
 
     python tools/reliability/kills.py [--most 1000] [--json FILE]
 
-The commands are a sync, a watch, a merge, a deletion, embedding anew, and a list of documents, which keeps a table.
+The commands are a sync, a sync that deletes everything, a watch, a merge, a deletion, embedding anew, and a list of
+documents, which keeps a table.
 Each kill takes a copy of a folder, forks, and ends the child before its n-th call that changes the disk, as `kill -9`
 would. The folder must then open as it was before the command or after it, and the same command must complete it. There
 is a kill for every call, or `--most` kills of a command, evenly spread. Then the disk is full from each call on: the
@@ -66,6 +67,11 @@ def sync(place: Path) -> None:
     PassageFolder.open(place / "folder", model("one")).sync([*pages(1, 2), *pages(3, 9, said="saw")], full=True)
 
 
+def empty(place: Path) -> None:
+    """Delete all documents in one sync."""
+    PassageFolder.open(place / "folder", model("one")).sync([], full=True, allow_empty=True)
+
+
 def watch(place: Path) -> None:
     """What a watch does after a change of files."""
     from phasegraph.apps.cli.syncing import FileSync
@@ -94,7 +100,7 @@ def documents(place: Path) -> None:
 
 
 COMMANDS: dict[str, Callable[[Path], None]] = {
-    one.__name__: one for one in (sync, watch, merge, delete, reembed, documents)
+    one.__name__: one for one in (sync, empty, watch, merge, delete, reembed, documents)
 }
 UNCHANGED = ("merge", "documents")
 """Commands after which the folder says what it said before."""

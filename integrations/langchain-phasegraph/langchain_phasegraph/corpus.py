@@ -197,6 +197,11 @@ def contents_of(store: VectorStore) -> tuple[dict[str, Document], Any]:
     return held, np.asarray(vectors)[[rows[id(document)] for document in held.values()]]
 
 
+def keeps_vectors_exactly(store: Any) -> bool:
+    """Return True unless the store is a FAISS index that keeps an approximation of its vectors, such as IndexIVFPQ."""
+    return "FAISS" not in _kinds(store) or "Flat" in type(store.index).__name__
+
+
 class StoreVectors:
     """The user's vector store, which receives the changes of the corpus and embeds new documents."""
 

@@ -31,6 +31,7 @@ from langchain_phasegraph.corpus import (
     KeptDocuments,
     StoreVectors,
     contents_of,
+    keeps_vectors_exactly,
 )
 from langchain_phasegraph.entity_graph import EntityGraphRetriever, Lookup
 from langchain_phasegraph.filters import Wanted, check_filter, check_required, filter_of, joined, with_filter
@@ -362,8 +363,8 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         Parameters
         ----------
         vectorstore : Chroma, FAISS, InMemoryVectorStore, LanceDB, PGVector or QdrantVectorStore
-            The store's texts, metadata and vectors are read once, and no text is embedded again. :meth:`add_documents`
-            and :meth:`delete` also change the store. The store embeds the documents that you add later.
+            The store's texts, metadata and vectors are read once. :meth:`add_documents` and :meth:`delete` also change
+            the store. The store embeds the documents that you add later.
         triples, known_names, tokenizer, title_key, source_key, progress, embed_clauses, **fields
             See :meth:`from_documents`. To save the graph, call ``retriever.graph.save(folder)``. To open it again, pass
             ``EntityGraphRetriever.load(folder)`` and the store to the constructor.
@@ -371,7 +372,8 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         Raises
         ------
         InvalidInputError
-            If the store is of another class, or empty.
+            If the store is of another class, or empty, or if another model than its own embedded its documents. To
+            compare them, the store's model embeds three documents again.
         """
         from phasegraph.graph import check_kind
 
@@ -380,6 +382,8 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         how = Indexing(triples, known_names, tokenizer, title_key, source_key, progress)
         embeddings, store = vectorstore.embeddings, StoreVectors(vectorstore)
         corpus = build_corpus(DOCUMENTS, held, embeddings, how, vectors=vectors, store=store)
+        if keeps_vectors_exactly(vectorstore):
+            corpus.check_model()
         return cls._over(corpus, embeddings, {**fields, "embed_clauses": embed_clauses}, vectorstore)
 
     @classmethod

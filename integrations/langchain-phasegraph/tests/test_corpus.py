@@ -105,17 +105,30 @@ def test_a_retriever_is_built_over_what_a_store_holds_with_its_ids(name):
     assert {one.id for one in retriever.invoke("text of p99", k=20)} == {*(f"p{n}" for n in range(1, 9)), "new"}
 
 
-def test_a_store_that_another_model_filled_is_not_changed():
+def test_a_store_that_another_model_filled_is_refused():
     store = InMemoryVectorStore.from_documents([Document(f"Ada met Bo {n}.", id=f"a{n}") for n in range(4)], Hashed())
     store.embedding = Hashed("other")
-    retriever = PhaseGraphRetriever.from_vectorstore(store)
     with pytest.raises(
-        InvalidInputError, match="the store was embedded with another model, but the given model is Hashed other"
+        InvalidInputError,
+        match=r"the store was embedded with another model, but the given model is Hashed other.*build the store again",
     ):
-        retriever.add_documents([Document("Cy sang.", id="c")])
-    assert set(store.store) == {"a0", "a1", "a2", "a3"}
+        PhaseGraphRetriever.from_vectorstore(store)
+    store.embedding = Hashed()
+    retriever = PhaseGraphRetriever.from_vectorstore(store)
     with pytest.raises(InvalidInputError, match="your own store"):
         retriever.reembed(Hashed())
+
+
+def test_a_faiss_index_that_approximates_its_vectors_is_not_compared():
+    faiss, langchain = pytest.importorskip("faiss"), pytest.importorskip("langchain_community.vectorstores")
+    from langchain_community.docstore import InMemoryDocstore
+
+    texts = [f"Ada met Bo {n}." for n in range(40)]
+    index = faiss.IndexPQ(16, 1, 2)
+    index.train(np.asarray(Hashed().embed_documents(texts), dtype=np.float32))
+    store = langchain.FAISS(Hashed(), index, InMemoryDocstore(), {})
+    store.add_texts(texts)
+    assert len(PhaseGraphRetriever.from_vectorstore(store).ids()) == 40
 
 
 def test_a_store_whose_contents_cannot_be_read_says_what_to_do():
@@ -279,6 +292,16 @@ def test_langchains_index_writes_to_a_retriever_with_every_cleanup(tmp_path):
     assert [one.page_content for one in held.get(["z", "no"])] == [base]
     assert held.delete(["no"])["num_deleted"] == 0
     assert held.invoke("Who sang?")[0].page_content == "Cy sang."
+
+
+def test_langchains_index_deletes_the_last_document():
+    retriever = PhaseGraphRetriever.from_documents(PAGES[:1], Hashed())
+    manager, held = InMemoryRecordManager("pages"), retriever.as_document_index()
+    manager.create_schema()
+    held.delete(retriever.ids())
+    for documents, count in ((PAGES, 6), ([], 0), (PAGES[:2], 2)):
+        index(documents, manager, held, cleanup="full", source_id_key="source", key_encoder="sha256")
+        assert (len(retriever.ids()), len(retriever.invoke("Who met Bo?", k=9))) == (count, count)
 
 
 def test_langchains_index_writes_to_a_retriever_asynchronously():

@@ -6,7 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
-from llama_index.core import StorageContext, VectorStoreIndex
+from llama_index.core import StorageContext, VectorStoreIndex, load_index_from_storage
 from llama_index.core.embeddings import BaseEmbedding
 from llama_index.core.ingestion import DocstoreStrategy, IngestionPipeline
 from llama_index.core.node_parser import SentenceSplitter
@@ -206,6 +206,17 @@ def test_what_left_the_index_by_other_ways_can_be_deleted_and_replaced():
     assert set(index.docstore.docs) == {"n0", "n2", "n3"}
 
 
+def test_an_index_that_another_model_filled_is_refused():
+    nodes = [TextNode(text=f"Ada met Bo in {n}.", id_=f"n{n}") for n in range(4)]
+    kept = VectorStoreIndex(nodes, embed_model=Hashed()).storage_context
+    with pytest.raises(
+        InvalidInputError,
+        match=r"the store was embedded with another model, but the given model is Hashed other.*build the store again",
+    ):
+        CalibratedFusionRetriever.from_index(load_index_from_storage(kept, embed_model=Hashed(model_name="other")))
+    assert CalibratedFusionRetriever.from_index(load_index_from_storage(kept, embed_model=Hashed())).ids()
+
+
 def test_the_number_of_nodes_has_both_its_names():
     graph = EntityGraphRetriever.from_nodes([TextNode(text=f"Ada met Bo {n}.", id_=f"n{n}") for n in range(5)])
     graph.k = 2
@@ -267,12 +278,26 @@ def test_an_ingestion_pipeline_with_a_docstore_writes_to_a_retriever(tmp_path, s
     assert CalibratedFusionRetriever.load(tmp_path / "corpus", Hashed()).documents() == retriever.documents()
 
 
+@pytest.mark.parametrize("key", ["source", "doc_id", "ref_doc_id", "file_path"])
+def test_the_document_of_a_node_stands_in_its_metadata(key, tmp_path):
+    def nodes(*texts):
+        return [TextNode(text=text, metadata={key: f"{n % 2}.md"}) for n, text in enumerate(texts)]
+
+    made = CalibratedFusionRetriever.from_nodes(nodes("Ada met Bo.", "Cy sang.", "Di."), Hashed(), path=tmp_path / "f")
+    for one in (made, CalibratedFusionRetriever.load(tmp_path / "f", Hashed())):
+        assert one.documents() == {"0.md": 2, "1.md": 1}
+        assert {hit.node.metadata[key] for hit in one.retrieve("Who sang?")} <= {"0.md", "1.md"}
+    assert str(made.sync(nodes("Ada met Bo.", "Cy wept.", "Di."), full=True)).startswith("0 documents added, 1 changed")
+    assert made.delete(where={key: "0.md"}) == 2
+    assert made.documents() == {"1.md": 1}
+
+
 def test_the_only_document_is_replaced_by_a_pipeline_and_the_store_answers():
     node = TextNode(text="Ada met Bo.", relationships={NodeRelationship.SOURCE: RelatedNodeInfo(node_id="file1")})
     retriever = CalibratedFusionRetriever.from_nodes([node], Hashed())
     store = retriever.as_vector_store()
     store.delete("file1")
-    assert len(retriever.ids()) == 1
+    assert (retriever.ids(), retriever.retrieve("Who met Bo?")) == ([], [])
     store.add([TextNode(text="Cy sang.", id_="new")])
     assert retriever.ids() == ["new"]
     assert [one.text for one in store.get_nodes(["new", "no"])] == ["Cy sang."]

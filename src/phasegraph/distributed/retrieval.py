@@ -30,6 +30,7 @@ from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.graph.chunk_graph import ChunkGraph
 from phasegraph.graph.corpus.opening import opened
 from phasegraph.graph.index.graph_index import GraphIndex
+from phasegraph.graph.walk.integration import prepare
 from phasegraph.graph.walk.source import GraphSource
 from phasegraph.lexical import CountedTexts, LexicalIndex, read_hits
 from phasegraph.ranking import Ranking
@@ -58,7 +59,8 @@ class Answering:
             raise InvalidInputError(f"{folder}: a chunk graph cannot answer batches: use phasegraph search")
         self.index: GraphIndex = index
         self.k = check_count("k", k, minimum=1)
-        self.source = GraphSource(index.graph).prepare()
+        self.source = GraphSource(index.graph)
+        prepare(self.source)
         self.pipeline = FusionPipeline()
 
     def rows(self, rows: Sequence[Mapping[str, Any]], vectors: Any = None) -> list[dict[str, Any]]:

@@ -58,6 +58,10 @@ _OTHER = "no reader for this kind of file"
 _NAMED = 5
 
 
+class NothingReadError(InvalidInputError):
+    """An error that says that a path contains no readable file."""
+
+
 @dataclass(frozen=True)
 class FilesRead:
     """Passages read from files.
@@ -132,8 +136,11 @@ class FolderReader:
         self._without = frozenset(one.resolve() for one in without)
         self._parts: dict[Path, _Part] = {}
 
-    def read(self, progress: Progress | None = None) -> FilesRead:
-        """Read the current files of the path, and return all passages; errors are the same as in :func:`read_files`."""
+    def read(self, progress: Progress | None = None, *, allow_empty: bool = False) -> FilesRead:
+        """Read the current files of the path, and return all passages; errors are the same as in :func:`read_files`.
+
+        With `allow_empty`, a path without a readable file is no error: the result then has no passages.
+        """
         if not self.root.exists():
             raise InvalidInputError(f"{self.root}: there is no such file or folder")
         places = _files_of(self.root, self._without)
@@ -145,7 +152,7 @@ class FolderReader:
         self._parts = parts
         skipped = {name: reason for part in parts.values() for name, reason in part.skipped.items()}
         passages = tuple(one for part in parts.values() for one in part.passages)
-        if not passages:
+        if not passages and not allow_empty:
             raise _nothing_read(self.root, skipped, next((one.lacking for one in parts.values() if one.lacking), None))
         _check_ids(passages)
         files: Counter[str] = Counter()
@@ -295,9 +302,9 @@ def _nothing_read(root: Path, skipped: Mapping[str, str], lacking: MissingDepend
     if lacking is not None:
         return lacking
     if not skipped:
-        return InvalidInputError(f"{root}: the folder contains no files; {readable}")
+        return NothingReadError(f"{root}: the folder contains no files; {readable}")
     reasons = "; ".join(FilesRead((), {}, skipped).notes())
-    return InvalidInputError(f"{root}: there is no readable file: {reasons}; {readable}")
+    return NothingReadError(f"{root}: there is no readable file: {reasons}; {readable}")
 
 
 def _check_ids(passages: Iterable[Passage]) -> None:

@@ -64,9 +64,13 @@ class KeptPassages:
         Raises
         ------
         InvalidInputError
-            If an id is unknown, no passage would be left, or the retriever wraps other retrievers.
+            If an id is unknown, or the retriever wraps other retrievers.
         StoreError
             If the folder or its vectors cannot be changed. In this case, no passage is deleted.
+
+        Notes
+        -----
+        If no passage is left, searches find nothing, and passages can be added again.
         """
         corpus = self._changing()
         if (ids is None) == (where is None):
@@ -119,8 +123,8 @@ class KeptPassages:
         full : bool, default False
             If True, the input is complete: all other documents are deleted. Passages without a document stay.
         allow_empty : bool, default False
-            If True, an empty input with `full` deletes all documents instead of raising an error. The corpus must then
-            contain at least one passage without a document, because a corpus cannot be empty.
+            If True, an empty input with `full` deletes all documents instead of raising an error. The corpus can then
+            be empty: searches find nothing, and passages can be added again.
         progress : bool, default True
             Show a progress bar for many passages.
 
@@ -133,7 +137,8 @@ class KeptPassages:
         Raises
         ------
         InvalidInputError
-            If a passage names no document, no passage would be left, or the retriever wraps other retrievers.
+            If a passage names no document, if the input is empty (see `allow_empty`), or if the retriever wraps other
+            retrievers.
         StoreError
             If the folder or its vectors cannot be changed. In this case, the corpus is unchanged.
         """
@@ -158,8 +163,7 @@ class KeptPassages:
         given = self._given(contents, key, table)
         if not len(given) and full and not allow_empty:
             raise InvalidInputError(
-                "documents is empty, and full=True would delete all documents: give allow_empty=True to delete them, "
-                "which needs at least one passage without a document; to delete everything, delete the folder"
+                "documents is empty, and full=True would delete all documents: give allow_empty=True to delete them"
             )
         documents, digests = table.of(state.index)
         plan = plan_sync(documents, digests, given, full=full, stays=stays)

@@ -181,11 +181,18 @@ class PassageFolder(KeptPassages):
         return self._counts()
 
     def sync_files(
-        self, passages: Iterable[Any], *, stays: Callable[[str], bool] | None = None, progress: bool = True
+        self,
+        passages: Iterable[Any],
+        *,
+        stays: Callable[[str], bool] | None = None,
+        allow_empty: bool = False,
+        progress: bool = True,
     ) -> SyncCounts:
         """Run :meth:`sync` with complete documents: delete all other documents, except if ``stays(name)`` is True."""
         self._check_own()
-        return self._synced(self._contents(passages), full=True, stays=stays, progress=progress)
+        return self._synced(
+            self._contents(passages), full=True, allow_empty=allow_empty, stays=stays, progress=progress
+        )
 
     def reembed(self, model: EmbeddingModel, *, progress: bool = True) -> None:
         """Embed every passage again with another model, in one step; the new vectors may have another length.

@@ -284,6 +284,12 @@ Sync = Annotated[
     ),
 ]
 Watch = Annotated[bool, typer.Option("--watch", help="Run --sync now, and again whenever the files change.")]
+AllowEmpty = Annotated[
+    bool,
+    typer.Option(
+        "--allow-empty", help="With --sync or --watch: if all files were deleted, delete all passages from OUT."
+    ),
+]
 Names = Annotated[Path | None, file_option("File of entity names to compare for synonyms, one name per line.")]
 NameEmbeddings = Annotated[
     Path | None, file_option("Embeddings of the names in --names (.npy); row i belongs to name i.")
@@ -343,6 +349,7 @@ def index(
     force: Force = False,
     sync: Sync = False,
     watch: Watch = False,
+    allow_empty: AllowEmpty = False,
     chunks: Chunks = False,
     document: DocumentField = None,
     position: PositionField = None,
@@ -369,8 +376,10 @@ def index(
     }  # fmt: skip
     if sync or watch:
         _leave_out(given, [name for name in given if name not in _OF_SYNC], f"with {'--watch' if watch else '--sync'}")
-        run_sync(corpus, out, embedder, tokenizer, watch=watch)
+        run_sync(corpus, out, embedder, tokenizer, watch=watch, allow_empty=allow_empty)
         return
+    if allow_empty:
+        raise InvalidInputError("--allow-empty needs --sync or --watch: add one of them, or leave out --allow-empty")
     _check_options(given, corpus)
     check_folder(out, may_replace=update or force)
     if tokenizer is not None:

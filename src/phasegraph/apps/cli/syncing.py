@@ -16,7 +16,7 @@ from phasegraph.embedding.identity import EmbeddingModel
 from phasegraph.errors import InvalidInputError, PhasegraphError, needed
 from phasegraph.graph.corpus.folder import STATE, check_new
 from phasegraph.lexical import tokenizer_of
-from phasegraph.reading.files import FilesRead, FolderReader
+from phasegraph.reading.files import FilesRead, FolderReader, NothingReadError
 from phasegraph.reading.ignoring import IGNORE
 from phasegraph.retrieval.passage_folder import PassageFolder
 
@@ -37,12 +37,22 @@ class FileSync:
         The embedding model, or its name.
     tokenizer : str, optional
         The tokenizer of a new folder; an existing folder must have the same tokenizer.
+    allow_empty : bool, default False
+        If there is no file left to read, delete the passages of all deleted files; otherwise, this is an error.
     """
 
-    def __init__(self, corpus: Path, out: Path, embedder: str | EmbeddingModel | None, tokenizer: str | None) -> None:
+    def __init__(
+        self,
+        corpus: Path,
+        out: Path,
+        embedder: str | EmbeddingModel | None,
+        tokenizer: str | None,
+        *,
+        allow_empty: bool = False,
+    ) -> None:
         self._reader, self.out = FolderReader(corpus, [out]), out
         self._model = embedder if isinstance(embedder, EmbeddingModel) else model_named(embedder)
-        self._tokenizer, self._skipped = tokenizer, ""
+        self._tokenizer, self._skipped, self._allow_empty = tokenizer, "", allow_empty
         self._folder: PassageFolder | None = None
         if tokenizer is not None:
             tokenizer_of(tokenizer)
@@ -73,13 +83,23 @@ class FileSync:
 
     def sync(self) -> str:
         """Update the folder to the files, and return a sentence about the changes."""
-        found = self._reader.read(progress)
+        found = self._read()
         passages = [_with_source(one, source) for one, source in zip(found.passages, found.sources, strict=True)]
         self._tell_skipped(found)
         if self._folder is None:
             self._folder = PassageFolder.create(self.out, passages, self._model, tokenizer=self._tokenizer or "english")
             return f"{len(passages)} passages of {len(self._folder.documents())} documents added"
-        return str(self._folder.sync_files(passages, stays=_unreadable(found)))
+        return str(self._folder.sync_files(passages, stays=_unreadable(found), allow_empty=self._allow_empty))
+
+    def _read(self) -> FilesRead:
+        if self._folder is None:
+            return self._reader.read(progress)
+        try:
+            return self._reader.read(progress, allow_empty=self._allow_empty)
+        except NothingReadError as error:
+            raise InvalidInputError(
+                f"{error}. {self.out} was not changed; to delete the passages of all deleted files, add --allow-empty"
+            ) from error
 
     def _tell_skipped(self, found: FilesRead) -> None:
         """Print the skipped files if they differ from those of the last sync."""
@@ -145,9 +165,11 @@ def _unreadable(found: FilesRead) -> Callable[[str], bool]:
     return lambda document: document in names or document.startswith(below)
 
 
-def run_sync(corpus: Path, out: Path, embedder: str | None, tokenizer: str | None, *, watch: bool) -> None:
+def run_sync(
+    corpus: Path, out: Path, embedder: str | None, tokenizer: str | None, *, watch: bool, allow_empty: bool
+) -> None:
     """Synchronize once, or with every change, and print the changes."""
-    made, to = FileSync(corpus, out, embedder, tokenizer), console()
+    made, to = FileSync(corpus, out, embedder, tokenizer, allow_empty=allow_empty), console()
     if not watch:
         to.print(f"{made.sync()}: {out}")
         made.settle()

@@ -83,7 +83,8 @@ class Collection:
     def walker(self, embedder: Embedder | None, depends_on: Sequence[str]) -> Any:
         """Return the source that walks the graph."""
         if self.chunks is None:
-            return GraphSource(self.graph, embedder=embedder).prepare()
+            source = GraphSource(self.graph, embedder=embedder)
+            return source.prepare() if self.records else source
         return ChunkGraphSource(self.chunks, depends_on=depends_on, embedder=embedder).prepare()
 
     def read(self, name: str) -> tuple[str, str]:

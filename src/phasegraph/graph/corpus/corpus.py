@@ -22,7 +22,7 @@ from phasegraph.embedding.identity import EmbeddingModel, ModelIdentity
 from phasegraph.errors import InvalidInputError, PhasegraphError, StoreError, warn
 from phasegraph.graph.corpus.change import Change, joined
 from phasegraph.graph.corpus.document_table import DocumentTable
-from phasegraph.graph.corpus.embedded import check_model
+from phasegraph.graph.corpus.embedded import OF_FOLDER, OF_STORE, check_model
 from phasegraph.graph.corpus.folder import (
     _MERGING,
     _VECTORS_ID,
@@ -149,7 +149,8 @@ class Corpus:
 
     def _walk(self, index: GraphIndex, embedder: Embedder | None) -> GraphSource:
         embeds = embedder if index.graph.view.embeddings is not None else None
-        return GraphSource(index.graph, embedder=embeds, embed_clauses=self._embed_clauses).prepare()
+        source = GraphSource(index.graph, embedder=embeds, embed_clauses=self._embed_clauses)
+        return source.prepare() if len(index.records) else source
 
     def compare_clauses(self) -> None:
         """Turn on `embed_clauses`: the graph source also compares passages with each embedded clause of a question.
@@ -231,7 +232,7 @@ class Corpus:
 
     def say_missing(self, names: Collection[str], records: Sequence[Any]) -> None:
         """Warn about each filter key in `names` that is in no record's metadata; each key causes only one warning."""
-        missing = set(names) - self._said
+        missing = set(names) - self._said if records else set()
         for record in records:
             if not missing:
                 return
@@ -344,7 +345,8 @@ class Corpus:
             return
         state = self.state
         name = "the store" if self._folder is None else self._folder.path.name
-        self._checked = check_model(state.index, self.made_by, state.embedder, name)
+        remedy = OF_STORE if self._folder is None else OF_FOLDER
+        self._checked = check_model(state.index, self.made_by, state.embedder, name, remedy)
         if self._checked and isinstance(state.embedder, EmbeddingModel):
             self.made_by = state.embedder.identity
 
@@ -393,6 +395,8 @@ class Corpus:
                     "passages were added or deleted while all were embedded again; nothing was changed: try again"
                 )
             settings: dict[str, object] = {"model": model.identity.to_json(), _VECTORS_ID: uuid.uuid4().hex}
+            if not len(vectors):  # no passage was embedded: the model embeds a word, to say how long its vectors are
+                vectors = np.empty((0, np.size(model("passage"))))
             change = Change((), (), np.asarray(vectors, dtype=np.float32), settings, True)
             fresh = change.made_in(state.index)
             if folder is None:

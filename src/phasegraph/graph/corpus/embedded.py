@@ -19,7 +19,14 @@ SAME = 0.99
 """Minimum cosine of the stored and the new vector of a passage if both vectors come from the same model."""
 
 
-def check_model(index: GraphIndex, made_by: ModelIdentity | None, embedder: Embedder | None, name: str) -> bool:
+OF_FOLDER = "embed all passages again with load(..., reembed=True) or phasegraph reembed"
+OF_STORE = "build the store again with the given model"
+"""What a user can do instead, for a folder and for the user's own store."""
+
+
+def check_model(
+    index: GraphIndex, made_by: ModelIdentity | None, embedder: Embedder | None, name: str, remedy: str = OF_FOLDER
+) -> bool:
     """Raise InvalidInputError if a model differs from the model that embedded the passages.
 
     Parameters
@@ -33,11 +40,14 @@ def check_model(index: GraphIndex, made_by: ModelIdentity | None, embedder: Embe
         other callable embeds one word, and only the length of the vector is compared.
     name : str
         The name of the folder or store, for messages.
+    remedy : str
+        What the user can do to use the given model, for messages.
 
     Returns
     -------
     bool
-        True if the model is known to be the model that embedded the passages, or if there is nothing to compare.
+        True if the model is known to be the model that embedded the passages, or if there is nothing to compare. In an
+        index without passages, only the names of the models are compared.
 
     Raises
     ------
@@ -48,6 +58,10 @@ def check_model(index: GraphIndex, made_by: ModelIdentity | None, embedder: Embe
     if vectors is None or embedder is None:
         return True
     model = embedder if isinstance(embedder, EmbeddingModel) else None
+    if not len(index.records):
+        if model is not None and made_by is not None and made_by.name != model.identity.name:
+            raise InvalidInputError(_another(name, made_by, model, "no passage is left to compare", remedy))
+        return False
     rows = index.graph.view.passage_rows
     names = [] if model is None else _sampled(list(index.records))
     try:
@@ -56,7 +70,7 @@ def check_model(index: GraphIndex, made_by: ModelIdentity | None, embedder: Embe
         )
     except Exception as error:
         if model is not None and made_by is not None and made_by.name != model.identity.name:
-            raise InvalidInputError(_another(name, made_by, model, "it does not answer")) from error
+            raise InvalidInputError(_another(name, made_by, model, "it does not answer", remedy)) from error
         warn(
             f"{name}: the embedding model does not answer, so it could not be compared with the stored vectors "
             f"({type(error).__name__})",
@@ -69,8 +83,7 @@ def check_model(index: GraphIndex, made_by: ModelIdentity | None, embedder: Embe
         given = "the embedding model" if model is None else model.identity.name
         raise InvalidInputError(
             f"{name} contains vectors with {vectors.shape[1]} numbers{known} but {given} computes vectors with "
-            f"{found.size // max(len(found), 1)}. Open {name} with the model that embedded its passages. To embed all "
-            "passages again, call load() with reembed=True"
+            f"{found.size // max(len(found), 1)}: use the model that embedded the passages, or {remedy}"
         )
     if model is None:
         return False
@@ -82,7 +95,13 @@ def check_model(index: GraphIndex, made_by: ModelIdentity | None, embedder: Embe
     if made_by is not None and made_by.given and made_by.name == model.identity.name:
         return False  # the caller supplied the vectors, which may belong to other texts than the passages' texts
     raise InvalidInputError(
-        _another(name, made_by, model, f"it embeds passages differently: cosine {least:.3f}, at least {SAME:g} needed")
+        _another(
+            name,
+            made_by,
+            model,
+            f"it embeds passages differently: cosine {least:.3f}, at least {SAME:g} needed",
+            remedy,
+        )
     )
 
 
@@ -105,11 +124,11 @@ def check_question_model(
         check_model(index, made_by.as_given(), embedder, name)
 
 
-def _another(name: str, made_by: ModelIdentity | None, model: EmbeddingModel, reason: str) -> str:
+def _another(name: str, made_by: ModelIdentity | None, model: EmbeddingModel, reason: str, remedy: str) -> str:
     was = "another model" if made_by is None else made_by.name
     return (
         f"{name} was embedded with {was}, but the given model is {model.identity.name} ({reason}): use the model that "
-        "embedded the passages, or embed all passages again with load(..., reembed=True) or phasegraph reembed"
+        f"embedded the passages, or {remedy}"
     )
 
 

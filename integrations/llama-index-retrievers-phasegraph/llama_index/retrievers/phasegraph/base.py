@@ -368,8 +368,8 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         Parameters
         ----------
         index : VectorStoreIndex
-            Its nodes are read once, from the docstore or from a vector store with texts; no node is embedded again.
-            :meth:`add_nodes` and :meth:`delete` also change the index. The index embeds the nodes that you add later.
+            Its nodes are read once, from the docstore or from a vector store with texts. :meth:`add_nodes` and
+            :meth:`delete` also change the index. The index embeds the nodes that you add later.
         triples, known_names, tokenizer, title_key, source_key, progress, embed_clauses, **fields
             See :meth:`from_nodes`. To save the graph, call ``retriever.graph.save(folder)``. To open it again, pass
             ``EntityGraphRetriever.load(folder)`` and the index to the constructor.
@@ -377,7 +377,8 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         Raises
         ------
         InvalidInputError
-            If the index has no node.
+            If the index has no node, or if another model than its own embedded its nodes. To compare them, the index's
+            model embeds three nodes again, if the vectors can be read.
         """
         if not isinstance(index, VectorStoreIndex):
             raise InvalidTypeError(f"index must be a VectorStoreIndex; got {type(index).__name__}")
@@ -385,6 +386,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         how = Indexing(triples, known_names, tokenizer, title_key, source_key, progress)
         embed_model, store = index._embed_model, IndexVectors(index)
         corpus = build_corpus(NODES, held, embed_model, how, vectors=vectors, store=store)
+        corpus.check_model()
         return cls._over(corpus, embed_model, {**fields, "embed_clauses": embed_clauses}, index)
 
     @classmethod

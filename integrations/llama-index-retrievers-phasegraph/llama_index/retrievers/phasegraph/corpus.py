@@ -39,11 +39,21 @@ OWN_KEYS = ("_node_content", "_node_type", "document_id", "doc_id", "ref_doc_id"
 """Metadata keys that the framework adds to the user's metadata when it stores a node."""
 
 
+def _own_document(node: BaseNode) -> dict[str, Any]:
+    """Return the document's name that the user's metadata contain, for a node without a source node.
+
+    The framework would replace this name by the text "None".
+    """
+    if node.ref_doc_id is not None:
+        return {}
+    return {key: node.metadata[key] for key in ("doc_id", "ref_doc_id") if key in node.metadata}
+
+
 def _whole(name: str, node: BaseNode) -> dict[str, Any]:
     from phasegraph.graph import check_plain
 
     try:
-        return node_to_metadata_dict(node, remove_text=True, flat_metadata=False)
+        return node_to_metadata_dict(node, remove_text=True, flat_metadata=False) | _own_document(node)
     except ValueError:
         check_plain(name, node.metadata)  # raises an error that names the metadata key
         raise
@@ -307,7 +317,7 @@ class KeptNodes(KeptPassages):
         return (
             Content(
                 name, node.get_content(), node.metadata,
-                {**node.metadata, "doc_id": node.ref_doc_id, "ref_doc_id": node.ref_doc_id}, node,
+                {**node.metadata, "doc_id": node.ref_doc_id, "ref_doc_id": node.ref_doc_id} | _own_document(node), node,
             )
             for name, node in held_by_id(documents).items()
         )  # fmt: skip

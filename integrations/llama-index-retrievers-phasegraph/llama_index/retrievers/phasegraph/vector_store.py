@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.schema import BaseNode
 from llama_index.core.vector_stores.types import (
     BasePydanticVectorStore,
@@ -21,9 +20,6 @@ from phasegraph import InvalidInputError
 class RetrieverStore(BasePydanticVectorStore):
     """A LlamaIndex vector store that reads and changes the nodes of a retriever.
 
-    A corpus must have at least one passage. Therefore, the store deletes the nodes of the last document only when new
-    nodes are added.
-
     Parameters
     ----------
     retriever : CalibratedFusionRetriever or EntityGraphRetriever
@@ -33,7 +29,6 @@ class RetrieverStore(BasePydanticVectorStore):
     stores_text: bool = True
     flat_metadata: bool = False
     retriever: Any
-    _leaving: list[str] = PrivateAttr(default_factory=list)
 
     @property
     def client(self) -> Any:
@@ -43,9 +38,7 @@ class RetrieverStore(BasePydanticVectorStore):
     def add(self, nodes: Sequence[BaseNode], **add_kwargs: Any) -> list[str]:
         """Add nodes, replace stored nodes that have the same ids, and return the ids."""
         corpus = self.retriever._changing()
-        leaving = [one for one in self._leaving if one in corpus]
-        self.retriever._replace(corpus, leaving, self.retriever._passages(nodes), nodes, progress=False)
-        self._leaving.clear()
+        self.retriever._replace(corpus, (), self.retriever._passages(nodes), nodes, progress=False)
         return [one.node_id for one in nodes]
 
     def delete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
@@ -63,9 +56,7 @@ class RetrieverStore(BasePydanticVectorStore):
         found = list(corpus.index.records) if filters is None else self.retriever.ids(filters)
         wanted = set(found if node_ids is None else node_ids)
         ids = [one for one in found if one in wanted]
-        if ids and len(ids) == len(corpus):
-            self._leaving = ids
-        elif ids:
+        if ids:
             self.retriever.delete(ids)
 
     def get_nodes(self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None) -> list[BaseNode]:
