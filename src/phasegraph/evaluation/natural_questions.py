@@ -1,4 +1,4 @@
-"""Generate natural questions by rules from headings, from sentences, and from pairs of passages with a shared name."""
+"""Generate the questions that ``phasegraph try`` suggests: from headings, sentences, and shared names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Judged questions over a user's files: read from a question file, or generated from the files."""
+"""Judged questions over a user's files: from a question file, or from words of passages for ``try --compare``."""
 
 from __future__ import annotations
 

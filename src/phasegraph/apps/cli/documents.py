@@ -1,4 +1,4 @@
-"""The command ``phasegraph documents``: list the documents of a folder."""
+"""The command ``phasegraph documents``: list the documents of a folder, or its pairs of near-duplicates."""
 
 from __future__ import annotations
 

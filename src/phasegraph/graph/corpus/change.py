@@ -1,4 +1,4 @@
-"""A change of a corpus: which passages it removes and adds, and how it is stored on disk."""
+"""A change of a corpus: the passages it removes and adds, and the format of its files in the subfolder `changes`."""
 
 from __future__ import annotations
 

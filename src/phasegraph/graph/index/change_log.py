@@ -1,4 +1,4 @@
-"""The change log: passages that were added to an index or deleted from it since its arrays were written.
+"""The change log, in memory: passages added to an index or deleted from it since its arrays were written.
 
 The cost of a change depends only on the passages that the change affects. The arrays, most of them in files, stay
 unchanged. New passages and entities get rows after the existing rows; deleted passages keep rows without incoming
