@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from itertools import chain, pairwise
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias
 
@@ -270,14 +270,9 @@ class EntityGraph:
         if not self.passages:
             raise InvalidInputError("passages is empty: give at least one passage")
         if not self._unique():
-            twice = Counter(self.passages).most_common(1)[0][0]
-            raise InvalidInputError(f"passages must be unique; {twice!r:.80} repeats: give each passage its own id")
+            raise InvalidInputError("passages must be unique; an id repeats")
         if not ascend(self.entities):
-            one, other = next(pair for pair in pairwise(self.entities) if pair[0] >= pair[1])
-            raise InvalidInputError(
-                f"entities must be unique and in ascending order; got {one!r:.80} before {other!r:.80}: sort the "
-                "names, and give each name once"
-            )
+            raise InvalidInputError("entities must be unique and in ascending order")
         for name, (dtype, most) in _TYPES.items():
             size = shape if name in ("mentions", "homes") else square
             object.__setattr__(self, name, _checked(name, getattr(self, name), dtype, size, most))
@@ -694,10 +689,7 @@ def replace_passages(
         )
     ids = tuple(passages)
     if len(set(ids)) != len(ids):
-        twice = Counter(ids).most_common(1)[0][0]
-        raise InvalidInputError(
-            f"passage ids must be unique; {twice!r:.80} occurs more than once: give each passage its own id"
-        )
+        raise InvalidInputError("passage ids must be unique; an id occurs more than once")
     old_rows = graph.passage_rows if isinstance(graph.passages, tuple) else _rows_of(graph.passages)
     lacking = next((name for name in ids if name not in after and name not in old_rows), None)
     if lacking is not None:
