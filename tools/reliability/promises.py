@@ -167,7 +167,7 @@ def disk(found: dict[str, Any]) -> list[str]:
     ]
     return [
         "A preloaded library makes the n-th write, sync, rename or lock of a command fail. The run repeats the command "
-        "for different n (`--step`); it strikes every second call of `index --sync`, `delete` and `reembed`. The command "
+        "for different n (`--step`). For `index --sync`, `delete` and `reembed`, every second n is used. The command "
         "must exit with 0 or 1, and must leave a complete target, old or new. "
         "It must succeed when it is run again without the fault. For the fault of short writes, every write from the "
         "n-th takes half of its bytes. A short write is no error, so the command must exit with 0.",
