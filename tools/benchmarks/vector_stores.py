@@ -438,6 +438,11 @@ def exact_lists(vectors: Any, asked: Any) -> list[list[list[int]]]:
     return out
 
 
+def shown(value: float) -> str:
+    """A figure with three digits, or a whole number."""
+    return f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
+
+
 def page(files: list[Path]) -> str:
     """Tables of what was measured, each file of one size or a list of several."""
     lines = []
@@ -453,9 +458,9 @@ def page(files: list[Path]) -> str:
                 said = f"stopped after {one['stopped']} minutes"
                 lines.append(f"| {name} {one['version']} | {said} | – | – | – | – | – | – |")
                 continue
-            cells = [f"{one['build']:.3g}", f"{one['question']:.3g}", f"{one['within']:.3g}", f"{one['recall']:.3f}"]
-            deleted = "–" if one["delete"] is None else f"{one['delete']:.3g}"
-            cells += [f"{one['add']:.3g}", deleted, f"{one['mb']:,.0f}"]
+            cells = [*map(shown, (one["build"], one["question"], one["within"])), f"{one['recall']:.3f}"]
+            deleted = "–" if one["delete"] is None else shown(one["delete"])
+            cells += [shown(one["add"]), deleted, f"{one['mb']:,.0f}"]
             named = name if not one["version"] else f"{name} {one['version']}"
             lines.append(f"| {named} | {' | '.join(cells)} |")
         lines.append("")

@@ -171,8 +171,8 @@ def disk(found: dict[str, Any]) -> list[str]:
     ]
     return [
         "A preloaded library makes the n-th write, sync, rename or lock of a command fail. The run repeats the command "
-        "for different n (`--step`); it strikes every second call of `index --sync`, `delete` and `reembed`. The "
-        "command must exit with 0 or 1, and must leave a complete target, old or new. "
+        "for different n (`--step`). For `index --sync`, `delete` and `reembed`, every second n is used. The command "
+        "must exit with 0 or 1, and must leave a complete target, old or new. "
         "It must succeed when it is run again without the fault. One fault is a short write: every write from the n-th "
         "on writes only half of its bytes. A short write is not an error, so the command must exit with 0.",
         table(["command", "fault", "failing calls", "exit 1", "exit 0", "old target kept"], rows),
