@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
 import numpy as np
 import pytest
@@ -34,6 +35,7 @@ def _draw(rng: np.random.Generator, queries: int, clustered: bool, hits: int = 5
     return JudgedScores(scores.ravel(), labels.ravel(), np.repeat(np.arange(queries), hits))
 
 
+@cache
 def _truth(clustered: bool, risk: str) -> np.ndarray:
     losses = query_losses(_draw(np.random.default_rng(99), 30_000, clustered), GRID, risk=risk)  # type: ignore[arg-type]
     counted = ~np.isnan(losses)
