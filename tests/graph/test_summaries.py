@@ -67,7 +67,7 @@ def built(passages: Any, vectors: Any, summarise: Any = extractive, **options: A
 )
 def test_planted_mixtures_are_recovered(topics: int, each: int, noise: float) -> None:
     passages, vectors, labels = planted(topics, each, noise)
-    for seed in (0, 1, 2):
+    for seed in repeats((0, 1, 2), (0,)):
         tree = built(passages, vectors, clusters=ClusterSettings(reducer="pca", seed=seed))
         wanted = {
             tuple(one["id"] for one, label in zip(passages, labels, strict=True) if label == topic)
