@@ -6,6 +6,7 @@ import gc
 import os
 import re
 import sys
+import warnings
 from collections.abc import Generator, Iterator
 from functools import cache
 from pathlib import Path
@@ -13,6 +14,8 @@ from typing import Any, TypeVar
 
 import hypothesis
 import pytest
+from tests.repeats import repeats
+from tests.suites import other_process
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -24,7 +27,7 @@ for _library in ("OPENBLAS", "OMP", "MKL"):
     os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
 
 # No test has a stopwatch: a busy machine takes longer than 200 ms over any example.
-hypothesis.settings.register_profile("phasegraph", hypothesis.settings(), deadline=None)
+hypothesis.settings.register_profile("phasegraph", hypothesis.settings(), deadline=None, max_examples=repeats(100, 25))
 hypothesis.settings.load_profile("phasegraph")
 
 # Which tests begin first where there are several workers: servers, then files, the longest first; whatever is not named
@@ -116,12 +119,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.cache.set(GROUPS, {item.nodeid: servers[item] or str(item.path) for item in items})
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish(session: pytest.Session) -> None:
     """Spare the collector what imports and collecting made: all of it lives until the end.
 
     Every full collection would else go through a million objects of the frameworks.
     """
     gc.freeze()
+    other_process.start(session)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -202,6 +206,9 @@ def ranx_in_python(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in [name for name in sys.modules if name.partition(".")[0] == "ranx"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(numba.config, "DISABLE_JIT", True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Python warns of its escape sequences where it compiles it
+        import ranx  # noqa: F401
     yield
     for name in [name for name in sys.modules if name.partition(".")[0] == "ranx"]:
         del sys.modules[name]

@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from repeats import repeats
+from tests.suites.corpus import run_here
 
 from phasegraph import IntegrityError, InvalidInputError, PhasegraphWarning, StoreError
 from phasegraph._support.apart import run_apart
@@ -77,6 +79,7 @@ def test_a_change_that_was_kept_and_not_noted_counts(folder: Path) -> None:
 
 
 def test_changes_that_the_index_holds_may_be_gone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("phasegraph.graph.corpus.folder.run_apart", run_here)
     monkeypatch.setattr("phasegraph.graph.corpus.folder.FEWEST_CHANGED", 0)
     corpus = _open(folder)
     corpus.replace([], [_passage("d")])
@@ -179,7 +182,7 @@ def test_a_disk_that_is_full_at_any_write_of_a_change_leaves_the_old_corpus_or_t
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     states = set()
-    for writes in range(200):
+    for writes in range(0, 200, repeats(1, 3)):
         path = tmp_path / str(writes)
         corpus = _create(path)
         with monkeypatch.context() as patch, warnings.catch_warnings():
@@ -206,7 +209,7 @@ def test_a_disk_that_is_full_at_any_write_of_a_merge_leaves_the_folder_as_it_was
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = {one.name for one in (folder / "graph").iterdir()}
-    for writes in range(200):
+    for writes in range(0, 200, repeats(1, 3)):
         with monkeypatch.context() as patch:
             disk = FullDisk(patch, writes)
             try:
@@ -456,6 +459,7 @@ def test_a_copy_of_a_change_is_left_out_with_a_warning(folder: Path, name: str) 
 def test_a_copy_of_a_change_is_in_nobodys_way(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(folder / "changes" / "00000001", folder / "changes" / "00000001 (copy)")
     monkeypatch.setattr("phasegraph.graph.corpus.folder.FEWEST_CHANGED", 0)
+    monkeypatch.setattr("phasegraph.graph.corpus.folder.run_apart", run_here)
     with pytest.warns(PhasegraphWarning, match="is not a change"):
         corpus = _open(folder)
     with pytest.warns(PhasegraphWarning, match="is not a change"):

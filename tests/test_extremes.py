@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
+from repeats import repeats
 
 from phasegraph import Background, FusionPipeline, InvalidInputError, ListCalibrator, PhasegraphError, Ranking, Result
 from phasegraph._support.numbers import moderate
@@ -52,7 +53,7 @@ def check(values: Any, low: float = -np.inf, high: float = np.inf) -> None:
 
 
 @given(extreme_rankings())
-@settings(max_examples=30)
+@settings(max_examples=repeats(30, 10))
 def test_everything_a_result_says_is_finite(given: Sequence[Ranking]) -> None:
     for name in PIPELINE_NAMES:
         note(f"pipeline {name}")
@@ -79,7 +80,7 @@ def everything_is_finite(result: Result) -> None:
 
 
 @given(extreme_rankings())
-@settings(max_examples=100)
+@settings(max_examples=repeats(100, 25))
 def test_adaptive_weights_are_shares_whatever_the_scores(given: Sequence[Ranking]) -> None:
     weights = adaptive_weights(given)
     check(weights, 0, 1)
@@ -115,7 +116,7 @@ def test_a_list_normalised_by_itself_is_finite(scores: list[float]) -> None:
 
 
 @given(st.lists(st.tuples(number, number), min_size=1, max_size=8), st.tuples(positive, positive))
-@settings(max_examples=30)
+@settings(max_examples=repeats(30, 10))
 def test_a_rule_gives_finite_values_or_says_why_not(
     values: list[tuple[float, float]], weights: tuple[float, float]
 ) -> None:

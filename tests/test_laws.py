@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from repeats import repeats
 from strategies import rankings
 
 from phasegraph import Background, FusionPipeline, ListCalibrator, Ranking, fit_reference_ecdf
@@ -37,7 +38,7 @@ def test_every_law_holds_for_every_calibrator_and_rule(calibrator: str, rule: st
     named = {rule, calibrator} if FUSION_RULES[rule].expects != "order" else {rule}
     exceptions = [law for law in LAWS if any((name, law) in KNOWN_EXCEPTIONS for name in named)]
 
-    @settings(max_examples=10, deadline=None, derandomize=True, database=None)
+    @settings(max_examples=repeats(10, 4), deadline=None, derandomize=True, database=None)
     @given(rankings())
     def check(found: list[Ranking]) -> None:
         for law in LAWS:
@@ -62,7 +63,7 @@ def _search_counterexample(law: str, pipeline: FusionPipeline) -> None:
         LAWS[law](pipeline, found)
 
 
-@settings(max_examples=300, deadline=None, derandomize=True, database=None)
+@settings(max_examples=repeats(300, 75), deadline=None, derandomize=True, database=None)
 @given(rankings(minimum=2), st.sampled_from(sorted(LAWS)))
 def test_every_law_holds_for_the_default(found: list[Ranking], law: str) -> None:
     LAWS[law](FusionPipeline(), found)
@@ -98,7 +99,7 @@ def _orders_before_and_after(found: list[Ranking], extra: int, weights: dict[str
     return orders
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@settings(max_examples=repeats(60, 15), deadline=None, derandomize=True, database=None)
 @given(rankings(minimum=2, stated=False), st.integers(1, 5))
 def test_an_appended_worst_hit_changes_no_order_where_backgrounds_are_stated(found: list[Ranking], extra: int) -> None:
     """I19, for the stated tier and weights that are given, among documents that every source returned."""
@@ -106,7 +107,7 @@ def test_an_appended_worst_hit_changes_no_order_where_backgrounds_are_stated(fou
     assert before == after
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@settings(max_examples=repeats(60, 15), deadline=None, derandomize=True, database=None)
 @given(rankings(minimum=2, stated=False), st.integers(1, 5))
 def test_a_worst_hit_behind_the_first_twenty_changes_no_default_weight(found: list[Ranking], extra: int) -> None:
     """I19 for the default, whose weights look at twenty hits: a worst hit among these may move them."""
@@ -129,7 +130,7 @@ def test_a_fitted_source_whose_scores_are_all_poor_gets_low_values() -> None:
     assert ecdf(poor).values.max() <= 0.05
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@settings(max_examples=repeats(60, 15), deadline=None, derandomize=True, database=None)
 @given(rankings(minimum=2))
 def test_hits_with_unusable_scores_are_as_if_they_had_never_come(found: list[Ranking]) -> None:
     """I13."""
@@ -149,7 +150,7 @@ def test_hits_with_unusable_scores_are_as_if_they_had_never_come(found: list[Ran
     assert all(report.dropped == len(bad) for report in after.reports)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@settings(max_examples=repeats(60, 15), deadline=None, derandomize=True, database=None)
 @given(rankings())
 def test_a_duplicate_inside_a_source_counts_once_with_its_best_score(found: list[Ranking]) -> None:
     """I16."""
@@ -162,7 +163,7 @@ def test_a_duplicate_inside_a_source_counts_once_with_its_best_score(found: list
     assert clean.fused.tobytes() == after.fused.tobytes()
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@settings(max_examples=repeats(60, 15), deadline=None, derandomize=True, database=None)
 @given(rankings(minimum=2, stated=False))
 def test_negative_scores_are_ordinary(found: list[Ranking]) -> None:
     """I15."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from hypothesis import given, note, settings
+from repeats import repeats
 from strategies import extreme_rankings
 
 from phasegraph import FusionPipeline, Ranking
@@ -11,7 +12,7 @@ from phasegraph.fusion.decide import publish
 from phasegraph.testing.laws import LAWS
 
 
-@settings(max_examples=100, deadline=None, derandomize=True, database=None)
+@settings(max_examples=repeats(100, 25), deadline=None, derandomize=True, database=None)
 @given(extreme_rankings(minimum=2))
 def test_every_law_holds_at_the_limits_of_floats_and_in_any_script(found: list[Ranking]) -> None:
     for law in sorted(LAWS):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from repeats import repeats
 
 from phasegraph import InvalidInputError, Ranking
 from phasegraph._support.ordering import tied_ranks, top_order
@@ -106,7 +107,7 @@ def test_two_rankings_of_one_source_are_refused() -> None:
         pool([Ranking("v", ["a"], [1.0]), Ranking("v", ["b"], [1.0])])
 
 
-@settings(max_examples=100, deadline=None, derandomize=True, database=None)
+@settings(max_examples=repeats(100, 25), deadline=None, derandomize=True, database=None)
 @given(st.lists(st.integers(0, 5), max_size=20), st.integers(0, 25))
 def test_top_order_is_a_full_sort_cut_short(values: list[int], k: int) -> None:
     ids = [f"{(7 * i) % 23:02d}" for i in range(len(values))]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from repeats import repeats
 
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.selection import (
@@ -219,7 +220,7 @@ def test_equals_go_to_the_earlier_row(method: str) -> None:
     assert found.rows.tolist()[:3] == [0, 1, 2]
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@settings(max_examples=repeats(60, 15), deadline=None, derandomize=True, database=None)
 @given(st.integers(0, 2**32 - 1), st.sampled_from(METHODS), st.integers(0, 12))
 def test_no_weight_on_the_set_is_plain_order(seed: int, method: str, k: int) -> None:
     rng = np.random.default_rng(seed)

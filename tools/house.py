@@ -65,10 +65,16 @@ def parsed(file: Path) -> ast.Module:
     return ast.parse(file.read_text(encoding="utf-8"))
 
 
+@cache
+def nodes(file: Path) -> tuple[ast.AST, ...]:
+    """All nodes of a module's syntax tree."""
+    return tuple(ast.walk(parsed(file)))
+
+
 def imports_of(module: str, file: Path, known: Mapping[str, Path]) -> set[str]:
     """Modules of ours that a module imports, inside functions and for type checking too."""
     found: set[str] = set()
-    for node in ast.walk(parsed(file)):
+    for node in nodes(file):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -139,7 +145,7 @@ def papers() -> str:
     base = ROOT / "src/phasegraph"
     found: dict[str, tuple[str, set[str]]] = {}
     for file in sorted(base.rglob("*.py")):
-        for node in ast.walk(parsed(file)) if ".. [" in file.read_text(encoding="utf-8") else ():
+        for node in nodes(file) if ".. [" in file.read_text(encoding="utf-8") else ():
             if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
                 continue
             for cited in re.findall(r"^\.\. \[\d+\] (.+(?:\n   .+)*)", ast.get_docstring(node) or "", re.MULTILINE):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from repeats import repeats
 
 from phasegraph.acceptance import JudgedScores, Threshold, fit_global_threshold, fit_grid, fit_threshold, sscc_threshold
 from phasegraph.acceptance.fitting import area_under_curve
@@ -102,7 +103,7 @@ def test_one_level_ignores_the_unit_of_a_source() -> None:
     assert scaled["a"].value == plain["a"].value
 
 
-@settings(max_examples=200, deadline=None, derandomize=True, database=None)
+@settings(max_examples=repeats(200, 50), deadline=None, derandomize=True, database=None)
 @given(
     st.lists(st.tuples(st.integers(0, 6), st.booleans()), min_size=2, max_size=12).filter(
         lambda pairs: 0 < sum(label for _, label in pairs) < len(pairs)

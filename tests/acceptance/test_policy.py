@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from repeats import repeats
 
 from phasegraph import Ranking
 from phasegraph.acceptance import AcceptanceOutcome, AcceptancePolicy, Threshold
@@ -151,7 +152,7 @@ def test_a_source_has_its_own_certificate_while_it_answers() -> None:
 numbers = st.floats(-1, 10, allow_nan=False).map(lambda value: round(value, 1))
 
 
-@settings(max_examples=200, deadline=None, derandomize=True, database=None)
+@settings(max_examples=repeats(200, 50), deadline=None, derandomize=True, database=None)
 @given(numbers, numbers, st.floats(0, 1), st.floats(0, 2), st.sampled_from(["vector", "graph", "final"]))
 def test_raising_any_threshold_only_removes(vector: float, graph: float, final: float, rise: float, which: str) -> None:
     values = {"vector": vector, "graph": graph, "final": final}

@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from repeats import repeats
 from scipy.stats import norm
 
 from phasegraph import InsufficientDataError, InvalidInputError, Ranking, ReferenceECDF, fit_reference_ecdf
 from phasegraph.calibration.background import order_statistic
 
 
-@settings(max_examples=80, deadline=None, derandomize=True, database=None)
+@settings(max_examples=repeats(80, 20), deadline=None, derandomize=True, database=None)
 @given(
     st.lists(st.floats(-5, 5).map(lambda x: round(x, 3)), min_size=20, max_size=200).filter(lambda x: len(set(x)) > 1),
     st.lists(st.floats(-50, 50).map(lambda x: round(x, 3)), min_size=2, max_size=30, unique=True),

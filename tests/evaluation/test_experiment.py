@@ -1,11 +1,11 @@
 """The table: what is averaged, compared, corrected, kept per query, and refused."""
 
 import json
-import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from processor_work import work_of
 from scipy import stats
 
 from phasegraph.errors import InvalidInputError, MissingDependencyError
@@ -116,16 +116,14 @@ def test_a_system_that_is_not_in_the_table_is_named():
         compare([Answers("vector", {})], JUDGED)["other"]
 
 
-def test_statistics_of_a_large_comparison_take_seconds_at_most():
+def test_statistics_of_a_large_comparison_take_little_work():
     rng = np.random.default_rng(0)
     judged = [Judgement(f"q{i}", ((f"p{i}",),)) for i in range(500)]
     answers = [
         Answers(name, {f"q{i}": (f"p{i}",) if rng.random() < 0.5 else ("x",) for i in range(500)})
         for name in ["vector", *(f"s{j}" for j in range(9))]
     ]
-    started = time.process_time()
-    compare(answers, judged)
-    assert time.process_time() - started < 10
+    assert work_of(lambda: compare(answers, judged)) < 300
 
 
 def test_legs_are_searched_once_and_lists_have_the_length_asked_for(folder):

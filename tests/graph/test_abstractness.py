@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from repeats import repeats
 from scipy import sparse
 
 from phasegraph.errors import InvalidInputError, InvalidTypeError
@@ -55,7 +56,7 @@ def random_case(seed, dimensions=70):
     return mentions, rng.normal(size=(30, dimensions))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=repeats(25, 10), deadline=None)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([0, 1]))
 def test_abstractness_is_the_trace_of_the_covariance(seed, ddof):
     mentions, passages = random_case(seed)

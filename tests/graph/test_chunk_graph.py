@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from repeats import repeats
 
 from phasegraph import IntegrityError, InvalidInputError, InvalidTypeError, Ranking
 from phasegraph._support.serialization import bundle_kind, write_bundle
@@ -91,7 +92,7 @@ def test_a_marker_or_identifier_held_by_too_many_joins_none() -> None:
     assert not list(identifiers(["abc return self"] * 3, ["d"] * 3, [True] * 3, 2, 12))
 
 
-@settings(max_examples=25, deadline=None, derandomize=True, database=None)
+@settings(max_examples=repeats(25, 10), deadline=None, derandomize=True, database=None)
 @given(st.integers(1, 12), st.integers(1, 4), st.integers(0, 1000))
 def test_semantic_edges_are_those_of_a_full_comparison(count: int, nearest: int, seed: int) -> None:
     vectors = np.random.default_rng(seed).normal(size=(count, 3)).astype(np.float32)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import importlib
+import itertools
 import os
 import pickle
 import random
@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from repeats import repeats
+from tests.suites.corpus import run_here
 
 from phasegraph import InvalidInputError
 from phasegraph.graph import (
@@ -48,13 +50,6 @@ def _large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("phasegraph.pagerank.push.DENSE_SHARE", 1e9)
     monkeypatch.setattr("phasegraph.graph.model.storage.PACKED_BYTES", 0)
     monkeypatch.setattr("phasegraph._support.serialization.MAPPED_BYTES", 64)
-
-
-def here(module: str, function: str, arguments: list[str], seconds: float) -> str:
-    """Stands for another process, which would not know what a test sets; never in the thread of the change."""
-    assert threading.current_thread() is not threading.main_thread()
-    getattr(importlib.import_module(module), function)(*arguments)
-    return ""
 
 
 class World:
@@ -179,8 +174,9 @@ def edges_of(graph: EntityGraph) -> dict[str, dict[str, float]]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("stored", [True, False])
+@pytest.mark.parametrize(
+    ("seed", "stored"), repeats(list(itertools.product(range(3), (True, False))), [(0, False), (1, True)])
+)
 def test_a_log_finds_what_a_new_index_finds_and_merges_to_its_bits(tmp_path: Path, seed: int, stored: bool) -> None:
     world = World(seed, (20, 60, 120)[seed % 3])
     index = world.index()
@@ -382,7 +378,7 @@ def test_extractions_that_name_titles_are_kept_apart_from_titles() -> None:
 def test_a_folder_opens_with_its_log_and_merges_it_in_the_background_when_it_gets_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("phasegraph.graph.corpus.folder.run_apart", here)
+    monkeypatch.setattr("phasegraph.graph.corpus.folder.run_apart", run_here)
     monkeypatch.setattr("phasegraph.graph.corpus.folder.FEWEST_CHANGED", 12)
     monkeypatch.setattr("phasegraph.graph.corpus.folder.MOST_CHANGED", 0.0)
     world = World(4, 40)
@@ -442,7 +438,7 @@ def test_changes_that_are_made_while_the_log_is_merged_are_kept(
 
     def merged(module: str, function: str, arguments: list[str], seconds: float) -> str:
         waited()
-        return here(module, function, arguments, seconds)
+        return run_here(module, function, arguments, seconds)
 
     def compacted(index: GraphIndex) -> GraphIndex:
         waited()

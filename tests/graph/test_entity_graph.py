@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from repeats import repeats
 from scipy import sparse
 
 from phasegraph.errors import InvalidInputError, InvalidTypeError
@@ -116,7 +117,7 @@ def test_the_order_of_passages_changes_rows_only(given_records):
 
 
 @given(records())
-@settings(max_examples=50)
+@settings(max_examples=repeats(50, 12))
 def test_arrays_are_narrow_and_cannot_be_written_to(given_records):
     graph = graph_from_extractions(*given_records)
     assert graph.mentions.dtype == np.int32

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from repeats import repeats
 
 from phasegraph import IntegrityError, InvalidInputError
 from phasegraph.graph import EntityGraph, Extraction, build_graph
@@ -51,7 +52,7 @@ def _same(one: EntityGraph, other: EntityGraph) -> None:
 corpora = st.lists(st.tuples(st.integers(0, 7), st.integers(0, 3)), min_size=2, max_size=9)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@settings(max_examples=repeats(60, 15), deadline=None, derandomize=True, database=None)
 @given(corpora, corpora, st.data())
 def test_adding_and_removing_gives_what_a_rebuild_gives_to_the_bit(
     first: list[tuple[int, int]], more: list[tuple[int, int]], data: st.DataObject

@@ -4,12 +4,13 @@ import json
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from processor_work import work_of
+from repeats import repeats
 
 from phasegraph import InvalidInputError, InvalidTypeError, PhasegraphWarning
 from phasegraph.graph import build_graph
@@ -61,14 +62,16 @@ def test_names_then_triples_of_every_passage_in_order() -> None:
 
 
 def test_the_number_of_calls_at_once_is_bounded_and_reached() -> None:
-    lock, under_way, most = threading.Lock(), 0, 0
+    lock, under_way, most, reached = threading.Lock(), 0, 0, threading.Event()
 
     def model(prompt: str) -> str:
         nonlocal under_way, most
         with lock:
             under_way += 1
             most = max(most, under_way)
-        time.sleep(0.01)
+            if under_way == 3:
+                reached.set()
+        assert reached.wait(60)
         with lock:
             under_way -= 1
         return answer(prompt)
@@ -205,7 +208,7 @@ def test_a_cut_off_triple_is_left_incomplete() -> None:
     assert read_triples('{"triples": [["a", "b", "c"], ["d", "e", "f') == [["a", "b", "c"], ["d", "e"]]
 
 
-@settings(max_examples=100, deadline=None, derandomize=True, database=None)
+@settings(max_examples=repeats(100, 25), deadline=None, derandomize=True, database=None)
 @given(st.text(alphabet='{}[]",:\\ \nabc01tfn-e', max_size=60))
 def test_no_answer_breaks_the_reader(said: str) -> None:
     for value in values_in(said):
@@ -219,7 +222,7 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@settings(max_examples=repeats(60, 15), deadline=None, derandomize=True, database=None)
 @given(st.lists(json_values, max_size=3) | st.dictionaries(st.text(max_size=3), json_values, max_size=3), st.booleans())
 def test_strict_json_is_read_as_json(value: object, ascii_only: bool) -> None:
     assert next(values_in("so: " + json.dumps(value, ensure_ascii=ascii_only))) == value
@@ -227,9 +230,7 @@ def test_strict_json_is_read_as_json(value: object, ascii_only: bool) -> None:
 
 @pytest.mark.parametrize("sign", ["[", "{", '{"a":', '["', "[[[{"])
 def test_hostile_nesting_costs_no_time_and_no_stack(sign: str) -> None:
-    started = time.process_time()
-    read_triples(sign * 100_000)
-    assert time.process_time() - started < 5
+    assert work_of(lambda: read_triples(sign * 100_000)) < 150
 
 
 @pytest.mark.parametrize(
@@ -284,7 +285,7 @@ def test_a_model_that_repeats_the_prompt_makes_up_nothing() -> None:
 INTERRUPTED = """
 import os, signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job starts with it ignored
-sys.path.insert(0, sys.argv[1])
+sys.path[:0] = [sys.argv[1], os.path.dirname(sys.argv[1])]
 from test_model_extraction import PASSAGES, answer, ModelSettings, extract_with_model
 
 def model(prompt):

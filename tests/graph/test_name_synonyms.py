@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from repeats import repeats
 
 from phasegraph import IntegrityError, InvalidInputError, InvalidTypeError
 from phasegraph._support.serialization import read_bundle, write_bundle
@@ -73,7 +74,7 @@ corpora = st.lists(st.tuples(st.integers(0, 7), st.integers(0, 3)), min_size=1, 
 
 
 @pytest.mark.parametrize("kind", ["callable", "mapping"])
-@settings(max_examples=40, deadline=None, derandomize=True, database=None)
+@settings(max_examples=repeats(40, 10), deadline=None, derandomize=True, database=None)
 @given(first=corpora, more=corpora, data=st.data())
 def test_updates_give_to_the_bit_the_synonyms_of_a_rebuild(
     kind: str, first: list[tuple[int, int]], more: list[tuple[int, int]], data: st.DataObject

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from repeats import repeats
 
 from phasegraph import InvalidInputError, InvalidTypeError, Ranking
 from phasegraph._support.packed import PackedTexts
@@ -38,7 +39,7 @@ def graph_of(rows):
 
 
 @given(TEXTS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=repeats(60, 15), deadline=None)
 def test_without_facts_it_is_the_graph_that_never_held_the_others(texts):
     rows = [record(f"p{i}", entities, False, title) for i, (_, entities, title) in enumerate(texts)]
     mine = [row for row, (allowed, _, _) in zip(rows, texts, strict=True) if allowed]
@@ -62,7 +63,7 @@ def test_without_facts_it_is_the_graph_that_never_held_the_others(texts):
 
 
 @given(TEXTS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=repeats(60, 15), deadline=None)
 def test_no_fact_of_another_is_walked(texts):
     rows = [record(f"p{i}", entities, stated) for i, (_, entities, stated) in enumerate(texts)]
     mine = [row for row, (allowed, _, _) in zip(rows, texts, strict=True) if allowed]
@@ -166,7 +167,7 @@ def found_by(index, graph):
 
 
 @given(TEXTS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=repeats(60, 15), deadline=None)
 def test_facts_whose_passages_are_known_are_those_of_the_index_that_never_held_the_others(texts):
     rows = [record(f"p{i}", entities, stated) for i, (_, entities, stated) in enumerate(texts)]
     mine = [row for row, (allowed, _, _) in zip(rows, texts, strict=True) if allowed]
@@ -178,7 +179,7 @@ def test_facts_whose_passages_are_known_are_those_of_the_index_that_never_held_t
 
 
 @given(TEXTS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=repeats(60, 15), deadline=None)
 def test_facts_whose_passages_are_not_known_are_found_only_where_no_hidden_passage_names_both_ends(texts):
     rows = [record(f"p{i}", entities, stated) for i, (_, entities, stated) in enumerate(texts)]
     mine = [row for row, (allowed, _, _) in zip(rows, texts, strict=True) if allowed]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from repeats import repeats
 from scipy import sparse
 
 from phasegraph.errors import InvalidInputError, InvalidTypeError
@@ -130,7 +131,7 @@ def random_flow(seed, entities=60, passages=25, density=0.06, **changes):
     return graph, graph.relevance(rng.random(passages)), rng.random(entities + passages)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=repeats(40, 10), deadline=None)
 @given(
     st.integers(0, 2**32 - 1),
     st.sampled_from([None, 0.0, 0.4, 1.0]),

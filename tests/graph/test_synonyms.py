@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from repeats import repeats
 
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.model.synonyms import _bounds, _unit, synonym_pairs
@@ -58,7 +59,7 @@ def test_the_bound_saves_most_of_the_work_and_never_hides_a_pair():
     assert closer.mean() < products.mean()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=repeats(40, 10), deadline=None)
 @given(st.integers(1, 80), st.integers(1, 6), st.floats(0.05, 1.0), st.integers(0, 2**32 - 1), st.data())
 def test_small_sets_agree_with_the_definition(n, dimensions, threshold, seed, data):
     vectors = names(n, dimensions, seed, np.float64)

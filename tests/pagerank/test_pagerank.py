@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from repeats import repeats
 from scipy import sparse
 
 from phasegraph.pagerank import WalkOperator, personalized_pagerank, personalized_pagerank_batch
@@ -61,7 +62,7 @@ def test_parallel_edges_add_up(name):
     np.testing.assert_allclose(solve(graph, [1, 0, 0], name).mass, [0.6111111, 0.3333333, 0.0555556], atol=1e-7)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=repeats(60, 15), deadline=None)
 @given(graphs(), st.sampled_from([0.0, 0.3, 0.5, 0.7, 0.95]))
 def test_every_solver_agrees_with_a_dense_solution_and_mass_sums_to_one(case, follow):
     matrix, reset = case
@@ -80,7 +81,7 @@ def test_every_solver_agrees_with_a_dense_solution_and_mass_sums_to_one(case, fo
         assert walk.converged
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=repeats(40, 10), deadline=None)
 @given(graphs(undirected=True), st.sampled_from([0.3, 0.5, 0.7, 0.95]))
 def test_chebyshev_agrees_with_power_on_undirected_graphs(case, follow):
     matrix, reset = case
@@ -90,7 +91,7 @@ def test_chebyshev_agrees_with_power_on_undirected_graphs(case, follow):
     assert np.abs(rough.mass - reference).sum() <= max(rough.residual, 1e-5)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=repeats(40, 10), deadline=None)
 @given(graphs(), st.sampled_from([1e-2, 1e-3, 1e-6]), st.integers(0, 2))
 def test_a_push_is_a_lower_bound_and_knows_its_error(case, tolerance, polish):
     matrix, reset = case
@@ -100,7 +101,7 @@ def test_a_push_is_a_lower_bound_and_knows_its_error(case, tolerance, polish):
     assert np.abs(walk.mass - exact).sum() == pytest.approx(walk.residual, abs=1e-11)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=repeats(40, 10), deadline=None)
 @given(graphs(undirected=True), st.sampled_from([1e-2, 1e-3, 1e-6]))
 def test_a_completed_push_errs_by_at_most_twice_its_residual_and_keeps_the_same_nodes(case, tolerance):
     matrix, reset = case
@@ -113,7 +114,7 @@ def test_a_completed_push_errs_by_at_most_twice_its_residual_and_keeps_the_same_
     assert 1 - walk.residual - 1e-12 <= walk.mass.sum() <= 1 + 1e-12
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=repeats(30, 10), deadline=None)
 @given(graphs(undirected=True), st.floats(0.05, 0.95))
 def test_mass_is_linear_in_the_reset_distribution_where_nothing_dangles(case, share):
     matrix, one = case
@@ -124,7 +125,7 @@ def test_mass_is_linear_in_the_reset_distribution_where_nothing_dangles(case, sh
     np.testing.assert_allclose(mixed, share * masses[0] + (1 - share) * masses[1], atol=1e-9)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=repeats(30, 10), deadline=None)
 @given(graphs(), st.randoms(use_true_random=False))
 def test_renaming_the_nodes_renames_the_masses(case, random):
     matrix, reset = case

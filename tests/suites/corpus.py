@@ -9,20 +9,21 @@ from __future__ import annotations
 import asyncio
 import copy
 import errno
+import importlib
 import json
 import os
 import shutil
-import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from tests.suites.other_process import started
 
 from phasegraph.errors import (
     IntegrityError,
@@ -70,59 +71,19 @@ def same_graph(one: EntityGraph, other: EntityGraph) -> None:
         assert getattr(one.lexical, name).tobytes() == getattr(other.lexical, name).tobytes(), name
 
 
+def run_here(module: str, function: str, arguments: Sequence[str], seconds: float) -> str:
+    """Stand for `phasegraph._support.apart.run_apart`, whose process imports everything for each merge.
+
+    tests/test_durability.py merges in a real process.
+    """
+    assert threading.current_thread() is not threading.main_thread()
+    getattr(importlib.import_module(module), function)(*arguments)
+    return ""
+
+
 def dying(*arguments: Any) -> None:
     """Kill the process, as a replacement for a method of a store."""
     os._exit(9)
-
-
-class OtherProcess:
-    """A server process that runs methods of a suite in child processes, which may be killed.
-
-    The children are forked from a process that has imported the framework but opened no store, because the imports take
-    seconds.
-    """
-
-    PROGRAM = """
-import importlib.util, json, os, pathlib, sys, traceback
-spec = importlib.util.spec_from_file_location("suite", sys.argv[1])
-module = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(module)
-suite = getattr(module, sys.argv[2])()
-suite.load()
-for line in sys.stdin:
-    method, path, *arguments = json.loads(line)
-    child = os.fork()
-    if not child:
-        try:
-            getattr(suite, method)(pathlib.Path(path), *arguments)
-            os._exit(0)
-        except BaseException:
-            traceback.print_exc()
-            os._exit(1)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-"""
-
-    def __init__(self, file: str, suite: str) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", self.PROGRAM, file, suite],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def __enter__(self) -> OtherProcess:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.communicate()
-
-    def __call__(self, method: str, *arguments: object) -> int:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps([method, *map(str, arguments)]) + "\n")
-        self._process.stdin.flush()
-        return int(self._process.stdout.readline())
 
 
 class CorpusSuite:
@@ -316,6 +277,7 @@ class CorpusSuite:
             assert self.answers(again) == self.answers(retriever)
 
     def test_many_changes_are_taken_into_the_index(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("phasegraph.graph.corpus.folder.run_apart", run_here)
         monkeypatch.setattr("phasegraph.graph.corpus.folder.FEWEST_CHANGED", 3)
         path = tmp_path / "corpus"
         retriever = self.made(self.documents(range(8)), path)
@@ -432,7 +394,7 @@ class CorpusSuite:
 
     @pytest.mark.parametrize("method", ["write", "remove"])
     def test_a_process_killed_within_a_change_leaves_it_made_when_it_is_opened_again(
-        self, tmp_path: Path, method: str, other_process: OtherProcess
+        self, tmp_path: Path, method: str, other_process: Callable[..., int]
     ) -> None:
         path = tmp_path / "corpus"
         self.in_chroma(self.documents(range(6)), path)
@@ -880,7 +842,7 @@ class CorpusSuite:
 
     @pytest.mark.parametrize("method", ["write", "drop_others"])
     def test_a_process_killed_within_reembedding_leaves_one_model(
-        self, tmp_path: Path, method: str, other_process: OtherProcess
+        self, tmp_path: Path, method: str, other_process: Callable[..., int]
     ) -> None:
         path = tmp_path / "corpus"
         self.in_chroma(self.documents(range(6)), path)
@@ -1216,7 +1178,7 @@ class CorpusSuite:
             assert (one.ids(), one.documents()) == (before, {"a.md": 1, "b.md": 1})
 
     def test_a_sync_killed_at_any_moment_leaves_the_old_or_the_new(
-        self, tmp_path: Path, other_process: OtherProcess
+        self, tmp_path: Path, other_process: Callable[..., int]
     ) -> None:
         path, outcomes = tmp_path / "corpus", set()
         first = self.pages(**{f"p{n}": [f"Ada met Bo in {n}."] for n in range(6)})
@@ -1408,6 +1370,7 @@ class CorpusSuite:
         def meanwhile(directory: Path) -> Change:
             monkeypatch.undo()
             monkeypatch.setattr("phasegraph.graph.corpus.folder.FEWEST_CHANGED", 0)
+            monkeypatch.setattr("phasegraph.graph.corpus.folder.run_apart", run_here)
             self.add(first, self.documents([8]))
             first._corpus.settle()
             return read(directory)
@@ -1432,7 +1395,7 @@ class CorpusSuite:
             assert one.ids() == other.ids() == ["d0", "d2", "d3", "d9"]
 
     def test_a_folder_that_another_process_changed_is_loaded_as_it_is_now(
-        self, tmp_path: Path, other_process: OtherProcess
+        self, tmp_path: Path, other_process: Callable[..., int]
     ) -> None:
         path = tmp_path / "corpus"
         first = self.in_chroma(self.documents(range(6)), path)
@@ -1451,14 +1414,17 @@ class CorpusSuite:
         retriever.delete(["d2"])
         self.add(retriever, [*self.documents([9]), self.document("d4", "Other words.")])
 
-    @pytest.fixture(scope="class")
-    @classmethod
-    def other_process(cls) -> Iterator[OtherProcess]:
+    @pytest.fixture
+    def other_process(self) -> Callable[..., int]:
         """Return a function that runs a method of the suite in another process and returns the exit code."""
-        if not hasattr(os, "fork"):
-            pytest.skip("no fork here")
-        with OtherProcess(str(sys.modules[cls.__module__].__file__), cls.__name__) as other:
-            yield other
+        other = started()
+
+        def run(method: str, *arguments: object) -> int:
+            code, said = other.run(type(self), method, *arguments)
+            assert code != 1, said
+            return code
+
+        return run
 
     def load(self) -> None:
         """Import the modules that the framework and the stores import at the first change."""

@@ -13,14 +13,12 @@ import gc
 import importlib
 import json
 import math
-import multiprocessing
 import pkgutil
 import re
 import threading
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
@@ -32,6 +30,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 import pytest
 from tests.suites.manual_time import PATIENCE, Hang, ManualTime, auntil, on_clock, until
+from tests.suites.other_process import OtherProcess, started
 
 from phasegraph.acceptance import AcceptancePolicy
 from phasegraph.calibration import BackgroundCalibrator, ListCalibrator
@@ -1381,10 +1380,17 @@ class FrameworkSuite(ManualTime):
         for way in (copy.deepcopy, pickled):
             assert self.ask(way(retriever), "fruit") == self.ask(retriever, "fruit")
 
-    def test_a_process_pool_uses_what_it_was_sent(self, sent: Any) -> None:
-        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as workers:
-            found = list(workers.map(self.ask, sent, [ABOUT] * len(sent)))
-        assert found == [self.ask(retriever, ABOUT) for retriever in sent]
+    @pytest.fixture
+    def other_process(self) -> OtherProcess:
+        return started()
+
+    def test_another_process_uses_what_it_was_sent(self, sent: Any, other_process: OtherProcess) -> None:
+        code, found = other_process.run(type(self), "answers", sent)
+        assert code == 0, found
+        assert found == self.answers(sent)
+
+    def answers(self, retrievers: Any) -> list[Any]:
+        return [self.ask(retriever, ABOUT) for retriever in retrievers]
 
     def test_results_hits_and_what_fuses_lists_survive_a_pickle(self) -> None:
         retriever = self.two(evidence_key="phasegraph")

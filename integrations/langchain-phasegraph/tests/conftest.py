@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.suites import other_process
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -17,3 +18,8 @@ pytest.register_assert_rewrite("tests.suites.framework")
 @pytest.fixture
 def store():
     return in_memory()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Start the process beside the tests, where these tests run alone."""
+    other_process.start(session)

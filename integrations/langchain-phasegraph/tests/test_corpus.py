@@ -5,6 +5,7 @@ import copy
 import hashlib
 import pickle
 import uuid
+from functools import cache
 
 import numpy as np
 import pytest
@@ -19,6 +20,13 @@ from langchain_phasegraph import EntityGraphRetriever, PhaseGraphRetriever
 from phasegraph import IntegrityError, InvalidInputError, InvalidTypeError, PhasegraphWarning, StoreError
 
 
+@cache
+def word_vector(word, size):
+    """Return the vector of a word, which depends on nothing else."""
+    seed = int(hashlib.sha256(word.encode(errors="replace")).hexdigest()[:8], 16)
+    return np.random.default_rng(seed).standard_normal(size)
+
+
 class Hashed(Embeddings):
     """An embedding model with a vector for every word; the vector of a text is the sum of its words' vectors."""
 
@@ -30,8 +38,7 @@ class Hashed(Embeddings):
             raise OSError("no route to host")
         words = text.lower().replace(".", "").split() or [""]
         salted = [f"{word}{'' if self.model_name == 'plain' else self.model_name}" for word in words]
-        seeds = [int(hashlib.sha256(word.encode(errors="replace")).hexdigest()[:8], 16) for word in salted]
-        return sum(np.random.default_rng(seed).standard_normal(self.size) for seed in seeds).tolist()
+        return sum(word_vector(word, self.size) for word in salted).tolist()
 
     def embed_documents(self, texts):
         return [self.embed_query(text) for text in texts]

@@ -39,6 +39,7 @@ def made(tmp_path):
         return store
 
     def lance():
+        pytest.importorskip("lancedb")  # of the dependency group "matrix"
         store = LanceDB(uri=str(tmp_path / "lance"), embedding=EMBEDDINGS, table_name="m")
         store.add_documents(documents(), ids=[one.id for one in documents()])
         return store

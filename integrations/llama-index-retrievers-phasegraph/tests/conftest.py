@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.suites import other_process
 from tests.suites.manual_time import Hang, hanging
 
 from phasegraph.testing import ManualClock
@@ -32,3 +33,8 @@ def clock() -> ManualClock:
 def hang(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hang]:
     with hanging(clock, monkeypatch) as made:
         yield made
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Start the process beside the tests, where these tests run alone."""
+    other_process.start(session)

@@ -3,6 +3,7 @@
 import copy
 import hashlib
 import pickle
+from functools import cache
 
 import numpy as np
 import pytest
@@ -21,6 +22,13 @@ from llama_index.retrievers.phasegraph import CalibratedFusionRetriever, EntityG
 from phasegraph import InvalidInputError, InvalidTypeError, PhasegraphWarning
 
 
+@cache
+def word_vector(word, size):
+    """Return the vector of a word, which depends on nothing else."""
+    seed = int(hashlib.sha256(word.encode(errors="replace")).hexdigest()[:8], 16)
+    return np.random.default_rng(seed).standard_normal(size)
+
+
 class Hashed(BaseEmbedding):
     """An embedding model with a vector for every word; the vector of a text is the sum of its words' vectors."""
 
@@ -32,8 +40,7 @@ class Hashed(BaseEmbedding):
             raise OSError("no route to host")
         words = query.lower().replace(".", "").split() or [""]
         salted = [f"{word}{'' if self.model_name == 'plain' else self.model_name}" for word in words]
-        seeds = [int(hashlib.sha256(word.encode(errors="replace")).hexdigest()[:8], 16) for word in salted]
-        return sum(np.random.default_rng(seed).standard_normal(self.size) for seed in seeds).tolist()
+        return sum(word_vector(word, self.size) for word in salted).tolist()
 
     def _get_text_embedding(self, text):
         return self._get_query_embedding(text)
