@@ -85,7 +85,7 @@ def beside(systems: Found, measure: str) -> str:
     """Where the default stands to the best other row of the README."""
     best = max(OF_README[:-1], key=lambda name: systems[name][measure])
     gap = standing(systems["default"][measure] - systems[best][measure])
-    return f"phasegraph is {gap} the best other row, {LABELS[best]}."
+    return f"phasegraph is {gap} the best other row ({LABELS[best]})."
 
 
 def demo(found: Found) -> str:
