@@ -145,8 +145,8 @@ def confidence(found: Found) -> str:
         table(["", f"off-topic, lowest / mean of {len(pairs['default'])} pairs", *found], rows)
         + "\n\nOn unanswerable questions, the smallest gain of the default over the best single source is on "
         f"{worst}: there, the default is {standing(gaps[worst])} this source. Each set has two gains, with and without "
-        "the figures in brackets, and its smaller gain counts. On off-topic questions, the lowest value of the default is "
-        f"{pairs['default'][lowest]:.1f}, for questions of {lowest[1]} over the corpus of {lowest[0]}."
+        "the figures in brackets, and its smaller gain counts. On off-topic questions, the lowest value of the default "
+        f"is {pairs['default'][lowest]:.1f}, for questions of {lowest[1]} over the corpus of {lowest[0]}."
     )
 
 
