@@ -313,16 +313,16 @@ ATTACKS = {
     "index at once",
     "tests/distributed/test_ray.py": "shards that raise an error, are damaged or repeat the ids of another shard; an "
     "actor, a node and a driver that are killed (`make test-distributed`)",
-    "tests/distributed/test_spark.py": "the same shards; a worker and a driver that are killed "
+    "tests/distributed/test_spark.py": "shards with the faults of `test_ray.py`; a worker and a driver that are killed "
     "(`make test-distributed`)",
     "tests/neo4j/test_outages_in_writes.py": "a real Neo4j that is killed or frozen while a corpus is written, "
     "changed, and dropped, over `bolt://` and `neo4j://` (`make test-servers`)",
     "tests/serving/test_lying_models.py": "a model of `serve` whose vectors have another length, NaN or infinity from "
     "its second question (`make test-servers`)",
-    "integrations/langchain-phasegraph/tests/test_lying_stores.py": "the same model over LangChain's stores, and a "
-    "store that holds NaN",
-    "integrations/llama-index-retrievers-phasegraph/tests/test_lying_stores.py": "the same model over LlamaIndex's "
-    "stores",
+    "integrations/langchain-phasegraph/tests/test_lying_stores.py": "a model with the faults of "
+    "`test_lying_models.py` over LangChain's stores, and a store that holds NaN",
+    "integrations/llama-index-retrievers-phasegraph/tests/test_lying_stores.py": "a model with the "
+    "faults of `test_lying_models.py` over LlamaIndex's stores",
     "tests/test_serialization.py": "sparse files in place of arrays",
     "tests/reading/test_places.py": "archives that unpack to too many bytes, or state a wrong size",
 }
