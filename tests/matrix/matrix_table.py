@@ -215,7 +215,7 @@ NOTES = """\
   `SimplePropertyGraphStore`, you get an error from LlamaIndex.
 - `GraphCypherQAChain` can be a source. With `return_direct`, each row is a hit; the columns `c.id` and `c.text` contain
   its id and its text. Without `return_direct`, the chain's answer is a single hit.
-- In neo4j-graphrag 1.22, `VectorCypherRetriever` raises an error if it receives filters, and `HybridRetriever` has no
+- In neo4j-graphrag 1.21, `VectorCypherRetriever` raises an error if it receives filters, and `HybridRetriever` has no
   parameter for filters.
 - If you set a filter, the Neo4j vector stores of both frameworks score by cosine, even if the index uses another
   similarity.
