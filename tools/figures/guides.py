@@ -94,7 +94,8 @@ def protocol(found: Found) -> str:
         f"correction covers all {len(rules['systems'])} systems of the run; the table shows {len(ORDER)} of these "
         "systems.\n\n"
         + table([*columns, f"difference on {rules['signs_from']}", "reliable"], rows)
-        + f"\n\n{_reliable(rules)} With `--baseline rrf-three`: {_reliable(found['rrf-three']['protocol'])} "
+        + f"\n\n{_reliable(rules)} A second run used `--baseline rrf-three`. "
+        + f"{_reliable(found['rrf-three']['protocol'])} "
         + _default(found["rrf-three"]["protocol"])
     )
 
