@@ -47,7 +47,8 @@ def test_whether_one_needs_it_is_said_by_the_collections():
     found[last]["systems"]["default"]["Recall@5"] = 65.5
     said = guides.when(found)
     assert f"On {len(found)} collections" in said
-    assert f"between 2.0 points below ({first}) and 5.5 points above ({last}) the best of" in said
+    low, high = guides.CONTENTS[first], guides.CONTENTS[last]
+    assert f"between 2.0 points below (on {low}) and 5.5 points above (on {high}) the best of" in said
 
 
 def verdict(difference, *, reliable):
@@ -77,9 +78,9 @@ def test_how_many_systems_are_reliable_is_counted(reliable, said):
         {name: {"protocol": of, "reached": reached} for name, of in (("vector", rules), ("rrf-three", other))}
     )
     assert said in text
-    assert "Holm covers 6 systems" in text
+    assert "covers all 6 systems of the run" in text
     assert f"| `bm25` | 70.0 | +3.0 [+2.0, +4.0] | 0.002 | <.001 | +1.5 | {'yes' if reliable else 'no'} |" in text
-    assert "The difference of `default` to `rrf-three` is -0.5 [-1.5, +0.5], p (Holm) 0.002." in text
+    assert "The difference between `default` and `rrf-three` is -0.5 [-1.5, +0.5], p (Holm) 0.002." in text
 
 
 def confident(default, errors=(0.2, 0.1, 0.3)):
@@ -94,8 +95,8 @@ def confident(default, errors=(0.2, 0.1, 0.3)):
 def test_who_tells_questions_apart_is_said_by_the_least_difference():
     found = {"one": confident(70.0), "two": confident(58.0, (0.1, 0.2, 0.3))}
     said = guides.confidence(found)
-    assert "the default is 2.0 points below the best single source on two" in said
-    assert "its lowest pair is 58.0: questions of far, asked of two" in said
+    assert "is on two: there, the default is 2.0 points below this source." in said
+    assert "the lowest value of the default is 58.0, for questions of far over the corpus of two." in said
     assert "| best score of `vector` | 60.0 / 60.0 | 60.0 (60.0) | 60.0 (60.0) |" in said
     assert "on 1 of 2 sets (one)." in guides.probabilities(found)
     assert "on 0 of 1 sets." in guides.probabilities({"two": found["two"]})
@@ -113,4 +114,4 @@ def test_another_rule_that_leads_is_named():
 def test_what_stages_add_is_what_their_removal_costs():
     of = {"difference": [-0.3, -0.35, -0.25], "p_holm": 0.0001}
     text = guides.effects({"ablation": dict.fromkeys(guides.STAGES, of)})
-    assert "| reranker | +0.300 [+0.250, +0.350] | <.001 |" in text
+    assert "| reranker | no reranker | +0.300 [+0.250, +0.350] | <.001 |" in text

@@ -9,7 +9,7 @@ from typing import Any
 from matrix_graph_chains import ANSWER, cypher_chain, graph_retriever, graphrag
 from matrix_ours import LIMIT, chunk_walk, walk
 from matrix_property_graph import custom, knowledge_graph_rag, sub_retriever
-from matrix_rows import WALLED, Graph, GraphRow
+from matrix_rows import OURS, WALLED, Graph, GraphRow
 from matrix_servers import Servers
 from matrix_slice import Slice
 
@@ -74,7 +74,7 @@ KNOWLEDGE = (
     GraphRow(
         PG,
         "CypherTemplateRetriever, Neo4j",
-        "1",
+        "1 for every hit",
         RANDOM,
         "none: the hit is one text with all rows",
         partial(sub_retriever, "cypher", "Neo4j", False),
@@ -124,7 +124,7 @@ KNOWLEDGE = (
                 (
                     "hybrid",
                     "HybridRetriever",
-                    "score divided by the best score of its index; the larger value of both indexes",
+                    "the larger of two values, one per index: the score divided by the index's best score",
                     "",
                 ),
             )
@@ -141,8 +141,8 @@ KNOWLEDGE = (
             "",
             "a function that returns triples",
             "no score",
-            "a hash of its text",
-            "none: each triple is a text of its own",
+            "a hash of the triple's text",
+            "none: a triple does not name its passage",
             partial(answers, "triples"),
             passages=False,
         ),
@@ -159,7 +159,7 @@ KNOWLEDGE = (
     *(
         GraphRow(
             framework,
-            f"{title} (ours)",
+            f"{OURS} {title}",
             "probability mass of the walk",
             "the passage's id",
             ITSELF,

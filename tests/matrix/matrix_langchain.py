@@ -220,7 +220,7 @@ LANGCHAIN = (
     Row("LangChain", "PGVectorStore, euclidean", "distance", "lower", pgvector_store("EUCLIDEAN")),
     Row("LangChain", "PGVectorStore, inner product", "inner product", "higher", pgvector_store("INNER_PRODUCT")),
     Row("LangChain", "LanceDB, l2", "squared distance", "lower", lancedb("l2"), filtered=DROPPED),
-    Row("LangChain", "LanceDB, cosine asked for", "squared distance", "lower", lancedb("cosine"), filtered=DROPPED),
+    Row("LangChain", 'LanceDB, `distance="cosine"`', "squared distance", "lower", lancedb("cosine"), filtered=DROPPED),
     Row(
         "LangChain",
         "Neo4jVector, cosine",

@@ -10,14 +10,16 @@ from matrix_servers import Servers
 from matrix_slice import Slice
 
 TESTED = "the store tests every document"
-DROPPED = "phasegraph requests all rows (up to 10,000) and first drops the rows of the other tenant"
+DROPPED = "phasegraph requests all rows (up to 10,000), drops the rows of the other tenant, and ranks the other rows"
 REBUILT = "phasegraph builds an index of the matching documents only, once per filter"
 SELECTED = "FAISS searches only the rows with matching metadata"
 RESCORED = "the store's own filter; with a filter, the store scores by (1 + cosine) / 2"
 WALLED = "the walk runs on a graph of the matching passages only"
 
+OURS = "phasegraph's"
+
 UNTOLD = frozenset(
-    {"LlamaIndex BM25Retriever", "LangChain LanceDB, l2", "LangChain LanceDB, cosine asked for"}
+    {"LlamaIndex BM25Retriever", "LangChain LanceDB, l2", 'LangChain LanceDB, `distance="cosine"`'}
     | {
         f"{framework} Neo4jVector, {kind}"
         for framework in ("LangChain", "LlamaIndex")
@@ -111,7 +113,7 @@ class GraphRow:
 
     @property
     def ours(self) -> bool:
-        return self.store.endswith("(ours)")
+        return self.store.startswith(OURS)
 
     @property
     def name(self) -> str:

@@ -27,6 +27,14 @@ GRAPH_HEAD = (
 FILTER_HEAD = "| Source | What applies the filter | Passages that the asking tenant gets |\n| --- | --- | --- |"
 
 
+REASONS = {
+    "known for this store": "; direction known from the store's class",
+    "inferred from the order of its scores": "; direction inferred from the order of the scores",
+    "it returns no scores": ", because the store returns no scores",
+}
+"""The reasons in a report's notes, as the ends of a cell."""
+
+
 def line(row: Row, opened: Opened, data: Slice) -> str:
     """One row of the table, from one question."""
     question = data.questions[0]
@@ -63,7 +71,7 @@ def tenant_line(row: Row | GraphRow, opened: Opened | Graph, data: Slice) -> str
         view = Tenant(row.framework, asked, MINE)
         result = next(found for found in map(view.explain, data.questions) if found.ids)
     except (AllSourcesFailed, InvalidInputError):
-        return f"| {row.store} | nothing: the source takes no filter | refused |"
+        return f"| {row.store} | nothing, because the source takes no filter | none: the call fails |"
     found = result.candidates.ids
     return f"| {row.store} | {row.filtered} | {len(found)}; {len(set(found) - mine) or 'none'} from the other tenant |"
 
@@ -89,8 +97,8 @@ def relevance(opened: Opened, question: str) -> str:
         values = opened.relevance(question)
     except NotImplementedError:
         return "not implemented"
-    order = "" if values == sorted(values, reverse=True) else ", **out of order**"
-    span = "" if all(0 <= value <= 1 for value in values) else ", outside 0 to 1"
+    order = "" if values == sorted(values, reverse=True) else " (**out of order**)"
+    span = "" if all(0 <= value <= 1 for value in values) else " (outside 0 to 1)"
     return spread(values) + order + span
 
 
@@ -99,7 +107,7 @@ def what_we_do(row: Row, opened: Opened, question: str) -> str:
     report: Any = retriever(row.framework, vector=opened.given).explain(question).reports[0]
     taken = {"higher": "used unchanged", "lower": "negated", "ranks only": "ranks only"}[row.better]
     reasons = [note.partition(": ")[2] for note in report.notes if "is better" in note or "rank only" in note]
-    return f"{taken}: {reasons[0]}"
+    return f"{taken}{REASONS.get(reasons[0], f': {reasons[0]}')}"
 
 
 Lines = Iterable[tuple[str, str | None]]
@@ -137,42 +145,43 @@ the repository repeat the query for every store, and fail if a row is no longer 
   hits. For some stores, this function returns values in the wrong order or outside the range of 0 to 1. phasegraph
   therefore never calls this function.
 - **Id** says where phasegraph finds the id of a hit. Give the same passage the same id in every store.
-- **What phasegraph does** says how phasegraph uses the score, and how it determines whether higher or lower scores are
-  better. You can declare this direction (`HitFields(higher_is_better=...)`). Otherwise, phasegraph knows the direction
-  from the store's class, or infers it from the order of the scores. If both are impossible, only the ranks count."""
+- **What phasegraph does** says how phasegraph uses the score, and how it determines the *direction*: whether higher or
+  lower scores are better. You can declare the direction (`HitFields(higher_is_better=...)`). Otherwise, phasegraph
+  knows the direction from the store's class, or infers it from the order of the scores. If both are impossible, only
+  the ranks count."""
 
 GRAPHS = """\
 Knowledge-graph retrievers return passages, triples, or a single text with all facts. For a triple, phasegraph returns
 the passage from which the triple was extracted: the graph stores this passage's id with the relation. Vectors and graph
 then return the same ids, so fusion can merge their hits.
 
-If all scores in a list are equal, the list contains no order, and phasegraph uses only the fact that it contains a
-passage. If a retriever returns a text without a passage id, the text becomes a separate hit. Whenever you can, return
-`Document`s, nodes or dicts with the ids of the passages. The last column of the next two tables quotes the notes in the
-source's report (`result.reports`)."""
+If all scores in a list are equal, the list has no order. phasegraph then uses only the set of passages in the list. If
+a retriever returns a text without a passage id, the text becomes a separate hit. Whenever you can, return `Document`s,
+nodes or dicts with the ids of the passages. The last column of the next two tables quotes the notes in the source's
+report (`result.reports`). "Known for this store" means: known from the retriever's class."""
 
 FILTERS = """\
 ## Filters
 
-For these tables, one store contains 50 passages of each of two tenants. One of the tenants searches with a filter:
+For the next two tables, one store contains 50 passages of each of two tenants. One tenant searches with a filter:
 `filter={"tenant": "red"}` in LangChain, `filters=MetadataFilters(...)` in LlamaIndex. The tests search every output for
 ids and words of the other tenant: hits, evidence, candidates, paths of the walk, reports, warnings, callbacks, events
-and spans. The tests also check that ids and scores equal those of a store that never contained the other tenant's
+and spans. The tests also check that ids and scores are the same as in a store that never contained the other tenant's
 passages.
 
 - **Vector stores.** phasegraph uses a store's own filter if the store receives the filter's values as parameters. For
   LanceDB, LangChain writes the values into the text of the query instead. phasegraph therefore requests all rows of
-  LanceDB, up to 10,000, and drops the rows that do not match before it ranks them. With more than 10,000 rows, or with
-  the search type `mmr`, the call fails.
+  LanceDB (up to 10,000), drops the rows that do not match, and ranks the other rows. With more than 10,000 rows, or
+  with the search type `mmr`, the call fails.
 - **BM25.** A BM25 index counts the words of all its documents, so its scores would reveal the other tenant's texts.
   phasegraph therefore builds a new index from the matching documents, once per filter. If phasegraph cannot build this
-  index, the call fails. This happens with your own BM25 class, and with an index that does not store its nodes.
+  index, the call fails: for example, if you use your own BM25 class, or an index that does not store its nodes.
 - **Sources without a filter.** If a source cannot apply a filter, phasegraph raises an error: in LangChain when you
   call the retriever, in LlamaIndex when you call `within`. Examples are retrievers of a property graph and chains that
   write Cypher. phasegraph does not filter their hits afterwards, because the source has already used the other tenant's
   passages to rank them. Give each tenant a separate graph, or use phasegraph's `EntityGraphRetriever`.
-- **Functions.** If a function has a parameter for the filter, phasegraph passes the filter to the function, and drops
-  hits that do not match.
+- **Functions.** If a function has a parameter for the filter, phasegraph passes the filter to the function. It then
+  drops returned hits that do not match.
 - **Retrievers with their own filter.** A wrapped retriever may already have a filter, in its search settings or through
   `bind`. phasegraph combines this filter with the filter of the call, and applies both filters to all sources.
   `calibrate` also applies the retriever's own filter.
@@ -180,7 +189,7 @@ passages.
   both frameworks, phasegraph lets FAISS search only the matching rows of flat, HNSW and IVF indexes. With other
   indexes, the call fails in LlamaIndex; in LangChain, phasegraph requests all rows.
 - **Operators.** phasegraph translates LangChain's operators (`$in`, `$or`, ranges) for Chroma, Qdrant, PGVector and
-  Neo4jVector. From other stores, phasegraph requests 10,000 hits and drops those that do not match. If too few hits
+  Neo4jVector. From other stores, phasegraph requests 10,000 hits and drops the hits that do not match. If too few hits
   remain, the call fails.
 - **The walk.** `EntityGraphRetriever` walks over a graph of the allowed passages only, so the other tenant's texts do
   not change the scores. Two limits remain. The graph's names come from the passages of all tenants. A fact that occurs
@@ -197,16 +206,16 @@ NOTES = """\
 - LangChain's `LanceDB` always searches by squared distance and ignores its argument `distance`.
 - If you declare a direction, phasegraph uses it even if the order of the hits contradicts it. You then get one warning,
   and a note in the report of the source for every such answer.
-- A source of the core package, such as `GraphSource`, returns ids without texts. phasegraph takes the texts from
-  the hits of the other sources, or looks them up by id in the stores of these sources. With some stores, this is
+- A source of the core package, such as `GraphSource`, returns ids without texts. phasegraph takes the texts from the
+  hits of the other sources, or looks them up by id in the stores of these sources. With some stores, this is
   impossible: LanceDB returns no ids, and LlamaIndex's `BM25Retriever` and both frameworks' Neo4jVector cannot look up
   ids. With these stores, pass the texts (`documents=`, `nodes=` or `HitFields(resolve=...)`). Otherwise, a warning says
   that the texts are missing.
-- LlamaIndex's `CypherTemplateRetriever` refuses a store without Cypher, such as `SimplePropertyGraphStore`, when you
-  create it.
+- When you create LlamaIndex's `CypherTemplateRetriever` over a store without Cypher, such as
+  `SimplePropertyGraphStore`, you get an error from LlamaIndex.
 - `GraphCypherQAChain` can be a source. With `return_direct`, each row is a hit; the columns `c.id` and `c.text` contain
   its id and its text. Without `return_direct`, the chain's answer is a single hit.
-- In neo4j-graphrag 1.22, `VectorCypherRetriever` raises an error if it receives filters, and `HybridRetriever` has no
+- In neo4j-graphrag 1.21, `VectorCypherRetriever` raises an error if it receives filters, and `HybridRetriever` has no
   parameter for filters.
 - If you set a filter, the Neo4j vector stores of both frameworks score by cosine, even if the index uses another
   similarity.

@@ -12,6 +12,16 @@ ORDER = ("bm25", "rrf", "ensemble", "fusion-relative", "rrf-three", "default")
 """Systems of the protocol's table, the better known ones; Holm's correction covers all that were run."""
 
 
+CONTENTS = {
+    "perlfaq": "Perl's FAQs",
+    "gitdocs": "Git's documentation",
+    "pycode": "Python code",
+    "man-fr": "French manual pages",
+    "scifact": "abstracts of scientific articles",
+}
+"""What the documents of an ordinary collection are, by its name."""
+
+
 def ordinal(number: float) -> str:
     """A place in words and digits.
 
@@ -53,9 +63,9 @@ def when(found: Found) -> str:
     least, most = min(gaps, key=gaps.__getitem__), max(gaps, key=gaps.__getitem__)
     return (
         f"**You may not need it.** On {len(gaps)} collections of ordinary documents (manuals, FAQs, code, abstracts), "
-        f"phasegraph's Recall@5 is between {standing(gaps[least])} ({least}) and {standing(gaps[most])} ({most}) the "
-        "best of vectors, BM25 and their fusions. `phasegraph evaluate` on your own questions ends with a "
-        'recommendation, which can be "plain vectors are enough".'
+        f"phasegraph's Recall@5 is between {standing(gaps[least])} (on {CONTENTS[least]}) and {standing(gaps[most])} "
+        f"(on {CONTENTS[most]}) the best of vectors, BM25 and their fusions. `phasegraph evaluate` on your own "
+        'questions ends with a recommendation, which can be "plain vectors are enough".'
     )
 
 
@@ -77,11 +87,15 @@ def protocol(found: Found) -> str:
     columns = ["", rules["measure"], "difference [95 %]", "p (Holm)", "p of collections"]
     tested, signs = rules["queries"]
     return (
-        f"The table shows {rules['tested']} ({tested} questions) of the open half of HetDocQA, with signs from "
-        f"{rules['signs_from']} ({signs}). The {rules['measure']} of `{rules['baseline']}` is "
-        f"{reached[rules['baseline']]:.1f}, and Holm covers {len(rules['systems'])} systems.\n\n"
-        + table([*columns, f"on {rules['signs_from']}", "reliable"], rows)
-        + f"\n\n{_reliable(rules)} With `--baseline rrf-three`: {_reliable(found['rrf-three']['protocol'])} "
+        f"The table shows results on HetDocQA's split {rules['tested']} ({tested} questions). The column "
+        f'"difference on {rules["signs_from"]}" shows the difference on the split {rules["signs_from"]} ({signs} '
+        "questions); its sign matters for the second condition. Our copy of HetDocQA has only these two splits. The "
+        f"baseline `{rules['baseline']}` has the {rules['measure']} {reached[rules['baseline']]:.1f}. Holm's "
+        f"correction covers all {len(rules['systems'])} systems of the run; the table shows {len(ORDER)} of these "
+        "systems.\n\n"
+        + table([*columns, f"difference on {rules['signs_from']}", "reliable"], rows)
+        + f"\n\n{_reliable(rules)} A second run used `--baseline rrf-three`. "
+        + f"{_reliable(found['rrf-three']['protocol'])} "
         + _default(found["rrf-three"]["protocol"])
     )
 
@@ -101,7 +115,7 @@ def _reliable(rules: Found) -> str:
 def _default(rules: Found) -> str:
     of = rules["systems"]["default"]
     change = f"{of['difference']:+.1f} [{of['low']:+.1f}, {of['high']:+.1f}]"
-    return f"The difference of `default` to `{rules['baseline']}` is {change}, p (Holm) {p_text(of['p_holm'])}."
+    return f"The difference between `default` and `{rules['baseline']}` is {change}, p (Holm) {p_text(of['p_holm'])}."
 
 
 SINGLE = ("vector", "graph", "bm25", "bayesian-bm25")
@@ -130,9 +144,10 @@ def confidence(found: Found) -> str:
     worst = min(gaps, key=gaps.__getitem__)
     return (
         table(["", f"off-topic, lowest / mean of {len(pairs['default'])} pairs", *found], rows)
-        + f"\n\nOn unanswerable questions, the default is {standing(gaps[worst])} the best single source on {worst}, "
-        "the set and the reading with the least difference. Off-topic, its lowest pair is "
-        f"{pairs['default'][lowest]:.1f}: questions of {lowest[1]}, asked of {lowest[0]}."
+        + "\n\nOn unanswerable questions, the smallest gain of the default over the best single source is on "
+        f"{worst}: there, the default is {standing(gaps[worst])} this source. Each set has two gains, with and without "
+        "the figures in brackets, and its smaller gain counts. On off-topic questions, the lowest value of the default "
+        f"is {pairs['default'][lowest]:.1f}, for questions of {lowest[1]} over the corpus of {lowest[0]}."
     )
 
 
@@ -152,18 +167,19 @@ def probabilities(found: Found) -> str:
     )
 
 
-STAGES: Mapping[str, str] = {
-    "rerank": "reranker",
-    "HyDE": "HyDE",
-    "SSCC": "SSCC in place of grading by a language model",
+STAGES: Mapping[str, tuple[str, str]] = {
+    "rerank": ("reranker", "no reranker"),
+    "HyDE": ("HyDE", "no HyDE"),
+    "SSCC": ("SSCC", "correction by a language model's grades"),
 }
+"""The stages by the part that the published run leaves out, and with what the full system is compared."""
 
 
 def effects(found: Found) -> str:
     """What stages add to the F1 of the published system, on HetDocQA's test split."""
     rows = []
-    for removed, stage in STAGES.items():
+    for removed, (stage, other) in STAGES.items():
         of = found["ablation"][removed]
         mean, low, high = (-of["difference"][place] for place in (0, 2, 1))
-        rows.append([stage, f"{mean:+.3f} [{low:+.3f}, {high:+.3f}]", p_text(of["p_holm"])])
-    return table(["stage", "effect on F1 [95 %]", "p (Holm)"], rows)
+        rows.append([stage, other, f"{mean:+.3f} [{low:+.3f}, {high:+.3f}]", p_text(of["p_holm"])])
+    return table(["stage", "compared with", "effect on F1 [95 %]", "p (Holm)"], rows)

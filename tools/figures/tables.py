@@ -70,7 +70,7 @@ def readme(found: Found) -> str:
         [LABELS[name], with_interval(hops["systems"][name], "LastHop@10"), with_interval(of, "Recall@10")]
         for name, of in ((name, manual["systems"][name]) for name in OF_README)
     ]
-    columns = ["", f"{hops['queries']} multi-hop questions", f"{manual['queries']} questions to a manual"]
+    columns = ["", f"{hops['queries']} multi-hop questions", f"{manual['queries']} questions about a manual"]
     said = [
         f"{kind}, {beside(one['systems'], measure)}"
         for kind, one, measure in (
@@ -85,7 +85,7 @@ def beside(systems: Found, measure: str) -> str:
     """Where the default stands to the best other row of the README."""
     best = max(OF_README[:-1], key=lambda name: systems[name][measure])
     gap = standing(systems["default"][measure] - systems[best][measure])
-    return f"phasegraph is {gap} the best other row, {LABELS[best]}."
+    return f"phasegraph is {gap} the best other row ({LABELS[best]})."
 
 
 def demo(found: Found) -> str:

@@ -243,7 +243,7 @@ def identity(fuser: Fuser, case: Case) -> None:
 
 def prefix(fuser: Fuser, case: Case) -> None:
     """the first k hits of a longer answer are the answer for k"""
-    needs(fuser.cut, "it takes no number of results")
+    needs(fuser.cut, "it has no parameter for the number of results")
     whole = fuser.fuse(case.lists)
     for k in (1, 3, len(whole) // 2):
         same(whole[:k], fuser.fuse(case.lists, None, k), f"the first {k}")
@@ -346,7 +346,7 @@ def saved(fuser: Fuser, case: Case) -> None:
 
 def subset(fuser: Fuser, case: Case) -> None:
     """if a source fails, the answer equals that of a retriever without this source"""
-    needs(fuser.asks, "it fuses lists that were fetched before")
+    needs(fuser.asks, "it fuses lists that were fetched before, so no source can fail during the call")
     failed = [*case.lists[:1], RuntimeError("injected"), *case.lists[1:]]
     same(fuser.fuse(case.lists), fuser.fuse(failed), "with a failed source")
 

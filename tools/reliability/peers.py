@@ -72,7 +72,10 @@ class OursLangChain(Fuser):
     """PhaseGraphRetriever."""
 
     name = "phasegraph, LangChain"
-    adapter = "`PhaseGraphRetriever` over functions that return `(Document, score)`; scores from the metadata; defaults"
+    adapter = (
+        "`PhaseGraphRetriever` with default settings, over functions that return `(Document, score)`; the run reads "
+        "the scores of the answer from its metadata"
+    )
     asks = ours = True
 
     def __init__(self, pipeline: FusionPipeline | None = None) -> None:
@@ -125,7 +128,7 @@ class OursLlamaIndex(OursLangChain):
     """CalibratedFusionRetriever."""
 
     name = "phasegraph, LlamaIndex"
-    adapter = "`CalibratedFusionRetriever` over functions that return `(TextNode, score)`; defaults"
+    adapter = "`CalibratedFusionRetriever` with default settings, over functions that return `(TextNode, score)`"
 
     def built(self, lists: Lists, weights: Sequence[float] | None = None, k: int = ALL, **more: Any) -> tuple[Any, Any]:
         """The retriever, and what its sources return."""
@@ -158,8 +161,8 @@ class Ensemble(Fuser):
 
     name = "LangChain Ensemble"
     adapter = (
-        "`EnsembleRetriever`, defaults, over retrievers that return `Document`s in the order of their scores; it gives "
-        "no scores and takes no number of results"
+        "`EnsembleRetriever` with default settings, over retrievers that return `Document`s in the order of their "
+        "scores; it returns no scores, and has no parameter for the number of results"
     )
     scored = cut = False
     asks = True
@@ -204,9 +207,9 @@ class QueryFusion(Fuser):
     def __init__(self, mode: str) -> None:
         self.mode = mode
         self.name = f"LlamaIndex QueryFusion, {mode}"
-        ignored = "" if mode in ("relative_score", "dist_based_score") else " (taken, and ignored in this mode)"
+        ignored = "" if mode in ("relative_score", "dist_based_score") else ", but this mode ignores them"
         options = f"mode={mode!r}, num_queries=1, use_async=False"
-        self.adapter = f"`QueryFusionRetriever({options})`, `retriever_weights` as weights{ignored}"
+        self.adapter = f"`QueryFusionRetriever({options})`; the run passes weights as `retriever_weights`{ignored}"
 
     def fuse(self, lists: Lists, weights: Sequence[float] | None = None, k: int = ALL) -> Fused:
         from llama_index.core.llms import MockLLM
@@ -260,7 +263,7 @@ class Haystack(Fuser):
         self.joiner = joiner
         self.weighted = mode in ("merge", "reciprocal_rank_fusion")
         self.name = f"Haystack, {mode}"
-        ignored = "" if self.weighted else "; documented to ignore weights"
+        ignored = "" if self.weighted else "; according to its documentation, this mode ignores weights"
         self.adapter = f"`DocumentJoiner(join_mode={mode!r})`{ignored}"
         self.saved = self._again
 
@@ -292,8 +295,8 @@ class Ranx(Fuser):
         self.weighted = method == "wsum"
         self.name = f"ranx, {method}" + (f" of {norm}" if norm else "")
         self.adapter = (
-            f"`ranx.fuse(runs, norm={norm!r}, method={method!r})`, one run per list; it refuses a single run and takes "
-            "no number of results"
+            f"`ranx.fuse(runs, norm={norm!r}, method={method!r})`, one run per list; it refuses a single run, and has "
+            "no parameter for the number of results"
         )
 
     def fuse(self, lists: Lists, weights: Sequence[float] | None = None, k: int = ALL) -> Fused:
@@ -316,7 +319,10 @@ class Qdrant(Fuser):
         self.weighted = method == "rrf"
         self.name = f"qdrant-client, {method.upper()}"
         function = "reciprocal_rank_fusion" if self.weighted else "distribution_based_score_fusion"
-        self.adapter = f"`qdrant_client.hybrid.fusion.{function}`, which its local mode calls, over `ScoredPoint`s"
+        self.adapter = (
+            f"`qdrant_client.hybrid.fusion.{function}`, the function that the local mode of the client calls, over "
+            "`ScoredPoint`s"
+        )
 
     def fuse(self, lists: Lists, weights: Sequence[float] | None = None, k: int = ALL) -> Fused:
         from qdrant_client.http.models import ScoredPoint

@@ -35,7 +35,9 @@ def chaos(found: dict[str, Any]) -> list[str]:
     ]  # fmt: skip
     return [
         "The run asks a retriever with three sources. For a fifth of all pairs of source and query, the source has a "
-        "fault of one of these kinds: " + ", ".join(found["kinds"]) + ".",
+        "fault of one of these kinds, here with their names in `phasegraph.testing`: "
+        + ", ".join(f"`{kind}`" for kind in found["kinds"])
+        + ".",
         "Each answer must equal, to the bit, the answer of a retriever that was built without the failed sources (the "
         "*oracle*). If every source fails, the retriever must raise AllSourcesFailed with every cause. If a source "
         "raises SystemExit, the call must raise it too.",
@@ -50,8 +52,8 @@ def chaos(found: dict[str, Any]) -> list[str]:
 
 def kills(found: dict[str, Any]) -> list[str]:
     """What kills.py found."""
-    columns = ["", "kills", "left the old folder", "left the new folder", "full disks", "left the old folder",
-               "left the new folder"]  # fmt: skip
+    columns = ["", "kills", "old folder after a kill", "new folder after a kill", "full disks",
+               "old folder after a full disk", "new folder after a full disk"]  # fmt: skip
     rows = [
         [name, *(part for kind in ("kills", "full") for part in _outcomes(found[kind][name]))]
         for name in found["kills"]
@@ -98,13 +100,10 @@ def soak(found: dict[str, Any]) -> list[str]:
 def siege(found: dict[str, Any]) -> list[str]:
     """What siege.py found."""
     rows = [
-        [kind, found["answers"][kind], *(found["ms"][kind][one] for one in ("p50", "p99", "max"))]
-        for kind in ("quiet", "hostile")
+        [label, found["answers"][kind], *(found["ms"][kind][one] for one in ("p50", "p99", "max"))]
+        for kind, label in (("quiet", "in quiet periods"), ("hostile", "during the attack"))
     ]
-    statuses = [
-        [name, ", ".join(f"{count:,} {what}" for what, count in one.items()) or "held open"]
-        for name, one in found["hostile"].items()
-    ]
+    statuses = [[name, _counted(one) or "the connection stays open"] for name, one in found["hostile"].items()]
     memory = found["resident_mb"]
     return [
         "The time of a request is measured for honest clients, with and without an attack by hostile clients; p99 is "
@@ -113,22 +112,29 @@ def siege(found: dict[str, Any]) -> list[str]:
         f"this run, p99 was {found['ratio']} times as long. The memory of the server was {memory['start']} MB at the "
         f"start and at most {memory['most']} MB. The load average of the machine over 15 minutes was {found['load']}.",
         table(["honest clients", "answers", "p50 ms", "p99 ms", "longest ms"], rows),
-        table(["what a hostile client does", "how the server answers"], statuses),
+        table(
+            ["what a hostile client does", "the answers: HTTP status, or closed connection (number of times)"], statuses
+        ),
     ]
+
+
+def _counted(counts: dict[str, int]) -> str:
+    """Outcomes with their numbers in brackets."""
+    return ", ".join(f"{what} ({count:,})" for what, count in counts.items())
 
 
 def connections(found: dict[str, Any]) -> list[str]:
     """What connections.py found."""
-    columns = ["server", "connections at once, at most", "outcomes", "honest answers before the flood", "p50 ms",
+    columns = ["server", "connections at once, at most", "outcomes (number of connections)",
+               "honest answers before the flood", "p50 ms",
                "honest answers in the flood", "p50 ms", "longest ms", "server MB before",
                "server MB, at most"]  # fmt: skip
     rows = []
     for name, one in found["servers"].items():
-        said = ", ".join(f"{count:,} {what}" for what, count in one["outcomes"].items())
         quiet, beside = (one["ms"][kind] for kind in ("quiet", "hostile"))
         memory = [one["resident_kb"][kind] // 1024 for kind in ("before", "most")]
-        rows.append([name, f"{one['most']:,}", said, one["answers"]["quiet"], quiet["p50"], one["answers"]["hostile"],
-                     beside["p50"], beside["max"], *memory])  # fmt: skip
+        rows.append([name, f"{one['most']:,}", _counted(one["outcomes"]), one["answers"]["quiet"], quiet["p50"],
+                     one["answers"]["hostile"], beside["p50"], beside["max"], *memory])  # fmt: skip
     return [
         "A process keeps opening connections that send nothing or half of a request's head. The server closes each "
         "connection within five seconds (408), or at once if there is no room. Promise: every honest request from the "
@@ -162,20 +168,32 @@ def clocks(found: dict[str, Any]) -> list[str]:
     ]
 
 
+FAULTS = {
+    "the n-th rename is made and fails": "the n-th rename takes effect, but returns an error",
+    "there are no locks": "the file system has no locks",
+    "half of each write from the n-th": "from the n-th write on, only half of the bytes are written",
+}
+"""Longer names of some faults of disk.py."""
+
+
 def disk(found: dict[str, Any]) -> list[str]:
     """What disk.py found."""
     rows = [
-        [name, fault, *(one[kind] for kind in ("calls", "told", "done", "old"))]
+        [name, FAULTS.get(fault, fault), *(one[kind] for kind in ("calls", "told", "done", "old"))]
         for name, faults in found["commands"].items()
         for fault, one in faults.items()
     ]
+    every = [f"`{name}`" for name in ("index --sync", "delete", "reembed") if name in found["commands"]]
+    often = f" For {', '.join(every)}, at least every second n is tested." if every else ""
     return [
         "A preloaded library makes the n-th write, sync, rename or lock of a command fail. The run repeats the command "
-        "for different n (`--step`). For `index --sync`, `delete` and `reembed`, every second n is used. The command "
-        "must exit with 0 or 1, and must leave a complete target, old or new. "
-        "It must succeed when it is run again without the fault. One fault is a short write: every write from the n-th "
-        "on writes only half of its bytes. A short write is not an error, so the command must exit with 0.",
-        table(["command", "fault", "failing calls", "exit 1", "exit 0", "old target kept"], rows),
+        f"for different n (`--step`).{often} The command must exit with 0 or 1. Its target (the file or folder that it "
+        "writes) must then be complete, in the old or in the new state. The command must succeed when it is run again "
+        "without the fault. One fault is a short write: from the n-th write on, every write writes only half of its "
+        "bytes. A short write is not an error, so the command must exit with 0.",
+        "The columns count runs: runs in which a call failed, runs that exited with 1 or with 0, and runs that left "
+        "the target in the old state.",
+        table(["command", "fault", "runs with a failing call", "exit 1", "exit 0", "target in the old state"], rows),
     ]
 
 
@@ -220,13 +238,17 @@ def compare(found: dict[str, Any]) -> list[str]:
     for what, test in (("hold", "holds"), ("do not apply", "n/a")):
         sums.append(["", f"*laws that {what}*", *(sum(cell(one, law) == test for law in names) for one in fusers)])
     adapters = [f"- **{one}**: {found['table'][one]['adapter']}." for one in fusers]
-    reasons: dict[str, list[str]] = {}
+    reasons: dict[tuple[str, str], list[str]] = {}
     for one in fusers:
         for law in names:
             why = found["table"][one]["laws"][law].get("not_applicable")
             if why:
-                reasons.setdefault(f"{law}, {why}", []).append(one)
-    missing = [f"- {why}: {'; '.join(those)}." for why, those in reasons.items()]
+                reasons.setdefault((law, why), []).append(one)
+    others = [one for one in fusers if not one.startswith("phasegraph")]
+    missing = [
+        [law, "all packages except phasegraph" if those == others else "; ".join(those), _of_a_package(why)]
+        for (law, why), those in sorted(reasons.items(), key=lambda one: int(one[0][0][1:]))
+    ]
     conditional = [f"- {law} {said}." for law, said in found["conditional"].items()]
     told = {"phasegraph, LangChain", "phasegraph, LlamaIndex"}
     columns = ["", "queries", "kinds", "answerable", "lost to a leaked error", "unlike the oracle",
@@ -246,17 +268,29 @@ def compare(found: dict[str, Any]) -> list[str]:
         table(["", "law", *fusers], [*laws, *sums]),
         "How the run calls each package:",
         "\n".join(adapters),
-        "Laws that do not apply to a package, with the reason:",
-        "\n".join(missing),
-        "Laws that phasegraph promises only under a condition; the run measures them without the condition:",
+        "Some laws do not apply to some packages. For each such law, the table gives the packages and the reason:",
+        table(["law", "packages", "why the law does not apply to a package of this row"], missing),
+        "phasegraph promises the following laws only under a condition. The run measures them without the condition:",
         "\n".join(conditional),
         "### Failing sources in other retrievers",
-        "The run gives other retrievers the same faults, as far as their sources can have these faults, one query "
-        "after another. If the error of one source leaks, the caller also loses the answers of the two other sources. "
-        "*Unlike the oracle* means that the answer differs from the answer of a retriever of the same class that was "
-        "built without the failed sources.",
+        "The run gives the sources of other retrievers the same faults, as far as these sources can have them. It asks "
+        "one query after another. If the error of one source leaks, the caller also loses the answers of the two other "
+        "sources. *Unlike the oracle* means that the answer differs from the answer of a retriever of the same class "
+        "that was built without the failed sources.",
         table(columns, faults),
     ]
+
+
+def _of_a_package(reason: str) -> str:
+    """A reason in which the package has a noun in place of a pronoun.
+
+    >>> _of_a_package("it takes no weights"), _of_a_package("its sources have no scores")
+    ('the package takes no weights', 'the sources of the package have no scores')
+    """
+    if reason.startswith("it "):
+        return f"the package {reason.removeprefix('it ')}"
+    noun, rest = reason.removeprefix("its ").split(" ", 1)
+    return f"the {noun} of the package {rest}"
 
 
 TITLES = {
@@ -279,16 +313,16 @@ ATTACKS = {
     "index at once",
     "tests/distributed/test_ray.py": "shards that raise an error, are damaged or repeat the ids of another shard; an "
     "actor, a node and a driver that are killed (`make test-distributed`)",
-    "tests/distributed/test_spark.py": "the same shards; a worker and a driver that are killed "
+    "tests/distributed/test_spark.py": "shards with the faults of `test_ray.py`; a worker and a driver that are killed "
     "(`make test-distributed`)",
     "tests/neo4j/test_outages_in_writes.py": "a real Neo4j that is killed or frozen while a corpus is written, "
     "changed, and dropped, over `bolt://` and `neo4j://` (`make test-servers`)",
     "tests/serving/test_lying_models.py": "a model of `serve` whose vectors have another length, NaN or infinity from "
     "its second question (`make test-servers`)",
-    "integrations/langchain-phasegraph/tests/test_lying_stores.py": "the same model over LangChain's stores, and a "
-    "store that holds NaN",
-    "integrations/llama-index-retrievers-phasegraph/tests/test_lying_stores.py": "the same model over LlamaIndex's "
-    "stores",
+    "integrations/langchain-phasegraph/tests/test_lying_stores.py": "a model with the faults of "
+    "`test_lying_models.py` over LangChain's stores, and a store that holds NaN",
+    "integrations/llama-index-retrievers-phasegraph/tests/test_lying_stores.py": "a model with the "
+    "faults of `test_lying_models.py` over LlamaIndex's stores",
     "tests/test_serialization.py": "sparse files in place of arrays",
     "tests/reading/test_places.py": "archives that unpack to too many bytes, or state a wrong size",
 }

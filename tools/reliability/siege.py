@@ -318,7 +318,10 @@ def main() -> None:
         faults = stopped(server)
     broken = [f"{count} honest requests: {what}" for what, count in figures["wrong"].items()]
     if figures["ratio"] > MOST_RATIO:
-        broken.append(f"honest p99 was {figures['ratio']} times that in quiet, and {MOST_RATIO:g} is the most")
+        broken.append(
+            f"during the attack, the p99 of honest clients was {figures['ratio']} times the p99 in quiet periods; the "
+            f"promise is at most {MOST_RATIO:g} times"
+        )
     broken += faults
     load = round(os.getloadavg()[2], 1)
     finish("siege", given, {"most_ratio": MOST_RATIO, "load": load, **figures}, broken)
