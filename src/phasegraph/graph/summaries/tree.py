@@ -257,7 +257,7 @@ class SummaryTree:
         workers : int, default 4
             Maximum number of simultaneous calls of `summarise`, >= 1.
         progress : bool, optional
-            If True, show a progress bar. By default, a progress bar is shown on a terminal.
+            If True, show a progress bar on a terminal, if tqdm is installed. By default, no progress bar is shown.
 
         Returns
         -------
@@ -354,7 +354,11 @@ class SummaryTree:
         workers: int = 4,
         progress: bool | None = None,
     ) -> SummaryTree:
-        """Return the tree without these passages; the summaries above them are written again or removed."""
+        """Return the tree without these passages; the summaries above them are written again or removed.
+
+        :meth:`build` describes the other parameters. Raises InvalidInputError if an id is unknown, or if no passage
+        would be left.
+        """
         self._check_writer(embed)
         gone = allowed_ids(ids)
         unknown = sorted(gone.difference(self.passages))
@@ -445,6 +449,7 @@ class SummaryTree:
         Parameters
         ----------
         directory : path
+            The directory of the tree.
         mmap, verify : bool, default True
             Options that :func:`~phasegraph.graph.load_graph` describes.
 
@@ -741,7 +746,7 @@ class SummarySource:
     Notes
     -----
     The payload of a passage is the :class:`Summary` that raised its score, if there is such a summary. The payload of a
-    summary is the summary itself. A source that is restricted by :meth:`within` has no summary of any other passage,
+    summary is the summary itself. A source that :meth:`within` returns has no summary that covers a hidden passage,
     because the summary's text could reveal this passage.
 
     References

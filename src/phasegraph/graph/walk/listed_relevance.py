@@ -114,7 +114,10 @@ class ListedRelevance:
         return entered(gains, others, self._highest, self._named, self.settings)
 
     def gains(self, rows: IntArray) -> FloatArray:
-        """Compute the factors for the weights of edges into n passages that are not listed, of shape (n,)."""
+        """Compute the gains of n passages: the factors for the weights of edges into them, of shape (n,).
+
+        Call :meth:`heed` first.
+        """
         return self._entered(np.maximum(self.cosines(rows), FLOOR), self._others.scores_of(rows))
 
 
