@@ -265,7 +265,7 @@ class GraphRecords:
         return assemble(self.passages, self.synonyms, embeddings=embeddings, weights=weights)
 
     def with_changes(self, changes: GraphChanges) -> GraphRecords:
-        """Return the records after `changes`, as a full reading would; records of unchanged passages are reused."""
+        """Return the records after `changes`, equal to a new reading; records of unchanged passages are reused."""
         held = {record.id: record for record in (*self.passages, *changes.changed)}
         for gone in changes.removed:
             held.pop(gone, None)

@@ -785,7 +785,10 @@ class SummarySource:
         return NoPassages(self.name) if part is None else replace(self, tree=part)
 
     def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
-        """Rank passages, and summaries if `resolve` says so; see :meth:`phasegraph.sources.Source.search`."""
+        """Rank passages for `query`, and also summaries with ``resolve="summaries"``.
+
+        Parameters and result are described at :meth:`phasegraph.sources.Source.search`.
+        """
         tree = self.tree
         limit = None if limit is None else check_count("limit", limit, minimum=1)
         vector = unit_vector(self.embedder(check_query(query)), tree.embeddings.shape[1])

@@ -22,8 +22,8 @@ from phasegraph.ranking import Ranking
 class ListedFeatures:
     """The similarities, BM25 scores, relevance and query words of n passages for one query.
 
-    `cosines` are similarities, `words` BM25 scores, and `near` the relevance; each array has shape (n,). `held`, of
-    shape (n, t), is True if a passage contains a query word.
+    `cosines` are similarities, `words` BM25 scores, and `near` the relevance; each array has shape (n,). Entry (i, j)
+    of `held`, of shape (n, t), is True if passage i contains query word j.
     """
 
     rows: IntArray
