@@ -101,8 +101,9 @@ class Deadline:
     def part(self, share: float = 1.0, most: float | None = None) -> Deadline:
         """Return the deadline of a step that may use only a part of the remaining time.
 
-        The step may use `share`, a number in [0, 1], times the remaining time. With `most`, the remaining time counts
-        as at most `most` seconds.
+        The step may use `share`, a number in [0, 1], times the remaining time. If more than `most` seconds remain, or
+        if there is no deadline, the step may use `share` times `most` seconds. Without a deadline and without `most`,
+        the step has no deadline either.
         """
         left = self.left()
         if left is None or (most is not None and most < left):

@@ -136,9 +136,10 @@ class PackedTexts(Sequence[str]):
         return ascending_order(self) if self._order is None else self._order
 
     def ascend_by(self, rows: IntArray | None = None) -> bool:
-        """Return True if the texts, taken in the order of `rows`, are unique and in ascending order.
+        """Return True if the texts are unique and in ascending order.
 
-        Eight bytes of many texts are compared at a time; UTF-8 bytes have the same order as texts.
+        `rows` is the order in which the texts are taken; None means their own order. Eight bytes of many texts are
+        compared at a time; UTF-8 bytes have the same order as texts.
 
         Raises
         ------
@@ -291,7 +292,10 @@ def _decoded(found: bytes) -> str:
     try:
         return str(found, "utf-8", "surrogatepass")
     except UnicodeDecodeError as error:
-        raise IntegrityError(f"a saved name or id is not valid text: {error}; the file is damaged") from error
+        raise IntegrityError(
+            f"a saved name or id is not valid text ({error}), so a file of the saved data is damaged: restore the "
+            "folder, or build it again"
+        ) from error
 
 
 class NameRows(Mapping[str, int]):

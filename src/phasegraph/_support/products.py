@@ -20,9 +20,11 @@ def times_vector(matrix: Any, vector: Any) -> Any:
     """Multiply a matrix with a vector, in blocks that OpenBLAS does not distribute to threads.
 
     A helper thread of OpenBLAS keeps a processor busy for several milliseconds after a product of one millisecond. A
-    single thread reads memory as quickly. For vectors of up to 2,303 numbers, the result is the same, to the bit, as
-    a product that OpenBLAS computes on a single thread. Only the last n % 4 rows may differ in their last digits. For
-    longer vectors, every row may differ in its last digits.
+    single thread reads memory as quickly.
+
+    The result is compared here with a product that OpenBLAS computes on a single thread. For vectors of up to 2,303
+    numbers, all rows except the last n % 4 rows are identical to the bit; these last rows may differ in their last
+    digits. For longer vectors, every row may differ in its last digits.
 
     Parameters
     ----------

@@ -20,8 +20,8 @@ def with_progress(
 ) -> Iterable[Item]:
     """Return an iterable of the same items that shows a progress bar while it is iterated.
 
-    The bar appears only if `show` is True, standard error is a terminal, and tqdm is installed. `total` is the number
-    of items, if it is known.
+    The bar appears only if `show` is True, standard error is a terminal, and tqdm is installed. `label` is the text
+    before the bar, `unit` the name of an item, and `total` the number of items, if it is known.
     """
     if not show or not sys.stderr.isatty():
         return queries

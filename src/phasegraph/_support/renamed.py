@@ -83,11 +83,11 @@ def renamed_arguments(given: Mapping[str, Any], known: Collection[str]) -> dict[
 
 
 def renamed_sources(mentioned: Collection[str], names: Collection[str]) -> dict[str, str]:
-    """Return the existing source for each source name that the user mentions under its other name, old or new.
+    """Map each old source name that the user wrote to the existing source with the new name.
 
-    `mentioned` are the names in an argument of the user, and `names` the names of the existing sources. For example, a
-    user may mention "lexical", the old name of a source "bm25"; the result is then {"lexical": "bm25"}. Each name in
-    the result causes a warning.
+    A new name is likewise mapped to an existing source with the old name. `mentioned` are the names in an argument of
+    the user, and `names` the names of the existing sources. For example, "lexical" is the old name of "bm25", so the
+    result may be {"lexical": "bm25"}. Names of existing sources are left out. Each name in the result causes a warning.
 
     >>> renamed_sources(["bm25", "vector"], ["bm25", "vector"])
     {}

@@ -43,9 +43,21 @@ MISFITS = (KeyError, TypeError, ValueError, IndexError, OverflowError, Recursion
 
 
 def encode_document(kind: str, version: int, body: Mapping[str, object]) -> bytes:
-    """Encode a body as a document: JSON with the document's kind, its format version (>= 1) and a checksum.
+    """Encode a body as a document: JSON with the document's kind, its format version and a checksum.
 
-    `body` contains only JSON types and finite numbers.
+    Parameters
+    ----------
+    kind : str
+        The kind of the document, such as "pipeline".
+    version : int
+        The format version of the body, at least 1.
+    body : mapping
+        The content, which contains only JSON types and finite numbers.
+
+    Returns
+    -------
+    bytes
+        The encoded document.
     """
     try:
         text = _canonical(body)
@@ -123,8 +135,23 @@ def write_document(path: str | os.PathLike[str], kind: str, version: int, body: 
 def read_document(path: str | os.PathLike[str], kind: str, newest: int) -> dict[str, object]:
     """Read the body of a document from a file.
 
-    Raises IntegrityError, which names the file, if the file is damaged or too large, has another kind, or has a format
-    version above `newest`.
+    Parameters
+    ----------
+    path : path
+        The file.
+    kind, newest
+        See :func:`~phasegraph._support.serialization.decode_document`.
+
+    Returns
+    -------
+    dict
+        The body.
+
+    Raises
+    ------
+    IntegrityError
+        If the file is damaged or too large, has another kind, or has a format version above `newest`. The message names
+        the file.
     """
     file = Path(path)
     try:
@@ -293,7 +320,7 @@ def write_bundle(
 def _note_written(
     target: Path, entries: Mapping[str, Mapping[str, object]], written: Mapping[str, list[int]], readers: Sequence[str]
 ) -> None:
-    """Record that `readers` need not check the files that were just written.
+    """Record that the code named by `readers` need not check the files that were just written.
 
     The function waits some milliseconds until the clock of the file system has advanced, so that any later change gives
     a file a new time. Nothing is recorded if this clock is too coarse, or if another process has already changed a
@@ -331,8 +358,7 @@ class Bundle:
     arrays : dict of array
         The arrays of the bundle, by name.
     sound : bool
-        True if an earlier reader compared the checksums and checked the content, and the files did not change since
-        then.
+        True if checksums and content passed an earlier check, and the files did not change since then.
     directory : path
         The directory of the bundle.
     state : mapping, optional
@@ -357,8 +383,8 @@ class Bundle:
     def passed(self, *readers: str, checks: Mapping[str, CheckBytes] | None = None) -> None:
         """Record that the code named by `readers` need not check the files again while they are unchanged.
 
-        If checksums were not compared yet, start the comparison in a thread, which records its result. `checks` maps
-        names of arrays to functions that check rows of arrays that the readers themselves have not checked.
+        If checksums were not compared yet, start the comparison in a thread, which records its result. The thread also
+        checks the rows of some arrays: `checks` maps the name of each such array to the function that checks rows.
         """
         state = self.state
 
@@ -525,7 +551,11 @@ def _times(about: os.stat_result) -> list[int]:
 
 
 def _remembered(state: Mapping[str, object]) -> dict[str, Any]:
-    """Return the record for this state of the files: the readers that need not check the files, and known damage."""
+    """Return what was recorded about this state of the files; empty if nothing was recorded.
+
+    `readers` are the names of the code that has checked these files, and `damage` describes damage that was found, or
+    is "".
+    """
     notes = _notes()
     if notes is None:
         return {}
@@ -538,7 +568,10 @@ def _remembered(state: Mapping[str, object]) -> dict[str, Any]:
 
 
 def _note(state: Mapping[str, object], readers: Sequence[str], damage: str = "") -> None:
-    """Record for this state of the files that `readers` need not check them, or record the `damage` if it is given."""
+    """Record that the code named by `readers` has checked this state of the files.
+
+    If `damage` is given, record the damage instead.
+    """
     notes = _notes()
     if notes is None:
         return

@@ -61,7 +61,7 @@ def legible(text: str) -> str:
 
 
 def legible_json(text: str) -> str:
-    r"""Return JSON text for the same value, in which the characters of :func:`legible` are escaped, except line breaks.
+    r"""Escape, in JSON text, the characters that :func:`legible` escapes, except line breaks; its value is unchanged.
 
     >>> legible_json('["\u202e"]\n')
     '["\\u202e"]\n'

@@ -120,7 +120,10 @@ LONGEST_QUERY = 20_000
 
 
 def check_query(query: object, longest: int | None = None) -> str:
-    """Check that `query` is a text that is not blank and has at most `longest` characters, and return it."""
+    """Check that `query` is a text that is not blank and has at most `longest` characters, and return it.
+
+    With `longest` None, the length is not checked.
+    """
     if not isinstance(query, str):
         raise InvalidTypeError(f"query must be text; got {type(query).__name__}")
     if longest is not None and len(query) > longest:

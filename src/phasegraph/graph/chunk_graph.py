@@ -197,7 +197,8 @@ class ChunkSettings:
     threshold : float, default 0.7
         Minimum cosine of a semantic edge, in (0, 1].
     nearest : int, default 16
-        Number of nearest chunks to which a chunk has semantic edges. Edges are undirected, so a chunk can have more.
+        Number of nearest chunks to which a chunk has semantic edges. Edges are undirected, so a chunk can have more
+        semantic edges.
     fewest, most : int, default 2, 12
         Minimum and maximum number of chunks of a document that contain an identifier; other identifiers are ignored.
     across : bool, default False
@@ -578,9 +579,10 @@ class ChunkGraphSource(GraphWalker):
         return f"no ranking was handed over: the walk starts from the hits of {wanted}; without them, it needs {alone}"
 
     def _from_nearest(self, vector: Any) -> tuple[GraphSource, Upstream]:
-        """Return a graph source and a ranking, by which the chunks nearest to a query become the seeds of the walk.
+        """Return a graph source, and the ranking from which its walk starts: the chunks nearest to a query.
 
-        `vector` is the query's embedding. The ranking has the form of the argument `upstream` of a search.
+        `vector` is the query's embedding. The ranking has the form of the argument `upstream` of a search; it is left
+        out if the graph has no embeddings.
         """
         graph, name = self.graph, "nearest"
         walker = replace(self._walker, depends_on=(name,), embedder=lambda _: vector)

@@ -38,7 +38,7 @@ class _FlatSource:
         return self.graph.passages
 
     def within(self, allowed: Collection[str]) -> Any:
-        """Return a source that ranks only the allowed passages."""
+        """Return a source that ranks only the allowed passages; it finds nothing if no passage is allowed."""
         part = restrict_graph(self.graph, allowed)
         return NoPassages(self.name) if part is None else replace(self, graph=part)
 
@@ -153,9 +153,10 @@ class VectorSource(_FlatSource):
 
 
 def nearest_rows(graph: EntityGraph, unit: Float32Array, limit: int) -> IntArray:
-    """Return the ascending rows of the `limit` passages nearest to a vector, by comparing all passages.
+    """Return, in ascending order, the rows of all passages that may be among the `limit` nearest to a vector.
 
-    There may be more than `limit` rows: passages whose order could change by rounding errors are included.
+    All passages are compared. More than `limit` rows are returned if passages have equal cosines, or if rounding errors
+    could change their order.
     """
     rows, cosines = graph.rows_at(np.arange(graph.count)), graph.cosines_to(unit)
     cosines = cosines if len(rows) == len(cosines) else cosines[rows]

@@ -242,7 +242,7 @@ class Neo4jConnection:
     def write(
         self, statement: str, parameters: Mapping[str, Any] | None = None, *, timeout: float = BULK_SECONDS
     ) -> list[Row]:
-        """Run a write statement, and return the rows of its result; see `read` for the errors.
+        """Run a write statement, and return the rows of its result; see `read` for the parameters and errors.
 
         The statement must be idempotent, because it is sent again if the answer to a commit is lost.
         """

@@ -211,7 +211,10 @@ class KnownEdges:
         self._used[nodes[owners]] = clock
 
     def part(self, limit: int) -> KnownEdges:
-        """Return a collection of the most recently used nodes with their edges, at most `limit` edges and nodes."""
+        """Return a collection of the most recently used nodes with their edges.
+
+        The number of its edges plus the number of its nodes with known edges is at most `limit`.
+        """
         order = np.argsort(-self._used, kind="stable")
         kept = np.sort(order[np.cumsum(self._counts[order] + 1) <= limit])
         starts = np.cumsum(self._counts, dtype=np.int64) - self._counts
@@ -231,9 +234,10 @@ class KnownEdges:
 
 
 class KeptEdges:
-    """A thread-safe cache of the edges of a corpus for fixed edge weights, with at most `limit` edges.
+    """A thread-safe cache of the edges of a corpus, for fixed edge weights.
 
-    If the limit is exceeded, `limit` // 2 edges remain: the edges of the most recently used nodes.
+    Its size is the number of edges plus the number of nodes with known edges. If the size exceeds `limit`, the edges of
+    the most recently used nodes remain, with a size of at most `limit` // 2.
     """
 
     def __init__(self, limit: int = 500_000) -> None:
@@ -244,11 +248,14 @@ class KeptEdges:
         self._clock = itertools.count(1)
 
     def __len__(self) -> int:
-        """Return the number of cached edges and nodes."""
+        """Return the number of cached edges plus the number of nodes with known edges."""
         return len(self._held)
 
     def known(self, stamp: object) -> KnownEdges:
-        """Return the edges that were cached for the corpus state `stamp`; copy the result before you add edges."""
+        """Return the edges that were cached for the corpus state `stamp`; empty the cache if the state is new.
+
+        Copy the result before you add edges.
+        """
         with self._lock:
             if stamp != self._stamp:
                 self._held, self._stamp = KnownEdges(), stamp

@@ -35,7 +35,7 @@ def translated(error: BaseException, seconds: float, database: str | None = None
     """Convert an error of the driver, the server or the network to a `StoreError`.
 
     The message starts with ``auth``, ``tls``, ``timeout``, ``unreachable``, ``schema_missing``, ``dimensions`` or
-    ``refused``. `seconds` is the time limit of the call.
+    ``refused``. `seconds` is the time limit of the call, and `database` the name of the database, for messages.
     """
     code = str(getattr(error, "code", None) or "")
     name = type(error).__name__

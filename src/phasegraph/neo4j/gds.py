@@ -68,7 +68,10 @@ def most_common(passage_count: int, weights: EdgeWeights) -> float:
 
 
 def corpus_state(connection: Neo4jConnection, corpus: str, *, timeout: float | None = None) -> tuple[int, int]:
-    """Return the number of passages of a corpus, and its stamp, a number that changes when the corpus changes."""
+    """Return the number of passages of a corpus, and its stamp, a number that changes when the corpus changes.
+
+    For an unknown corpus, both numbers are 0.
+    """
     rows = connection.read(STATE, {"corpus": corpus}, timeout=timeout)
     return (int(rows[0][0]), int(rows[0][1] or 0)) if rows else (0, 0)
 
@@ -144,7 +147,8 @@ def has_gds(connection: Neo4jConnection) -> bool:
 def project(connection: Neo4jConnection, corpus: str, weights: EdgeWeights | None = None) -> Projection:
     """Return the projection (:class:`Projection`) of a corpus's current state, and drop older projections.
 
-    The projection is created if it does not exist.
+    The projection is created if it does not exist. `weights` are the settings that convert counts to edge weights; each
+    choice of weights has its own projection. Raises InvalidInputError if the corpus has no passages.
     """
     chosen = EdgeWeights() if weights is None else weights
     passages, stamp = corpus_state(connection, corpus, timeout=BULK_SECONDS)

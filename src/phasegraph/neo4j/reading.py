@@ -56,7 +56,7 @@ def joined(lines: str) -> str:
 def each_node(variable: str, values: str) -> str:
     """Return the last clauses of a Cypher statement, which collect the list of `values` of each node.
 
-    `variable` is the name of the node in the statement. A record of the result contains the lists of 200 nodes.
+    `variable` is the name of the node in the statement. A record of the result contains the lists of at most 200 nodes.
     """
     return f"""\
 WITH collect({variable}) AS held UNWIND range(0, size(held) - 1, {NODES_TOGETHER}) AS start
@@ -66,7 +66,7 @@ RETURN [{variable} IN held[start..start + {NODES_TOGETHER}] | [{values}]]"""
 def each_line(*expressions: str, numbers: Iterable[str] = ()) -> str:
     """Return the last clauses of a Cypher statement, which convert each row to a line (see :func:`line`).
 
-    A record of the result contains 100 lines.
+    A record of the result contains at most 100 lines.
     """
     return f"""\
 WITH collect({line(*expressions, numbers=numbers)}) AS held UNWIND range(0, size(held) - 1, {LINES_TOGETHER}) AS start
@@ -142,7 +142,7 @@ def _facts_statement(schema: GraphSchema) -> str:
 
 
 def _first_of(variable: str, keys: Sequence[str]) -> str:
-    """Return a Cypher expression for the first existing property among `keys`, as text."""
+    """Return a Cypher expression for the first existing property among `keys`, as text; null if none exists."""
     options = [f"toStringOrNull({variable}.{quote(key, 'property key')})" for key in keys]
     return f"coalesce({', '.join(options)})" if options else "null"
 
@@ -163,7 +163,7 @@ def _named(value: object) -> bool:
 def _place(
     ids: Sequence[str], named: Sequence[Sequence[str]], facts: Mapping[tuple[str, str, str, str], int]
 ) -> tuple[dict[str, list[Fact]], tuple[Fact, ...]]:
-    """Assign each fact to the passages that mention both its entities, and to the passage whose id it contains.
+    """Assign each fact to the passages that mention both its entities, and to the passage that the fact names by id.
 
     `named` contains the names of the entities in each of the passages `ids`. Returns the facts by passage id, and the
     facts without a passage.
@@ -307,7 +307,7 @@ def _check_corpus(schema: GraphSchema, corpus: str | None) -> None:
 
 
 def _revision(connection: Neo4jConnection, corpus: str, timeout: float) -> tuple[int, int]:
-    """Return the revision at which the corpus was created, and its current revision."""
+    """Return the revision at which the corpus was created, and its current revision; (0, 0) for an unknown corpus."""
     rows = connection.read(_REVISION, {"corpus": corpus}, timeout=timeout)
     return (int(rows[0][0] or 0), int(rows[0][1])) if rows else (0, 0)
 

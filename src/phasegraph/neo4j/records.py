@@ -38,7 +38,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9]+(?: [A-Za-z0-9]+)*")
 
 
 class Normalised(dict[str, str]):
-    """A mapping of original names to normalized names, which are computed once and cached."""
+    """A mapping of original names to normalized names; a name is normalized at its first lookup, then cached."""
 
     def __missing__(self, name: str) -> str:
         normal = self[name] = name.lower() if _PLAIN.fullmatch(name) else normalise_name(name)
@@ -140,7 +140,8 @@ def _mentions(
 def _facts(ends: NDArray[np.int64], counts: NDArray[np.int32], shape: tuple[int, int]) -> Csr:
     """Return the symmetric matrix of the number of facts between two different entities, of shape (E, E).
 
-    `ends` contains the subject and the object of each fact in turn, and `counts` its number of occurrences.
+    `ends` contains the subject and the object of each fact in turn. `counts` contains the number of occurrences of each
+    fact.
     """
     one, other = ends[0::2], ends[1::2]
     kept = (one >= 0) & (other >= 0) & (one != other)
@@ -168,7 +169,8 @@ class PassageRecord:
     facts : tuple of (str, str, str, int)
         Subject, predicate, object and number of occurrences, at least 1. Subject and object are normalized names.
     homes : tuple of (str, int)
-        The entities that the passage is about: 2 for a name in its title, 1 for the name with which the text starts.
+        The name of each entity that the passage is about, and a number: 2 if the name is in the title, 1 if the text
+        starts with the name.
 
     Raises
     ------
@@ -209,7 +211,8 @@ class PassageRecord:
     def extractions(self) -> list[Extraction]:
         """Return the record in the form that `graph_from_extractions` accepts.
 
-        The list contains one extraction, and one more for each lead name after the first lead name.
+        The list contains one extraction with all names and facts. An extraction has only one name from the start of the
+        text, so each further such name in `homes` adds an extraction.
         """
         names = [name for name, count in self.mentions for _ in range(count)]
         triples = [(subject, predicate, other) for subject, predicate, other, count in self.facts for _ in range(count)]
@@ -262,7 +265,7 @@ class GraphRecords:
         return assemble(self.passages, self.synonyms, embeddings=embeddings, weights=weights)
 
     def with_changes(self, changes: GraphChanges) -> GraphRecords:
-        """Return the records after `changes`, as a full reading would; records of unchanged passages are reused."""
+        """Return the records after `changes`, equal to a new reading; records of unchanged passages are reused."""
         held = {record.id: record for record in (*self.passages, *changes.changed)}
         for gone in changes.removed:
             held.pop(gone, None)

@@ -353,10 +353,10 @@ class NeighbourhoodWalk:
         return self._known
 
     def _fetch(self, nodes: IntArray) -> bool:
-        """Fetch the edges of `nodes`; return False if the time is nearly over or the server fails.
+        """Fetch the edges of `nodes`, and return True; return False if they could not be fetched.
 
-        After the first fetch, no fetch starts when two thirds of the timeout have passed. If the first fetch fails, its
-        StoreError is raised.
+        The first fetch always starts; if it fails, its StoreError is raised. A later fetch starts only if less than two
+        thirds of the timeout have passed.
         """
         elapsed = time.monotonic() - self._began
         if self._rounds and elapsed > self.connection.timeout * 2 / 3:
@@ -404,7 +404,11 @@ class NeighbourhoodWalk:
 
 
 def _greatest(walk: LocalWalk, among: BoolArray, count: int) -> IntArray:
-    """Return the `count` nodes with the most mass in the boolean array `among`; ties are broken by name."""
+    """Return the `count` nodes with the most mass for which `among` is True; ties are broken by name.
+
+    `among` is a boolean array with an entry per node. If it has at most `count` True entries, all these nodes are
+    returned.
+    """
     nodes = np.flatnonzero(among)
     if len(nodes) <= count:
         return nodes

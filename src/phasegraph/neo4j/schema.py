@@ -76,7 +76,8 @@ class GraphSchema:
     title_keys : tuple of str
         Properties of a passage that are tried in this order for its title.
     fact_source_key : str or None
-        Property of a fact with the id of the passage that states it.
+        Property of a fact with the id of the passage that states it. With None, a fact belongs only to the passages
+        that mention both its entities.
     corpus_key : str or None
         Property of a passage with the name of its corpus; with None, all passages belong to a single corpus.
     """

@@ -390,7 +390,7 @@ class OpenedGraph:
     source : Source
         The source, which walks the graph in memory or in Neo4j.
     texts : callable
-        ``texts(ids)`` returns the title and text of each existing passage among `ids`.
+        ``texts(ids)`` returns a mapping of ids to (title, text); ids without a passage are left out.
     """
 
     source: Source

@@ -32,7 +32,10 @@ def list_corpora(connection: Neo4jConnection) -> tuple[str, ...]:
 
 
 def drop_corpus(connection: Neo4jConnection, corpus: str) -> None:
-    """Delete a corpus, with its removal records and its projections; after an error, call the function again."""
+    """Delete a corpus with everything that was stored for it; after an error, call the function again.
+
+    This includes the records of removed passages, and the projections (copies of the edges in the server's memory).
+    """
     check_corpus(corpus)
     values = {"corpus": corpus}
     while connection.write_all([(_FORSAKE, values), (_DROP_SOME, values)])[0][0] > 0:
@@ -146,8 +149,8 @@ def _present(connection: Neo4jConnection) -> list[SchemaObject]:
 def _not_serving(present: list[SchemaObject]) -> list[tuple[SchemaObject, SchemaObject | None]]:
     """Find the constraints and indexes of phasegraph's schema that are missing or not online.
 
-    `present` are the objects in the database. Returns each missing object with the object that prevents its creation,
-    or None.
+    `present` are the objects in the database. Returns pairs: an object that is missing or not online, and the object
+    that prevents its creation, or None.
     """
     found: list[tuple[SchemaObject, SchemaObject | None]] = []
     for wanted in CREATED:
@@ -349,7 +352,7 @@ def write_synonyms(
 
 
 def _removals(gone: Sequence[str], corpus: str, batch: int) -> Iterator[list[Statement]]:
-    """Yield the statements that remove the passages with the ids `gone`, a list of statements per batch."""
+    """Yield a list of statements for each batch of passages to remove; `gone` are the ids of all these passages."""
     for ids in _batches(gone, batch):
         some = {"corpus": corpus, "ids": list(ids)}
         yield [(_DROP_FACTS, some), (_BURY, some)]

@@ -328,10 +328,10 @@ def logged_rounds(
 def flow_links(
     flow: Any, relevance: Any, floor: float, size: int, now: int, state: Any, queues: Any, held: int
 ) -> tuple[int, int]:
-    """Send the amounts of the `size` nodes to push along the links between entities, as in SemFlowRAG.
+    """Send mass along the links between entities, from the first `size` nodes of the frontier, as in SemFlowRAG.
 
-    The weight of a link depends on the relevance of its target. Returns the numbers of nodes that received mass, in
-    total and in this round.
+    Each of these nodes sends its amount. The weight of a link depends on the relevance of its target. Returns the
+    numbers of nodes that received mass, in total and in this round.
     """
     indptr, indices, penalties, downs, semantics, chances = flow
     touched, frontier, received, amounts = queues
@@ -353,10 +353,10 @@ def flow_links(
 
 @_compiled
 def plain_edges(flow: Any, size: int, now: int, state: Any, queues: Any, held: int, arrived: int) -> tuple[int, int]:
-    """Send the amounts of the `size` nodes to push along passage edges and self loops, as in SemFlowRAG.
+    """Send mass along passage edges and self loops, from the first `size` nodes of the frontier, as in SemFlowRAG.
 
-    The weights of these edges do not depend on the query. Returns the numbers of nodes that received mass, in total and
-    in this round.
+    Each of these nodes sends its amount. The weights of these edges do not depend on the query. Returns the numbers of
+    nodes that received mass, in total and in this round.
     """
     indptr, indices, _, _, semantics, chances = flow
     touched, frontier, received, amounts = queues

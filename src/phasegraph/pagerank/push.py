@@ -299,9 +299,10 @@ class PageRankResult:
     size : int
         Number of nodes of the graph.
     residual : float
-        A bound on the L1 distance to the exact mass. For a push, it is the mass that was still to be sent at the end.
-        Without the option `complete`, the values are lower bounds with the sum 1 - `residual`, and the distance is the
-        residual. With `complete`, the distance is at most twice the residual and usually much smaller.
+        For "power" and "chebyshev", a bound on the L1 distance of the values to the exact masses. For "push", the mass
+        that was still to be sent at the end. The values are then lower bounds with the sum 1 - `residual`, so the
+        distance is `residual`. Exception: with the option `complete`, on undirected graphs without node weights, the
+        distance is at most twice `residual`, and usually much smaller.
     iterations : int
         Number of iterations, or of rounds of a push.
     edges_scanned, nodes_touched : int

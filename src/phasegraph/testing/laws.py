@@ -72,7 +72,7 @@ def _replaced(
 
 
 def _above(ranking: Ranking) -> float:
-    """Return a score above the ranking's best: best plus (best minus worst), at most the largest float."""
+    """Return the best score plus the difference between best and worst score, at most the largest float."""
     best, worst = float(ranking.scores[0]), float(ranking.scores[-1])
     return min(best + (best - worst), float(np.finfo(np.float64).max))
 

@@ -61,8 +61,8 @@ def create_folder(
 ) -> Folder:
     """Create the folder of a corpus from an index, or from the folder of a saved index, which is moved.
 
-    `made_by` identifies the model that embedded the passages. The other parameters are described at
-    :meth:`Corpus.save`.
+    `keys` are the metadata keys for titles and documents, and `made_by` identifies the model that embedded the
+    passages. `settings` and `uncounted` are described at :meth:`Corpus.save`.
     """
     known: dict[str, object] = {} if made_by is None else {"model": made_by.to_json()}
     return Folder.create(path, index, {**known, **keys.to_json(), **settings}, DocumentTable(keys.source, uncounted))
@@ -568,7 +568,7 @@ class Corpus:
                 )
 
     def settle(self, timeout: float | None = None) -> None:
-        """Wait for background merges and refreshes to end, each for at most `timeout` seconds."""
+        """Wait for background merges and refreshes to end, each for at most `timeout` seconds; None sets no limit."""
         self._looking.wait(timeout)
         self._merging.wait(timeout)
 

@@ -42,7 +42,9 @@ class DocumentColumns(NamedTuple):
 
 
 def document_of(metadata: Mapping[str, Any], key: str | None = None) -> str:
-    """Return the name of the passage's document from its metadata; an empty string if the metadata name no document.
+    """Return the name of a passage's document from its metadata, or "" if the metadata name no document.
+
+    `key` is the metadata key of the name; with None, the usual keys (`SOURCE_KEYS`) are tried in order.
 
     >>> document_of({"doc_id": "None", "file_path": "a.md"}), document_of({"page": 3}, "page"), document_of({})
     ('a.md', '3', '')

@@ -161,6 +161,7 @@ class Folder:
         Returns
         -------
         index : GraphIndex
+            The index, with the changes applied.
         behind : frozenset of str
             Ids of passages that the vector store may lack or contain in an old version.
         """

@@ -19,9 +19,9 @@ from phasegraph.graph.walk.walker import Embedder
 class FollowedIndex:
     """An index in a folder (see :func:`opened`), which :meth:`refresh` reads again after changes by other processes.
 
-    `embedder` is the model that embeds queries, or None; it is checked by
-    :func:`~phasegraph.graph.corpus.embedded.check_question_model`. If another process embeds the passages again with
-    another model, and there is an embedder, :meth:`refresh` raises StoreError.
+    `embedder` is the model that embeds queries; None if queries are not embedded.
+    :func:`~phasegraph.graph.corpus.embedded.check_question_model` checks the model. If there is an embedder, and
+    another process embeds the passages again with another model, :meth:`refresh` raises StoreError.
     """
 
     def __init__(self, folder: Path, embedder: Embedder | None = None) -> None:
@@ -38,7 +38,10 @@ class FollowedIndex:
         return [(about.st_ino, about.st_mtime_ns) for about in (one.stat() for one in found if one.is_file())]
 
     def refresh(self) -> bool:
-        """Read changes by other processes, and return True if there were changes; on an error, keep the old index."""
+        """Read changes by other processes, and return True if there were changes.
+
+        If reading raises an error, :attr:`index` stays the old index.
+        """
         before = self.index
         if self._folder is None:
             stamp = self._stamp_now()
@@ -59,7 +62,10 @@ def opened(folder: Path) -> GraphIndex | ChunkGraph:
 
 
 def opened_with_model(folder: Path) -> tuple[GraphIndex | ChunkGraph, ModelIdentity | None]:
-    """Read the index in a folder as :func:`opened` does, and the record of the model that embedded its passages."""
+    """Read the index in a folder as :func:`opened` does, and return it with the model that embedded its passages.
+
+    The model is None if the folder does not name it.
+    """
     if (folder / STATE).is_file():
         kept = Folder(folder)
         return kept.load()[0], recorded_model(kept)
@@ -77,5 +83,5 @@ def opened_with_model(folder: Path) -> tuple[GraphIndex | ChunkGraph, ModelIdent
 
 
 def recorded_model(folder: Folder) -> ModelIdentity | None:
-    """Return the model that embedded the passages of a loaded folder, if the folder has a record of it."""
+    """Return the model that embedded the passages of a loaded folder; None if the folder does not name it."""
     return ModelIdentity.from_json(folder.settings.get("model"))

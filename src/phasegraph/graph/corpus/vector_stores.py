@@ -1,4 +1,4 @@
-"""The protocols of the stores in which a corpus keeps its vectors, and the names of the built-in stores."""
+"""The interfaces of the stores in which a corpus keeps its vectors, and the names of the built-in stores."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STORE_KEY = "vector_store"
 
 
 class VectorStore(Protocol):
-    """The protocol of a store for the vectors of passages, for example a framework's vector store."""
+    """The interface of a store for the vectors of passages, for example a framework's vector store."""
 
     def write(self, records: Sequence[PassageRecord], vectors: Any, /) -> None:
         """Write passages with their vectors, of shape (n, d), and replace passages that have the same ids.
@@ -35,7 +35,7 @@ class VectorStore(Protocol):
 
 @runtime_checkable
 class RenewableStore(VectorStore, Protocol):
-    """The protocol of a vector store that can create and open other stores by name, in its own folder or database.
+    """The interface of a vector store that can create and open other stores by name, in its own folder or database.
 
     A corpus uses such a store to replace all vectors when the embedding model changes.
     """

@@ -486,7 +486,7 @@ def extract_with_model(
         ``{entities}``. These fields are replaced by JSON; all other braces stay unchanged. The model must answer
         ``{"entities": [...]}`` or ``{"named_entities": [...]}``, and ``{"triples": [[s, p, o], ...]}``.
     progress : bool, optional
-        If True, show a progress bar. By default, a progress bar is shown on a terminal.
+        If True, show a progress bar on a terminal, if tqdm is installed. By default, no progress bar is shown.
 
     Returns
     -------

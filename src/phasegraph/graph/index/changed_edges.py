@@ -183,7 +183,10 @@ class ChangedEdges:
 
     @property
     def _rarity(self) -> Callable[[IntArray], Float32Array]:
-        """A function that returns the weights of the edges from passages to given entities, which all have edges."""
+        """A function that returns, for each entity row, the weight of an edge from a passage to this entity.
+
+        The function may be called only with entities that have edges.
+        """
         weights, count, frequency = self._base.weights, self._count, self.frequency
         table = rarity_weights(np.arange(_TABLE), count, weights).astype(np.float32)
 
@@ -216,7 +219,7 @@ class ChangedEdges:
         return kept_entities(often, home, self._count, self._base.weights)
 
     def _inward(self, common: Mentions, first: int) -> tuple[Any, Any, Any]:
-        """Return the new edges from entities that had no edges before to unchanged passages.
+        """Return the new edges to unchanged passages, from entities that had no edges before the change.
 
         `common` contains the mentions of these entities. The result has the form of :meth:`_entity_rows`.
         """

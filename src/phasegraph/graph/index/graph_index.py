@@ -78,9 +78,9 @@ class GraphIndex:
 
     Notes
     -----
-    The names that the rules find in a passage depend on its text and on the known names in this text. Known names are
-    the titles of the corpus and the user's names. For a new title, all passages that contain this title are therefore
-    processed again; an index of words finds these passages.
+    The names that the default extractor finds in a passage depend on its text and on the known names in this text.
+    Known names are the titles of the corpus and the user's names. For a new title, all passages that contain this title
+    are therefore processed again; an index of words finds these passages.
 
     Examples
     --------
@@ -159,7 +159,7 @@ class GraphIndex:
 
     @property
     def found(self) -> dict[str, Extraction]:
-        """The names that the rules found in each passage, as an extraction by passage id."""
+        """The names that the default extractor found in each passage, as an extraction by passage id."""
         return {name: one.found for name, one in self.records.items()}
 
     @property
@@ -189,8 +189,8 @@ class GraphIndex:
         """Return a new index without these passages.
 
         The graph is identical, to the bit, to a graph that is built from the other passages. At least one passage must
-        stay. `name_embeddings` are described at :meth:`add`. They may be necessary, because the rules may find new
-        names in other passages after a title is deleted.
+        stay. An index with synonyms may need `name_embeddings`, described at :meth:`add`: after a title is deleted, the
+        default extractor may find new names in other passages.
         """
         return self.replace(ids, None, name_embeddings=name_embeddings)
 
@@ -255,7 +255,7 @@ class GraphIndex:
         """Return the index after a change, with newly written arrays and without a change log.
 
         `gone` are the ids of deleted passages, `came` the records of new passages, and `again` the records of existing
-        passages with a new extraction.
+        passages with a new extraction. If `with_vectors` is False, the graph of the result has no embeddings.
         """
         stays = self._stays(gone)
         kept = np.flatnonzero(stays)

@@ -35,7 +35,7 @@ class PassageRecord:
     id, title, text : str
         Id, title and text of the passage.
     found : Extraction
-        The extraction that the rules found.
+        The extraction of the default extractor, with the names that it found in the passage.
     given : tuple of Extraction
         Extractions that the caller supplied, such as triples of a language model.
     metadata : mapping of str to value
@@ -51,7 +51,7 @@ class PassageRecord:
 
     @property
     def extractions(self) -> tuple[Extraction, ...]:
-        """All extractions of the passage: the extraction by the rules, then the extractions from the caller."""
+        """All extractions of the passage: `found`, by the default extractor, then `given`, by the caller."""
         return (self.found, *self.given)
 
     @property
@@ -241,10 +241,10 @@ class PassageRecords(Mapping[str, PassageRecord]):
     def unpacked(
         cls, rows: Mapping[str, int], arrays: Mapping[str, NDArray[Any]], retitled: object, *, sound: bool = False
     ) -> PassageRecords:
-        """Create records from arrays of :meth:`packed`; raise InvalidInputError if there are not as many as `rows`.
+        """Create records from arrays of :meth:`packed`.
 
         `rows` are the rows of the passages, and `retitled` the stored list of ids. `sound` is True if the arrays were
-        checked before.
+        checked before. Raises InvalidInputError if the number of records differs from the number of passages.
         """
         text, ends = arrays["records_text"], arrays["records_ends"] if sound else offsets("records", arrays)
         if len(ends) != len(rows):

@@ -98,7 +98,7 @@ def _triple(passage_id: str, given: object) -> Triple:
 
 
 class Extractor(Protocol):
-    """The protocol of a function that finds the names in a passage, in place of the built-in rules."""
+    """The interface of a function that finds the names in a passage, in place of the built-in rules."""
 
     def __call__(self, passage_id: str, title: str, text: str, /) -> Extraction:
         """Return the extraction of one passage."""

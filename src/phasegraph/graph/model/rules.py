@@ -24,7 +24,7 @@ _LEAD_CHARACTERS, _LEAD_WORDS = 160, 8
 
 
 def title_names(title: str) -> tuple[str, ...]:
-    """Return the normalized names of the subject that a title names.
+    """Return the normalized names of a title's subject.
 
     The names are the title, the title without text in brackets at its end, and the part before its first comma. If a
     name starts with "the", the name without "the" is added. A blank title has no names.

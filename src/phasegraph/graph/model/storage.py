@@ -129,7 +129,7 @@ def graph_from_bundle(bundle: Bundle) -> EntityGraph:
 def end_opening(bundle: Bundle, graph: EntityGraph, *readers: str) -> None:
     """End the loading of a graph: record passed checks, and start the checks that run in the background.
 
-    `readers` are names of code that reads the bundle; this code need not check unchanged files again.
+    `readers` are the names of the code that has checked the bundle; this code need not check unchanged files again.
     """
     checks = {} if graph.embeddings is None else {"embeddings": partial(unit_rows_fault, graph.embeddings.shape[1])}
     bundle.passed(*(readers if taken_as_is(bundle, graph) else ()), checks=checks)
@@ -290,7 +290,7 @@ def offsets(name: str, arrays: Mapping[str, NDArray[Any]], *, unique: bool = Tru
 
 
 def unpacked(name: str, arrays: Mapping[str, NDArray[Any]], *, unique: bool = True) -> tuple[str, ...]:
-    """Decode texts that :func:`packed` encoded, and return them as a tuple."""
+    """Decode texts that :func:`packed` encoded, and return them as a tuple; errors as for :func:`offsets`."""
     text, ends = arrays[f"{name}_text"].tobytes(), offsets(name, arrays, unique=unique).tolist()
     return tuple(
         text[start:end].decode("utf-8", "surrogatepass") for start, end in zip([0, *ends[:-1]], ends, strict=False)
@@ -329,7 +329,10 @@ def packed_words(vocabulary: str, name: str, words: LexicalIndex) -> dict[str, N
 def unpacked_words(
     vocabulary: str, name: str, arrays: Mapping[str, NDArray[Any]], tokenizer: Tokenizer, *, sound: bool = False
 ) -> LexicalIndex:
-    """Create a BM25 index from arrays of :func:`packed_words`; raise InvalidInputError if they are inconsistent."""
+    """Create a BM25 index from arrays of :func:`packed_words`; raise InvalidInputError if they are inconsistent.
+
+    `sound` is True if the arrays were checked before; they are then not checked again.
+    """
     parts: list[Any] = [arrays[f"{name}_{part}"] for part in _LEXICAL]
     if any(one.ndim != 1 or one.dtype.kind != "i" for one in parts):
         raise InvalidInputError("the arrays of the BM25 index must be one-dimensional and contain integers")

@@ -80,8 +80,8 @@ def synonym_pairs(
 def pairs_across(one: Float32Array, other: Float32Array, *, threshold: float) -> SynonymPairs:
     """Find the pairs of a row of `one` and a row of `other` with a cosine of at least `threshold`.
 
-    The row numbers of `other` follow the row numbers of `one`. The pairs and cosines are identical, to the bit, to the
-    result of :func:`synonym_pairs` over all rows.
+    The row numbers of `other` follow the row numbers of `one`. Pairs within `one` and within `other` are left out. The
+    cosines are identical, to the bit, to the cosines of :func:`synonym_pairs` over all rows.
 
     >>> rows = np.eye(2, dtype=np.float32)
     >>> found = pairs_across(rows, rows, threshold=0.9)
@@ -357,11 +357,12 @@ class NameSynonyms:
         return {name: row for row, name in enumerate(self.names)}
 
     def knowing(self, entities: Sequence[str], more: NameVectors | None = None) -> NameSynonyms:
-        """Return a copy that has vectors for the normalized names `entities`, as far as they can be computed.
+        """Return a copy that also has vectors for the normalized names `entities`.
 
-        `more` contains additional embeddings, in the forms that :meth:`of` accepts; a function replaces the old
-        function. If `required` is True, the copy contains no other names. Raises InvalidInputError if a required
-        vector is missing, or if a name gets a second, different vector.
+        Missing vectors are computed with `embed`; a name without a vector has no synonyms. `more` contains additional
+        embeddings, in the forms that :meth:`of` accepts; a function replaces the old function. If `required` is True,
+        the copy contains no other names. Raises InvalidInputError if a required vector is missing, or if a name gets a
+        second, different vector.
         """
         if more is None:
             return self._embedded(entities)
@@ -384,9 +385,9 @@ class NameSynonyms:
     ) -> Csr:
         """Return the synonym edges between entities with vectors, a symmetric matrix of cosines with shape (E, E).
 
-        For an update, pass the old `graph`, and as `earlier` the synonyms from which its edges were made. The result is
-        then the same, but only pairs with a new entity are compared. `earlier` must have the same threshold and, for
-        names that it shares with this set, the same vectors.
+        For an update, pass the old `graph`, and as `earlier` the synonyms from which the edges of this graph were made.
+        The result is then the same as without both, but only pairs with a new entity are compared. `earlier` must have
+        the same threshold. For names that are in both sets of synonyms, it must have the same vectors.
         """
         known = graph.entity_rows.keys() & earlier.rows.keys() if graph is not None and earlier is not None else set()
         held = [name for name in entities if name in self.rows]

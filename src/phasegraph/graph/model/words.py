@@ -51,7 +51,7 @@ class Words:
 
     `texts` are the words in lower case, without the dots of abbreviations ("U.S." is "us") and without a possessive s.
     `capital` is True for a word that starts with an upper-case letter. `joined` is True for a word that can belong to
-    the same name as the previous word, for example because only a space or a hyphen is between the two words.
+    the same name as the previous word. Only a space or a hyphen, for example, is then between the two words.
     """
 
     texts: list[str]
@@ -309,9 +309,10 @@ def _chosen(matcher: Matcher) -> Literal["automaton", "python"]:
 
 
 def _acceptable(words: Words, start: int, length: int, lenient: bool) -> bool:
-    """Return True if the words of a match are written like a name: with capital letters, or leniently in a query.
+    """Return True if the words of a match are capitalized as in a name.
 
-    A match is the known name of `length` words from position `start`; :meth:`Gazetteer.find` states the rules.
+    A match is the known name of `length` words from position `start`. With `lenient`, for queries, a match of several
+    words may also be in lower case. :meth:`Gazetteer.find` states all conditions.
     """
     first = words.texts[start]
     if length == 1:
@@ -364,7 +365,7 @@ def names_among(words: Words, gazetteer: Gazetteer, *, query: bool = False) -> l
 
 
 def _in_lower_case(words: Words) -> bool:
-    """Return True if a text has practically no capital letters; capitals then cannot identify names."""
+    """Return True if a text of at least 20 words has hardly any capital letters; capitals then identify no names."""
     count = len(words.capital)
     return count >= _LONG and sum(words.capital) <= _FEW_CAPITALS * count
 

@@ -321,7 +321,7 @@ def packed_clusterings(found: Sequence[Clustering]) -> dict[str, NDArray[Any]]:
 
 
 def unpacked_clusterings(arrays: Mapping[str, NDArray[Any]], threshold: float) -> list[Clustering]:
-    """Create clusterings from arrays of :func:`packed_clusterings`; raise InvalidInputError if these disagree."""
+    """Create clusterings from arrays of :func:`packed_clusterings`; raise InvalidInputError for invalid arrays."""
     starts = dict.fromkeys(_PARTS, 0)
     mixtures: list[Mixture] = []
     for d, r, c in arrays["clusters_shapes"].tolist():

@@ -257,7 +257,7 @@ class SummaryTree:
         workers : int, default 4
             Maximum number of simultaneous calls of `summarise`, >= 1.
         progress : bool, optional
-            If True, show a progress bar. By default, a progress bar is shown on a terminal.
+            If True, show a progress bar on a terminal, if tqdm is installed. By default, no progress bar is shown.
 
         Returns
         -------
@@ -354,7 +354,11 @@ class SummaryTree:
         workers: int = 4,
         progress: bool | None = None,
     ) -> SummaryTree:
-        """Return the tree without these passages; the summaries above them are written again or removed."""
+        """Return the tree without these passages; the summaries above them are written again or removed.
+
+        :meth:`build` describes the other parameters. Raises InvalidInputError if an id is unknown, or if no passage
+        would be left.
+        """
         self._check_writer(embed)
         gone = allowed_ids(ids)
         unknown = sorted(gone.difference(self.passages))
@@ -445,6 +449,7 @@ class SummaryTree:
         Parameters
         ----------
         directory : path
+            The directory of the tree.
         mmap, verify : bool, default True
             Options that :func:`~phasegraph.graph.load_graph` describes.
 
@@ -741,7 +746,7 @@ class SummarySource:
     Notes
     -----
     The payload of a passage is the :class:`Summary` that raised its score, if there is such a summary. The payload of a
-    summary is the summary itself. A source that is restricted by :meth:`within` has no summary of any other passage,
+    summary is the summary itself. A source that :meth:`within` returns has no summary that covers a hidden passage,
     because the summary's text could reveal this passage.
 
     References
@@ -780,7 +785,10 @@ class SummarySource:
         return NoPassages(self.name) if part is None else replace(self, tree=part)
 
     def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
-        """Rank passages, and summaries if `resolve` says so; see :meth:`phasegraph.sources.Source.search`."""
+        """Rank passages for `query`, and also summaries with ``resolve="summaries"``.
+
+        Parameters and result are described at :meth:`phasegraph.sources.Source.search`.
+        """
         tree = self.tree
         limit = None if limit is None else check_count("limit", limit, minimum=1)
         vector = unit_vector(self.embedder(check_query(query)), tree.embeddings.shape[1])

@@ -30,6 +30,7 @@ class AllPassages:
     graph : EntityGraph
         A graph with a BM25 index.
     query : str
+        The query.
     clauses : sequence of str
         The clauses of the query; empty if the query is not split.
     ranking : Ranking, optional
@@ -37,6 +38,7 @@ class AllPassages:
     vector : (d,) array_like of float, optional
         The query's embedding.
     settings : WordSettings
+        Settings for the effect of the query's words.
     """
 
     def __init__(

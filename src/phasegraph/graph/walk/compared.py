@@ -27,6 +27,7 @@ class PassageFeatures:
     Parameters
     ----------
     graph : EntityGraph
+        The graph of the passages.
     rows : (n,) array of int or None
         Distinct rows of the passages in the graph; None for all passages in the graph's order.
     cosines : (n,) array of float
@@ -61,10 +62,11 @@ class PassageFeatures:
 
 
 class Comparison(Protocol):
-    """The protocol of a comparison of passages with a query; one class compares all passages, another listed passages.
+    """The interface of a comparison of passages with a query.
 
-    A search chooses seeds among the :meth:`foremost` passages, walks from the seeds, and scores the passages that
-    :meth:`reached` returns.
+    :class:`~phasegraph.graph.walk.all_passages.AllPassages` compares all passages, and
+    :class:`~phasegraph.graph.walk.listed.ListedPassages` only some passages. A search chooses seeds among the
+    :meth:`foremost` passages, walks from the seeds, and scores the passages that :meth:`reached` returns.
     """
 
     @property

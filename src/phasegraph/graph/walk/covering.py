@@ -17,7 +17,11 @@ _OF_CLAUSE = 3
 
 
 class Terms(Protocol):
-    """The protocol of a query's words in n passages; for all passages, see :class:`~phasegraph.lexical.QueryTerms`."""
+    """The interface of objects that look up a query's words in n passages.
+
+    :class:`~phasegraph.graph.walk.listed_relevance.LocalTerms` looks up words in some passages, and
+    :class:`~phasegraph.lexical.QueryTerms` in all passages.
+    """
 
     @property
     def scores(self) -> FloatArray:
@@ -97,8 +101,8 @@ def seeds_by_words(
 
     `relevance`, of shape (n,), is the relevance of the passages `ids`. Passages are chosen one after another. The worth
     of a passage is its relevance, plus a bonus for query words that no earlier chosen passage contains. Returns the
-    positions of the chosen passages, and their masses, which sum to 1. A mass is proportional to the worth to the power
-    `sharpness`.
+    positions of the chosen passages, and their masses, which sum to 1. A mass is proportional to the worth, raised to
+    the power `sharpness`.
     """
     best = top_order(relevance, ids, settings.seed_pool)
     best = best[relevance[best] > 0]

@@ -57,7 +57,10 @@ class FactIndex:
             )
 
     def text(self, graph: EntityGraph, row: int) -> tuple[str, ...]:
-        """Return a fact as texts: subject, predicate and object, or subject and object if the texts are unknown."""
+        """Return a fact as the texts of its subject, predicate and object, or a name as a single text.
+
+        If the texts are unknown, the predicate is left out, and the other texts are the names of entities.
+        """
         if self.texts:
             return self.texts[row]
         return tuple(graph.entities[end] for end in self.ends[row].tolist() if end >= 0)
@@ -75,7 +78,7 @@ class FactIndex:
 
         A fact is left out if its subject or object is not an entity of the graph. `passages` contains, for each fact,
         the id or ids of the passages that state the fact. A caller who is allowed to see none of these passages cannot
-        find the fact (:meth:`within`).
+        find the fact (:meth:`within`). With None, the passages are unknown.
         """
         rows, listed = graph.entity_rows, [(str(s), str(p), str(o)) for s, p, o in facts]
         ends = [(rows.get(normalise_name(s), -1), rows.get(normalise_name(o), -1)) for s, _, o in listed]

@@ -32,7 +32,10 @@ class Seeding:
         return len(self.nodes)
 
     def plus(self, other: Seeding, mass: float) -> Seeding:
-        """Add the seeds of `other`, with their masses times `mass`; if both contain a node, its masses are added."""
+        """Return these seeds together with the seeds of `other`, whose masses are multiplied by `mass`.
+
+        If both contain a node, its masses are added. Nodes of mass 0 are left out.
+        """
         nodes = np.concatenate([self.nodes, other.nodes])
         masses = np.concatenate([self.masses, mass * other.masses])
         distinct, first, place = np.unique(nodes, return_index=True, return_inverse=True)

@@ -45,6 +45,7 @@ class ListedPassages:
     graph : EntityGraph
         A graph with a BM25 index, or the view of an index with a change log.
     query : str
+        The query.
     clauses : sequence of str
         The clauses of the query; the best passages by BM25 for each clause are also listed.
     ranking : Ranking, optional
@@ -52,6 +53,7 @@ class ListedPassages:
     vector : (d,) array_like of float, optional
         The query's embedding.
     settings : WordSettings
+        Settings for the effect of the query's words.
     spaces : ListedSpaces
         The sample and the scratch arrays of this graph.
     """

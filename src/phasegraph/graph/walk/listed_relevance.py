@@ -22,8 +22,8 @@ from phasegraph.ranking import Ranking
 class ListedFeatures:
     """The similarities, BM25 scores, relevance and query words of n passages for one query.
 
-    `cosines` are similarities, `words` BM25 scores, and `near` the relevance; each array has shape (n,). `held`, of
-    shape (n, t), is True if a passage contains a query word.
+    `cosines` are similarities, `words` BM25 scores, and `near` the relevance; each array has shape (n,). Entry (i, j)
+    of `held`, of shape (n, t), is True if passage i contains query word j.
     """
 
     rows: IntArray
@@ -114,7 +114,10 @@ class ListedRelevance:
         return entered(gains, others, self._highest, self._named, self.settings)
 
     def gains(self, rows: IntArray) -> FloatArray:
-        """Compute the factors for the weights of edges into n passages that are not listed, of shape (n,)."""
+        """Compute the gains of n passages: the factors for the weights of edges into them, of shape (n,).
+
+        Call :meth:`heed` first.
+        """
         return self._entered(np.maximum(self.cosines(rows), FLOOR), self._others.scores_of(rows))
 
 

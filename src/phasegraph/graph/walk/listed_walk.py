@@ -96,7 +96,7 @@ class ListedTransitions(RelevanceTransitions):
             self.know(rows, self._gains(rows))
 
     def spread(self, nodes: IntArray, amounts: FloatArray) -> tuple[IntArray, FloatArray]:
-        """Return the target node and the mass of each flow from these nodes; see :class:`Transitions`."""
+        """Return the target of each out-edge and the mass that arrives; see :meth:`Transitions.spread`."""
         graph = self.graph
         counts = graph.out_degrees.take(nodes).astype(np.int64)
         edges = ranges(graph.indptr.take(nodes), counts)

@@ -127,6 +127,8 @@ class WalkPaths(Mapping[str, WalkPath]):
     def _steered(self, sources: Int32Array, target: int) -> FloatArray | float:
         """Return the factor by which node weights change the share of mass that each source sends to a target.
 
+        The factor is 1 if the walk had no node weights.
+
         The weight of an edge is ``weight * node_weights[target]``, and a source divides its mass in proportion to these
         weights. A source sends less mass to this target if its other targets are more relevant.
         """

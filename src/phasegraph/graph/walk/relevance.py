@@ -54,8 +54,8 @@ def relevance(
 ) -> FloatArray | None:
     """Compute the factor for the weights of edges into each node, an array of shape (P + E,).
 
-    The factor of a passage is its relevance (:func:`passage_relevance`), and the factor of an entity is 1. Returns None
-    if no relevance is known.
+    The factor of a passage is its relevance, and the factor of an entity is 1. :func:`passage_relevance` describes the
+    parameters. Returns None if no relevance is known.
     """
     near = passage_relevance(graph, ranking, vector, floor=floor)
     if near is None:
@@ -71,8 +71,8 @@ def passage_relevance(
     """Compute the relevance of all passages, an array of shape (P,) with values of at least `floor`.
 
     The relevance is the cosine of the passage's embedding to `vector`, the query's embedding. If there are no vectors
-    to compare, the relevance is the passage's similarity in the dense ranking. If there is no ranking either, the
-    result is None.
+    to compare, the relevance is the passage's similarity in the dense ranking; a passage outside the ranking gets a
+    part of the similarity of the last hit. If there is no ranking either, the result is None.
     """
     if vector is not None and graph.embeddings is not None:
         cosines = graph.cosines_to(unit_vector(vector, graph.embeddings.shape[1]))

@@ -86,7 +86,7 @@ def _part(graph: EntityGraph, rows: IntArray) -> EntityGraph:
 
 
 def _among(matrix: Csr, columns: Any) -> Csr:
-    """Return the given ascending columns of a sparse matrix; the cost depends on the matrix's entries alone."""
+    """Return the given ascending columns of a sparse matrix; the cost depends on the number of the matrix's entries."""
     there, place = within(matrix.indices, columns), np.searchsorted(columns, matrix.indices).astype(np.int32)
     starts = np.concatenate([[0], np.cumsum(there)])[matrix.indptr]
     return sparse.csr_array((matrix.data[there], place[there], starts), shape=(matrix.shape[0], len(columns)))
@@ -108,7 +108,9 @@ def _own_facts(graph: EntityGraph, rows: IntArray, columns: Any) -> Csr:
 
 
 def _mentioning(graph: EntityGraph, rows: IntArray, entities: Any) -> Csr:
-    """Return a sparse matrix of shape (n, P): 1 if a passage outside `rows` mentions the entity, otherwise 0.
+    """Return the mentions of n entities in passages outside `rows`, as a sparse matrix of shape (n, P).
+
+    An entry is 1 if the passage is outside `rows` and mentions the entity, otherwise 0.
 
     The mentions are read from the walk's edges. Entities that are too common to have edges are read from the matrix of
     mentions.
@@ -141,7 +143,7 @@ def allowed_ids(allowed: Any) -> frozenset[str]:
 
 
 def restrict_ranking(ranking: Ranking | None, rows: Mapping[str, int]) -> Ranking | None:
-    """Restrict a ranking to the passages with an id in `rows`; None if no passage is left."""
+    """Restrict a ranking to the passages with an id in `rows`; None if there is no ranking, or no passage is left."""
     if ranking is None or all(name in rows for name in ranking.ids):
         return ranking
     places = [place for place, name in enumerate(ranking.ids) if name in rows]
@@ -152,7 +154,10 @@ def restrict_ranking(ranking: Ranking | None, rows: Mapping[str, int]) -> Rankin
 
 
 def restricted_facts(facts: FactIndex | None, graph: EntityGraph, part: EntityGraph) -> FactIndex | None:
-    """Restrict the embedded facts of a graph to its restricted graph `part`; cached while `part` is in use."""
+    """Restrict the embedded facts of a graph to its restricted graph `part`; None if there are no embedded facts.
+
+    The result is cached while `part` is in use.
+    """
     if facts is None or part is graph:
         return facts
     kept = _kept_facts.setdefault(part, WeakKeyDictionary())

@@ -79,9 +79,11 @@ def balanced(
     """Combine the walk's scores, cosines and BM25 scores into log scores of passages.
 
     Each value is converted to a deviation: its difference from the 50th best value of its kind, in standard deviations
-    of the 50 best. If `trust` is 0, the log score is the scaled mean of the three deviations. If `trust` is 1, the log
-    score is the walk's log score. If all passages have the same value of a kind (for example, the same cosine), this
-    kind is left out. The method is our own and not published; it resembles distribution-based score fusion.
+    of the 50 best. If `trust` is 0, the log score is the scaled mean of the three deviations; a passage below the
+    walk's 50 best also keeps a part of its log score. If `trust` is 1, the log score is the walk's log score. Between 0
+    and 1, the log score is a weighted sum of both. If all passages have the same value of a kind (for example, the same
+    cosine), this kind is left out. The method is our own and not published; it resembles distribution-based score
+    fusion.
 
     Parameters
     ----------
@@ -127,7 +129,10 @@ def fiftieth(logs: FloatArray) -> float:
 
 
 def foremost(values: FloatArray) -> FloatArray:
-    """Return the 50 best values in ascending order; in this order, their sum is the same on every processor."""
+    """Return the 50 best values in ascending order, or all values in the given order if there are at most 50.
+
+    In ascending order, the sum of the values is the same on every processor.
+    """
     if len(values) <= DEPTH:
         return values
     bound = reached_by(values, DEPTH)
@@ -138,7 +143,10 @@ def foremost(values: FloatArray) -> FloatArray:
 
 
 def deviations(values: FloatArray) -> FloatArray:
-    """Return the excess of each value over the 50th best, in standard deviations of the 50 best; 0 for lower values.
+    """Return the excess of each value over the 50th best value, in standard deviations of the 50 best values.
+
+    A lower value has the excess 0. If there are fewer than 50 values, the smallest value counts as the 50th best. If
+    the 50 best values are equal, the result is 0 for all values.
 
     >>> deviations(np.array([3.0, 2.0, 1.0])).round(2).tolist(), deviations(np.ones(2)).tolist()
     ([2.45, 1.22, 0.0], [0.0, 0.0])
@@ -152,7 +160,8 @@ def part_worths(parts: FloatArray, logs: FloatArray, trust: float) -> FloatArray
     """Scale the relevance of n passages to c clauses to the unit of log scores; an array of shape (c, n).
 
     Each value is the maximum amount by which the clause can raise the passage's log score. `parts`, of shape (c, n), is
-    the relevance; `logs`, of shape (n,), are the walk's log scores, of which the greatest sets the unit.
+    the relevance. `logs`, of shape (n,), are the walk's log scores; the greatest of them sets the unit. The values are
+    lower if `trust`, the trust in the walk, is high.
     """
     return parts * (_PART * (1 - _KEPT * trust) * _EVEN * float(logs.max()) / len(parts))
 

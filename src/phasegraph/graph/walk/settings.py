@@ -20,7 +20,7 @@ class LinkSettings:
     seed_passages : int, default 10
         Maximum number of passages that become seeds.
     sharpness : float, default 10
-        The mass of a seed passage is proportional to its similarity to this power; these masses sum to 1.
+        The mass of a seed passage is proportional to its similarity raised to this power; these masses sum to 1.
     name_mass : float, default 2
         Maximum total mass of the entities that the query names; the seed passages together have mass 1.
     specificity_power : float, default 3
@@ -116,8 +116,8 @@ class WalkSettings:
         The passages that are compared with the query. ``all`` compares all passages. ``listed`` compares passages in
         the dense ranking or among the best by BM25, passages that receive much of the walk's mass, and a sample. The
         cost of ``listed`` does not depend on the size of the collection. ``auto`` compares all passages in collections
-        of up to 50,000 passages. In larger collections, ``auto`` uses ``listed`` if there are a dense ranking and a
-        limit.
+        of up to 50,000 passages. In larger collections, ``auto`` uses ``listed`` for a search with a limit, unless the
+        search has vectors to compare but no dense ranking.
     """
 
     follow_probability: float = 0.85

@@ -340,7 +340,7 @@ class GraphSource(GraphWalker):
     def _comparison(
         self, query: str, ranking: Ranking | None, vector: Any, limit: int | None, settings: WordSettings
     ) -> Comparison:
-        """Return the comparison of the query with all passages, or only with listed passages."""
+        """Return the comparison of the query with all passages, or only with listed passages (:meth:`_listed`)."""
         if not self._listed(ranking, vector, limit):
             return AllPassages(self.graph, query, self._clauses(query), ranking, vector, settings)
         return ListedPassages(self._walked, query, self._clauses(query), ranking, vector, settings, self._spaces)
@@ -373,7 +373,7 @@ class GraphSource(GraphWalker):
         return min(share / LINKED, 1.0)
 
     def _listed(self, ranking: Ranking | None, vector: Any, limit: int | None) -> bool:
-        """Return True if the query is compared only with listed passages."""
+        """Return True if the query is compared only with listed passages; see ``WalkSettings.compare``."""
         if self.walk.compare != "auto":
             return self.walk.compare == "listed"
         graph = self._walked
