@@ -215,7 +215,7 @@ def _greedy(
 def _lazy_greedy(
     function: _SetFunction, k: int, costs: FloatArray | None, budget: float | None, *, per_cost: bool = False
 ) -> _Picked:
-    """Pick the row with the highest gain again and again, until every gain is negative.
+    """Pick up to `k` rows within the budget, each time the row with the highest gain; stop if every gain is negative.
 
     With `per_cost`, compare gains divided by costs. Among gains within a relative 1e-12, pick the lowest row number.
     """

@@ -338,9 +338,9 @@ def check_relevant(relevant: Mapping[str, Collection[str]], /) -> dict[str, froz
 
 
 def _spearman(scores: FloatArray, labels: BoolArray, groups: IntArray) -> FloatArray:
-    """Compute Spearman's correlation of scores with relevance within each query, as an array with an entry per query.
+    """Return Spearman's correlation of scores with relevance within each query, as an array.
 
-    A query is left out if its hits all have the same score, are all relevant, or are all irrelevant.
+    The array has no entry for a query if its hits all have the same score, are all relevant, or are all irrelevant.
     """
     order = np.lexsort((scores, groups))
     ordered, group = scores[order], groups[order]

@@ -194,7 +194,10 @@ def _check_rows(file: Path, got: int, rows: int, lines_in: str) -> None:
 
 
 def _lengths(file: Path, vectors: Float32Array, first: int = 0) -> Any:
-    """Return the L2 norm of each row in double precision; `first` is the file row of the first vector, for messages."""
+    """Return the L2 norm of each row in double precision; raise an error for a row of zeros, NaN or infinity.
+
+    `first` is the row of the first vector in the file, for the message.
+    """
     bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
     if len(bad):
         raise wrong(
@@ -344,7 +347,10 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A judged question: id, text, judgement, all other fields of its line, and the line number (0: no file)."""
+    """A judged question: id, text, judgement, and the other fields and the number of its line in the file.
+
+    The number is 0 if the question does not come from a file.
+    """
 
     id: str
     text: str

@@ -302,7 +302,7 @@ class Shortlist:
 
     @property
     def candidates(self) -> Candidates:
-        """The candidates, including the rankings that adjustments added."""
+        """The candidates of all rankings, including the rankings that adjustments added."""
         return self.adjusted.candidates
 
     @property
