@@ -291,7 +291,10 @@ def _decoded(found: bytes) -> str:
     try:
         return str(found, "utf-8", "surrogatepass")
     except UnicodeDecodeError as error:
-        raise IntegrityError(f"a saved name or id is not valid text: {error}; the file is damaged") from error
+        raise IntegrityError(
+            f"a saved name or id is not valid text ({error}), so a file of the saved data is damaged: restore the "
+            "folder, or build it again"
+        ) from error
 
 
 class NameRows(Mapping[str, int]):

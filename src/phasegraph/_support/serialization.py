@@ -50,9 +50,7 @@ def encode_document(kind: str, version: int, body: Mapping[str, object]) -> byte
     try:
         text = _canonical(body)
     except (TypeError, ValueError) as error:
-        raise InvalidInputError(
-            f"a document must contain only finite numbers, text, lists and mappings; {error}"
-        ) from error
+        raise InvalidInputError(f"only finite numbers, text, lists and mappings can be saved; {error}") from error
     document = {"format": FORMAT, "kind": kind, "version": version, "sha256": _digest(text), "body": body}
     return (json.dumps(document, indent=1, allow_nan=False) + "\n").encode()
 
@@ -263,7 +261,7 @@ def write_bundle(
         if not _NAME.fullmatch(name):
             raise InvalidInputError(f"array names must match [a-z][a-z0-9_]*; got {name!r}")
         if not _TYPE.fullmatch(array.dtype.str):
-            raise InvalidInputError(f"array {name!r} must have a plain type; got {array.dtype}")
+            raise InvalidInputError(f"array {name!r} must contain numbers; got {array.dtype}")
     make_folder(target)
     with one_writer(target):
         before = {one.name for one in target.glob("*.npy")}
@@ -656,7 +654,9 @@ def _write_array(target: Path, name: str, array: NDArray[np.generic] | StreamedA
 
 def _opened(target: Path, entry: object) -> BufferedReader:
     if not isinstance(entry, dict) or not _FILE.fullmatch(str(entry.get("file"))):
-        raise IntegrityError(f"{MANIFEST}: the file name of an array must be plain; the manifest is damaged")
+        raise IntegrityError(
+            f"{MANIFEST}: the file name of an array is invalid, so the file is damaged: restore it from a backup"
+        )
     file = target / str(entry["file"])
     if not file.is_file():
         raise IntegrityError(f"{file.name}: the file is missing; restore the folder from a backup")

@@ -329,8 +329,8 @@ def fit_probability(
     good, poor = ([one.value for one in kind if one.value is not None and one.reason == without] for kind in known)
     if min(len(good), len(poor)) < LEAST_QUERIES:
         raise InsufficientDataError(
-            f"a probability needs at least {LEAST_QUERIES} questions with and without an answer that have a "
-            f"confidence; got {len(good)} and {len(poor)}"
+            f"a probability needs at least {LEAST_QUERIES} questions with an answer and {LEAST_QUERIES} questions "
+            f"without an answer, each with a confidence; got {len(good)} and {len(poor)}"
         )
     logits = _logit([*good, *poor])
     goal = np.repeat([(len(good) + 1) / (len(good) + 2), 1 / (len(poor) + 2)], [len(good), len(poor)])

@@ -78,7 +78,8 @@ class JudgedScores:
         labels = np.asarray(self.labels)
         if scores.ndim != 1 or labels.shape != scores.shape:
             raise InvalidInputError(
-                f"JudgedScores needs one label per score, both flat; got {scores.shape} and {labels.shape}"
+                f"JudgedScores.scores and .labels must be flat arrays of equal length; got shapes {scores.shape} and "
+                f"{labels.shape}"
             )
         if not len(scores):
             raise InsufficientDataError("JudgedScores.scores is empty: give at least one judged hit")
