@@ -43,9 +43,21 @@ MISFITS = (KeyError, TypeError, ValueError, IndexError, OverflowError, Recursion
 
 
 def encode_document(kind: str, version: int, body: Mapping[str, object]) -> bytes:
-    """Encode a body as a document: JSON with the document's kind, its format version (>= 1) and a checksum.
+    """Encode a body as a document: JSON with the document's kind, its format version and a checksum.
 
-    `body` contains only JSON types and finite numbers.
+    Parameters
+    ----------
+    kind : str
+        The kind of the document, such as the name of the saved class.
+    version : int
+        The version of the document's format, >= 1.
+    body : mapping of str to object
+        The content: JSON types and finite numbers only.
+
+    Returns
+    -------
+    bytes
+        The JSON text in UTF-8.
     """
     try:
         text = _canonical(body)
@@ -121,8 +133,25 @@ def write_document(path: str | os.PathLike[str], kind: str, version: int, body: 
 def read_document(path: str | os.PathLike[str], kind: str, newest: int) -> dict[str, object]:
     """Read the body of a document from a file.
 
-    Raises IntegrityError, which names the file, if the file is damaged or too large, has another kind, or has a format
-    version above `newest`.
+    Parameters
+    ----------
+    path : path
+        The file.
+    kind : str
+        The kind that the document must have.
+    newest : int
+        The newest format version that this release reads.
+
+    Returns
+    -------
+    dict
+        The body of the document.
+
+    Raises
+    ------
+    IntegrityError
+        If the file is damaged or too large, has another kind, or has a format version above `newest`. The message names
+        the file.
     """
     file = Path(path)
     try:
