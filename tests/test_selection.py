@@ -114,9 +114,9 @@ def test_max_entropy_stops_before_the_set_gets_above_it(highest: float | None, c
 
 
 def test_max_entropy_and_distinct_are_of_one_method_each() -> None:
-    with pytest.raises(InvalidInputError, match="max_entropy is for the method 'legacy_entropy'"):
+    with pytest.raises(InvalidInputError, match="max_entropy applies only to the method 'legacy_entropy'"):
         SelectionPolicy("mmr", max_entropy=2.0)
-    with pytest.raises(InvalidInputError, match="distinct is for the method 'log_det'"):
+    with pytest.raises(InvalidInputError, match="distinct applies only to the method 'log_det'"):
         SelectionPolicy("mmr", distinct=True)
     with pytest.raises(InvalidInputError, match="max_entropy"):
         SelectionPolicy("legacy_entropy", max_entropy=-1.0)

@@ -168,7 +168,7 @@ def test_a_manifest_cannot_point_outside_its_directory(tmp_path: Path) -> None:
     entry = {"file": "../../secret.npy", "sha256": "", "bytes": 1, "shape": [], "dtype": "<f4"}
     data = encode_document("graph", 1, {"arrays": {"w": entry}, "content": {}})
     (tmp_path / "manifest.json").write_bytes(data)
-    with pytest.raises(IntegrityError, match="plain"):
+    with pytest.raises(IntegrityError, match="the file name of an array is invalid"):
         read_bundle(tmp_path, "graph", 1)
 
 

@@ -346,7 +346,7 @@ def _numbers(source: str, name: str, values: object) -> FloatArray:
     try:
         return np.array(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise InvalidTypeError(f"Ranking.{name} must be numbers; source {source!r} gave something else") from error
+        raise InvalidTypeError(f"Ranking.{name} must be numbers; source {source!r} gave another value") from error
 
 
 def _falls(scores: FloatArray) -> bool:

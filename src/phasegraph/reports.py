@@ -25,8 +25,8 @@ class SourceReport:
     source : str
         Name of the source.
     status : {"ok", "empty", "partial", "timeout", "error", "skipped"}
-        ``empty``: the source found nothing. ``error``, ``timeout`` and ``skipped``: the source did not search.
-        ``partial``: it searched only in part.
+        ``empty``: the source found nothing. ``partial``: the answer is incomplete, for example because no hit was
+        usable. ``timeout``: no answer came in time. ``error``: the source failed. ``skipped``: it was not searched.
     reason : str
         A line that explains the status; it never contains query text or secrets.
     error_class : str

@@ -215,7 +215,7 @@ def _greedy(
 def _lazy_greedy(
     function: _SetFunction, k: int, costs: FloatArray | None, budget: float | None, *, per_cost: bool = False
 ) -> _Picked:
-    """Pick the row with the highest gain again and again, until every gain is negative.
+    """Pick up to `k` rows within the budget, each time the row with the highest gain; stop if every gain is negative.
 
     With `per_cost`, compare gains divided by costs. Among gains within a relative 1e-12, pick the lowest row number.
     """
@@ -506,12 +506,14 @@ class SelectionPolicy:
         if self.distinct is not None:
             check_flag("SelectionPolicy.distinct", self.distinct)
         if self.distinct and self.method != "log_det":
-            raise InvalidInputError(f"SelectionPolicy.distinct is for the method 'log_det'; got {self.method!r}")
+            raise InvalidInputError(
+                f"SelectionPolicy.distinct applies only to the method 'log_det'; got {self.method!r}"
+            )
         if self.max_entropy is not None:
             check_number("SelectionPolicy.max_entropy", self.max_entropy)
             if self.method != "legacy_entropy":
                 raise InvalidInputError(
-                    f"SelectionPolicy.max_entropy is for the method 'legacy_entropy'; got {self.method!r}"
+                    f"SelectionPolicy.max_entropy applies only to the method 'legacy_entropy'; got {self.method!r}"
                 )
 
     @property

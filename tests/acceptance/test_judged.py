@@ -72,8 +72,8 @@ def test_no_hits_are_refused() -> None:
         ([0.1, np.inf], [0, 1], None, "finite"),
         ([0.1, 0.2], [0, 2], None, "0 or 1"),
         ([0.1, 0.2], ["0", "1"], None, "0 or 1"),
-        ([0.1, 0.2], [0], None, "one label per score"),
-        ([[0.1, 0.2]], [[0, 1]], None, "one label per score"),
+        ([0.1, 0.2], [0], None, "flat arrays of equal length"),
+        ([[0.1, 0.2]], [[0, 1]], None, "flat arrays of equal length"),
         ([0.1, 0.2], [0, 1], ["a"], "one query per hit"),
     ],
 )

@@ -147,9 +147,9 @@ def _break(folder: Path, tmp: Path, what: str) -> list[object]:
         ("no text", "corpus.jsonl:2: a passage must have a title or a text; 'b'"),
         ("empty", "corpus.jsonl: a corpus must have at least one passage"),
         ("triples", "t.jsonl:2: passage 'zz' is not in the corpus"),
-        ("rows", "v.npy: must have one row per line of corpus.jsonl (12); got 5"),
+        ("rows", "v.npy: the file must have one row per line of corpus.jsonl (12); got 5"),
         ("nan", "v.npy: embeddings must be finite; row 3"),
-        ("no array", "v.npy: must be a complete .npy array"),
+        ("no array", "v.npy: the file must be a complete .npy array"),
         ("known_names", "names.txt:2: the line must be UTF-8"),
     ],
 )

@@ -217,7 +217,9 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
         build_index(corpus, tmp_path / "out", workers=1, shards=2)
     corpus.write_text('{"id": "a", "text": "Ada."}\n')
     np.save(tmp_path / "two.npy", np.ones((2, 3), np.float32))
-    with pytest.raises(InvalidInputError, match=r"two\.npy: must have one row per line of corpus\.jsonl \(1\); got 2"):
+    with pytest.raises(
+        InvalidInputError, match=r"two\.npy: the file must have one row per line of corpus\.jsonl \(1\); got 2"
+    ):
         build_index(corpus, tmp_path / "out", embeddings=tmp_path / "two.npy")
 
 

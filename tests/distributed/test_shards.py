@@ -148,7 +148,7 @@ def test_tables_give_rows_and_embeddings() -> None:
         rows_of(table.select(["id"]))
     with pytest.raises(InvalidInputError, match="lists of equal length"):
         rows_of(pa.table({"id": ["a", "b"], "text": ["x", "y"], "embedding": [[1.0], [3.0, 4.0, 5.0]]}))
-    with pytest.raises(InvalidInputError, match="1 lack it"):
+    with pytest.raises(InvalidInputError, match="1 rows have none"):
         rows_of(pa.table({"id": ["a", "b"], "text": ["x", "y"], "embedding": [[1.0], None]}))
 
 

@@ -214,7 +214,9 @@ def test_an_empty_file_is_an_error(folder, name):
 def test_misaligned_embeddings_are_named_with_both_counts(folder):
     path = folder / "passages.f16.npy"
     np.save(path, np.load(path)[:-1])
-    with pytest.raises(InvalidInputError, match=r"passages.f16.npy: must have one row per line.*\(12\); got 11"):
+    with pytest.raises(
+        InvalidInputError, match=r"passages.f16.npy: the file must have one row per line.*\(12\); got 11"
+    ):
         load_dataset(folder)
 
 
@@ -228,7 +230,7 @@ def test_embeddings_of_another_shape_are_refused(folder, array):
 def test_a_truncated_embedding_file_is_refused(folder):
     path = folder / "passages.f16.npy"
     path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(InvalidInputError, match=r"passages.f16.npy: must be a complete"):
+    with pytest.raises(InvalidInputError, match=r"passages.f16.npy: the file must be a complete"):
         load_dataset(folder)
 
 

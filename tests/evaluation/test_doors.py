@@ -92,7 +92,7 @@ def test_passages_and_questions_have_text_for_an_id():
 
 
 def test_a_run_takes_rankings_alone(tmp_path):
-    with pytest.raises(InvalidTypeError, match=r"run 'r', question 'q1': must be a Ranking; got list"):
+    with pytest.raises(InvalidTypeError, match=r"run 'r', question 'q1': the answer must be a Ranking; got list"):
         write_run(Run("r", {"q1": [PAIR]}), tmp_path / "r.run")
     with pytest.raises(InvalidTypeError, match=r"r, question 'q1': an id must be text"):
         check_judged({"q1": [PAIR]}, JUDGED, "r")

@@ -15,7 +15,9 @@ LINES = "corpus.jsonl"
 def test_passages_and_queries_of_different_width_are_refused_naming_both_files(folder):
     path = folder / "queries.f16.npy"
     np.save(path, np.ones((4, 5), dtype=np.float16))
-    with pytest.raises(InvalidInputError, match=r"queries.f16.npy: must have as many columns as passages.f16.npy"):
+    with pytest.raises(
+        InvalidInputError, match=r"queries.f16.npy: the file must have as many columns as passages.f16.npy"
+    ):
         load_dataset(folder)
 
 
@@ -93,7 +95,7 @@ def test_facts_without_scales_or_with_scales_that_are_no_numbers_are_named(packe
 @pytest.mark.parametrize("name", ["facts.i8.npy", "facts.f16.npy"])
 def test_facts_of_another_width_than_the_queries_are_refused(packed, name):
     np.save(packed / name, np.ones((2, 3), dtype=np.int8 if name == "facts.i8.npy" else np.float16))
-    with pytest.raises(InvalidInputError, match=rf"{name}: must have as many columns as queries.f16.npy"):
+    with pytest.raises(InvalidInputError, match=rf"{name}: the file must have as many columns as queries.f16.npy"):
         load_facts(load_dataset(packed))
 
 

@@ -90,7 +90,7 @@ def test_packed_facts_give_the_same_ranking(with_facts):
 
 def test_misaligned_facts_are_refused(with_facts):
     np.save(with_facts / "facts.f16.npy", np.zeros((2, 5), dtype=np.float16))
-    with pytest.raises(InvalidInputError, match=r"facts.f16.npy: must have one row per line of unique"):
+    with pytest.raises(InvalidInputError, match=r"facts.f16.npy: the file must have one row per line of unique"):
         load_facts(load_dataset(with_facts))
 
 

@@ -111,7 +111,7 @@ def test_an_option_by_source_name_outlives_copies_and_refuses_what_it_cannot_use
         assert copied.rule_options["q"] == {"graph": 1.5}
     with pytest.raises(TypeError):
         pipeline.rule_options["q"]["graph"] = 2.0
-    with pytest.raises(InvalidInputError, match=r"name sources of weights \(a, b\); got graph"):
+    with pytest.raises(InvalidInputError, match=r"names only sources of weights \(a, b\); it names graph"):
         FusionPipeline.named("tsallis", {"a": 1.0, "b": 1.0})
     with pytest.raises(InvalidInputError, match=r"q must .*2.*got 7"):
         replace(pipeline, rule_options={"q": {"vector": 1.2, "graph": 7.0}})

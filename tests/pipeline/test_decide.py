@@ -227,7 +227,7 @@ def test_what_is_no_ranking_and_a_second_report_are_refused() -> None:
     with pytest.raises(InvalidTypeError, match="Ranking"):
         FusionPipeline().decide("vector")  # type: ignore[arg-type]
     twice = [SourceReport("vector", "ok"), SourceReport("vector", "error")]
-    with pytest.raises(InvalidInputError, match="one per source"):
+    with pytest.raises(InvalidInputError, match="one report per source"):
         FusionPipeline().decide([VECTOR], reports=twice)
 
 

@@ -203,7 +203,7 @@ def test_a_fitted_router_finds_what_the_words_and_the_neighbours_tell() -> None:
     assert query_features("who?").shape == (26,)
     with pytest.raises(InsufficientDataError, match="20 queries"):
         compositional_router({name: dict(list(one.items())[:19]) for name, one in rewards.items()})
-    with pytest.raises(InvalidInputError, match="oracle router has no measure for"):
+    with pytest.raises(InvalidInputError, match="oracle router has no value of the measure for"):
         oracle("unheard of")
 
 

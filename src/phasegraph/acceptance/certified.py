@@ -200,7 +200,7 @@ def certify_threshold(
         Probability, over random samples of judged queries, that the risk is above `alpha`; in (0, 1).
     ordering : JudgedScores, optional
         Judged hits of other queries, which set the order in which thresholds are tested. Default: half of the queries
-        of `judged`, drawn by `rng`. Not used for ``missed``, because this risk always increases with the threshold.
+        of `judged`, drawn by `rng`. Not used for ``missed``, because this risk never falls when the threshold rises.
     bound : {"hoeffding-bentkus", "betting"}, default "hoeffding-bentkus"
         The method that computes p-values from the losses of the queries. ``betting`` is stronger if losses are
         fractions that vary little (``missed``). ``hoeffding-bentkus`` is stronger if losses are near 0 or 1 (``wrong``
@@ -350,9 +350,10 @@ def _fixed_sequence(
 def _highest_safe(
     judged: JudgedScores, alpha: float, delta: float, bound: Callable[[FloatArray, float], FloatArray]
 ) -> _Choice:
-    """Choose the highest candidate threshold for which this threshold and every lower threshold are certified.
+    """Choose the highest candidate threshold that is certified together with every lower candidate threshold.
 
-    The risk is ``missed``. This risk is monotone in the threshold, so the test needs no separate ordering part.
+    If the lowest candidate is not certified, no threshold is chosen. The risk is ``missed``, which never falls when the
+    threshold rises. The test therefore needs no other judged queries to order the thresholds.
     """
     thresholds = candidate_thresholds(judged)
     losses = query_losses(judged, thresholds, risk="missed")

@@ -128,7 +128,7 @@ class ConfidenceModel:
         parameters or neither.
     without : str
         The data that was missing for the confidences to which the probability was fitted, as in
-        ``ConfidenceEvidence.reason``. A confidence that lacks other data does not become a probability.
+        ``ConfidenceEvidence.reason``. A confidence with another `reason` does not become a probability.
 
     Notes
     -----
@@ -310,7 +310,8 @@ def fit_probability(
 
     Notes
     -----
-    A question is ignored if its confidence lacks other data than most confidences. The targets of the fit are those of
+    Most confidences lack the same data, or no data, as their `reason` says. A question whose confidence has another
+    `reason` is ignored. The targets of the fit are those of
     Platt: (n + 1) / (n + 2) for n questions with an answer, and 1 / (n + 2) for n questions without an answer.
 
     Examples
@@ -328,8 +329,8 @@ def fit_probability(
     good, poor = ([one.value for one in kind if one.value is not None and one.reason == without] for kind in known)
     if min(len(good), len(poor)) < LEAST_QUERIES:
         raise InsufficientDataError(
-            f"a probability needs at least {LEAST_QUERIES} questions with and without an answer that have a "
-            f"confidence; got {len(good)} and {len(poor)}"
+            f"a probability needs at least {LEAST_QUERIES} questions with an answer and {LEAST_QUERIES} questions "
+            f"without an answer, each with a confidence; got {len(good)} and {len(poor)}"
         )
     logits = _logit([*good, *poor])
     goal = np.repeat([(len(good) + 1) / (len(good) + 2), 1 / (len(poor) + 2)], [len(good), len(poor)])

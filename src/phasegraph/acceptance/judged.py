@@ -78,7 +78,8 @@ class JudgedScores:
         labels = np.asarray(self.labels)
         if scores.ndim != 1 or labels.shape != scores.shape:
             raise InvalidInputError(
-                f"JudgedScores needs one label per score, both flat; got {scores.shape} and {labels.shape}"
+                f"JudgedScores.scores and .labels must be flat arrays of equal length; got shapes {scores.shape} and "
+                f"{labels.shape}"
             )
         if not len(scores):
             raise InsufficientDataError("JudgedScores.scores is empty: give at least one judged hit")
@@ -338,9 +339,9 @@ def check_relevant(relevant: Mapping[str, Collection[str]], /) -> dict[str, froz
 
 
 def _spearman(scores: FloatArray, labels: BoolArray, groups: IntArray) -> FloatArray:
-    """Compute Spearman's correlation of scores with relevance within each query, as an array with an entry per query.
+    """Return Spearman's correlation of scores with relevance within each query, as an array.
 
-    A query is left out if its hits all have the same score, are all relevant, or are all irrelevant.
+    The array has no entry for a query if its hits all have the same score, are all relevant, or are all irrelevant.
     """
     order = np.lexsort((scores, groups))
     ordered, group = scores[order], groups[order]

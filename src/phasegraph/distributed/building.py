@@ -46,7 +46,7 @@ class Spent:
 
 
 class Run(Protocol):
-    """The protocol of an engine, which calls a function with each tuple of arguments, usually in other processes."""
+    """The interface of engines; an engine calls a function with each tuple of arguments, usually in other processes."""
 
     def __call__(self, task: Callable[..., None], arguments: Sequence[tuple[Any, ...]], label: str, /) -> list[Spent]:
         """Call ``task(*arguments[i])`` for each i, and return the CPU time and memory of each call.
@@ -131,7 +131,7 @@ class Work:
 
     @classmethod
     def beside(cls, out: str | os.PathLike[str], work: str | os.PathLike[str] | None) -> Work:
-        """Create the work folder object of a build that writes the index to the folder `out`.
+        """Return the :class:`Work` of a build that writes the index to the folder `out`; no folder is created.
 
         `work` is the path of the work folder. If it is None, the path is `out` with ``.work`` added to its name.
         """

@@ -215,7 +215,7 @@ def triple_file(path: Path) -> TripleFile:
     """Open a file of triples; a file with a line per passage is divided into pieces."""
     file = row_file(path)
     if file.starts is None:
-        raise wrong(path, None, "triples must be JSON; this is Parquet")
+        raise wrong(path, None, "a file of triples must be JSON; this file is Parquet")
     with file.path.open("rb") as handle:
         first = next(line for line in handle if line.removeprefix(BOM_UTF8).strip())
         try:

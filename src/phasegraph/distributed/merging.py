@@ -413,7 +413,7 @@ class _Merge:
     def _entity_rows(
         self, made: _Rows, inward: Any, tables: Sequence[Spool], across: Any, first: int, last: int
     ) -> None:
-        """Add the edges that leave entities `first` to `last` - 1, to the matrix `made`.
+        """Append to the matrix `made` the edges that leave the entities `first` to `last` - 1.
 
         An entity's row has first the edges to passages (`inward`, by part), and then the edges to entities (`across`).
         """

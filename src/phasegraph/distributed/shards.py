@@ -126,7 +126,9 @@ def rows_of(
     column = table.column(EMBEDDING).combine_chunks()
     column = getattr(column, "storage", column)  # Ray stores tensors as lists
     if column.null_count:
-        raise InvalidInputError(f"the column {EMBEDDING!r} must be filled in every row; {column.null_count} lack it")
+        raise InvalidInputError(
+            f"the column {EMBEDDING!r} must have a value in every row; {column.null_count} rows have none"
+        )
     flat = column.flatten()
     if len(flat) % len(rows) or len(set(arrow().compute.list_value_length(column).unique().to_pylist())) != 1:
         raise InvalidInputError(f"the column {EMBEDDING!r} must contain lists of equal length")

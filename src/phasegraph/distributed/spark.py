@@ -159,7 +159,7 @@ def _batch(number: int, task: Callable[..., None], arguments: Sequence[Any]) -> 
 def _taken(frame: Any) -> dict[int, Spent]:
     """Run the tasks of a lazy DataFrame; return CPU time and memory by task number.
 
-    Raises the first InvalidInputError of a task.
+    If tasks reported an InvalidInputError, raise the first of these errors.
     """
     rows = frame.collect()
     wrong = next((row["error"] for row in sorted(rows) if row["error"] is not None), None)

@@ -90,8 +90,8 @@ class TripleFile:
     def placed(self, shards: Sequence[Staged], parts: Sequence[Path]) -> tuple[int, list[Stated]]:
         """Return the number of malformed triples and, for each shard, the triples of its passages.
 
-        `parts` are the output folders of the tasks. Raises InvalidInputError for two entries of the same passage, and
-        for an entry without a passage.
+        `parts` are the output folders of the tasks. Raise InvalidInputError if two entries belong to the same passage,
+        or if an entry in HippoRAG's format belongs to no passage.
         """
         bundles = [read_bundle(one, TRIPLES, VERSION) for one in parts]
         rows, numbers = (np.concatenate([arrays[name] for _, arrays in bundles]) for name in ("rows", "numbers"))

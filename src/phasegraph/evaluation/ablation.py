@@ -202,7 +202,7 @@ def ablate(
     """Answer every query with all stages on, then with each stage off.
 
     F1 rates an answer that :func:`~phasegraph.evaluation.answering.extract_answer` takes from the first three passages.
-    The answer is the name or number whose sentences share the most words with the query, unless it is in the query.
+    The answer is a name or number that is not in the query; its sentences share the most words with the query.
 
     Parameters
     ----------

@@ -71,7 +71,7 @@ def calibration_errors(probabilities: FloatArray, answerable: ArrayLike, bins: i
 
 
 def ask_off_topic(inputs: ExperimentInput, systems: Sequence[System], other: Dataset) -> Abstention:
-    """Search the corpus of `inputs` with its own questions and with those of `other`, and compare the confidences.
+    """Ask the corpus of `inputs` its own questions and the questions of `other`, and compare the confidences.
 
     Raise InvalidInputError if both data sets contain the same question, or their embeddings have different widths.
     """

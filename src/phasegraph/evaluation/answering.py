@@ -112,6 +112,7 @@ def word_share(question: str, text: str) -> float:
 def extract_answer(question: str, passages: Sequence[str]) -> str:
     """Return the name or number whose sentences in the first three passages share the most words with the question.
 
+    Names and numbers in the question are left out. The result is empty if no other name or number is found.
     Use this :class:`AnswerReader` without a model to test the wiring or to replay a run. Its figures say nothing about
     a model.
 

@@ -133,7 +133,7 @@ class Comparison:
     notes: tuple[str, ...]
 
     def pairs(self) -> dict[str, dict[str, tuple[int, int]]]:
-        """Return the numbers of questions that one method wins and loses against another, by both methods' names."""
+        """Return ``pairs[one][other]``: the numbers of questions that method `one` wins and loses against `other`."""
         column = self.table.measures.index(self.measure)
         values = {name: of[:, column] for name, of in self.table.values.items()}
         return {

@@ -182,19 +182,24 @@ def _array(file: Path, kind: str, what: str, dimensions: tuple[int, ...]) -> Any
     try:
         array = npy_format.open_memmap(file, mode="r")
     except (ValueError, OSError, EOFError, SyntaxError, TokenError) as error:
-        raise wrong(file, None, f"must be a complete .npy array of numbers; {error}") from error
+        raise wrong(file, None, f"the file must be a complete .npy array of numbers; {error}") from error
     if array.ndim not in dimensions or array.dtype.kind != kind or 0 in array.shape[1:]:
-        raise wrong(file, None, f"must hold {what}; got {array.shape} {array.dtype}")
+        raise wrong(
+            file, None, f"the file must contain {what}; got an array of shape {array.shape} and type {array.dtype}"
+        )
     return array
 
 
 def _check_rows(file: Path, got: int, rows: int, lines_in: str) -> None:
     if got != rows:
-        raise wrong(file, None, f"must have one row per line of {lines_in} ({rows}); got {got}")
+        raise wrong(file, None, f"the file must have one row per line of {lines_in} ({rows}); got {got}")
 
 
 def _lengths(file: Path, vectors: Float32Array, first: int = 0) -> Any:
-    """Return the L2 norm of each row in double precision; `first` is the file row of the first vector, for messages."""
+    """Return the L2 norm of each row in double precision; raise an error for a row of zeros, NaN or infinity.
+
+    `first` is the row of the first vector in the file, for the message.
+    """
     bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
     if len(bad):
         raise wrong(
@@ -344,7 +349,10 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A judged question: id, text, judgement, all other fields of its line, and the line number (0: no file)."""
+    """A judged question: id, text, judgement, and the other fields and the number of its line in the file.
+
+    The number is 0 if the question does not come from a file.
+    """
 
     id: str
     text: str
@@ -490,7 +498,7 @@ def load_dataset(folder: str | Path, *, share: float = 0.5) -> Dataset:
     vectors = read_vectors(root / "passages.f16.npy", len(passages), "corpus.jsonl")
     asked = read_vectors(root / "queries.f16.npy", len(listed), "queries.jsonl")
     if vectors.shape[1] != asked.shape[1]:
-        message = f"must have as many columns as passages.f16.npy ({vectors.shape[1]}); got {asked.shape[1]}"
+        message = f"the file must have as many columns as passages.f16.npy ({vectors.shape[1]}); got {asked.shape[1]}"
         raise wrong(root / "queries.f16.npy", None, message)
     rows = [row for row, query in enumerate(listed) if query.judgement.hops]
     if not rows:
@@ -788,7 +796,9 @@ def _fact_vectors(dataset: Dataset, folder: Path, count: int) -> Float32Array:
         )
     width = dataset.query_vectors.shape[1]
     if vectors.shape[1] != width:
-        raise wrong(file, None, f"must have as many columns as queries.f16.npy ({width}); got {vectors.shape[1]}")
+        raise wrong(
+            file, None, f"the file must have as many columns as queries.f16.npy ({width}); got {vectors.shape[1]}"
+        )
     return vectors
 
 
@@ -807,7 +817,9 @@ def split_by_id(ids: Sequence[str], part: Literal["tune", "confirm"], *, share: 
     (array([0, 2]), array([1, 3]))
     """
     if part not in ("tune", "confirm") or not 0 < share < 1:
-        raise InvalidInputError(f"part must be 'tune' or 'confirm', share in (0, 1); got {part!r}, {share!r}")
+        raise InvalidInputError(
+            f"part must be 'tune' or 'confirm', and share must be in (0, 1); got {part!r} and {share!r}"
+        )
     digests = [hashlib.md5(name.encode("utf-8"), usedforsecurity=False).digest() for name in ids]
     tuning = [int.from_bytes(digest[:8], "big") / 2**64 < share for digest in digests]
     return np.flatnonzero(np.array(tuning, dtype=bool) == (part == "tune"))

@@ -37,29 +37,29 @@ def _first(ids: Sequence[str], judgement: Judgement, k: int, what: str = "an id"
 
 
 def last_hop(ids: Sequence[str], judgement: Judgement, k: int) -> float | None:
-    """1 if a passage of the last hop is among the first k, else 0; None if the last hop is not known."""
+    """Return 1 if a passage of the last hop is among the first k, else 0; None if the last hop is not known."""
     if not judgement.last_hop_known:
         return None
     return float(not set(_first(ids, judgement, k)).isdisjoint(judgement.hops[-1]))
 
 
 def full_support(ids: Sequence[str], judgement: Judgement, k: int) -> float:
-    """1 if every hop has a passage among the first k, else 0; also 0 for a query without hops."""
+    """Return 1 if every hop has a passage among the first k, else 0; also 0 for a query without hops."""
     return float(recall(ids, judgement, k) == 1.0)
 
 
 def recall(ids: Sequence[str], judgement: Judgement, k: int) -> float:
-    """The share of the hops that have a passage among the first k, in [0, 1]."""
+    """Return the share of the hops that have a passage among the first k, in [0, 1]."""
     found = set(_first(ids, judgement, k))
     hits = sum(not found.isdisjoint(hop) for hop in judgement.hops)
     return hits / len(judgement.hops) if judgement.hops else 0.0
 
 
 def ndcg(ids: Sequence[str], judgement: Judgement, k: int) -> float:
-    """Discounted gain divided by the best possible discounted gain, in [0, 1]; gain is linear, discount log2(rank + 1).
+    """Return the discounted gain divided by the best possible discounted gain, in [0, 1].
 
-    The gain of a passage is its grade g, not 2^g - 1. Without grades, the first retrieved passage of each hop has gain
-    1, and the hop's other passages have gain 0.
+    The discount is log2(rank + 1). The gain of a passage is its grade g, not 2^g - 1. Without grades, the first
+    retrieved passage of each hop has gain 1, and the hop's other passages have gain 0.
 
     References
     ----------
@@ -81,7 +81,7 @@ def ndcg(ids: Sequence[str], judgement: Judgement, k: int) -> float:
 
 
 def reciprocal_rank(ids: Sequence[str], judgement: Judgement, k: int) -> float:
-    """1 / rank of the first relevant passage among the first k; 0 if none of the first k is relevant.
+    """Return 1 / rank of the first relevant passage among the first k; 0 if none of the first k is relevant.
 
     With grades, a passage is relevant if its grade is above 0. Without grades, every passage of every hop is relevant.
     """
@@ -92,7 +92,7 @@ def reciprocal_rank(ids: Sequence[str], judgement: Judgement, k: int) -> float:
 
 
 def page_recall(ids: Sequence[str], judgement: Judgement, k: int) -> float | None:
-    """The share of the answering pages that have a passage among the first k; None if no answering page is known."""
+    """Return the share of the answering pages with a passage among the first k; None if no answering page is known."""
     found = _pages(ids, judgement, k)
     if not judgement.pages or not judgement.sources:
         return None
@@ -100,7 +100,7 @@ def page_recall(ids: Sequence[str], judgement: Judgement, k: int) -> float | Non
 
 
 def distinct_pages(ids: Sequence[str], judgement: Judgement, k: int) -> float | None:
-    """The number of distinct pages among the first k passages, from 0 to k; None if no passage names its page."""
+    """Return the number of distinct pages among the first k passages, in [0, k]; None if no passage names a page."""
     found = _pages(ids, judgement, k)
     return float(len(found)) if judgement.sources else None
 
@@ -124,7 +124,7 @@ def plain_answer(text: str) -> str:
 
 
 def exact_match(answers: Sequence[str], judgement: Judgement, k: int = 1) -> float | None:
-    """1 if one of the first k answers equals a correct answer, else 0; None if no correct answer is known.
+    """Return 1 if one of the first k answers equals a correct answer, else 0; None if no correct answer is known.
 
     References
     ----------
@@ -134,7 +134,7 @@ def exact_match(answers: Sequence[str], judgement: Judgement, k: int = 1) -> flo
 
 
 def token_f1(answers: Sequence[str], judgement: Judgement, k: int = 1) -> float | None:
-    """The best F1 of shared words between one of the first k answers and a correct answer; None if no answer is known.
+    """Return the best F1 of one of the first k answers and a correct answer; None if no correct answer is known.
 
     F1 is the harmonic mean of word precision and word recall. An answer without words scores 1 only if the correct
     answer has no words either.

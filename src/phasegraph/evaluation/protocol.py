@@ -49,9 +49,10 @@ PROTOCOLS: Mapping[str, Protocol] = MappingProxyType({HETDOCQA.name: HETDOCQA})
 
 
 def parts_of(dataset: Dataset, protocol: Protocol, other: Dataset | None = None) -> tuple[Dataset, Dataset, str, str]:
-    """Return the tested queries, the queries for the sign check, and the names of the two parts.
+    """Return the tested queries, the queries on which a difference must have the same sign, and both parts' names.
 
-    If the data set `other` is given, it supplies the second part: its queries with the second split or, without splits,
+    The tested queries are a split of `dataset`, and the other queries its second split; see :class:`Protocol`. If the
+    data set `other` is given, the second part comes from `other`: its queries with the second split or, without splits,
     all its queries. Raise InvalidInputError if a part is missing, or a collection is in both parts.
     """
     names = [str(query.extra.get("split", "")) for query in dataset.queries]
@@ -91,11 +92,10 @@ class Verdict:
     """The verdict on the difference between a system and the baseline, with its figures.
 
     `difference` is the difference on the tested part; its bootstrap draws single queries, as the protocol demands.
-    `p_holm` is its p-value corrected over all systems except the baseline. `other` is the mean difference on the second
-    part, of which only the sign counts. `changed` is the number of queries of the tested part for which the system and
-    the baseline have different values.
-    `p_groups` is the sign-flip p-value over whole collections, or None without collections. The protocol draws queries,
-    so `p_groups` does not affect `reliable`.
+    `p_holm` is the p-value of this difference, corrected over all systems except the baseline. `other` is the mean
+    difference on the second part, of which only the sign counts. `changed` is the number of queries of the tested part
+    for which the system and the baseline have different values. `p_groups` is the sign-flip p-value over whole
+    collections, or None without collections. The protocol draws queries, so `p_groups` does not affect `reliable`.
     """
 
     difference: BootstrapResult

@@ -83,7 +83,10 @@ def score_distributions(
             f"before and after must contain scores of the same sources; got {names}, {sorted(after)}"
         )
     if gold is not None and any(len(gold.get(name, ())) != len(before[name]) for name in names):
-        raise InvalidInputError(f"gold must have one flag per score of every source; got {sorted(gold)}")
+        raise InvalidInputError(
+            f"gold must contain a mask for each of the sources {names}, with an entry per score; got masks for "
+            f"{sorted(gold)} with {[len(gold[name]) for name in sorted(gold)]} entries"
+        )
     figure, axes = new_figure(10.5, 0.8 + 1.1 * len(names), 2)
     colours = source_colours(names)
     common = np.linspace(min(float(after[n].min()) for n in names), max(float(after[n].max()) for n in names), 61)

@@ -122,7 +122,7 @@ def evaluate(
     id_key: str | None = None,
     progress: Callable[[Iterable[Any], str], Iterable[Any]] | None = None,
 ) -> Evaluation:
-    """Measure a retriever, or compare several, on judged questions.
+    """Measure a retriever on judged questions, or compare several retrievers.
 
     Parameters
     ----------
@@ -312,7 +312,7 @@ class RetrieverRun:
     pages: dict[str, str]
 
     def failures(self, name: str) -> list[str]:
-        """Return a line that counts the failed questions by error class; empty if no question failed."""
+        """Return a list with a line that counts the failed questions by error class; empty if no question failed."""
         kinds = Counter(type(error).__name__ for error in self.errors.values()).most_common()
         said = ", ".join(f"{kind} {count}" for kind, count in kinds)
         asked = len(self.found) + len(self.errors)

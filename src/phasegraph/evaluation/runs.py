@@ -64,7 +64,7 @@ class Run:
         for query, ranking in self.rankings.items():
             if not isinstance(ranking, Ranking):
                 raise InvalidTypeError(
-                    f"run {self.name!r}, question {query!r}: must be a Ranking; got {type(ranking).__name__}"
+                    f"run {self.name!r}, question {query!r}: the answer must be a Ranking; got {type(ranking).__name__}"
                 )
 
     def found(self) -> dict[str, tuple[str, ...]]:
@@ -128,7 +128,7 @@ def _parquet_hits(file: Path) -> Iterable[tuple[int, str, str, float]]:
     try:
         rows = pq.read_table(file, columns=["id", "ids", "scores"]).to_pylist()
     except (OSError, pyarrow.ArrowException) as error:
-        raise wrong(file, None, f"must be Parquet with the columns id, ids and scores; {error}") from error
+        raise wrong(file, None, f"the file must be Parquet with the columns id, ids and scores; {error}") from error
     return _listed_hits(file, enumerate(({**row, "query": row["id"]} for row in rows), start=1))
 
 
@@ -281,9 +281,9 @@ def _predicted(file: Path) -> Iterable[tuple[int, Mapping[str, object]]]:
     try:
         state = json.loads("\n".join(text for _, text in lines_of(file)))
     except (ValueError, RecursionError) as error:
-        raise wrong(file, None, f"must be one JSON object of answers by query id; {error}") from error
+        raise wrong(file, None, f"the file must be one JSON object of answers by query id; {error}") from error
     if not isinstance(state, dict):
-        raise wrong(file, None, f"must be one JSON object of answers by query id; got {type(state).__name__}")
+        raise wrong(file, None, f"the file must be one JSON object of answers by query id; got {type(state).__name__}")
     yield from ((1, {"query": query, "answer": answer}) for query, answer in state.items())
 
 

@@ -583,7 +583,7 @@ class ConfidenceTuning:
     `model` is fitted on the tuning part. It gives no probability if a probability could not be fitted. `queries` is the
     number of judged queries of the other part that have a confidence. `auc`, in [0, 1], is the probability that a query
     with its relevant passages has a higher confidence than a query without them. `ece` (over 10 bins of equal size) and
-    `brier` are errors of the probabilities.
+    `brier` are errors of the probabilities; None without a probability.
     """
 
     model: ConfidenceModel = field(repr=False)
@@ -606,8 +606,9 @@ def tune_confidence(
 
     ``words(query, rankings)`` returns the result of :func:`phasegraph.lexical.read_hits`. The rows in `confirmation`
     are scored, and the model is fitted to all other rows. The default is about half of the rows, chosen by the MD5 of
-    the id. The rankings of each query without its relevant passages serve as the answer to a query that the corpus
-    cannot answer. Return None if no query of the scored part has a confidence.
+    the id. Each query is used twice: with its rankings, and with its relevant passages removed from the rankings. The
+    second case stands for a query that the corpus cannot answer. Return None if no query of the scored part has a
+    confidence.
     """
     names, ids = sorted(rankings), [judgement.query for judgement in judgements]
     confirm_on = split_by_id(ids, "confirm").tolist() if confirmation is None else list(confirmation)

@@ -290,10 +290,9 @@ class Reranking(Adjustment):
 
 
 def _falling(values: FloatArray, keys: Sequence[object]) -> FloatArray:
-    """Return `values` lowered as little as necessary to make them decreasing.
+    """Lower `values` as little as necessary, so that no value is above the previous value.
 
-    Each value becomes less than the previous value if the entries of `keys` for the two values differ. Otherwise, it
-    becomes at most the previous value.
+    If the entries of `keys` for a value and the previous value differ, the value becomes less than the previous value.
     """
     out = values.copy()
     for row in range(1, len(out)):

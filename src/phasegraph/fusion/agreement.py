@@ -28,11 +28,11 @@ Agreement: TypeAlias = Mapping[tuple[str, str], float]
 
 
 def disagreements(found: Agreement, floor: Agreement) -> tuple[str, ...]:
-    """Return a warning for every two sources whose agreement is 0, or is below the pair's floor.
+    """Return a warning for every two sources with unusually low agreement.
 
-    The floor of an ordered pair is its usual lowest agreement, from calibration. If two sources have floors, a warning
-    needs two conditions. In both directions, the agreement is at or below its floor. In at least one direction, it is
-    below its floor. A floor of 0 never causes a warning.
+    The floor of an ordered pair is its usual lowest agreement, from calibration. If two sources have floors, the
+    agreement is low if it is at or below the floor in both directions, and below the floor in at least one direction.
+    If two sources have no floors, the agreement is low if it is 0 in both directions.
     """
     if not floor and all(found.values()):
         return ()

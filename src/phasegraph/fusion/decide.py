@@ -125,7 +125,9 @@ def _to_fuse(pipeline: FusionSettings, rankings: Sequence[Ranking]) -> tuple[lis
             reserved.append(ranking)
             continue
         if weights is not None and ranking.source not in weights:
-            raise InvalidInputError(f"weights must name every source; got {sorted(weights)}, not {ranking.source!r}")
+            raise InvalidInputError(
+                f"weights must name every source; they name {sorted(weights)}, and not {ranking.source!r}"
+            )
         if ranking.ids and (weights is None or weights[ranking.source] > 0):
             chosen.append(ranking)
     adjustments = adjustments_of(pipeline, reserved)
@@ -302,7 +304,7 @@ class Shortlist:
 
     @property
     def candidates(self) -> Candidates:
-        """The candidates, including the rankings that adjustments added."""
+        """The candidates of all rankings, including the rankings that adjustments added."""
         return self.adjusted.candidates
 
     @property
@@ -526,7 +528,9 @@ def _settle_reports(
     """
     known = dict(zip(map(_SOURCE, reports), reports, strict=True))
     if len(known) != len(reports):
-        raise InvalidInputError(f"reports must be one per source; got {[report.source for report in reports]}")
+        raise InvalidInputError(
+            f"reports must contain one report per source; got reports of {[report.source for report in reports]}"
+        )
     for ranking in rankings:
         name = ranking.source
         report, one = known.get(name), scaled.get(name)

@@ -29,7 +29,7 @@ from phasegraph.fusion.rules import (
 def log_linear(
     values: FloatArray, /, *, weights: PerSource = None, missing: PerSource = None, epsilon: float = 1e-6
 ) -> FloatArray:
-    """Compute the weighted sum of the logarithms of each list's Boltzmann weights, which is a geometric mean.
+    """Compute the weighted sum of the logarithms of each list's Boltzmann weights, as in a geometric mean.
 
     Parameters
     ----------

@@ -83,8 +83,8 @@ def check_rule_options(
         foreign = [] if weights is None else sorted(set(of) - set(weights))
         if foreign:
             raise InvalidInputError(
-                f"rule_options[{name!r}] must be a number, or name sources of weights ({', '.join(weights or ())}); "
-                f"got {', '.join(foreign)}"
+                f"rule_options[{name!r}] must be a number, or a mapping that names only sources of weights "
+                f"({', '.join(weights or ())}); it names {', '.join(foreign)}"
             )
     plain = {name: one for name, one in options.items() if name not in held}
     tried = [plain, *({**plain, name: one} for name, of in held.items() for one in of.values())]

@@ -43,7 +43,7 @@ class ChangedWords:
             vars(one)["_mean_length"] = max(words / self.count, 1e-9)
 
     def look_up_listed(self, query: str, most: int) -> ChangedTerms:
-        """Return the query's words and approximately the `most` best passages by BM25.
+        """Return the query's words and the rows of at most `most` passages, which are probably the best by BM25.
 
         :meth:`LexicalIndex.look_up_listed` describes the method. For a frequent word, the 500 passages with the highest
         weight in each index are compared. Removed passages are left out, and the 500 best of the others are read.

@@ -19,7 +19,7 @@ WITNESS_DEPTH, COVER_DEPTH = 20, 5
 
 @dataclass(frozen=True, slots=True)
 class HitWords:
-    """How well the texts of the hits match the words of the query.
+    """The result of a comparison of the query's words with the texts of the hits.
 
     `order` contains the ids of at most 20 hits, ordered by BM25 over the hits' texts. `order` is empty if no source
     states :class:`~phasegraph.ranking.QueryWords`. `covers` contains, for each source, the share of the query's words
@@ -53,15 +53,15 @@ class CountedTexts:
 def read_hits(
     query: str, rankings: Sequence[Ranking], text: Callable[[str], str], counted: CountedTexts | None = None
 ) -> HitWords:
-    """Search for the query's words in the texts of the first 20 hits of every ranking, and return the result.
+    """Compare the query's words with the texts of the first 20 hits of every ranking; see :class:`HitWords`.
 
-    ``text(id)`` returns the text of a hit, or "". If a source states :class:`~phasegraph.ranking.QueryWords`, its
-    tokenizer splits the texts, and its idf weights the words in `covers`. Otherwise, the tokenizer is ``english``, and
-    the idf comes from these texts.
+    ``text(id)`` returns the text of a hit, or "". If a source states :class:`~phasegraph.ranking.QueryWords`, their
+    tokenizer splits the texts, and their idf weights the words in `HitWords.covers`. Otherwise, the tokenizer is
+    ``english``, and the idf comes from these texts. `counted` contains the word counts of some texts. If `counted` uses
+    the same tokenizer, these texts are not read, and the result is the same, to the bit.
 
-    The order of the hits by their texts does not depend on the sources' scores, so the pipeline uses it to weight the
-    sources. The method is our own and not published. If `counted` has the same tokenizer, the texts that it has counted
-    are not read; the result is the same, to the bit.
+    `HitWords.order` does not depend on the sources' scores, so the pipeline uses it to weight the sources. The authors
+    of phasegraph developed the method; it is not published.
 
     >>> from phasegraph.ranking import QueryWords
     >>> texts = {"a": "Bo sang.", "b": "Ada met Bo."}

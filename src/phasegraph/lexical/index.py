@@ -152,7 +152,7 @@ class LexicalIndex:
         return QueryTerms(scores, terms.words, terms.idf, rows, terms.all_idf, tuple(adds))
 
     def look_up_listed(self, query: str, most: int) -> ListedTerms:
-        """Return the query's words and approximately the `most` best passages by BM25.
+        """Return the query's words and the rows of at most `most` passages, which are probably the best by BM25.
 
         The words are read from the rarest to the most frequent. All entries of a word are read as long as at most 2,048
         entries are read in total. Entries of more frequent words are read only until `most` passages are found. Of such
@@ -163,7 +163,7 @@ class LexicalIndex:
         return replace(self.terms(query), found=found, best=best)
 
     def _foremost(self, query: str, most: int) -> tuple[IntArray, float]:
-        """Return the rows of approximately the `most` best passages by BM25, ascending, and the best score."""
+        """Return the ascending rows of at most `most` passages, probably the best by BM25, and the best score."""
         terms = self.terms(query)
         entries, frequency = terms.entries, [one.stop - one.start for one in terms.entries]
         parts: list[Int32Array] = []
@@ -338,7 +338,7 @@ class LexicalPart(LexicalIndex):
         return self._for(query).terms(query)
 
     def look_up_listed(self, query: str, most: int) -> ListedTerms:
-        """Return the query's words and approximately the `most` best passages; see :class:`LexicalIndex`."""
+        """Return the query's words and at most `most` passages, as :meth:`LexicalIndex.look_up_listed`."""
         return self._for(query).look_up_listed(query, most)
 
     def passages_with(self, words: Iterable[str]) -> Int32Array:
@@ -433,9 +433,9 @@ class QueryTerms:
     """The words of a query in a collection of P passages, and the (P,) BM25 `scores` of the passages.
 
     `words` are the t query words that occur in the collection, in the query's order; `idf` is the (t,) inverse document
-    frequency. For each word, `rows` are the passages that contain the word, ascending, and `adds` is the part of their
-    scores that comes from this word. `all_idf` contains the idf of every query word; it is ``log(1 + (P + .5) / .5)``
-    for a word that does not occur.
+    frequency. For each word, `rows` are the ascending rows of the passages that contain the word, and `adds` is the
+    part of their scores that comes from this word. `all_idf` contains the idf of every query word; it is
+    ``log(1 + (P + .5) / .5)`` for a word that does not occur.
     """
 
     scores: FloatArray
@@ -620,7 +620,7 @@ Listed = TypeVar("Listed", ListedTerms, ChangedTerms)
 
 
 def foremost_of(terms: Listed, parts: Sequence[Any], most: int) -> Listed:
-    """Return a copy of `terms` with the `most` best passages by BM25 among the rows in `parts`.
+    """Return a copy of `terms` with the best passages by BM25 among the rows in `parts`, at most `most` passages.
 
     The field `found` of the copy contains the rows of these passages, and `best` the highest score.
     """

@@ -253,7 +253,7 @@ class Gatherer:
     def _task(self, name: str, source: AnySource, awaits: bool) -> SourceTask:
         settings = self.settings.get(name)
         if settings is None:
-            raise InvalidInputError(f"source {name!r} has no settings; known are {list(self.settings)}")
+            raise InvalidInputError(f"source {name!r} has no settings; settings are given for {list(self.settings)}")
         function, asearch = search_of(source), asearch_of(source)
         mode: Mode = "search"
         if asearch is not None and not settings.in_thread and (awaits or function is None):

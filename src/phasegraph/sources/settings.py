@@ -138,7 +138,8 @@ def check_settings(settings: Mapping[str, SourceSettings]) -> dict[str, SourceSe
         for need in one.depends_on:
             if need not in settings:
                 raise InvalidInputError(
-                    f"source {name!r} depends on {need!r}, which has no settings; known are {sorted(settings)}"
+                    f"source {name!r} depends on {need!r}, which has no settings; settings are given for "
+                    f"{sorted(settings)}"
                 )
     try:
         TopologicalSorter({name: one.depends_on for name, one in settings.items()}).prepare()

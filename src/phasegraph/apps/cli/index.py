@@ -203,7 +203,9 @@ def _name_files(names: Path | None, embeddings: Path | None, threshold: float | 
     if names is None and embeddings is None and threshold is None:
         return None
     if names is None or embeddings is None:
-        raise InvalidInputError("--names and --name-embeddings must be given together, one row for each name")
+        raise InvalidInputError(
+            "--names and --name-embeddings must be given together: the embeddings have one row for each name"
+        )
     if threshold is not None:
         check_range("--synonym-threshold", threshold, 0, 1, ends="(]")
     return names, embeddings

@@ -309,7 +309,7 @@ class Folder:
         except OSError as error:
             shutil.rmtree(directory, ignore_errors=True)
             raise StoreError(
-                f"{self.path.name}: the folder refused the change; nothing was changed. {error}"
+                f"{self.path.name}: the change could not be written to the folder; nothing was changed. {error}"
             ) from error
         self._note_change(number, change.size)
 

@@ -476,7 +476,9 @@ class SummaryTree:
             vectors: Any = arrays["vectors"]
             columns = (len(names), *embeddings.shape[1:]), (len(ids), *embeddings.shape[1:])
             if embeddings.ndim != 2 or (embeddings.shape, vectors.shape) != columns or not embeddings.shape[1]:
-                raise InvalidInputError("each passage and each summary must have a vector, and all of the same length")
+                raise InvalidInputError(
+                    "each passage and each summary must have a vector, and all vectors must have the same length"
+                )
             if {embeddings.dtype, vectors.dtype} != {np.dtype(np.float32)}:
                 raise InvalidInputError("vectors must be float32")
             if any(one.mixtures[0].centre.shape != embeddings.shape[1:] for one in fitted):

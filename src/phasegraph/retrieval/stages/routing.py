@@ -336,14 +336,16 @@ def oracle_router(rewards: Mapping[str, Mapping[str, float]]) -> Callable[[str],
     'graph'
     """
     if not isinstance(rewards, Mapping) or not rewards:
-        raise InvalidInputError("rewards is empty: give the measures of at least one source")
+        raise InvalidInputError("rewards is empty: give the values of a measure for at least one source")
     return partial(_best, {name: dict(by_query) for name, by_query in rewards.items()})
 
 
 def _best(rewards: Mapping[str, Mapping[str, float]], query: str) -> str:
     known = {name: by_query[query] for name, by_query in rewards.items() if query in by_query}
     if not known:
-        raise InvalidInputError("the oracle router has no measure for this query: add the query to rewards")
+        raise InvalidInputError(
+            "the oracle router has no value of the measure for this query: add the query to rewards"
+        )
     return max(known, key=known.__getitem__)
 
 
@@ -425,12 +427,12 @@ def compositional_router(
     ('graph', 'code')
     """
     if not isinstance(rewards, Mapping) or not rewards:
-        raise InvalidInputError("rewards is empty: give the measures of at least one source")
+        raise InvalidInputError("rewards is empty: give the values of a measure for at least one source")
     check_range("alpha", alpha, ends="(]")
     common = sorted(set.intersection(*(set(by_query) for by_query in rewards.values())))
     if len(common) < 20:
         raise InsufficientDataError(
-            f"a router needs at least 20 queries with a measure of every source; got {len(common)}"
+            f"rewards must contain at least 20 queries with a value for every source; got {len(common)}"
         )
     known = rankings or {}
     seen = np.array([np.asarray(features(query, known.get(query)), dtype=np.float64) for query in common])
