@@ -48,23 +48,21 @@ def encode_document(kind: str, version: int, body: Mapping[str, object]) -> byte
     Parameters
     ----------
     kind : str
-        The kind of the document, such as "pipeline".
+        The kind of the document, such as the name of the saved class.
     version : int
-        The format version of the body, at least 1.
-    body : mapping
-        The content, which contains only JSON types and finite numbers.
+        The version of the document's format, >= 1.
+    body : mapping of str to object
+        The content: JSON types and finite numbers only.
 
     Returns
     -------
     bytes
-        The encoded document.
+        The JSON text in UTF-8.
     """
     try:
         text = _canonical(body)
     except (TypeError, ValueError) as error:
-        raise InvalidInputError(
-            f"a document must contain only finite numbers, text, lists and mappings; {error}"
-        ) from error
+        raise InvalidInputError(f"only finite numbers, text, lists and mappings can be saved; {error}") from error
     document = {"format": FORMAT, "kind": kind, "version": version, "sha256": _digest(text), "body": body}
     return (json.dumps(document, indent=1, allow_nan=False) + "\n").encode()
 
@@ -139,13 +137,15 @@ def read_document(path: str | os.PathLike[str], kind: str, newest: int) -> dict[
     ----------
     path : path
         The file.
-    kind, newest
-        See :func:`~phasegraph._support.serialization.decode_document`.
+    kind : str
+        The kind that the document must have.
+    newest : int
+        The newest format version that this release reads.
 
     Returns
     -------
     dict
-        The body.
+        The body of the document.
 
     Raises
     ------
@@ -290,7 +290,7 @@ def write_bundle(
         if not _NAME.fullmatch(name):
             raise InvalidInputError(f"array names must match [a-z][a-z0-9_]*; got {name!r}")
         if not _TYPE.fullmatch(array.dtype.str):
-            raise InvalidInputError(f"array {name!r} must have a plain type; got {array.dtype}")
+            raise InvalidInputError(f"array {name!r} must contain numbers; got {array.dtype}")
     make_folder(target)
     with one_writer(target):
         before = {one.name for one in target.glob("*.npy")}
@@ -689,7 +689,9 @@ def _write_array(target: Path, name: str, array: NDArray[np.generic] | StreamedA
 
 def _opened(target: Path, entry: object) -> BufferedReader:
     if not isinstance(entry, dict) or not _FILE.fullmatch(str(entry.get("file"))):
-        raise IntegrityError(f"{MANIFEST}: the file name of an array must be plain; the manifest is damaged")
+        raise IntegrityError(
+            f"{MANIFEST}: the file name of an array is invalid, so the file is damaged: restore it from a backup"
+        )
     file = target / str(entry["file"])
     if not file.is_file():
         raise IntegrityError(f"{file.name}: the file is missing; restore the folder from a backup")
