@@ -169,7 +169,7 @@ class Step:
             raise
 
     def _worked(self, context: Context, arguments: Sequence[Any], read: Callable[[Any], Any]) -> Outcome:
-        """Call the function on a worker thread, and return the pair of its value and None, or of None and its error."""
+        """Call the function on a worker thread; return (value, None), or (None, error) if the function fails."""
         try:
             return context.run(self._answer, arguments, read), None
         except BaseException as error:  # noqa: BLE001 - the waiting thread gets every error
@@ -208,7 +208,7 @@ class Step:
             if not self._breaker.allows(now):
                 return (now, False), SkippedError(f"it failed {_FAILURES} times in a row")
             if self._in_flight >= _MOST_IN_FLIGHT:
-                return (now, False), SkippedError("busy")
+                return (now, False), SkippedError(f"{_MOST_IN_FLIGHT} earlier calls of it are still running")
             return (now, self._breaker.begin(now)), None
 
     def _end(self, begun: tuple[float, bool], now: float, outcome: Outcome) -> Tried:
