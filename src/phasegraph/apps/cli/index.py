@@ -199,7 +199,10 @@ def read_beside(
 
 
 def _name_files(names: Path | None, embeddings: Path | None, threshold: float | None) -> tuple[Path, Path] | None:
-    """Return the files of names and of their embeddings, or None without both; raise an error if one is missing."""
+    """Return the file of names and the file of their embeddings; None if no option is given.
+
+    Raise InvalidInputError if an option is given, but one of the two files is missing.
+    """
     if names is None and embeddings is None and threshold is None:
         return None
     if names is None or embeddings is None:
@@ -436,7 +439,10 @@ def _planned(passages: tuple[Passage, ...], vectors: Float32Array | None) -> Bui
 def _written(
     passages: tuple[Passage, ...], vectors: Float32Array | None, place: Path
 ) -> tuple[Path, local.VectorFile | None]:
-    """Write the passages and their vectors to files in the folder `place`."""
+    """Write the passages and their vectors to two files in the folder `place`, and return the files.
+
+    If `vectors` is None, the second value is None.
+    """
     corpus, rows = place / "passages.jsonl", place / "vectors.npy"
     local.write_passages(corpus, passages)
     if vectors is None:
