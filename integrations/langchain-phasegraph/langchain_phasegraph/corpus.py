@@ -57,7 +57,10 @@ def checked_documents(documents: Iterable[Document]) -> list[Document]:
 
 
 def passage_of(name: str, document: Document, title_key: str, given: Sequence[Any] = ()) -> dict[str, Any]:
-    """Convert a document to a passage of the core, with its extractions (triples and names) in `given`."""
+    """Convert a document to a passage of the core with the id `name`.
+
+    `title_key` is the metadata key of the title. `given` contains the document's extractions (triples and names).
+    """
     return {
         "id": name,
         "title": str(document.metadata.get(title_key) or ""),
