@@ -80,7 +80,7 @@ class Deletions:
         return self.without(ranking, left, notes) if asked else ranking
 
     def without(self, ranking: Ranking, gone: Collection[str], notes: list[str]) -> Ranking:
-        """Drop the hits whose ids are in `gone` from the ranking, add a note, and warn once."""
+        """Return the ranking without the hits whose ids are in `gone`; add a note, and warn once."""
         return self.counted(ranking.without(frozenset(gone)), len(gone), notes) if gone else ranking
 
     def counted(self, kept: Ranking, gone: int, notes: list[str]) -> Ranking:

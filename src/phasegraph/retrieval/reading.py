@@ -54,7 +54,7 @@ class HitReader:
     def ids(self, hits: Sequence[Any], own: Sequence[object], notes: list[str], *, parts: bool = False) -> list[str]:
         """Return the ids of hits: the ids that :class:`HitFields` declares, or the hits' own ids `own`.
 
-        Give `parts` if the hits are facts about a passage: then several texts may share an id without a warning.
+        Set `parts` to True if the hits are facts about passages: then several texts may share an id without a warning.
         """
         check_length(hits)
         if self.fields.id is not None:

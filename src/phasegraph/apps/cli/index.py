@@ -231,7 +231,11 @@ def chunks_of(
     document: str | None = None,
     position: str | None = None,
 ) -> ChunkGraph:
-    """Build the chunk graph of a corpus; two fields of a line may name the chunk's document and position."""
+    """Build the chunk graph of a corpus; `name` is the name of its file, for error messages.
+
+    `document` and `position` are the fields of a line with the chunk's document and with its position; both may be
+    None.
+    """
 
     def column(option: str, field: str | None, kinds: tuple[type, ...]) -> list[Any] | None:
         if field is None:
@@ -506,7 +510,10 @@ def _check_options(given: Mapping[str, object], corpus: Path) -> None:
 
 
 def _leave_out(given: Mapping[str, object], names: Iterable[str], when: str) -> None:
-    """Raise InvalidInputError for the first given option of `names`; `when` names the conflicting option."""
+    """Raise InvalidInputError if any option in `names` is given.
+
+    `when` completes the message "… must be left out", such as "with --engine".
+    """
     named = next((name for name in names if given[name] is not None), None)
     if named is not None:
         raise InvalidInputError(f"{named} must be left out {when}")

@@ -227,7 +227,10 @@ def check_outputs(**options: str | Path | None) -> None:
 
 
 def check_heeded(context: typer.Context, option: str, heeded: Collection[str]) -> None:
-    """Raise BadParameter for a given option that has no effect together with `option`."""
+    """Raise BadParameter if the user gave a parameter that has no effect together with `option`.
+
+    `heeded` contains the names of the parameters that have an effect.
+    """
     for parameter in context.command.params:
         name = parameter.name or ""
         source = context.get_parameter_source(name)
