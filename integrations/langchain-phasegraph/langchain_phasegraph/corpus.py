@@ -133,7 +133,7 @@ class Documents(Framework):
     def passages_of(
         self, held: Mapping[str, Document], title_key: str, given: Mapping[str, Sequence[Any]] | None = None
     ) -> list[dict[str, Any]]:
-        """Convert documents to passages of the core, and add the extractions in `given`."""
+        """Convert documents to passages of the core; `given` maps the ids of documents to their extractions."""
         given = given or {}
         return [passage_of(name, one, title_key, given.get(name, ())) for name, one in held.items()]
 
