@@ -41,7 +41,7 @@ class BuildPlan:
 
     @classmethod
     def of(cls, text: int, vectors: int = 0) -> BuildPlan:
-        """Decide where the index of some passages is built.
+        """Decide whether the index of passages is built in memory or in shards.
 
         `text` is the number of characters in all texts and titles. `vectors` is the number of bytes of all vectors.
         """

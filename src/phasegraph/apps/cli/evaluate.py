@@ -349,9 +349,9 @@ def evaluate(
 ) -> None:
     """Measure systems on a folder of queries, passages and embeddings, and print one table with exact tests.
 
-    The row best-simple has, for each measure, the best of vectors, BM25 and the frameworks' fusions of vectors, BM25
-    and the walk. The last line recommends plain vectors, a fusion or the default, from the figures and their intervals.
-    PageRecall, Pages and MRR are measured if questions name their pages (pages) and passages name theirs (source).
+    For each measure, the row best-simple shows the best value of vectors, BM25 and the frameworks' fusions of vectors,
+    BM25 and the walk. The last line recommends plain vectors, a fusion or the default, from the figures and their
+    intervals. PageRecall, Pages and MRR are measured if questions have the field pages, and passages the field source.
 
     With --embedder, the walk also compares each clause of a question with the passages: one embedding per clause.
 
