@@ -81,7 +81,7 @@ class CheckedRetriever(BaseRetriever):
         raise NotImplementedError
 
     def whole_filter(self) -> Mapping[str, Any] | None:
-        """Return the filter that every document must match, in addition to the filter of a call."""
+        """Return the retriever's own filter, which applies in addition to the filter of a call; None if not set."""
         own = getattr(self, "filter", None)
         return None if own is None else check_filter(own)
 

@@ -117,7 +117,10 @@ def _document(item: object, row: int) -> Document:
 
 
 def reader_of(name: str, fields: HitFields, known: bool | None = None) -> HitReader:
-    """Create the reader of a source's documents."""
+    """Create the reader that converts the documents of the source `name` to a ranking.
+
+    `known` is True if a higher score is better, False if a lower score is better, and None if this is unknown.
+    """
     return HitReader(name, fields, known, metadata_of, text_of)
 
 

@@ -57,7 +57,10 @@ def checked_documents(documents: Iterable[Document]) -> list[Document]:
 
 
 def passage_of(name: str, document: Document, title_key: str, given: Sequence[Any] = ()) -> dict[str, Any]:
-    """Convert a document to a passage of the core, with its extractions (triples and names) in `given`."""
+    """Convert a document to a passage of the core with the id `name`.
+
+    `title_key` is the metadata key of the title. `given` contains the document's extractions (triples and names).
+    """
     return {
         "id": name,
         "title": str(document.metadata.get(title_key) or ""),
@@ -130,7 +133,7 @@ class Documents(Framework):
     def passages_of(
         self, held: Mapping[str, Document], title_key: str, given: Mapping[str, Sequence[Any]] | None = None
     ) -> list[dict[str, Any]]:
-        """Convert documents to passages of the core, and add the extractions in `given`."""
+        """Convert documents to passages of the core; `given` maps the ids of documents to their extractions."""
         given = given or {}
         return [passage_of(name, one, title_key, given.get(name, ())) for name, one in held.items()]
 

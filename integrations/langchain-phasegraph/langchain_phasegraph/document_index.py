@@ -32,7 +32,7 @@ class RetrieverIndex(DocumentIndex):
         return {"succeeded": self.retriever.add_documents(items, progress=False), "failed": []}
 
     def delete(self, ids: list[str] | None = None, **kwargs: Any) -> DeleteResponse:
-        """Delete documents by id; unknown ids are ignored."""
+        """Delete documents by id; unknown ids are ignored. Raise InvalidInputError if `ids` is None."""
         if ids is None:
             raise InvalidInputError("delete() needs ids; got None: pass the ids of the documents to delete")
         there = [one for one in ids if one in self.retriever._changing()]

@@ -85,7 +85,11 @@ def _is_part(key: object, value: object) -> bool:
 
 
 def joined(*filters: Mapping[str, Any] | None) -> Wanted | None:
-    """Combine filters into a filter that matches a document only if every given filter matches the document."""
+    """Combine filters into a filter that matches a document only if every given filter matches the document.
+
+    Return None if no argument contains a condition. Raise FilterRefusedError if two filters require different values of
+    the same metadata key.
+    """
     plain, parts = dict[str, Any](), list[dict[str, Any]]()
     also: list[Callable[[Document], object]] = []
 
@@ -428,7 +432,10 @@ NARROWS = frozenset({"filter", *_SHOWS_A_PART})
 
 
 def own_filter(store: object, settings: Mapping[str, Any]) -> Wanted | None:
-    """Return the filter in a retriever's search arguments, validated; raise InvalidInputError if it is unsupported."""
+    """Return the validated filter in a retriever's search arguments; None if they contain no filter.
+
+    Raise InvalidInputError if the filter has a form that only this store understands.
+    """
     other = next((name for name in _SHOWS_A_PART if settings.get(name) is not None), None)
     if other is not None:
         raise InvalidInputError(f"{other!r} is specific to that store")
@@ -514,7 +521,7 @@ def bm25_within(runnable: Runnable[str, Any], wanted: Mapping[str, Any]) -> Runn
 
 
 def _part(retriever: Any, wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields, by name, in which a BM25 retriever over only the matching documents differs."""
+    """Return, by name, the fields that change if a BM25 retriever is restricted to the matching documents."""
     documents = [document for document in retriever.docs if matches(document, wanted)]
     words = [retriever.preprocess_func(document.page_content) for document in documents]
     whole = retriever.vectorizer

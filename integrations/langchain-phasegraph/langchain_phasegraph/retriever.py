@@ -85,8 +85,9 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
     weights : mapping of str to float, or list of float, optional
         Weight of each source, >= 0, not all 0; a list has the order of the list `retrievers`. `weights` replaces
         ``SourceSpec.weight``. By default, each query gets its own weights, based on how well the sources agree and how
-        clearly the graph separates its hits. Such weights need an :class:`EntityGraphRetriever` as ``graph``, or a
-        ``graph`` with score statistics and a ``vector``; otherwise, the default weights are equal.
+        clearly the graph separates its hits. Such weights need at least two sources, and an
+        :class:`EntityGraphRetriever` as ``graph``. Another ``graph`` suffices if it states its background (the mean and
+        deviation of all its scores) and there is a source ``vector``. Otherwise, the default weights are equal.
     accept : mapping of str to threshold, AcceptancePolicy or Confidence, optional
         Thresholds by source name, in the unit of the source's scores; the answer leaves out documents below their
         threshold. ``Confidence(min=.2)`` returns no document if the confidence that the corpus has an answer is below
@@ -228,7 +229,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         return {name: one for name, source in by_name.items() if (one := source.own_filter()) is not None}
 
     def whole_filter(self) -> Wanted | None:
-        """Return the filter that every document must match, combined from the retriever's and its sources' filters."""
+        """Return the retriever's filter, combined with its sources' own filters; None if there is no filter."""
         found = [one for source in self._by_name.values() if (one := source.own_filter()) is not None]
         return joined(check_filter(self.filter), *found) if found or self.filter is not None else None
 
@@ -516,7 +517,7 @@ class PhaseGraphRetriever(KeptDocuments, FusedPassages, Calibrating, CheckedRetr
         }
 
     def _in_force(self, config: RunnableConfig, narrower: Any) -> Wanted | None:
-        """Return the filter that every document of a call must match."""
+        """Return the filter that every document of a call must match; None if no filter applies."""
         return joined(filter_of(with_filter(config, self.filter, narrower)), self.whole_filter())
 
     def _sources(self, query: str) -> Sources:

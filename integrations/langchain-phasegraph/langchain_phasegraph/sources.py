@@ -413,7 +413,10 @@ class RetrieverSource(WrappedSource):
         return joined(*found) if found else None
 
     def _bound_words(self) -> dict[str, Any]:
-        """Return search arguments with the filter that is bound to the source, in the store's own form."""
+        """Return search arguments with the filter that is bound to the source; {} if no filter is bound.
+
+        The filter is in the store's own form.
+        """
         runnable = self.runnable
         while isinstance(runnable, RunnableBindingBase):
             if runnable.kwargs.get(_BOUND) is not None:

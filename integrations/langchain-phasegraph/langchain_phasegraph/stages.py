@@ -169,7 +169,10 @@ class LangChainStages(StageAdapter):
     """Conversion of LangChain objects for the stages: language models, runnables, compressors and cross-encoders."""
 
     def is_model(self, given: Any) -> bool:
-        """Return True if the argument is a chat model, a text model, or None for answers that are already cached."""
+        """Return True if the argument is a chat model, a text model, or None.
+
+        None takes the place of the model in an offline replay, which uses only cached answers.
+        """
         from langchain_core.language_models import BaseLanguageModel
 
         return given is None or isinstance(given, BaseLanguageModel)

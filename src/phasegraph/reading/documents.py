@@ -39,7 +39,7 @@ def title_of(name: str) -> str:
 
 
 def decoded(data: bytes) -> str:
-    """Decode bytes by their byte order mark, otherwise as UTF-8 or else Windows-1252.
+    """Decode bytes as their byte order mark says; without a mark, as UTF-8 or, if that fails, as Windows-1252.
 
     Raises
     ------

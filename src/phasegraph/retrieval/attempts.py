@@ -95,7 +95,10 @@ class Attempts:
 
 
 def _fewer(error: BaseException, limit: int | None) -> list[int | None]:
-    """Return the numbers of hits to request instead of the refused limit; [] if the error is not a refusal."""
+    """Return the numbers of hits for the next attempts; [] if the error is not a refusal of `limit`.
+
+    The last number is None, which means the store's default.
+    """
     if limit is None or is_fatal(error) or isinstance(error, PhasegraphError | OSError):
         return []
     counts = {int(one) for one in _NUMBER.findall(text_of(error)[:_LONGEST_TEXT]) if one.isdecimal()}

@@ -166,7 +166,10 @@ def _joined(documents: Iterable[str], digests: Iterable[bytes]) -> dict[str, byt
 
 
 def _taken(one: Given, held: Mapping[str, Mapping[bytes, list[str]]]) -> str | None:
-    """Remove the id of a stored passage with the same document and digest from `held`, and return it, or None."""
+    """Find a stored passage with the same document and digest as `one`, and remove its id from `held`.
+
+    Return this id; None if there is no such passage.
+    """
     same = held.get(one.document, {}).get(one.digest)
     if not same:
         return None

@@ -182,7 +182,7 @@ class Call:
         return draft
 
     def _may_be_late(self, gathered: Gathered) -> bool:
-        """Return True if fusing may be slow: it runs the user's code, reads texts, or has over 10,000 hits.
+        """Return True if fusing may be slow: it runs the user's code, reads texts, or fuses over 10,000 hits.
 
         Also set `read` to True if fusing or a threshold needs the texts of the hits.
         """
@@ -234,7 +234,10 @@ class Call:
     def _noted(
         self, reports: tuple[SourceReport, ...], *notes: Mapping[str, Sequence[str]]
     ) -> tuple[SourceReport, ...]:
-        """Add `notes` by source to the reports, and a note on each calibrator that was fitted for another model."""
+        """Add `notes`, which are texts by source name, to the sources' reports.
+
+        Also add a note for each calibrator that was fitted for another model.
+        """
         if not self.mismatched and not any(notes):
             return reports
         return with_notes(reports, joined_notes(*notes) if notes else {}, self.mismatched)

@@ -80,11 +80,14 @@ class Deletions:
         return self.without(ranking, left, notes) if asked else ranking
 
     def without(self, ranking: Ranking, gone: Collection[str], notes: list[str]) -> Ranking:
-        """Drop the hits whose ids are in `gone` from the ranking, add a note, and warn once."""
+        """Return the ranking without the hits whose ids are in `gone`; add a note, and warn once."""
         return self.counted(ranking.without(frozenset(gone)), len(gone), notes) if gone else ranking
 
     def counted(self, kept: Ranking, gone: int, notes: list[str]) -> Ranking:
-        """Report, by a note and one warning, that `gone` hits were dropped from the ranking `kept`; return `kept`."""
+        """Add a note that `gone` hits were dropped, and warn once.
+
+        `kept` is the ranking without these hits. Return this ranking, with `gone` added to its number of dropped hits.
+        """
         if not gone:
             return kept
         said = f"{gone} of {len(kept) + gone} hits dropped: their passages are in no store any more"

@@ -194,8 +194,8 @@ class _UnderWay:
 class EarlyGather:
     """A request to ask some sources before the others.
 
-    After half of the remaining time, the request raises Late, and the searches continue. The sources in
-    :attr:`under_way` then return the answers of these searches.
+    If the answers are not complete after half of the remaining time, the request raises Late, and the searches
+    continue. The sources in :attr:`under_way` then return the answers of these searches.
     """
 
     __slots__ = ("_gatherer", "_outcome", "_query", "_sources", "_task")

@@ -19,9 +19,9 @@ def note_dropped(dropped: int, count: int, notes: list[str]) -> None:
 
 
 def within_filter(ranking: Ranking, passes: Callable[[Any], bool], notes: list[str]) -> Ranking:
-    """Drop hits whose passage, which ``HitFields.resolve`` returned, is missing or does not match the filter.
+    """Drop hits for which ``HitFields.resolve`` returned no passage, or a passage that does not match the filter.
 
-    ``passes(payload)`` says whether a payload matches the filter. `notes` receives the number of dropped hits.
+    ``passes(passage)`` returns True if a passage matches the filter. `notes` receives the number of dropped hits.
     """
     payloads = ranking.payloads
     gone = [one for one in ranking.ids if (held := payloads.get(one)) is None or not passes(held)]

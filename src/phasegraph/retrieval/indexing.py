@@ -41,7 +41,10 @@ class BuildPlan:
 
     @classmethod
     def of(cls, text: int, vectors: int = 0) -> BuildPlan:
-        """Decide for passages whose texts and titles have `text` characters, and whose vectors have `vectors` bytes."""
+        """Decide whether the index of passages is built in memory or in shards.
+
+        `text` is the number of characters in all texts and titles. `vectors` is the number of bytes of all vectors.
+        """
         sizes = memory.too_large(text, vectors)
         return cls(sizes, bool(sizes) and find_spec("pyarrow") is not None)
 
@@ -58,5 +61,5 @@ class BuildPlan:
 
     @property
     def workers(self) -> int:
-        """The number of processes that the free memory allows, at most one per core."""
+        """The number of processes for which the free memory suffices: at least 1, and at most one per core."""
         return max(1, min(os.cpu_count() or 1, (memory.free_memory() or 0) // WORKER))

@@ -59,7 +59,7 @@ def named_by_text(upstream: Upstream, known: Collection[str], text: Callable[[An
 
 
 def renamed(ranking: Ranking, taken: Mapping[str, str]) -> Ranking:
-    """Return the ranking with new ids for some hits; `taken` maps old ids to new ids."""
+    """Return the ranking with new ids; `taken` maps old ids to new ids. Other ids stay unchanged."""
     ids = [taken.get(one, one) for one in ranking.ids]
     payloads = ranking.payloads
     held = payloads if isinstance(payloads, Payloads) else Payloads((), ())

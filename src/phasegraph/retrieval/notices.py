@@ -192,7 +192,7 @@ def _differ(one: str, other: str) -> bool:
 
 
 def _one_text(one: Ranking, other: Ranking, text: Callable[[Any], str]) -> tuple[str, str] | None:
-    """Return the ids under which `other` and `one` contain the same text; None if they share no text."""
+    """Return an id of `other` and an id of `one` that have the same text; None if the rankings share no text."""
     if not isinstance(one.payloads, Payloads) or not isinstance(other.payloads, Payloads):
         return None
     named = {text_id(text(hit)): identifier for identifier, hit in other.payloads.items() if text(hit)}

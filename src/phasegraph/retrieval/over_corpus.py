@@ -107,7 +107,8 @@ class FusedPassages(KeptPassages):
     def _settle_parents(self, parents: Any, look_up: Callable[[Any], HitLookup], group_by: GroupBy | None) -> None:
         """Check and store the argument `parents`, which gives hits the texts of their whole documents.
 
-        ``look_up(parents)`` creates the lookup of documents by name.
+        ``look_up(parents)`` creates the lookup of documents by name. Raise InvalidInputError if `parents` is given
+        without `group_by`, which names the documents.
         """
         if parents is None or parents is False:
             self._parents = None

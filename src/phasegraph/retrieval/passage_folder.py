@@ -52,7 +52,7 @@ class Passages(Framework):
             raise InvalidTypeError(f"model must be an EmbeddingModel; got {type(model).__name__}")
 
     def model_of(self, model: EmbeddingModel | None) -> EmbeddingModel | None:
-        """Check the embedding model, and return it unchanged."""
+        """Return the argument unchanged; raise InvalidTypeError unless it is an :class:`EmbeddingModel` or None."""
         if model is not None:
             self.check_model(model)
         return model

@@ -107,7 +107,10 @@ def provenance(result: Result) -> list[dict[str, object]]:
 def _parts(
     ids: Sequence[str], ranking: Ranking, weight: float, calibrated: list[float], contributed: list[float]
 ) -> list[dict[str, float | None]]:
-    """Return one source's rank, raw score, calibrated value, weight and contribution for each result, as mappings."""
+    """Return a mapping for each result: one source's rank, raw score, calibrated value, weight and contribution.
+
+    Rank and raw score are None if the source did not return the result.
+    """
     scores = ranking.scores.item
     raw = scores if ranking.raw is None else ranking.raw.item
     last = len(ranking) - 1

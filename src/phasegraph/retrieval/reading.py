@@ -36,7 +36,8 @@ _MOST_HITS = 100_000
 class HitReader:
     """A reader of one source's answers; it remembers the score direction and the warnings that were given.
 
-    `known` is the score direction that the class of the store implies: True if higher is better, None if unknown.
+    `known` is the score direction that the class of the store implies: True if a higher score is better, False if a
+    lower score is better, and None if the class implies no direction.
     """
 
     name: str
@@ -54,7 +55,7 @@ class HitReader:
     def ids(self, hits: Sequence[Any], own: Sequence[object], notes: list[str], *, parts: bool = False) -> list[str]:
         """Return the ids of hits: the ids that :class:`HitFields` declares, or the hits' own ids `own`.
 
-        Give `parts` if the hits are facts about a passage: then several texts may share an id without a warning.
+        Set `parts` to True if the hits are facts about passages: then several texts may share an id without a warning.
         """
         check_length(hits)
         if self.fields.id is not None:
@@ -119,7 +120,7 @@ class HitReader:
 
         Without scores, only the order of the hits counts. If `ordered` is False, the order has no meaning, and all hits
         get the same rank. Hits beyond `limit` are dropped, with a note. The direction of the scores is the declared
-        direction. Without a declaration, it is the direction in `told`, a pair of "higher is better" and a note.
+        direction. Without a declaration, it is the direction in `told`, a pair (True if higher is better, note).
         Without `told`, it is inferred from the values in `order`, or from the scores.
         """
         scores, joined = self._known_scores(scores, notes, len(ids)) if ordered else None, order is not None

@@ -140,10 +140,10 @@ class SourceSpec(KnownFields):
         It may also be a LangChain runnable or a LlamaIndex query transform. Rewriting may use half of the source's
         time. If rewriting fails, the original query is searched, and the report says so.
     combine : {"single", "union", "rrf"}, optional
-        ``single`` searches only the rewritten texts. ``union`` also searches the query, and orders all hits by score; a
-        hit of several searches has its score in the first of these searches. ``rrf`` also searches the query, and fuses
-        the lists by reciprocal rank. Default: the `combine` setting of the object in `rewrite`; ``single`` for a
-        function.
+        ``single`` searches only the rewritten texts. ``union`` also searches the query, and orders all hits by score.
+        If several searches find a hit, the score from the first of these searches counts. ``rrf`` also searches the
+        query, and fuses the lists by reciprocal rank. Default: the `combine` setting of the object in `rewrite`;
+        ``single`` for a function.
     fields : HitFields
         The fields of a hit that contain its id and score, and related settings.
     execution : Execution

@@ -40,7 +40,10 @@ class WrappedSource:
         self.deletions = Deletions(name)
 
     def look_up(self) -> Callable[[Sequence[str]], Mapping[str, Any]] | None:
-        """Return the function that finds passages by id in the store; None if the source searches only a part."""
+        """Return the function that finds passages by id in the source's store.
+
+        Return None if the store cannot look up ids, or if the source searches only a part of its store.
+        """
         raise NotImplementedError
 
     def live(self) -> Callable[[Sequence[str]], Mapping[str, Any]] | None:

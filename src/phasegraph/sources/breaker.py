@@ -62,7 +62,10 @@ class Breaker:
         return True
 
     def record(self, *, succeeded: bool, now: float, probe: bool = True) -> None:
-        """Record the outcome of a search; a search that began before the breaker opened has no effect."""
+        """Record the outcome of a search; `probe` is True if the search was a trial.
+
+        While the breaker is open, only the outcome of a trial has an effect.
+        """
         if self._opened is not None and not probe:
             return
         self._probing = False
@@ -76,7 +79,7 @@ class Breaker:
     def succeeded_late(self) -> None:
         """Record that a trial succeeded after its deadline, and allow one further trial at once.
 
-        If the further trial also fails, the next trial waits for the whole interval.
+        If the further trial is also too late, or fails, the next trial waits for the whole interval.
         """
         if self._opened is not None and not self._probing:
             self._early = not self._was_early

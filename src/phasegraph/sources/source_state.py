@@ -113,7 +113,10 @@ class SourceState:
                 self.notices.append(("busy", self._describe("busy", ""), None))
 
     def record(self, status: Status, reason: str, error: BaseException | None, *, now: float, probe: bool) -> None:
-        """Record the outcome of a search at the time `now`; add a notice if the source begins to fail or recovers."""
+        """Record the outcome of a search at the time `now`; add a notice if the source begins to fail or recovers.
+
+        `probe` is True if the search was a trial of the circuit breaker.
+        """
         healthy = status == "ok" and self._condition == "answering"
         if healthy and self._breaker is None:
             return
@@ -167,7 +170,10 @@ class SourceState:
                 self._breaker.succeeded_late()
 
     def give_back(self, *, probe: bool) -> None:
-        """Record in the circuit breaker that a trial has no outcome, because the call ended before the search."""
+        """Record that the call ended before its search, so the search has no outcome.
+
+        If the search was a trial (`probe`), the circuit breaker allows another trial.
+        """
         if probe and self._breaker is not None:
             with self._lock:
                 self._breaker.release()

@@ -169,7 +169,7 @@ class Step:
             raise
 
     def _worked(self, context: Context, arguments: Sequence[Any], read: Callable[[Any], Any]) -> Outcome:
-        """Call the function on a worker thread, and return the pair of its value and None, or of None and its error."""
+        """Call the function on a worker thread; return (value, None), or (None, error) if the function fails."""
         try:
             return context.run(self._answer, arguments, read), None
         except BaseException as error:  # noqa: BLE001 - the waiting thread gets every error

@@ -30,7 +30,10 @@ _ABOUT = {
 
 
 def questions_for(path: Path | None, passages: Sequence[Passage], graph: EntityGraph) -> tuple[list[Query], list[str]]:
-    """Read the judged questions, or generate some from the passages; also return lines that describe the questions."""
+    """Read the judged questions of a file; if `path` is None, generate questions from the passages.
+
+    Return the questions, and printable lines that describe them.
+    """
     if path is not None:
         found = list(read_questions(path, passages))
         return found, [f"asking the {len(found)} questions of {path}"]
@@ -47,7 +50,10 @@ def questions_for(path: Path | None, passages: Sequence[Passage], graph: EntityG
 
 
 def answers_of(inspector: Inspector, queries: Sequence[Query]) -> dict[str, dict[str, tuple[str, ...]]]:
-    """Answer the questions; return passage ids by method and question id. Vector methods need an embedder."""
+    """Answer the questions with every method; return the ids of the passages by method and question id.
+
+    Without an embedder, the methods that use vectors are left out.
+    """
     with_vectors = "vector" in inspector.sources
     ways = [*([VECTORS] * with_vectors), BM25, *([ENSEMBLE] * with_vectors), OURS]
     found: dict[str, dict[str, tuple[str, ...]]] = {name: {} for name in ways}
@@ -101,7 +107,10 @@ def compare_and_print(
 
 
 def _means(found: Comparison) -> tuple[list[str], list[list[str]]]:
-    """Format the first table: the means of each method, and of each kind of generated question."""
+    """Format the first table: the mean of each method in each measure, with its interval.
+
+    If the questions were generated, the table also has the means for each kind of question.
+    """
     table, measure = found.table, found.measure
     kinds = [str(query.extra.get("kind", "")) for query in found.queries]
     by_kind = table.means_by(kinds) if all(kinds) else {}
@@ -118,7 +127,7 @@ def _means(found: Comparison) -> tuple[list[str], list[list[str]]]:
 
 
 def _won_lost(found: Comparison) -> tuple[list[str], list[list[str]]]:
-    """Format the second table: for each pair of methods, the numbers of questions that the first won and lost."""
+    """Format the second table: the numbers of questions that each method won and lost against each other method."""
     pairs = found.pairs()
     names = list(pairs)
     rows = [[one, *("–" if one == other else "{}/{}".format(*pairs[one][other]) for other in names)] for one in names]

@@ -1,4 +1,7 @@
-"""The command ``phasegraph evaluate``: compare systems on the same rankings, optionally by a protocol."""
+"""The command ``phasegraph evaluate``: compare systems on the same rankings.
+
+With --protocol, a benchmark's rules decide which differences count.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +90,7 @@ from phasegraph.sources.protocol import one_line
 def write_pictures(
     target: Path, inputs: ExperimentInput, table: Table, sheet: Sheet, systems: Sequence[System]
 ) -> Path:
-    """Write the report page and its pictures into a folder; `sheet` is the table as text."""
+    """Write the report page and its pictures into a folder; return the page's path. `sheet` is the table as text."""
     data, pipeline = inputs.dataset, FusionPipeline()
     runs = search_sources(inputs, TWO)
     rankings = {name: runs[name].rankings for name in TWO}
@@ -143,7 +146,10 @@ def calibrated(folder: Path, dataset: Dataset, fetch_k: int) -> System:
 
 
 def _half_fitted(dataset: Dataset) -> Confidences:
-    """Return a function that computes confidences; its pipeline is fitted on half of the questions, without labels."""
+    """Return a function that computes the confidence of the answer to each question.
+
+    The function uses a pipeline that is fitted on half of the questions of `dataset`, without labels.
+    """
 
     def confidence(asked: Dataset, batch: Batch) -> Sequence[float | None]:
         half = dataset.subset(split_rows(dataset)[0])
@@ -343,9 +349,9 @@ def evaluate(
 ) -> None:
     """Measure systems on a folder of queries, passages and embeddings, and print one table with exact tests.
 
-    The row best-simple has, for each measure, the best of vectors, BM25 and the frameworks' fusions of vectors, BM25
-    and the walk. The last line recommends plain vectors, a fusion or the default, from the figures and their intervals.
-    PageRecall, Pages and MRR are measured if questions name their pages (pages) and passages name theirs (source).
+    For each measure, the row best-simple shows the best value of vectors, BM25 and the frameworks' fusions of vectors,
+    BM25 and the walk. The last line recommends plain vectors, a fusion or the default, from the figures and their
+    intervals. PageRecall, Pages and MRR are measured if questions have the field pages, and passages the field source.
 
     With --embedder, the walk also compares each clause of a question with the passages: one embedding per clause.
 
@@ -656,7 +662,11 @@ def shown(measure: Measure, value: float) -> str:
 def against_simple(
     table: Table, simple: Mapping[Measure, str], printed: Collection[Measure]
 ) -> tuple[dict[str, object], Sheet]:
-    """Return the best simple system of each measure, and the default's gain over it if the default is in the table."""
+    """Compare the default with the best simple system of each measure; `simple` names these systems.
+
+    Return a mapping for JSON with all measures, and a printable table of the measures in `printed`. If the default is
+    not in `table`, both contain only the best simple systems.
+    """
     names = {row.name for row in table.rows}
     found: dict[str, object] = {}
     rows = []
@@ -693,7 +703,11 @@ class Sheet:
 
 
 def protocol_of(name: str | None, dev_set: Path | None) -> Protocol | None:
-    """Look up an evaluation protocol, such as that of HetDocQA, by its name."""
+    """Return the evaluation protocol with a name, such as HetDocQA's protocol; None if `name` is None.
+
+    A protocol is a benchmark's rules for which differences count. Raise BadParameter for an unknown name, or for a
+    `dev_set` without a protocol.
+    """
     if name is not None:
         check_named("--protocol", name, PROTOCOLS)
     if name is None and dev_set is not None:
@@ -715,7 +729,12 @@ def protocol_measures(protocol: Protocol) -> tuple[list[Measure], list[str]]:
 def judge(
     tested: Table, signs: Table, goal: str, protocol: Protocol, parts: tuple[str, str]
 ) -> tuple[dict[str, object], Sheet]:
-    """Return the protocol's verdicts on the differences in one measure, as JSON types and as a table."""
+    """Apply a protocol to the differences from the baseline in the measure `goal`.
+
+    `tested` and `signs` are the tables of two parts of the queries, which `parts` names. A difference in `tested`
+    counts as reliable only if it has the same sign in `signs`. Return the verdicts as a mapping for JSON, and as a
+    printable table.
+    """
     measure = Measure.parse(goal)
     found = verdicts(tested, signs, measure, protocol)
     state: dict[str, object] = {
@@ -827,7 +846,7 @@ def labels_of(dataset: Dataset, field: str) -> list[str]:
 
 
 def abstention_sheet(found: Abstention, table: Table) -> Sheet:
-    """Format the figures of how well confidence separates questions with and without an answer, by system."""
+    """Format a table: how well each system's confidence separates questions with and without an answer."""
     rows = [
         [row.name, *("–" if one is None else f"{one:.1f}" for one in found.of(row.name).values())] for row in table.rows
     ]
@@ -839,7 +858,10 @@ WIDEST = 8
 
 
 def means_by(table: Table, labels: Sequence[str], field: str, measure: Measure) -> tuple[dict[str, object], Sheet]:
-    """Return the means per value of a field, and the mean of these means: all measures as JSON, `measure` as text."""
+    """Compute the means for each value of a field, and the mean of these means.
+
+    Return a mapping for JSON with all measures, and a printable table of `measure` alone.
+    """
     found, counts = table.means_by(labels), Counter(labels)
     names = [row.name for row in table.rows]
     macro = {

@@ -199,7 +199,10 @@ def read_beside(
 
 
 def _name_files(names: Path | None, embeddings: Path | None, threshold: float | None) -> tuple[Path, Path] | None:
-    """Return the files of names and of their embeddings, or None without both; raise an error if one is missing."""
+    """Return the file of names and the file of their embeddings; None if no option is given.
+
+    Raise InvalidInputError if an option is given, but one of the two files is missing.
+    """
     if names is None and embeddings is None and threshold is None:
         return None
     if names is None or embeddings is None:
@@ -230,7 +233,11 @@ def chunks_of(
     document: str | None = None,
     position: str | None = None,
 ) -> ChunkGraph:
-    """Build the chunk graph of a corpus; two fields of a line may name the chunk's document and position."""
+    """Build the chunk graph of a corpus; `name` is the name of its file, for error messages.
+
+    `document` and `position` are the fields of a line with the chunk's document and with its position; both may be
+    None.
+    """
 
     def column(option: str, field: str | None, kinds: tuple[type, ...]) -> list[Any] | None:
         if field is None:
@@ -438,7 +445,10 @@ def _planned(passages: tuple[Passage, ...], vectors: Float32Array | None) -> Bui
 def _written(
     passages: tuple[Passage, ...], vectors: Float32Array | None, place: Path
 ) -> tuple[Path, local.VectorFile | None]:
-    """Write the passages and their vectors to files in the folder `place`."""
+    """Write the passages and their vectors to two files in the folder `place`, and return the files.
+
+    If `vectors` is None, the second value is None.
+    """
     corpus, rows = place / "passages.jsonl", place / "vectors.npy"
     local.write_passages(corpus, passages)
     if vectors is None:
@@ -502,7 +512,10 @@ def _check_options(given: Mapping[str, object], corpus: Path) -> None:
 
 
 def _leave_out(given: Mapping[str, object], names: Iterable[str], when: str) -> None:
-    """Raise InvalidInputError for the first given option of `names`; `when` names the conflicting option."""
+    """Raise InvalidInputError if any option in `names` is given.
+
+    `when` completes the message "… must be left out", such as "with --engine".
+    """
     named = next((name for name in names if given[name] is not None), None)
     if named is not None:
         raise InvalidInputError(f"{named} must be left out {when}")

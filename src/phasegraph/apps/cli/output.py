@@ -201,7 +201,10 @@ def progress(items: Iterable[T], label: str) -> Iterable[T]:
 
 
 def write_json(state: object, target: str | None) -> Console:
-    """Write JSON to a file, or to standard output for ``-``; return the console for messages."""
+    """Write JSON to the file `target`, and return the console for messages.
+
+    If `target` is ``-``, the JSON goes to standard output. If it is None, nothing is written.
+    """
     if target is not None:
         text = legible_json(json.dumps(state, indent=2, ensure_ascii=False, allow_nan=False)) + "\n"
         if target == "-":
@@ -224,7 +227,10 @@ def check_outputs(**options: str | Path | None) -> None:
 
 
 def check_heeded(context: typer.Context, option: str, heeded: Collection[str]) -> None:
-    """Raise BadParameter for a given option that has no effect together with `option`."""
+    """Raise BadParameter if the user gave a parameter that has no effect together with `option`.
+
+    `heeded` contains the names of the parameters that have an effect.
+    """
     for parameter in context.command.params:
         name = parameter.name or ""
         source = context.get_parameter_source(name)
@@ -311,7 +317,10 @@ def load_object(text: str, option: str) -> object:
 
 
 def load_model(text: str | None) -> object | None:
-    """Load an embedding model by its name (:data:`~phasegraph.embedding.EMBEDDERS`) or from ``module:object``."""
+    """Load an embedding model by its name (:data:`~phasegraph.embedding.EMBEDDERS`) or from ``module:object``.
+
+    Return None if `text` is None. Raise BadParameter if there is no such model.
+    """
     if text is None:
         return None
     if text in EMBEDDERS:
@@ -329,7 +338,7 @@ def load_embedder(text: str | None) -> Embed | None:
 
 
 def embed_with(model: object) -> Embed | None:
-    """Return the function from question to vector of an embedding model."""
+    """Return the function from question to vector of an embedding model; None if `model` is None."""
     from phasegraph.distributed.retrieval import query_embedder
 
     return query_embedder(model, "--embedder must name")

@@ -42,7 +42,7 @@ WIDTH = 240
 
 
 def graph_in(index: GraphIndex | ChunkGraph) -> EntityGraph | ChunkGraph:
-    """Return the graph of an index."""
+    """Return the entity graph of an index; a chunk graph is returned unchanged."""
     return index.graph if isinstance(index, GraphIndex) else index
 
 

@@ -25,7 +25,7 @@ DEBOUNCE, LOOK, RETRY = 1600, 1000, 10
 
 
 class FileSync:
-    """A folder of passages, and the files from which its methods update it.
+    """A folder of passages together with the user's files, from which the folder is updated.
 
     Parameters
     ----------
@@ -38,7 +38,8 @@ class FileSync:
     tokenizer : str, optional
         The tokenizer of a new folder; an existing folder must have the same tokenizer.
     allow_empty : bool, default False
-        If there is no file left to read, delete the passages of all deleted files; otherwise, this is an error.
+        What happens if there is no file left to read. True: delete the passages of all deleted files. False: raise an
+        error.
     """
 
     def __init__(
@@ -168,7 +169,7 @@ def _unreadable(found: FilesRead) -> Callable[[str], bool]:
 def run_sync(
     corpus: Path, out: Path, embedder: str | None, tokenizer: str | None, *, watch: bool, allow_empty: bool
 ) -> None:
-    """Synchronize once, or with every change, and print the changes."""
+    """Update the folder `out` once, or with `watch` after every change of a file; print what changed."""
     made, to = FileSync(corpus, out, embedder, tokenizer, allow_empty=allow_empty), console()
     if not watch:
         to.print(f"{made.sync()}: {out}")

@@ -177,7 +177,7 @@ class Inspector:
     # Asking and deciding.
 
     def ask(self, question: object) -> Asked:
-        """Get the rankings of a question from the cache or the sources."""
+        """Return a question with its rankings, from the cache or from a new search."""
         text = check_query(question).strip()
         if len(text) > LONGEST:
             raise InvalidInputError(f"a question must have at most {LONGEST} characters; got {len(text)}")
@@ -311,7 +311,11 @@ class Inspector:
     # Why not this passage?
 
     def find(self, needle: object) -> list[dict[str, str]]:
-        """Find a passage by id, otherwise at most 20 passages with the text in their id, title or text."""
+        """Return the passage with the id `needle`, as a list of one.
+
+        If there is no such passage, return at most 20 passages whose id, title or text contains `needle`; [] if none
+        does.
+        """
         if not isinstance(needle, str) or not needle.strip():
             raise InvalidInputError("give the id of a passage, or words of its title or text")
         text = needle.strip()
@@ -331,7 +335,11 @@ class Inspector:
         return {"id": name, "title": title, "text": text, "label": label_of(name, title, text)}
 
     def why_not(self, question: object, settings: object, name: object) -> dict[str, Any]:
-        """Explain a passage's position: its rank in each source among all passages, fused value, and missing words."""
+        """Explain why a passage is, or is not, in the answer.
+
+        The result contains its rank in each source among all passages, sentences about its fused value, and the
+        question's words that it contains or lacks.
+        """
         if not isinstance(name, str) or name not in self.collection.graph.passage_rows:
             raise InvalidInputError(f"the passage {name!r:.80} does not exist: check the id")
         pipeline, asked = self.settled(settings), self.ask(question)
@@ -351,7 +359,10 @@ class Inspector:
         }
 
     def _standing(self, asked: Asked, source: str, listed: Ranking | None, name: str) -> dict[str, Any]:
-        """Return a passage's rank among all passages that a source ranks, and whether it is among the source's hits."""
+        """Describe a passage's place in a source: its rank and score, and whether the source returned it as a hit.
+
+        The rank counts all passages that the source ranks. It is None if the source does not rank the passage.
+        """
         whole = self._ranked_all(asked)[source]
         row, cut = whole.positions.get(name), 0 if listed is None else len(listed)
         state: dict[str, Any] = {"rank": None, "score": None, "of": len(whole), "listed": False, "last": None}

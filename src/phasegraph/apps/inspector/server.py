@@ -67,7 +67,8 @@ def served_page() -> str:
 def offline_page(data: Mapping[str, Any]) -> str:
     """Return one HTML file that contains all its data; its content security policy forbids every request.
 
-    ``about``, ``view`` and, to compare two pipelines, ``other`` come from :class:`Inspector`.
+    `data` has the keys ``about`` (:meth:`Inspector.about`) and ``view`` (:meth:`Inspector.view`). To compare with other
+    settings, it also has the key ``other``, the view under these settings.
     """
     style = part("inspector.css")
     scripts = [part("cytoscape.min.js"), part("inspector.js")]
@@ -275,7 +276,10 @@ def _app(inspector: Inspector) -> Starlette:
 
 
 def exported(inspector: Inspector, question: object, settings: object, other: object = None) -> str:
-    """Return the answer to one question as an offline page; `other` are settings to compare with."""
+    """Return the answer to one question as an offline page.
+
+    If `other` is not None, the page also shows the answer under these other settings.
+    """
     data = {
         "about": inspector.about() | {"command": "", "questions": []},
         "view": inspector.view(question, settings),

@@ -36,11 +36,13 @@ class Door:
     If a limit is reached, the connection that is idle for longest is closed for a new connection. A connection is idle
     while it waits for a request or for the rest of a request. A connection with an unsent part of an answer is closed
     only if every idle connection has such a part. A connection whose data has arrived but is unread is never closed,
-    because the data may be a complete request. Until the data is read, there may be a few connections above the limit.
+    because the data may be a complete request.
 
     If the address of the new connection has `each` connections, the closed connection is from this address. Otherwise,
     it is from the address with the most connections. If no connection can be closed, the new connection is refused.
-    `slowest` is the maximum number of seconds to receive a request's head.
+    There is one exception: if an idle connection has unread data, up to 32 connections above the limit are admitted. As
+    data is read, idle connections are closed until the limit is met again. `slowest` is the maximum number of seconds
+    to receive a request's head.
     """
 
     def __init__(self, most: int = MOST_CONNECTIONS, each: int | None = None, slowest: float = SLOWEST_HEAD) -> None:
@@ -52,7 +54,10 @@ class Door:
         return connection in self._address
 
     def admit(self, connection: Any, address: str) -> bool:
-        """Register a connection, closing an idle connection at the limit; return False if no connection is idle."""
+        """Register a connection; return False if the connection must be refused.
+
+        If a limit is reached, an idle connection is closed first.
+        """
         crowded = self._crowded(address, 1)
         if crowded is not None and not self._close_one(crowded):
             unread = any(one.waits for one in self._held[crowded])
@@ -70,7 +75,12 @@ class Door:
             self._close_one(crowded)
 
     def _crowded(self, address: str, more: int) -> str | None:
-        """Return the address that would have too many connections if `address` got `more` connections, or None."""
+        """Return the address of the connection to close before `address` gets `more` connections.
+
+        This is `address` itself if it would have more than `each` connections. Otherwise, if all addresses together
+        would have more than `most` connections, it is the address with the most connections. Return None if no
+        connection must be closed.
+        """
         if len(self._held.get(address, ())) + more > self.each:
             return address
         if len(self._address) + more > self.most:
@@ -86,7 +96,10 @@ class Door:
         return True
 
     def _idle(self, held: dict[Any, None]) -> Any:
-        """Return the connection to close, or None; connections that are not idle move to the end."""
+        """Return the connection in `held` to close; None if there is no idle connection without unread data.
+
+        A connection that is not idle, or has unread data, moves to the end of `held`.
+        """
         unsent, busy, found = None, [], None
         for one in held:
             if not one.waits or one.unread():
@@ -119,7 +132,10 @@ def protocol(door: Door) -> type[asyncio.Protocol]:
 
         @property
         def waits(self) -> bool:
-            """True if the connection is idle: it waits for a request, for the rest of a request, or for a refusal."""
+            """True if the connection is idle: it waits for a request or for the rest of a request.
+
+            A connection also counts as idle while the server delays the refusal of its request.
+            """
             cycle = self.cycle
             return cycle is None or cycle.response_complete or cycle.more_body or IDLE in cycle.scope
 
@@ -196,7 +212,10 @@ class _Listening(socket.socket):
 
 
 def _unread(connection: Any) -> bool:
-    """Return True if a connection whose reading is not paused has unread data, or was closed by the client."""
+    """Return True if a connection has unread data, or was closed by the client.
+
+    Return False if reading from the connection is paused, or its socket is closed.
+    """
     made = connection.transport.get_extra_info("socket")
     if connection.flow.read_paused or made.fileno() < 0:
         return False

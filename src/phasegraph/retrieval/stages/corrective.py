@@ -112,7 +112,7 @@ class Corrective(KnownFields):
 
     @staticmethod
     def graded(texts: Sequence[str]) -> list[str]:
-        """Return the texts that the grading model reads: of the three best passages, 500 characters each."""
+        """Return what the grading model reads: the first 500 characters of each of the first three `texts`."""
         return [text[:_CHARACTERS] for text in texts[:_GRADED]]
 
 

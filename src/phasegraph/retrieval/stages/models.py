@@ -19,7 +19,7 @@ class Passage(NamedTuple):
 
 
 class ModelFunction:
-    """Base class of functions that wrap a framework's model; if `awaits` is True, they have a coroutine ``acall``."""
+    """Base class of functions that wrap a framework's model; with `awaits`, they have a coroutine method ``acall``."""
 
     acall: Callable[..., Any]
 

@@ -228,8 +228,9 @@ def read_queries(answer: object, longest: int | None = None) -> list[AskedQuery]
 def combined(name: str, rankings: Sequence[Ranking], combine: Combine) -> Ranking:
     """Combine several rankings of a source for the same query.
 
-    ``rrf`` fuses by reciprocal rank with rank constant 60. ``union`` orders hits by score; a hit in several rankings
-    has its score in the first of these rankings. The combined ranking has the background of the first ranking.
+    ``rrf`` fuses by reciprocal rank with rank constant 60. ``union`` orders hits by score. If a hit is in several
+    rankings, its score in the first of these rankings counts. The combined ranking has the background of the first
+    ranking.
 
     >>> lists = [Ranking("v", ["a", "b"], [0.9, 0.5]), Ranking("v", ["b", "c"], [0.8, 0.7])]
     >>> combined("v", lists, "union").ids, combined("v", lists, "rrf").ids
@@ -297,7 +298,10 @@ class _Rewritten:
         return self.deadline.part(_SHARE, most=self.rewriting.timeout)
 
     def _queries(self, query: str, tried: Tried) -> list[tuple[AskedQuery, int | None]]:
-        """Return the queries to search, each with a number of hits; if rewriting failed, only the original query."""
+        """Return the queries to search, each with its number of hits; None leaves the number to the source.
+
+        If rewriting failed, the only query is the original query.
+        """
         how = self.rewriting
         texts: list[AskedQuery] = [query] if tried.error is not None else tried.value
         detail = {"texts": tuple(map(text_of, texts))} if tried.error is None else {}
@@ -332,7 +336,10 @@ class _Rewritten:
             self.rewriting.step.note_unused(_EMBEDS_NOTHING)
 
     def _contain(self, query: str, asked: Sequence[tuple[AskedQuery, int | None]], error: Exception) -> None:
-        """Report that the search with rewritten texts failed; raise the error if it included the original query."""
+        """Report that the search with rewritten texts failed.
+
+        Raise `error` if the original query was also searched, or if the error ends the whole call.
+        """
         if is_fatal(error) or any(text == query for text, _ in asked):
             raise error
         reason = f"the source failed on the rewritten texts ({reason_of(error)})"

@@ -49,9 +49,10 @@ def _takes_two(given: Any) -> bool:
 
 
 def read_route(sources: Collection[str], answer: object) -> Routed:
-    """Check a router's answer, and return the weight of each chosen source by name; None is the pipeline's weight.
+    """Check a router's answer, and return the weight of each chosen source by name.
 
-    Sources with weight 0 are left out.
+    A weight of None means the pipeline's weight. Sources with weight 0 are left out. Raise an error if the answer names
+    an unknown source, or no source.
     """
     if isinstance(answer, Mapping):
         weights = {name: check_number(f"a route's weight of {name!r}", weight) for name, weight in answer.items()}
@@ -233,7 +234,7 @@ def fit_entropy_gates(entropies: ArrayLike, best: ArrayLike, *, grid: int = 40) 
 
 
 class NeighbourEntropyRouter:
-    """A router that chooses by the entropy of the best hits; :func:`neighbour_entropy_router` creates it."""
+    """A router that chooses by the entropy of the best hits' distances; :func:`neighbour_entropy_router` creates it."""
 
     def __init__(
         self,
@@ -380,7 +381,7 @@ class CompositionalRouter:
         self.names, self.coefficients, self.features = tuple(names), coefficients, features
 
     def __call__(self, query: str, ranking: Ranking | None = None) -> str:
-        """Return the name of the source with the highest predicted quality measure."""
+        """Return the name of the source whose answer has the highest predicted quality."""
         seen = np.append(np.asarray(self.features(query, ranking), dtype=np.float64), 1.0)
         return self.names[int(np.argmax(self.coefficients @ seen))]
 

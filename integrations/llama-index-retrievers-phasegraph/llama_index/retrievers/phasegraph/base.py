@@ -99,8 +99,9 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
     weights : mapping of str to float, or list of float, optional
         Weight of each source, >= 0, not all 0; a list has the order of the list `retrievers`. `weights` replaces
         ``SourceSpec.weight``. By default, each query gets its own weights, based on how well the sources agree and how
-        clearly the graph separates its hits. Such weights need an :class:`EntityGraphRetriever` as ``graph``, or a
-        ``graph`` with score statistics and a ``vector``; otherwise, the default weights are equal.
+        clearly the graph separates its hits. Such weights need at least two sources, and an
+        :class:`EntityGraphRetriever` as ``graph``. Another ``graph`` suffices if it states its background (the mean and
+        deviation of all its scores) and there is a source ``vector``. Otherwise, the default weights are equal.
     accept : mapping of str to threshold, AcceptancePolicy or Confidence, optional
         Thresholds by source name, in the unit of the source's scores; the answer leaves out nodes below their
         threshold. ``Confidence(min=.2)`` returns no node if the confidence that the corpus has an answer is below 0.2.
@@ -525,7 +526,7 @@ class CalibratedFusionRetriever(KeptNodes, FusedPassages, Calibrating, OwnRetrie
         return self._by_name
 
     def whole_filters(self) -> MetadataFilters | None:
-        """Return the filters that every node must match, combined from the retriever and its sources."""
+        """Return the retriever's filters, combined with its sources' own filters; None if there are no filters."""
         return joined(self._filters, *(source.own_filters() for source in self._by_name.values()))
 
     def _narrowed(self, filters: MetadataFilters | None) -> Self:

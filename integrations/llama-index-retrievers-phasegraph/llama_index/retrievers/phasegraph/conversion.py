@@ -296,7 +296,10 @@ def as_node(identifier: str, value: Any) -> BaseNode:
 
 
 def reader_of(name: str, fields: HitFields, known: bool | None = None) -> HitReader:
-    """Return a reader that converts the hits of the source `name` to a ranking."""
+    """Create the reader that converts the hits of the source `name` to a ranking.
+
+    `known` is True if a higher score is better, False if a lower score is better, and None if this is unknown.
+    """
     return HitReader(name, fields, known, _hit_metadata, _hit_text)
 
 
@@ -594,7 +597,10 @@ class _TripleNodes:
 
 
 def chunk_of(triplet: Triplet) -> str | None:
-    """Return the id of the passage that states a triple, from the relation, else the subject, else the object."""
+    """Return the id of the passage that states a triple; None if the triple names no passage.
+
+    The id is read from the relation. If the relation has no such id, the subject is used, and then the object.
+    """
     subject, relation, target = triplet
     for part in (relation, subject, target):
         chunk = (part.properties or {}).get(TRIPLET_SOURCE_KEY)

@@ -40,9 +40,9 @@ OWN_KEYS = ("_node_content", "_node_type", "document_id", "doc_id", "ref_doc_id"
 
 
 def _own_document(node: BaseNode) -> dict[str, Any]:
-    """Return the document's name that the user's metadata contain, for a node without a source node.
+    """Return the entries ``doc_id`` and ``ref_doc_id`` of a node's metadata; {} if the node has a source node.
 
-    The framework would replace this name by the text "None".
+    For a node without a source node, the framework would replace these names of a document by the text "None".
     """
     if node.ref_doc_id is not None:
         return {}
@@ -128,7 +128,7 @@ def read_property_graph(store: PropertyGraphStore) -> PropertyGraphRecords:
 def _triples(
     store: PropertyGraphStore, labelled: Sequence[LabelledNode]
 ) -> set[tuple[str | None, tuple[str, str, str]]]:
-    """Return the distinct triples, each with the id of the passage that states it."""
+    """Return the distinct triples as pairs: the id of the passage that states the triple (or None), and the triple."""
     return {
         (chunk_of(found), (_name(found[0]), found[1].label, _name(found[2])))
         for found in _relations(store, labelled)
@@ -183,7 +183,10 @@ class Nodes(Framework):
     def passages_of(
         self, held: Mapping[str, BaseNode], title_key: str, given: Mapping[str, Sequence[Any]] | None = None
     ) -> list[dict[str, Any]]:
-        """Convert nodes to passages of the core, with the triples in `given`; metadata contain the rest of a node."""
+        """Convert nodes to passages of the core; the metadata of a passage contain all other data of its node.
+
+        `given` maps the ids of nodes to their triples.
+        """
         return [
             {
                 "id": name,

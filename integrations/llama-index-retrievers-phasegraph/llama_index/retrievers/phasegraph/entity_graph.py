@@ -257,7 +257,7 @@ class EntityGraphRetriever(KeptNodes, GraphPassages, OwnRetriever):
         return found if found.is_set and self._filter is None else None
 
     def whole_filters(self) -> MetadataFilters | None:
-        """Return the filters that every node must match."""
+        """Return the filters that every node must match; None if the retriever has no filters."""
         return None if self._filter is None else self._filter.filters
 
     def within(self, filters: MetadataFilters) -> Self:

@@ -32,7 +32,10 @@ def check_filters(given: object) -> MetadataFilters:
 
 
 def joined(*given: MetadataFilters | None) -> MetadataFilters | None:
-    """Combine filters, so that a node must match every filter; raise InvalidInputError if this is impossible."""
+    """Combine filters, so that a node must match every filter; return None if every argument is None.
+
+    Raise InvalidInputError if the filters cannot be combined.
+    """
     found: list[MetadataFilters] = []
     for one in given:
         found += [one] if one is not None and one not in found else []
@@ -171,7 +174,10 @@ def narrowed(name: str, retriever: Any, filters: MetadataFilters) -> Any:
 
 
 def only_matching(hits: Sequence[NodeWithScore], filters: MetadataFilters | None) -> list[NodeWithScore]:
-    """Drop the hits that do not match the filters; there may be such hits, because a store can ignore filters."""
+    """Return the hits that match the filters; all hits if `filters` is None.
+
+    The check is necessary, because a store can ignore filters.
+    """
     if filters is None:
         return list(hits)
     return [hits[row] for row in matching_rows([hit.node for hit in hits], filters)]

@@ -233,9 +233,10 @@ def as_retriever(given: object) -> Any:
 
 
 def prepared(retriever: Any, limit: int | None, upstream: Upstream, seen: Seen) -> Any:
-    """Return a copy of a retriever for a single search, which has the limit or an :class:`Exchange`.
+    """Return a copy of a retriever for a single search.
 
-    The copy does not drop repeated hits, as the framework would.
+    A retriever of phasegraph gets an :class:`Exchange` with `limit` and `upstream`. For any other retriever, `limit`
+    replaces its own number of hits, if possible. The copy keeps repeated hits, which the framework would drop.
     """
     made = _prepared(retriever, limit, upstream, seen)
     if isinstance(made, BaseRetriever) and hasattr(made, "__dict__"):

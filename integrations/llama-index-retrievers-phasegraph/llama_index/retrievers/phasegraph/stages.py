@@ -19,7 +19,10 @@ from phasegraph.retrieval import ModelFunction, Passage, RewrittenQuery, StageAd
 
 
 class TransformStep:
-    """A query rewriter that calls a query transform; the source receives the texts to embed from the transform."""
+    """A query rewriter that calls a query transform of LlamaIndex.
+
+    If the transform returns texts to embed, the source embeds these texts instead of the query.
+    """
 
     reads_queries = True
 
@@ -27,7 +30,7 @@ class TransformStep:
         self.transform = transform
 
     def __call__(self, query: str | RewrittenQuery) -> str | RewrittenQuery:
-        """Return the transformed query."""
+        """Return the transformed query: a text, or a RewrittenQuery if the transform returned texts to embed."""
         given = query.native if isinstance(query, RewrittenQuery) else QueryBundle(query)
         bundle = self.transform.run(given)
         if not isinstance(bundle, QueryBundle):
@@ -133,7 +136,10 @@ class LlamaIndexStages(StageAdapter):
     """Conversion of LlamaIndex objects for the stages: models, query transforms, postprocessors and selectors."""
 
     def is_model(self, given: Any) -> bool:
-        """Return True if the argument is a language model, or None for answers that are already cached."""
+        """Return True if the argument is a language model, or None.
+
+        None takes the place of the model in an offline replay, which uses only cached answers.
+        """
         return given is None or isinstance(given, BaseLLM)
 
     def text_model(self, given: Any) -> Any:
