@@ -99,12 +99,24 @@ def soak(found: dict[str, Any]) -> list[str]:
 
 def siege(found: dict[str, Any]) -> list[str]:
     """What siege.py found."""
+    kinds = {
+        "quiet": "in quiet periods",
+        "elsewhere": "during an attack on another process",
+        "hostile": "during the attack",
+    }
     rows = [
         [label, found["answers"][kind], *(found["ms"][kind][one] for one in ("p50", "p99", "max"))]
-        for kind, label in (("quiet", "in quiet periods"), ("hostile", "during the attack"))
+        for kind, label in kinds.items()
     ]
     statuses = [[name, _counted(one) or "the connection stays open"] for name, one in found["hostile"].items()]
-    memory = found["resident_mb"]
+    memory, seconds = found["resident_mb"], found["seconds"]
+    parts = ("server", "event loop of the server", "honest clients", "hostile clients")
+    used = [
+        [part, *(f"{seconds[kind][f'{part}, {what}']:.1f}" for kind in kinds for what in ("ran", "waited"))]
+        for part in parts
+    ]
+    columns = [f"{label}, {what}" for label in kinds.values() for what in ("ran", "waited")]
+    lengths = ", ".join(f"{seconds[kind]['the window']:.0f}" for kind in kinds)
     return [
         "The time of a request is measured for honest clients, with and without an attack by hostile clients; p99 is "
         f"the 99th percentile. Promise: p99 during the attack is at most {found['most_ratio']:g} times p99 in quiet "
@@ -112,9 +124,15 @@ def siege(found: dict[str, Any]) -> list[str]:
         f"this run, p99 was {found['ratio']} times as long. The memory of the server was {memory['start']} MB at the "
         f"start and at most {memory['most']} MB. The load average of the machine over 15 minutes was {found['load']}.",
         table(["honest clients", "answers", "p50 ms", "p99 ms", "longest ms"], rows),
+        "All processes of the run share the processors of one machine. To show the effect of this, the same hostile "
+        "clients also attack another process, which does nothing with their requests. Then p99 of honest clients is "
+        f"{found['ratio_elsewhere']} times p99 in quiet periods. The verdict ignores this figure.",
         table(
             ["what a hostile client does", "the answers: HTTP status, or closed connection (number of times)"], statuses
         ),
+        "The next table shows how many seconds the threads of each process ran, and how many seconds they waited for a "
+        f"processor. The periods took {lengths} seconds.",
+        table(["threads", *columns], used),
     ]
 
 

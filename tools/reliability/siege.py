@@ -6,7 +6,9 @@ A folder of made-up passages is served to several tenants by a process of its ow
 once a second. In every second window, hostile clients do what :data:`HOSTILE` names; half of them have tokens of
 tenants of their own. An honest answer must come (status 200), hold what it holds in quiet, and p99 of its time must be
 at most twice that of the quiet windows, which lie between the hostile windows, so that other load of the machine
-counts on both sides. The hostile clients send the longest question that the server answers by default, and questions
+counts on both sides. In a third kind of window, the same hostile clients attack another process (:func:`sink`). These
+windows show how much the hostile clients slow down honest answers only because they use the same processors. They
+change no verdict. The hostile clients send the longest question that the server answers by default, and questions
 about as long as the longest request. They run with a lower priority, because it is assumed that they come from other
 machines and do not use this processor. On a busy machine, they therefore send fewer requests than on an idle machine;
 the figures count their requests.
@@ -37,9 +39,9 @@ from runs import arguments, finish, percentiles
 from phasegraph.apps.server.view import LONGEST_QUERY
 
 PASSAGES, TENANTS, HOSTILE_TENANTS, SIZE = 2_400, 8, 4, 32
-MOST_RATIO, WINDOW, WARM, CONNECTIONS = 2.0, 10.0, 2.0, 20
+MOST_RATIO, WINDOW, WARM, CONNECTIONS, SINK_SECONDS = 2.0, 10.0, 2.0, 20, 2.5
 """Most p99 beside hostile clients over that in quiet; seconds of a window and of its start that do not count;
-connections that one client holds open."""
+connections that one client holds open; seconds for which the sink holds an incomplete request, about as the server."""
 NAMES = [f"team{number}" for number in range(TENANTS)]
 TOKENS = {name: f"token-of-{name}-{'x' * 16}" for name in NAMES}
 LONG = {"query": ("Who met Person 7 of Page 12 in Town 3? " * 200)[:LONGEST_QUERY], "k": 100}
@@ -171,12 +173,35 @@ async def hostile(port: int, count: int, seconds: float) -> dict[str, dict[str, 
     return {name: dict(sorted(found.items())) for name, found in counts.items()}
 
 
+async def sink() -> None:
+    """Accept the connections of hostile clients, and do little with them: refuse whole requests, drop all others."""
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        said = b'{"error": "busy"}'
+        refused = b"HTTP/1.1 429 Too Many Requests\r\nContent-Length: %d\r\n\r\n%b" % (len(said), said)
+        with suppress(OSError, asyncio.IncompleteReadError, TimeoutError):
+            async with asyncio.timeout(SINK_SECONDS) as limit:
+                while True:
+                    head = await reader.readuntil(b"\r\n\r\n")
+                    length = re.search(rb"content-length: (\d+)", head.lower())
+                    await reader.readexactly(int(length[1]) if length else 0)
+                    limit.reschedule(None)
+                    await asyncio.sleep(1)
+                    writer.write(refused)
+                    limit.reschedule(asyncio.get_running_loop().time() + SINK_SECONDS)
+        writer.close()
+
+    server = await asyncio.start_server(connected, "127.0.0.1", 0, limit=2**20, backlog=2048)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await server.serve_forever()
+
+
 class Honest:
     """Honest clients: their times by kind of window, and what was wrong."""
 
     def __init__(self, port: int, count: int) -> None:
         self.port, self.count = port, count
-        self.seconds: dict[str, list[float]] = {"quiet": [], "hostile": []}
+        self.seconds: dict[str, list[float]] = {"quiet": [], "elsewhere": [], "hostile": []}
         self.wrong: Counter[str] = Counter()
         self._known: dict[tuple[str, str], list[str]] = {}
         self._random = random.Random(1)
@@ -222,34 +247,95 @@ class Honest:
         return "" if names and names == self._known.setdefault((team, question), names) else "another answer"
 
 
+def processes(pid: int) -> list[int]:
+    """A process, and the processes that it started."""
+    return [pid, *map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split())]
+
+
 def resident_kb(pid: int) -> int:
-    """Resident memory of a process."""
-    found = re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{pid}/status").read_text(encoding="ascii"))
-    return int(found[1]) if found else 0
+    """Resident memory of a process and the processes that it started."""
+    said = [Path(f"/proc/{one}/status").read_text(encoding="ascii") for one in processes(pid)]
+    return sum(int(found[1]) for one in said if (found := re.search(r"VmRSS:\s+(\d+)", one)))
+
+
+class Used:
+    """Processor seconds of the server, its event loop, and the clients, and their waits for a processor, by window."""
+
+    def __init__(self, server: int) -> None:
+        self.server, self.seconds = server, dict[str, dict[str, float]]()
+
+    @contextmanager
+    def during(self, kind: str, clients: int | None = None) -> Iterator[None]:
+        """Add what the time of a ``with`` block used to the sums of this kind of window."""
+        before, begun = self._now(clients), time.perf_counter()
+        yield
+        found = self.seconds.setdefault(kind, {})
+        after = self._now(clients) | {"the window": time.perf_counter() - begun}
+        for name, seconds in after.items():
+            found[name] = found.get(name, 0.0) + seconds - before.get(name, 0.0)
+
+    def _now(self, clients: int | None) -> dict[str, float]:
+        parts = [_schedule(f"/proc/{one}/task") for one in processes(self.server)]
+        named = {
+            "server": (sum(ran for ran, _ in parts), sum(waited for _, waited in parts)),
+            "event loop of the server": _schedule(f"/proc/{self.server}/task", self.server),
+            "honest clients": _schedule(f"/proc/{os.getpid()}/task"),
+            "hostile clients": (0.0, 0.0) if clients is None else _schedule(f"/proc/{clients}/task"),
+        }
+        return {f"{name}, {what}": one[part] for name, one in named.items() for part, what in enumerate(_PARTS)}
+
+
+_PARTS = ("ran", "waited")
+
+
+def _schedule(tasks: str, only: int | None = None) -> tuple[float, float]:
+    """Seconds that the threads of a process ran, and that they waited for a processor."""
+    ran = waited = 0
+    for one in os.listdir(tasks):
+        if only is None or one == str(only):
+            with suppress(OSError):
+                first, second, _ = Path(tasks, one, "schedstat").read_text(encoding="ascii").split()
+                ran, waited = ran + int(first), waited + int(second)
+    return ran / 1e9, waited / 1e9
 
 
 async def run(port: int, pid: int, given: Any) -> dict[str, Any]:
-    """All windows, quiet and hostile by turns."""
-    honest, counts, resident = Honest(port, given.honest), dict[str, Counter[str]](), [resident_kb(pid)]
+    """All windows: quiet, with hostile clients elsewhere, and with hostile clients, by turns."""
+    honest, resident, used = Honest(port, given.honest), [resident_kb(pid)], Used(pid)
+    counts: dict[tuple[str, str], Counter[str]] = {}
     await honest.window("quiet", WARM)
     rounds = max(1, round(given.seconds / WINDOW / 2))
-    for number in range(rounds):
-        await honest.window("quiet", WINDOW)
-        command = [sys.executable, __file__, "--child", str(port), str(given.hostile), str(WINDOW + 2)]
-        child = subprocess.Popen(command, stdout=subprocess.PIPE, preexec_fn=lambda: os.nice(5))
-        await honest.window("hostile", WINDOW)
-        said, _ = await asyncio.to_thread(child.communicate)
-        for name, found in json.loads(said).items():
-            counts.setdefault(name, Counter()).update(found)
-        resident.append(resident_kb(pid))
-        print(f"round {number + 1} of {rounds}", file=sys.stderr)
+    aside = subprocess.Popen(
+        [sys.executable, __file__, "--sink"], stdout=subprocess.PIPE, preexec_fn=lambda: os.nice(5)
+    )
+    elsewhere = int(aside.stdout.readline()) if aside.stdout else 0
+    try:
+        for number in range(rounds):
+            with used.during("quiet"):
+                await honest.window("quiet", WINDOW)
+            for kind, attacked in (("elsewhere", elsewhere), ("hostile", port)):
+                command = [sys.executable, __file__, "--child", str(attacked), str(given.hostile), str(WINDOW + 2)]
+                child = subprocess.Popen(command, stdout=subprocess.PIPE, preexec_fn=lambda: os.nice(5))
+                with used.during(kind, child.pid):
+                    await honest.window(kind, WINDOW)
+                said, _ = await asyncio.to_thread(child.communicate)
+                for name, found in json.loads(said).items():
+                    counts.setdefault((kind, name), Counter()).update(found)
+            resident.append(resident_kb(pid))
+            print(f"round {number + 1} of {rounds}", file=sys.stderr)
+    finally:
+        aside.kill()
+        aside.wait()
     times = {kind: percentiles(seconds) for kind, seconds in honest.seconds.items()}
     return {
         "answers": {kind: len(seconds) for kind, seconds in honest.seconds.items()},
         "ms": times,
         "ratio": round(times["hostile"]["p99"] / times["quiet"]["p99"], 2),
+        "ratio_elsewhere": round(times["elsewhere"]["p99"] / times["quiet"]["p99"], 2),
         "wrong": dict(honest.wrong),
-        "hostile": {name: dict(found) for name, found in counts.items()},
+        "hostile": {name: dict(found) for (kind, name), found in counts.items() if kind == "hostile"},
+        "closed_elsewhere": sum(found["closed"] for (kind, _), found in counts.items() if kind == "elsewhere"),
+        "seconds": {kind: {name: round(one, 2) for name, one in found.items()} for kind, found in used.seconds.items()},
         "resident_mb": {"start": resident[0] // 1024, "most": max(resident) // 1024},
     }
 
@@ -273,7 +359,6 @@ def serving(*options: str) -> Iterator[tuple[int, subprocess.Popen[str]]]:
             str(tenants),
             "--embedder",
             "siege:vector",
-            *options,
         ]
         path = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]))
         env = {**os.environ, "PYTHONPATH": path}
@@ -311,6 +396,9 @@ def main() -> None:
     """Serve, besiege, and judge."""
     if len(sys.argv) == 5 and sys.argv[1] == "--child":
         print(json.dumps(asyncio.run(hostile(int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])))))
+        return
+    if sys.argv[1:] == ["--sink"]:
+        asyncio.run(sink())
         return
     given = arguments(__doc__, hostile=200, honest=50, seconds=600)
     with serving() as (port, server):
