@@ -208,7 +208,7 @@ class Step:
             if not self._breaker.allows(now):
                 return (now, False), SkippedError(f"it failed {_FAILURES} times in a row")
             if self._in_flight >= _MOST_IN_FLIGHT:
-                return (now, False), SkippedError(f"{_MOST_IN_FLIGHT} earlier calls of it are still running")
+                return (now, False), SkippedError("busy")
             return (now, self._breaker.begin(now)), None
 
     def _end(self, begun: tuple[float, bool], now: float, outcome: Outcome) -> Tried:
