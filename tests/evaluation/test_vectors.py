@@ -15,9 +15,7 @@ LINES = "corpus.jsonl"
 def test_passages_and_queries_of_different_width_are_refused_naming_both_files(folder):
     path = folder / "queries.f16.npy"
     np.save(path, np.ones((4, 5), dtype=np.float16))
-    with pytest.raises(
-        InvalidInputError, match=r"queries.f16.npy: must have as many columns as passages.f16.npy"
-    ):
+    with pytest.raises(InvalidInputError, match=r"queries.f16.npy: must have as many columns as passages.f16.npy"):
         load_dataset(folder)
 
 
