@@ -1,4 +1,4 @@
-"""The inputs of a decision other than the rankings: the query, the time, and fields of the hits."""
+"""The inputs of a decision other than the rankings: the query, the time, and the fields and texts of hits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read the texts, titles and embeddings of a framework's hits, for fusing and selecting."""
+"""The functions by which an integration reads its hits: texts to embed, titles, stored vectors and query words."""
 
 from __future__ import annotations
 

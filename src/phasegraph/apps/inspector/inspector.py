@@ -1,4 +1,4 @@
-"""The inspector's data: questions, their rankings, and the answers under other settings."""
+"""The inspector's data: the start page, questions, their rankings, and the answers under other settings."""
 
 from __future__ import annotations
 

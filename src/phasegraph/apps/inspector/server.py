@@ -1,4 +1,4 @@
-"""The inspector's page and its server: a Starlette application behind middleware that checks every request."""
+"""The inspector's server: a Starlette application that serves the page in ``static``, and checks every request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The folder of a corpus: an index, later changes, and a state file.
+"""The folder of a corpus: an index, later changes with the limits above which they are merged, and a state file.
 
 The subfolder ``graph`` contains the index with its vectors. Each later change is a bundle (arrays and a manifest) in
 the subfolder ``changes``; a change counts when its bundle is complete. The subfolder ``vectors`` may contain a copy of

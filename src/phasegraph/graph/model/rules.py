@@ -1,4 +1,4 @@
-"""Find the names in passages with rules for titles, known names and capital letters, without a language model."""
+"""The names of a passage's title and of its first words; the default extractor adds the names in the text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Split text into words and names, and find known names in a text."""
+"""Split text into words, and find names in it: known names, capital letters, joining words and stop words."""
 
 from __future__ import annotations
 
