@@ -290,7 +290,10 @@ class EntityGraphRetriever(KeptDocuments, GraphPassages, CheckedRetriever):
         return found
 
     def _alone(self, found: Sequence[Document], ranking: Ranking) -> list[Document]:
-        """Return copies of the documents for a direct caller; passages without a document are left out."""
+        """Return copies of the documents for a caller that is not a fusing retriever.
+
+        If the retriever has `documents`, passages without a document are left out.
+        """
         rows = [row for row, one in enumerate(found) if not isinstance(one, NamedDocument)]
         self._search.warn_of_missing(len(found) - len(rows), len(found))
         if self.documents is None:

@@ -180,7 +180,10 @@ def _joined(found: list[Document], pairs: list[tuple[Document, Any]]) -> ScoredD
 
 
 def _score_search(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of the search for scores: the same filter, and a `k` that includes every chosen document."""
+    """Return the arguments of a second search, which returns the scores of the documents that the first search chose.
+
+    They are the `settings` of the first search without the settings that choose among its hits, and with a larger `k`.
+    """
     kept = {key: value for key, value in settings.items() if key not in _MEMBERSHIP_ONLY}
     depth = 0 if "score_threshold" in settings else settings.get("fetch_k", _FETCHED)
     return {**kept, "k": max(depth, settings.get("k", _DEFAULT_K))}

@@ -402,7 +402,7 @@ class Bundle:
 def read_bundle(
     directory: str | os.PathLike[str], kind: str, newest: int, *, mmap: bool = True, verify: bool = True
 ) -> tuple[dict[str, object], dict[str, NDArray[np.generic]]]:
-    """Read the body and the arrays of a bundle.
+    """Read a bundle, a directory with a JSON manifest and arrays; return its body (JSON types) and its arrays.
 
     If another process is writing the bundle, the result is either the old bundle or the new bundle. Raises
     IntegrityError, which names the file, if a file is missing or damaged, was not written by phasegraph, or was written
@@ -411,7 +411,7 @@ def read_bundle(
     Parameters
     ----------
     directory : path
-        The directory.
+        The directory of the bundle.
     kind, newest
         See :func:`~phasegraph._support.serialization.decode_document`.
     mmap : bool, default True

@@ -48,9 +48,9 @@ def calibrate_all(
 
 
 def _settled(scores: FloatArray, one: Calibrated) -> FloatArray | None:
-    """Return the values of `one`, corrected by :func:`in_order`; None if a value is not finite.
+    """Return the calibrated values in `one`, corrected by :func:`in_order`; None if a value is not finite.
 
-    `scores` are the descending scores that `one` calibrates.
+    `scores` are the scores, in descending order, from which these values were calibrated.
     """
     values = one.values
     if not math.isfinite(one.missing):

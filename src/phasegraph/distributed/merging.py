@@ -291,7 +291,9 @@ class _Merge:
         }  # fmt: skip
 
     def _facts_of(self, number: int, table: NDArray[Any], first: int, last: int) -> tuple[Any, Any, Any]:
-        """Return rows, columns and counts of the facts of part `number` in rows `first` to `last` - 1 of the index.
+        """Return the entries (row, column, count) of the matrix of facts that come from part `number`.
+
+        The entries are those of the entities with the rows `first` to `last` - 1 in the index.
 
         `table` contains, for each entity of the part, its row in the index.
         """

@@ -143,9 +143,9 @@ class Adjustment:
         return None
 
     def rank(self, rankings: Sequence[Ranking], context: Context) -> tuple[Ranking, FieldReading] | None:
-        """Return the adjustment's ranking of the candidates, which is fused like the ranking of a source, or None.
+        """Return the adjustment's own ranking of the candidates, and the counts of candidates with the field it reads.
 
-        With the ranking, return the counts of candidates with the field from which the ranking was made.
+        The ranking is fused like the ranking of a source. None if the adjustment has no ranking.
         """
         return None
 

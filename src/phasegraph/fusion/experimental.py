@@ -138,8 +138,8 @@ def tsallis(
     -----
     The weight of a hit is ``e_q(x) = [1 + (1 - q) x]_+ ** (1 / (1 - q))`` at ``x = -E / T``, normalized over the list;
     see :func:`~phasegraph.fusion.boltzmann` for E and T. The default of q is a reconstruction. The rule does not
-    satisfy the law "extra evidence costs no place". The reason is that a new last hit changes the values of all hits in
-    the list.
+    satisfy the law "extra evidence costs no place": if one more list returns a candidate, the candidate may lose
+    places. The reason is that a new last hit changes the values of all hits in the list.
 
     References
     ----------
@@ -210,8 +210,9 @@ def interference(
     Notes
     -----
     With phase 0, the rule is a power mean with exponent 1/2. A phase beyond pi / 2 is not accepted, because it would
-    lower a candidate that two sources returned. The rule does not satisfy the law "extra evidence costs no place". The
-    reason is that a new last hit changes the values of all hits in the list.
+    lower a candidate that two sources returned. The rule does not satisfy the law "extra evidence costs no place": if
+    one more list returns a candidate, the candidate may lose places. The reason is that a new last hit changes the
+    values of all hits in the list.
 
     Examples
     --------
@@ -327,7 +328,8 @@ def normal_scores(values: FloatArray, /, *, weights: PerSource = None, missing: 
     -----
     The normal score of a hit is ``quantile((count - 0.5) / n)``; count is the number of hits in the list with an equal
     or lower score. This is the optimal transport of the list to a Gaussian. The value of a missing candidate is a
-    reconstruction. The rule does not satisfy the law "extra evidence costs no place".
+    reconstruction. The rule does not satisfy the law "extra evidence costs no place": if one more list returns a
+    candidate, the candidate may lose places.
 
     Examples
     --------
@@ -502,5 +504,5 @@ def _positive(weights: FloatArray) -> BoolArray:
 
 
 def _ecdf(list_: FloatArray, less: float = 0.0) -> FloatArray:
-    """Return, for each of n values, the number of values at or below it minus `less`, divided by n."""
+    """Return, for each of n values, ``(c - less) / n``, where c is the number of values at or below it."""
     return (np.searchsorted(np.sort(list_), list_, side="right") - less) / len(list_)

@@ -1,4 +1,4 @@
-"""Warnings that a retriever gives once per change, and not in every call."""
+"""Warnings that a retriever gives once, for example for each pair of sources, and not in every call."""
 
 from __future__ import annotations
 
@@ -282,7 +282,7 @@ class DeadlineGuard:
 
 @dataclass(slots=True)
 class Notices:
-    """All checks of a retriever that give a warning only once per change."""
+    """All checks of a retriever that warn once, for example for each pair of sources, and not in every call."""
 
     answers: FirstAnswers = field(default_factory=FirstAnswers)
     meetings: IdOverlapWarning = field(default_factory=IdOverlapWarning)

@@ -97,7 +97,7 @@ class SourceCall:
         raise NotImplementedError
 
     def for_query(self, query: RewrittenQuery) -> Self:
-        """Return an object that searches for a rewritten query, and adds its notes to the same list `notes`."""
+        """Return an object that searches for a rewritten query; both objects add their notes to one list `notes`."""
         return self
 
     def ask(self, query: str, limit: int | None, upstream: Upstream) -> Any:

@@ -244,7 +244,7 @@ def paths_of(evidence: Evidence) -> list[str]:
 
 
 def _path_of(payload: object) -> str:
-    """Format the path of a walk from a payload, or from a framework's document."""
+    """Return a walk's path as text; `payload` is a WalkPath, or a document whose metadata contains the path."""
     if isinstance(payload, WalkPath):
         return str(payload)
     metadata = getattr(payload, "metadata", None)

@@ -314,7 +314,9 @@ class FlowArrays:
 
 
 def flow_arrays(links: Any, members: Any, heights: FloatArray, parameters: FlowParameters) -> FlowArrays:
-    """Build the edges of a semantic flow: downhill links, uphill links, then passage edges of every entity.
+    """Build the edges of a semantic flow, sorted by source node.
+
+    An entity has downhill links, then uphill links, then edges to its passages. A passage has edges to its entities.
 
     `links`, of shape (E, E), are the edges between entities, and `members`, of shape (E, P), the passages of each
     entity. `heights` is the abstractness of each entity. All values that do not depend on the query are computed here.

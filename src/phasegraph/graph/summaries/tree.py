@@ -130,7 +130,7 @@ class Summary:
         The text of the summary.
     level : int
         1 for summaries of passages, 2 for summaries of level-1 summaries, and so on. If each document has its own tree,
-        levels in the tree above the documents continue this count.
+        one more tree groups the documents; its levels continue this count.
     passages : tuple of str
         Ids of all passages below the summary, in ascending order.
     """
