@@ -175,7 +175,9 @@ def test_a_probability_is_given_only_where_nothing_is_missing_that_it_was_fitted
 
 
 def test_too_few_or_useless_labels_are_said() -> None:
-    with pytest.raises(InsufficientDataError, match=r"at least 20 questions with and without.*got 19 and 30"):
+    with pytest.raises(
+        InsufficientDataError, match=r"at least 20 questions with an answer and 20 questions without.*got 19 and 30"
+    ):
         fit_probability(ConfidenceModel(), pieces([0.5] * 19), pieces([0.1] * 30))
     with pytest.raises(InsufficientDataError, match="is not higher"):
         fit_probability(ConfidenceModel(), pieces([0.1] * 30), pieces([0.9] * 30))

@@ -91,7 +91,7 @@ def test_what_does_not_fit_an_empty_index_is_refused(tmp_path: Path) -> None:
     empty = emptied(built())
     with pytest.raises(InvalidInputError, match="'a' is not in the index"):
         empty.replace(["a"], ROWS)
-    with pytest.raises(InvalidInputError, match=r"embeddings= is required"):
+    with pytest.raises(InvalidInputError, match=r"embeddings= is missing"):
         empty.add(ROWS)
     with pytest.raises(InvalidInputError, match=r"must have shape \(2, 3\)"):
         empty.add(ROWS, embeddings=np.eye(2))
