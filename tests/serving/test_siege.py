@@ -360,8 +360,7 @@ def test_a_request_that_leaves_the_queue_is_in_nobodys_way(waiting):
     assert asyncio.run(run()) == [0, *range(2, 1 + waiting), "last"]
 
 
-@pytest.mark.parametrize("free", [True, False], ids=["slot given first", "cancelled first"])
-def test_a_slot_that_becomes_free_as_its_request_leaves_goes_to_the_next(free):
+def test_a_place_that_comes_in_the_moment_of_leaving_goes_to_the_next():
     async def run():
         turns, served, leave = Turns(1, each=1, patience=PATIENCE), [], asyncio.Event()
 
@@ -370,19 +369,18 @@ def test_a_slot_that_becomes_free_as_its_request_leaves_goes_to_the_next(free):
                 await leave.wait()
                 served.append(name)
 
-        tasks = [asyncio.create_task(request(name)) for name in range(3)]
+        first, second, third = (asyncio.create_task(request(name)) for name in range(3))
         await asyncio.sleep(0)
         leave.set()
-        if free:
-            await asyncio.sleep(0)  # the first gives its slot to the second, which has not run yet
-            assert tasks[0].done()
-        tasks[1].cancel()  # otherwise, the first ends before the second learns that it is canceled
+        await asyncio.sleep(0)  # the first gives its place to the second, which has not run yet
+        assert first.done()
+        second.cancel()
         async with asyncio.timeout(PATIENCE):
-            outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(second, third, return_exceptions=True)
             await request("last")
-        return served, [type(one) for one in outcomes]
+        return served
 
-    assert asyncio.run(run()) == ([0, 2, "last"], [type(None), asyncio.CancelledError, type(None)])
+    assert asyncio.run(run()) == [0, 2, "last"]
 
 
 def test_too_many_requests_are_told_when_to_come_again():
@@ -631,45 +629,6 @@ def test_a_request_that_is_cancelled_at_shutdown_is_no_error():
     assert asyncio.run(until_cancelled(app)({}, None, None)) is None
 
 
-def test_a_heavy_tenant_rests_in_a_short_gap_between_requests_of_others_too():
-    clock = [0.0]
-    turns = Turns(4, each=4, now=lambda: clock[0])
-    used(turns, clock, few=0.1, heavy=2.0)
-    used(turns, clock, few=0.1)
-    assert turns._heavy() == {"heavy"}
-    clock[0] += 0.3
-    assert not turns._free("heavy", turns._heavy())
-    clock[0] += 0.3
-    assert turns._free("heavy", turns._heavy()), "few has not asked for half a second"
-
-
-def test_a_flood_after_a_pause_does_not_come_before_tenants_that_always_ask():
-    clock = [1000.0]
-    turns = Turns(2, each=2, now=lambda: clock[0])
-    for _ in range(30):
-        clock[0] += 0.5
-        used(turns, clock, steady=0.1, other=0.1)
-
-    async def run():
-        served, leave = [], asyncio.Event()
-
-        async def request(tenant):
-            async with turns.place(tenant):
-                await leave.wait()
-                served.append(tenant)
-
-        tasks = [asyncio.create_task(request(tenant)) for tenant in ("steady", "flood", "flood", "flood", "other")]
-        for _ in range(9):
-            await asyncio.sleep(0)
-        leave.set()
-        await asyncio.gather(*tasks)
-        return served
-
-    assert asyncio.run(run()) == ["steady", "flood", "other", "flood", "flood"]
-    used(turns, clock, flood=1.0)
-    assert turns._heavy() == {"flood"}
-
-
 def test_while_others_have_requests_heavy_tenants_get_a_quarter_of_the_time(monkeypatch):
     clock = [0.0]
     turns = Turns(4, each=4, now=lambda: clock[0])
@@ -715,6 +674,25 @@ def test_while_others_have_requests_heavy_tenants_get_a_quarter_of_the_time(monk
     assert asyncio.run(run()) == [2, 2, 3, 3, 4]
 
 
+def test_a_slot_that_becomes_free_after_a_request_has_left_goes_to_the_next():
+    async def run():
+        turns, served, leave = Turns(1, each=1, patience=PATIENCE), [], asyncio.Event()
+
+        async def request(name):
+            async with turns.place("a"):
+                await leave.wait()
+                served.append(name)
+
+        tasks = [asyncio.create_task(request(name)) for name in range(3)]
+        await asyncio.sleep(0)
+        leave.set()
+        tasks[1].cancel()  # the first request ends before this one learns that it is cancelled
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+        return served, [type(one) for one in outcomes]
+
+    assert asyncio.run(run()) == ([0, 2], [type(None), asyncio.CancelledError, type(None)])
+
+
 def test_among_waiting_tenants_the_one_that_used_least_goes_first_and_old_use_is_forgotten():
     clock = [1000.0]
     turns = Turns(1, each=1, now=lambda: clock[0])
@@ -731,15 +709,11 @@ def test_among_waiting_tenants_the_one_that_used_least_goes_first_and_old_use_is
         return served
 
     used(turns, clock, much=4.0, little=2.0, least=1.0)
-    for _ in range(4):  # no tenant was idle
-        clock[0] += 1.0
-        used(turns, clock, much=0.0, little=0.0, least=0.0)
     assert asyncio.run(run()) == ["first", "least", "little", "much"]
     clock[0] += 1000.0
     for _ in range(30):
         used(turns, clock, much=0.0, little=0.0, least=0.0)
     used(turns, clock, least=0.5)
-    clock[0] += 1.9  # the rest after a heavy request
     assert asyncio.run(run())[-1] == "least"
 
 

@@ -15,13 +15,10 @@ from phasegraph.sources.workers import SPENT
 PATIENCE = 10.0
 """Maximum seconds that a request waits for a slot."""
 _LONGEST_RETRY = 60
-_HALF, _NOTHING, _IDLE = 10.0, 1e-3, 2.0
-"""Half-life, in seconds, of a tenant's recent processor time; processor seconds below which a tenant is inactive;
-seconds without a request after which a tenant counts as an average tenant."""
+_HALF, _NOTHING = 10.0, 1e-3
+"""Half-life, in seconds, of a tenant's recent processor time; processor seconds below which a tenant is inactive."""
 _ABOVE, _REST = 1.25, 3.0
 """A tenant is heavy above `_ABOVE` times the average; it then pauses for `_REST` times the duration of its request."""
-_PAUSE = 0.5
-"""Seconds without a request of another tenant after which heavy tenants need not pause."""
 _MOST_SHARES = 4.0
 """Maximum processor time of one tenant that counts in the average, in fair shares of one processor."""
 _REQUEST = 0.002
@@ -44,14 +41,12 @@ class Turns:
     free slot goes to the waiting tenant with the fewest slots. If tenants have equally many slots, it goes to the
     tenant whose recent requests asked for the least processor time. A refused request also counts, with the usual time
     of its tenant. Otherwise, a tenant with many refused requests would seem to ask for little. Until a tenant's usual
-    time is known, its requests count with the usual time of the tenant with the longest requests. A tenant that was
-    idle counts as an average tenant. Otherwise, a new flood would come first until it had asked for as much processor
-    time as the other tenants.
+    time is known, its requests count with the usual time of the tenant with the longest requests.
 
     A tenant is heavy if it asks for clearly more processor time than the average. The time on a slot would be a worse
     measure: while heavy requests run, every request takes long. Heavy tenants together get at most a quarter of the
-    slots. While other tenants have requests, and for half a second longer, heavy tenants also get at most a quarter of
-    the time: after a request of t seconds, the next request of a heavy tenant waits for 3 t seconds.
+    slots. While other tenants have requests, heavy tenants also get at most a quarter of the time: after a request of t
+    seconds, the next request of a heavy tenant waits for 3 t seconds.
     """
 
     def __init__(
@@ -67,7 +62,6 @@ class Turns:
         self._busy: Counter[Hashable] = Counter()
         self._waiting: dict[Hashable, deque[asyncio.Future[None]]] = {}
         self._asked: dict[Hashable, tuple[float, float]] = {}  # processor seconds, and the time of the last update
-        self._back: dict[Hashable, float] = {}  # tenants that were idle, and since when they are not
         self._usual: dict[Hashable, float] = {}  # processor seconds of a request
         self._usually_takes: dict[Hashable, float] = {}
         self._rested = -math.inf  # the time until which heavy tenants make way for others
@@ -77,7 +71,6 @@ class Turns:
     async def place(self, tenant: Hashable) -> AsyncIterator[None]:
         """Reserve a slot for a ``with`` block; raise BusyError if the queue is full or no slot becomes free in time."""
         expected = self._usual.get(tenant, max(self._usual.values(), default=0.0))
-        self._come_back(tenant)
         self._ask(tenant, expected)
         if tenant not in self._waiting and self._free(tenant, self._heavy()):
             self._busy[tenant] += 1
@@ -97,24 +90,6 @@ class Turns:
                 self._rested = self._now() + _REST * took
             self._give_back(tenant)
 
-    def _come_back(self, tenant: Hashable) -> None:
-        """Count a tenant that was idle as an average tenant as soon as others have requests, too."""
-        now = self._now()
-        if now - self._asked.get(tenant, (0.0, -math.inf))[1] >= _IDLE:
-            self._back[tenant] = now
-        others = any(one != tenant for one in (*self._busy, *self._waiting))
-        if others and now - self._back.pop(tenant, -math.inf) < _IDLE:
-            self._ask(tenant, max(0.0, self._average(now) - self._recently(tenant, now)))
-
-    def _average(self, now: float) -> float:
-        """Return the processor seconds that an active tenant recently asked for, on average.
-
-        More than four fair shares of one processor do not count, so one tenant's flood hides no other tenant's flood.
-        """
-        asked = [seconds for one in self._asked if (seconds := self._recently(one, now))]
-        most = _MOST_SHARES * _HALF / math.log(2) / max(1, len(asked))
-        return sum(min(most, seconds) for seconds in asked) / max(1, len(asked))
-
     def _ask(self, tenant: Hashable, seconds: float) -> None:
         now = self._now()
         self._asked[tenant] = (self._recently(tenant, now) + seconds, now)
@@ -126,10 +101,15 @@ class Turns:
         return left if left > _NOTHING else 0.0
 
     def _heavy(self) -> set[Hashable]:
-        """Return the tenants that recently asked for clearly more processor time than the average of active tenants."""
+        """Return the tenants that recently asked for clearly more processor time than the average of active tenants.
+
+        Of each tenant, at most four fair shares of one processor count. So the flood of one tenant does not hide the
+        flood of another tenant.
+        """
         now = self._now()
         asked = {one: seconds for one in self._asked if (seconds := self._recently(one, now))}
-        average = self._average(now)
+        most = _MOST_SHARES * _HALF / math.log(2) / max(1, len(asked))
+        average = sum(min(most, seconds) for seconds in asked.values()) / max(1, len(asked))
         heavy = {one for one, seconds in asked.items() if seconds > _ABOVE * average}
         return heavy if len(heavy) < len(asked) else set()  # they slow down nobody else
 
@@ -193,11 +173,7 @@ class Turns:
             return True
         if sum(self._busy[one] for one in heavy) >= max(1, self._most // 4):
             return False
-        now = self._now()
-        if now >= self._rested:
-            return True
-        recent = (one for one, (_, then) in self._asked.items() if now - then < _PAUSE)
-        return all(one in heavy for one in (*self._busy, *self._waiting, *recent))
+        return self._now() >= self._rested or all(one in heavy for one in (*self._busy, *self._waiting))
 
     def _forget(self, tenant: Hashable) -> None:
         if not self._waiting.get(tenant):
