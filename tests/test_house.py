@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from source_names import name_of
+from tests.source_names import name_of
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "phasegraph"

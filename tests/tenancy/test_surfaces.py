@@ -14,8 +14,8 @@ import pytest
 from langchain_core.retrievers import BaseRetriever
 from llama_index.core.base.base_retriever import BaseRetriever as LlamaRetriever
 from repeats import repeats
-from source_names import name_of
 from surfaces import LISTED, NEITHER, SURFACES
+from tests.source_names import name_of
 from worlds import FOREIGN, QUERIES, World, in_memory, on_neo4j, rows, stable
 
 import langchain_phasegraph
