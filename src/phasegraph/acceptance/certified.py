@@ -353,7 +353,8 @@ def _highest_safe(
     """Choose the highest candidate threshold that is certified together with every lower candidate threshold.
 
     If the lowest candidate is not certified, no threshold is chosen. The risk is ``missed``, which never falls when the
-    threshold rises. The test therefore needs no other judged queries to order the thresholds.
+    threshold rises. The test therefore needs no other judged queries to order the thresholds. ``bound(losses, level)``
+    computes the p-values; :func:`certify_threshold` describes `alpha` and `delta`.
     """
     thresholds = candidate_thresholds(judged)
     losses = query_losses(judged, thresholds, risk="missed")

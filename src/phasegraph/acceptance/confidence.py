@@ -310,9 +310,9 @@ def fit_probability(
 
     Notes
     -----
-    Most confidences lack the same data, or no data, as their `reason` says. A question whose confidence has another
-    `reason` is ignored. The targets of the fit are those of
-    Platt: (n + 1) / (n + 2) for n questions with an answer, and 1 / (n + 2) for n questions without an answer.
+    The fit uses only confidences with the most frequent `reason` (the data that a confidence lacks); it ignores all
+    other questions. The targets of the fit are those of Platt: (n + 1) / (n + 2) for n questions with an answer, and
+    1 / (n + 2) for n questions without an answer.
 
     Examples
     --------

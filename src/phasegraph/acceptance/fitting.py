@@ -168,9 +168,9 @@ def area_under_curve(judged: JudgedScores, /) -> float:
 
 
 def fitted(judged: JudgedScores, value: float, **about: Any) -> Threshold:
-    """Create a threshold at `value`, with the sample size of the judged hits and their statistics for drift tests.
+    """Create a threshold at `value`, with the numbers of judged queries and hits, and statistics for drift tests.
 
-    `about` contains other fields of :class:`Threshold`.
+    `about` contains the other fields of :class:`Threshold`.
     """
     columns = per_query(judged.scores, judged.groups, judged.query_count, judged.labels)
     reference = DriftReference(*(tuple(np.sort(column).tolist()) for column in columns.values()))
@@ -237,7 +237,7 @@ def fit_global_threshold(
     *,
     fit: Callable[[JudgedScores], Threshold] = fit_threshold,
 ) -> dict[str, Threshold]:
-    """Fit a common percentile level for all sources, and return it as a threshold in the unit of each source.
+    """Fit a common percentile level for all sources, and convert the level to a threshold for each source.
 
     The percentile of a score is the share of the source's judged scores that are equal or lower. The function from
     scores to percentiles is the empirical distribution function (ECDF).
@@ -253,8 +253,8 @@ def fit_global_threshold(
     Returns
     -------
     dict of str to Threshold
-        Thresholds by source name. ``ECDF(score) >= level`` and ``score >= value`` accept the same judged hits.
-        `statistics` contains the level.
+        Thresholds by source name, in the unit of each source. ``ECDF(score) >= level`` and ``score >= value`` accept
+        the same judged hits. `statistics` contains the level.
 
     Notes
     -----

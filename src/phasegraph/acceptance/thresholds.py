@@ -147,9 +147,9 @@ class Threshold:
 
     @property
     def mirrored(self) -> Threshold:
-        """The same threshold for negated distances.
+        """A threshold for negated distances, made from this threshold, whose numbers are distances.
 
-        It accepts distances up to `floor`, and rejects distances above `value`.
+        It accepts distances up to the `floor` of this threshold, and rejects distances above this threshold's `value`.
         """
         lower = None if self.lower is None else -self.value
         return replace(self, value=-self.floor, lower=lower)
