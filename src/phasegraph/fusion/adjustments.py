@@ -95,7 +95,7 @@ class Adjusted:
         self.factors = factors if self.factors is None else self.factors * factors
 
     def blend(self, opinion: FloatArray, share: float) -> None:
-        """Replace the total by a weighted mean of the total and the reranker's values `opinion`, of weight `share`."""
+        """Replace the total by ``(1 - share) * total + share * opinion``; `opinion` are the reranker's values."""
         own = 1.0 - share
         self.blended = own * self.total + share * opinion
         self.opinion, self.opinion_share = opinion, share
@@ -145,12 +145,15 @@ class Adjustment:
     def rank(self, rankings: Sequence[Ranking], context: Context) -> tuple[Ranking, FieldReading] | None:
         """Return the adjustment's own ranking of the candidates, and the counts of candidates with the field it reads.
 
-        The ranking is fused like the ranking of a source. None if the adjustment has no ranking.
+        The ranking is fused like the ranking of a source. Return None if the adjustment has no ranking.
         """
         return None
 
     def scale(self, candidates: Candidates, own: Calibrated, calibrator: Calibrator) -> Calibrated:
-        """Return the calibrated values of the adjustment's ranking; `own` are the values by the usual calibration."""
+        """Return the calibrated values of the adjustment's ranking.
+
+        `own` are the values that `calibrator` computed from the ranking alone. A subclass may change them.
+        """
         return own
 
     def adjust(self, adjusted: Adjusted) -> None:
@@ -180,10 +183,11 @@ class ExactMatches(Adjustment):
         return self._bonus.ranking(pool(rankings).ids, context)
 
     def scale(self, candidates: Candidates, own: Calibrated, calibrator: Calibrator) -> Calibrated:
-        """Calibrate the numbers of matching terms of all candidates, not only of the returned candidates.
+        """Calibrate the number of matching terms over all candidates, not only over candidates that contain a term.
 
-        A candidate outside the ranking has 0 matching terms. With these zeros, a normalization such as the z-score has
-        a scale even if all returned candidates match equally many terms.
+        A candidate that contains no term counts as 0. With these zeros, a normalization such as the z-score has a scale
+        even if all other candidates match equally many terms. If `calibrator` is not a list normalization, or if its
+        values are in [0, 1], the result is `own`, the calibrated values of the ranking alone.
         """
         ranking = candidates.rankings[candidates.sources.index(EXACT_MATCH)]
         others = len(candidates) - len(ranking)
@@ -217,7 +221,7 @@ class Consensus(Adjustment):
 
 
 class PriorAdjustment(Adjustment):
-    """An adjustment that multiplies the fused values by a prior or, for an additive prior, adds it."""
+    """An adjustment by a prior, whose values are multiplied with the fused values or, if additive, added to them."""
 
     def __init__(self, prior: Any) -> None:
         self._prior = prior
@@ -266,7 +270,7 @@ class Reranking(Adjustment):
 
         Without a calibrator for the reranker, its scores get the mean and standard deviation of the fused values of the
         same candidates. Among equal scores, the fused value decides. Candidates without a score rank below all scored
-        candidates, in the fused order.
+        candidates, in the fused order. `known` is the reranker's ranking, and `rows` are the rows of its candidates.
         """
         scores, own = known.scores, fused[rows]
         values: FloatArray | None = None

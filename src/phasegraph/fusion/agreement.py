@@ -30,9 +30,10 @@ Agreement: TypeAlias = Mapping[tuple[str, str], float]
 def disagreements(found: Agreement, floor: Agreement) -> tuple[str, ...]:
     """Return a warning for every two sources with unusually low agreement.
 
-    The floor of an ordered pair is its usual lowest agreement, from calibration. If two sources have floors, the
-    agreement is low if it is at or below the floor in both directions, and below the floor in at least one direction.
-    If two sources have no floors, the agreement is low if it is 0 in both directions.
+    `found` contains the agreement of each ordered pair of sources. `floor` contains the lowest usual agreement of a
+    pair, from calibration. If two sources have floors, the agreement is low if it is at or below the floor in both
+    directions, and below the floor in at least one direction. If two sources have no floors, the agreement is low if it
+    is 0 in both directions.
     """
     if not floor and all(found.values()):
         return ()

@@ -216,14 +216,17 @@ def _accept(
 
 
 def _depth(pipeline: FusionSettings) -> int:
-    """Return the number of accepted candidates to consider: k, or at least 50 for a selection."""
+    """Return the number of accepted candidates to consider: k or, for a selection, the larger of k and 50."""
     return pipeline.k if pipeline.selection is None else max(pipeline.k, SELECTION_POOL)
 
 
 def _group(
     group_by: GroupBy, rows: IntArray, adjusted: Adjusted, final: FloatArray, depth: int
 ) -> tuple[IntArray, FloatArray]:
-    """Return the rows of the best passage of each document, and the final values with the documents' bonuses."""
+    """Return the row of the best passage of each document, and the final values with the documents' bonuses.
+
+    At most `depth` documents are returned, best first. `rows` are the rows of the accepted candidates.
+    """
     ids, total, factors = adjusted.candidates.ids, adjusted.total, adjusted.factors
     groups = group_by.group(ids, rows, final, adjusted.context)
     adjusted.extras["groups"] = partial(groups.of, ids)
@@ -246,9 +249,9 @@ def publish(values: FloatArray) -> FloatArray:
 
 
 def with_prior(values: FloatArray, factors: FloatArray) -> FloatArray:
-    """Multiply each fused value by its prior, but divide negative values by it; a low prior never raises a value.
+    """Multiply each fused value by its factor, the product of the priors; divide a negative value by its factor.
 
-    A prior below 1e-9 counts as 1e-9.
+    A factor below 1 therefore never raises a value. A factor below 1e-9 counts as 1e-9.
     """
     floor = np.maximum(factors, 1e-9)
     return np.where(values >= 0, values * floor, values / floor)
@@ -522,9 +525,10 @@ def _settle_reports(
     scaled: Mapping[str, Calibrated],
     failed: Mapping[str, str],
 ) -> tuple[SourceReport, ...]:
-    """Return a report per source in name order, with the calibration of each source.
+    """Return a report per source in name order, with the kind of the source's calibration.
 
-    A source without a report gets a report from its ranking. A source in `failed` gets the status ``error``.
+    `scaled` contains the calibrated values by source. A source without a report gets a report from its ranking. A
+    source in `failed`, a mapping to reasons, gets the status ``error``.
     """
     known = dict(zip(map(_SOURCE, reports), reports, strict=True))
     if len(known) != len(reports):

@@ -27,9 +27,10 @@ def fit_min_agreement(
 ) -> dict[tuple[str, str], float]:
     """Return the 5th percentile of the agreement over calibration queries, in [0, 1], for each ordered pair of sources.
 
-    :func:`~phasegraph.fusion.agreement.agreement` defines the agreement. The pipeline's caps and weights apply before
-    the comparison. A pair is left out if fewer than 20 queries have answers from both sources. If two sources have no
-    common hit in most queries, this function warns, because answers will not warn about this pair.
+    :func:`~phasegraph.fusion.agreement.agreement` defines the agreement. The rankings are first cut to the pipeline's
+    `pool_caps`. If the pipeline has `weights`, sources without a positive weight are ignored. A pair is left out if
+    fewer than 20 queries have answers from both sources. If two sources have no common hit in most queries, this
+    function warns, because answers will not warn about this pair.
 
     >>> from phasegraph import FusionPipeline
     >>> lists = [[Ranking("a", ["x", "y"], [2.0, 1.0]), Ranking("b", ["x", "z"], [9.0, 8.0])]] * 20

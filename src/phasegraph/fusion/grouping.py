@@ -104,7 +104,10 @@ class Groups:
     warning: str
 
     def of(self, ids: Sequence[str], rows: IntArray) -> dict[str, tuple[str, ...]]:
-        """Return the ids of the passages of each document in an answer, by the id of its best passage."""
+        """Return the passage ids of each document in an answer, by the id of the document's best passage.
+
+        `rows` are the rows of these best passages in `ids`.
+        """
         return {ids[row]: self.members[row] for row in rows.tolist()}
 
 

@@ -17,6 +17,8 @@ Value = TypeVar("Value")
 def with_new_source_names(pipeline: Settings, names: Collection[str]) -> Settings:
     """Return the pipeline with deprecated source names replaced by the current names in `names`, and warn.
 
+    A pipeline without such names is returned unchanged.
+
     >>> from phasegraph import FusionPipeline
     >>> kept = FusionPipeline(weights={"bm25": 1.0, "vector": 2.0})
     >>> with_new_source_names(kept, ["bm25", "vector"]) is kept

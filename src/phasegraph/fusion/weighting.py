@@ -79,18 +79,19 @@ def adaptive_weights(rankings: Sequence[Ranking], /, witness: Sequence[str] = ()
     -----
     *A walk with word statistics.* The weight of the walk is 0.95 times its greatest agreement with another source or
     with the witness. The other sources share the rest equally. Agreement is the rank-biased overlap (p = 0.8) of the
-    first 20 hits, mapped from [0.175, 0.425] to [0, 1]. The agreement with the witness is reduced if the witness agrees
-    more with another source. Let s be the walk's overlap with the witness, divided by the sum of this overlap and the
-    witness's largest overlap with another source. Up to s = 0.4, the witness does not count; from 0.6 on, it counts
-    fully. From 0.6 to 1, s mapped to [0, 1] replaces the agreement if it is larger. A walk that agrees with no other
-    ranking gets the weight 0.
+    first 20 hits, mapped from [0.175, 0.425] to [0, 1]. The walk's agreement with the witness is then corrected in two
+    steps. Let s be the walk's overlap with the witness, divided by the sum of this overlap, the witness's largest
+    overlap with another source, and 0.02. First, an agreement below (s - 0.6) / 0.4 is raised to this number. Second,
+    the agreement is multiplied by a factor: 0 up to s = 0.4, 1 from s = 0.6 on, and linear between the two. A walk that
+    agrees with no other ranking gets the weight 0.
 
     *Other walks.* The *support* of two sources is the rank-biased overlap (p = 0.8) of their first 20 hits, mapped from
     [0.2, 0.4] to [0, 1]. The *effective number* of the walk is the exponential of the entropy of the shares of its 20
-    largest scores. With two sources and full support, ``vector`` gets the weight 0.1 up to the effective number 13, and
-    0.9 from 16 on. With more sources, the bounds are 10 and 13, and 0.95 replaces 0.9. The walk's weight is multiplied
-    by its best support, so a walk without support passes its weight to the other sources. The weight of ``vector``
-    falls only if two other sources support each other more than ``vector``.
+    largest scores. With two sources and full support, ``vector`` gets the weight 0.1 up to the effective number 13, 0.9
+    from 16 on, and a linear interpolation between the two. With more sources, the bounds are 10 and 13, and 0.95
+    replaces 0.9. The walk's weight is multiplied by its best support, so a walk without support passes its weight to
+    the other sources. The weight of ``vector`` falls only if ``vector`` lacks full support, and two other sources
+    support each other.
 
     Only the first 20 hits of each ranking affect the weights, so rankings of 20 and of 200 hits get the same weights. A
     change among these hits changes the weights for all candidates. A hit with a raised score may therefore fall.
