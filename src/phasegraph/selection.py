@@ -188,9 +188,9 @@ def _greedy(
     costs: FloatArray | None,
     budget: float | None,
 ) -> _Picked:
-    """Pick rows with ``choose(remaining rows, picked rows)``, which returns a row and its gain.
+    """Pick at most `k` of `count` rows with ``choose(remaining rows, picked rows)``, which returns a row and its gain.
 
-    Stop after `k` rows, when no remaining row fits the budget, or when ``choose`` returns None.
+    Stop earlier if no remaining row fits the budget, or if ``choose`` returns None. Return the rows and their gains.
     """
     left = np.inf if budget is None else budget
     rows: list[int] = []
@@ -233,7 +233,7 @@ def _lazy_greedy(
 
 
 def _front(function: _SetFunction, bounds: FloatArray, scale: FloatArray, queue: IntArray, *, fresh: bool) -> int:
-    """Return the row with the highest gain in `queue`.
+    """Return the row in `queue` with the highest gain divided by its entry in `scale`.
 
     `bounds` contains an upper bound of each gain. Only the bounds that can affect the choice are replaced, in place, by
     the current gains. If `fresh` is True, all bounds are already the current gains.
@@ -256,7 +256,10 @@ def _front(function: _SetFunction, bounds: FloatArray, scale: FloatArray, queue:
 
 
 class _LogDet:
-    """Relevance plus ``mu / 2 * ln det(I + theta K)``, with gains from an incremental Cholesky factor."""
+    """Relevance plus ``mu / 2 * ln det(I + theta K)``, where K is the cosine matrix of the picked rows.
+
+    The gains are computed from an incremental Cholesky factor.
+    """
 
     def __init__(self, relevance: FloatArray, unit: FloatArray, *, mu: float, theta: float, distinct: bool) -> None:
         self._relevance = relevance
@@ -308,7 +311,10 @@ class _LogDet:
 
 
 class _VonNeumannPenalty:
-    """Relevance minus ``penalty * tr(K ln K)``, a submodular function that is not monotone."""
+    """Relevance minus ``penalty * tr(K ln K)``, where K is the cosine matrix of the picked rows.
+
+    This function of the picked rows is submodular, but not monotone.
+    """
 
     def __init__(self, relevance: FloatArray, unit: FloatArray, *, penalty: float) -> None:
         self._relevance = relevance
@@ -344,7 +350,8 @@ _Score: TypeAlias = Callable[[list[int]], FloatArray]
 def _marginal_relevance(relevance: FloatArray, unit: FloatArray, balance: float) -> _Score:
     """Return a function that scores each row by maximal marginal relevance.
 
-    The score is ``balance * relevance - (1 - balance) * highest cosine to a picked row``.
+    The score is ``balance * relevance - (1 - balance) * highest cosine to a picked row``. `unit` are the embeddings of
+    the rows, with length 1.
     """
     nearest = np.full(len(relevance), -np.inf)
 

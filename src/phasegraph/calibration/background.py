@@ -212,9 +212,10 @@ def _missing(values: FloatArray, size: int) -> float:
 
 
 def _standardised_by_order(scores: FloatArray, size: int) -> FloatArray | None:
-    """Standardize descending scores of a source with `size` items by a line through (order statistic, score).
+    """Standardize the descending scores of a list by a line that is fitted to points (order statistic, score).
 
-    Return None if the list is uninformative, or if the line cannot standardize the scores.
+    `size` is the number of items in the source's collection. Return None if the list is uninformative, or if the line
+    cannot standardize the scores.
     """
     count = len(scores)
     if count < INFORMATIVE_HITS or scores[0] == scores[-1]:
@@ -233,9 +234,10 @@ def _standardised_by_order(scores: FloatArray, size: int) -> FloatArray | None:
 
 @kept_while_short
 def _expected(count: int, size: int) -> tuple[FloatArray, float, float]:
-    """Return the expected order statistics of the best `count` of `size` items, minus their mean, to fit a line.
+    """Return the expected values of the `count` largest of `size` standard normal draws, minus their mean.
 
-    Also return the sum of the squares of these centered values, and the mean that was subtracted.
+    Also return the sum of the squares of these centered values, and the mean that was subtracted. A line can then be
+    fitted to the values and the scores.
     """
     expected = order_statistics(count, size)
     centred = expected - expected.mean()

@@ -113,9 +113,9 @@ class ReferenceECDF:
         return out
 
     def _moderate(self, values: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return scores and knots divided by the same power of two; later computations then do not overflow.
+        """Return the scores `values` and the knots, divided by the same power of two so that nothing overflows.
 
-        Scores beyond -1e150 or 1e150 on this scale are set to these limits.
+        After this division, scores below -1e150 or above 1e150 are set to these limits.
         """
         knots = moderate(self.knots)
         if knots is not self.knots:

@@ -45,8 +45,9 @@ class ChangedWords:
     def look_up_listed(self, query: str, most: int) -> ChangedTerms:
         """Return the query's words and the rows of at most `most` passages, which are probably the best by BM25.
 
-        :meth:`LexicalIndex.look_up_listed` describes the method. For a frequent word, the 500 passages with the highest
-        weight in each index are compared. Removed passages are left out, and the 500 best of the others are read.
+        :meth:`LexicalIndex.look_up_listed` describes the method, with one difference for a frequent word. The 500
+        passages with the highest weight come from each of the two indexes. Removed passages are left out, and the 500
+        passages with the highest weight among the remaining passages are read.
         """
         found: ChangedTerms = self._recent.get((most, query), lambda: self._look_up_listed(query, most))
         return found
@@ -98,7 +99,10 @@ class ChangedWords:
         return foremost_of(terms, parts, most)
 
     def _rows(self, old: Any, new: Any) -> IntArray:
-        """Combine rows of the original index and of the index of added passages, and leave out removed passages."""
+        """Return the rows of passages of the changed collection, without removed passages.
+
+        `old` are rows in the original index, and `new` are rows in the index of added passages.
+        """
         return np.concatenate([old[self._stay(old)], new.astype(np.int64) + len(self._parts[0].lengths)])
 
     def _stay(self, rows: Any) -> BoolArray:

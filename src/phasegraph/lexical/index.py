@@ -316,12 +316,12 @@ class LexicalPart(LexicalIndex):
 
     @property
     def rows(self) -> Int32Array:
-        """The row of the passage of each entry, an int32 array; an entry is a word with a passage that contains it."""
+        """For each entry (a word with a passage that contains the word), the row of the passage; an int32 array."""
         return self._counted_anew.rows
 
     @property
     def counts(self) -> Int32Array:
-        """The number of occurrences of the word in the passage of each entry, an int32 array parallel to `rows`."""
+        """For each entry in `rows`, the number of occurrences of the word in the passage; an int32 array."""
         return self._counted_anew.counts
 
     @property
@@ -338,7 +338,7 @@ class LexicalPart(LexicalIndex):
         return self._for(query).terms(query)
 
     def look_up_listed(self, query: str, most: int) -> ListedTerms:
-        """Return the query's words and at most `most` passages, as :meth:`LexicalIndex.look_up_listed`."""
+        """Return the query's words and at most `most` passages, as :meth:`LexicalIndex.look_up_listed` does."""
         return self._for(query).look_up_listed(query, most)
 
     def passages_with(self, words: Iterable[str]) -> Int32Array:
@@ -555,7 +555,7 @@ class ChangedTerms:
 
     The class has the methods of :class:`ListedTerms`. `old` are the terms of the original index, and `new` the terms of
     an index of the added passages. Rows of added passages follow the rows of the original index. `often` is the
-    number of passages with each word.
+    number of passages with each word. `found` and `best` are as in :class:`ListedTerms`.
     """
 
     old: ListedTerms
