@@ -133,7 +133,7 @@ class AcceptancePolicy:
         candidate. A function: the ids that ``on_empty(candidates, scores)`` returns. If the function raises an error,
         no candidate is accepted, and the result warns.
     unknown_source : {"accept", "reject"}, default "accept"
-        If `thresholds` is not empty, the verdict of a source that it does not name.
+        The verdict of a source that `thresholds` does not name; not used if `thresholds` is empty.
     confidence : Confidence, optional
         Threshold on the confidence that the corpus contains an answer. Below it, all candidates are rejected, and
         `min_keep` and `on_empty` do not apply.

@@ -196,7 +196,8 @@ def _accept(
 ) -> tuple[IntArray, AcceptanceOutcome | None, Candidates]:
     """Return the rows of the accepted candidates, the outcome, and the candidates to which the policy was applied.
 
-    The rows are ordered best first. The outcome is None without an acceptance policy.
+    The rows are ordered best first. The outcome is None without an acceptance policy. `final` are the fused values with
+    all adjustments, and ``judge()`` computes the confidence.
     """
     candidates, accept = adjusted.candidates, pipeline.accept
     depth = _depth(pipeline) if pipeline.group_by is None else len(candidates)
