@@ -51,8 +51,8 @@ def arrive(
 ) -> tuple[int, int]:
     """Add `amount` to the unsent mass of node `v`, in round `now`.
 
-    `held` and `arrived` are the numbers of nodes that have received mass so far, in total and in this round. Returns
-    both numbers after the addition.
+    `held` is the number of nodes that ever received mass, which are listed in `touched`. `arrived` is the number of
+    nodes that received mass in this round, which are listed in `received`. Returns both numbers after the addition.
     """
     node = np.uint32(v)
     state[node, 0] += amount
@@ -97,9 +97,10 @@ def static_rounds(
     """Push mass along edges with fixed weights, round by round.
 
     `held` is the number of nodes that have received mass, `size` the number of nodes to push, and `rounds` the number
-    of rounds so far. The rounds end when no node's unsent mass is above its threshold, or at the maximum number of
-    rounds. They also end before a dense round, which would read more than `dense_edges` edges. Returns the number of
-    nodes to push next, the number of rounds, the number of edges read, and the number of nodes that have received mass.
+    of rounds so far. `queues` are the scratch arrays of :attr:`.workspace.PushWorkspace.queues`. The rounds end
+    when no node's unsent mass is above its threshold, or at the maximum number of rounds. They also end before a dense
+    round, which would read more than `dense_edges` edges. Returns the number of nodes to push next, the number of
+    rounds, the number of edges read, and the number of nodes that have received mass.
     """
     indptr, indices, weights, inverse_out, costs = graph
     follow, threshold, dense_edges, limit = settings
@@ -330,8 +331,9 @@ def flow_links(
 ) -> tuple[int, int]:
     """Send mass along the links between entities, from the first `size` nodes of the frontier, as in SemFlowRAG.
 
-    Each of these nodes sends its amount. The weight of a link depends on the relevance of its target. Returns the
-    numbers of nodes that received mass, in total and in this round.
+    Each of these nodes sends the amount of mass that :func:`take_out` wrote for it. The weight of a link depends on the
+    relevance of its target. Returns two numbers of nodes: nodes that ever received mass (`held` is the number so far),
+    and nodes that received mass in this round, which has the number `now`.
     """
     indptr, indices, penalties, downs, semantics, chances = flow
     touched, frontier, received, amounts = queues
@@ -355,8 +357,9 @@ def flow_links(
 def plain_edges(flow: Any, size: int, now: int, state: Any, queues: Any, held: int, arrived: int) -> tuple[int, int]:
     """Send mass along passage edges and self loops, from the first `size` nodes of the frontier, as in SemFlowRAG.
 
-    Each of these nodes sends its amount. The weights of these edges do not depend on the query. Returns the numbers of
-    nodes that received mass, in total and in this round.
+    Each of these nodes sends the amount of mass that :func:`take_out` wrote for it. The weights of these edges do not
+    depend on the query. Returns two numbers of nodes: nodes that ever received mass, and nodes that received mass in
+    this round, which has the number `now`. `held` and `arrived` are these numbers so far.
     """
     indptr, indices, _, _, semantics, chances = flow
     touched, frontier, received, amounts = queues

@@ -451,7 +451,8 @@ class _Ends:
     """The result of a push for each node that received mass.
 
     `values` are the masses. `left` is the mass that a node received but has not sent on. `expected` estimates the mass
-    that a node would get if all nodes sent this mass on; with the option `complete`, `values` already include it.
+    that a node would get if all nodes sent this mass on; with the option `complete`, `values` already include this
+    estimate.
     """
 
     nodes: Int32Array

@@ -31,7 +31,8 @@ def power(
 
     f is the follow probability, M the transition matrix, x the mass, and r the reset distribution. The mass of nodes
     without out-edges also goes to r. A step multiplies the L1 distance of two distributions by f or less. The error is
-    therefore at most f / (1 - f) times the L1 length of the last step.
+    therefore at most f / (1 - f) times the L1 length of the last step. `limit` is the maximum number of iterations;
+    :func:`personalized_pagerank` describes the other arguments.
     """
     step = graph.step if precision == "float64" else graph.narrow_step
     restart = seeds.dense(graph.size).astype(precision)
@@ -54,7 +55,8 @@ def chebyshev(
 
     f is the follow probability, M the transition matrix, and r the reset distribution. The method needs an undirected
     graph, because only then is M similar to a symmetric matrix with a spectrum in [-1, 1]. Isolated nodes lose mass in
-    y. The result is y / sum(y), which moves the lost mass to the reset distribution.
+    y. The result is y / sum(y), which moves the lost mass to the reset distribution. `limit` is the maximum number of
+    iterations; :func:`personalized_pagerank` describes the other arguments.
     """
     if not graph.symmetric:
         raise InvalidInputError(

@@ -55,7 +55,8 @@ class State(NamedTuple):
     """The state of all nodes during a push, in arrays of shape (n,).
 
     `left` is the mass that a node has not pushed yet, and `gained` is the mass that has stopped at a node. `stamp` is 0
-    for a node that the walk has not reached. For other nodes, `stamp` is 1 or the last round in which mass arrived.
+    for a node that the walk has not reached, and positive for other nodes. The compiled kernel writes the number of the
+    last round in which mass arrived; other code writes 1.
     """
 
     left: FloatArray
