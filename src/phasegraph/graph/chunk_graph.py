@@ -82,9 +82,9 @@ def sequential(documents: Sequence[str], positions: Sequence[float]) -> Pairs:
 
 
 def references(texts: Sequence[str], documents: Sequence[str], *, across: bool = False) -> Pairs:
-    """Yield pairs of chunks, as rows, that contain the same reference ("Section 2.1", "Fig. 3", "[7]").
+    """Yield the rows of every two chunks that contain the same reference ("Section 2.1", "Fig. 3", "[7]").
 
-    `documents` contains the name of each chunk's document. The chunks of a pair must be in the same document, unless
+    `documents` contains the name of each chunk's document. The two chunks must be in the same document, unless
     `across` is True. A reference in more than a hundred chunks is ignored.
 
     >>> list(references(["See Fig. 3.", "Figure 3: growth [2]", "[1, 2]"], ["a", "a", "a"]))
@@ -95,10 +95,10 @@ def references(texts: Sequence[str], documents: Sequence[str], *, across: bool =
 
 
 def _sharing(words: Iterable[Iterable[str]], documents: Sequence[str], fewest: int, most: int) -> Pairs:
-    """Yield pairs of chunks, as rows, that are in the same document and share a word.
+    """Yield the rows of every two chunks that are in the same document and share a word.
 
-    `words` contains the words of each chunk, and `documents` the name of its document. A word counts only if it occurs
-    in at least `fewest` and at most `most` chunks of the document.
+    `words` contains the words of each chunk, and `documents` the name of each chunk's document. A word counts
+    only if it occurs in at least `fewest` and at most `most` chunks of the document.
     """
     holders: dict[tuple[str, str], list[int]] = {}
     for row, own in enumerate(words):
@@ -120,7 +120,7 @@ def markers(text: str) -> Iterator[str]:
 
 
 def identifiers(texts: Sequence[str], documents: Sequence[str], code: Sequence[bool], fewest: int, most: int) -> Pairs:
-    """Yield pairs of code chunks, as rows, that are in the same document and share an identifier.
+    """Yield the rows of every two code chunks that are in the same document and share an identifier.
 
     `code` is True for chunks of code. An identifier counts only if it occurs in at least `fewest` and at most `most`
     chunks of the document.
@@ -571,7 +571,10 @@ class ChunkGraphSource(GraphWalker):
         return replace(ranking, payloads=_ChunkPaths(self.graph, paths) if isinstance(paths, WalkPaths) else paths)
 
     def _unseeded(self, asked: Sequence[str], upstream: Upstream) -> str:
-        """Return the message for an empty ranking: why the walk had no seeds, and which input is missing."""
+        """Return the message for an empty ranking: why the walk had no seeds, and which input is missing.
+
+        `asked` are the names of the sources whose rankings could have supplied the seeds.
+        """
         if any(upstream.get(name) is not None for name in asked):
             return "the ranking that was handed over contains no chunk of the graph"
         wanted = " or ".join(map(repr, self.depends_on)) or "another source"

@@ -161,9 +161,10 @@ def open_folder(
 ) -> Corpus:
     """Open the corpus of a folder, with its vectors if they are needed.
 
-    Vectors are "flat" if searches compare all vectors in the index. A folder with flat vectors is read without a lock,
-    so it may be read-only. A folder with Chroma also has its vectors in the index. It is therefore read as flat, with a
-    warning, if Chroma is not installed or the folder is read-only.
+    The index of a folder always contains the vectors. In a folder with the store "flat", searches compare all vectors
+    of the index. In a folder with the store "chroma", searches use a copy of the vectors in Chroma. A flat folder is
+    read without a lock, so it may be read-only. A Chroma folder is treated as flat, with a warning, if Chroma is not
+    installed or the folder is read-only.
 
     Parameters
     ----------

@@ -520,7 +520,10 @@ class Corpus:
             return folder.moved() and self._take_over(folder)
 
     def _take_over(self, folder: Folder) -> bool:
-        """Load the folder's current index, and return True if it differs; the caller must hold the lock for changes."""
+        """Load the folder's current index, and return True if it differs from the index in memory.
+
+        The caller must hold the lock for changes.
+        """
         state = self.state
         fresh, index, behind = folder.reread(state.index, state.embedder)
         changed = fresh.content != folder.content
@@ -589,7 +592,10 @@ class Corpus:
             )
 
     def _follow(self, change: Change, fresh: GraphIndex) -> None:
-        """Apply a change to the vector store; on an error, restore the store's old contents."""
+        """Apply a change to the vector store, if there is one; on an error, restore the store's old contents.
+
+        `fresh` is the index after the change. Raises StoreError if the store refuses the change.
+        """
         if self._store is None:
             return
         came = [one["id"] for one in change.passages]

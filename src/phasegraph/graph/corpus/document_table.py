@@ -173,7 +173,10 @@ class DocumentTable:
         return made
 
     def keep(self, file: Path, columns: DocumentColumns) -> None:
-        """Store the names and digests of the records that `file` contains, in their order; ignore a failed write."""
+        """Store `columns`, the names and digests of the records in `file`, in the order of the records.
+
+        A failed write is ignored.
+        """
         names = {name: row for row, name in enumerate(dict.fromkeys(columns.documents.values()))}
         arrays = packed("names", list(names)) | {
             "rows": np.array([names[name] for name in columns.documents.values()], dtype=np.int32),

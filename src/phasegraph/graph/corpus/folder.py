@@ -1,4 +1,4 @@
-"""The folder of a corpus: an index, later changes with the limits above which they are merged, and a state file.
+"""The folder of a corpus: an index, later changes, and a state file; many changes are merged into the index.
 
 The subfolder ``graph`` contains the index with its vectors. Each later change is a bundle (arrays and a manifest) in
 the subfolder ``changes``; a change counts when its bundle is complete. The subfolder ``vectors`` may contain a copy of
@@ -63,7 +63,7 @@ class Version:
     """The identity of a folder's contents.
 
     `base` is the digest of the index, and `state_id` is the random id of the state file. `last` is the number of the
-    last change, and `change` its digest.
+    last change, and `change` the digest of this change.
     """
 
     base: str
@@ -256,7 +256,7 @@ class Folder:
         return seen is not None and seen.base == digest and seen.change == self._change_digest(seen.last)
 
     def _digest(self, bundle: str) -> str:
-        """Return a digest of a bundle's contents; "" if the bundle does not exist."""
+        """Return a digest of the contents of the index or change in the subfolder `bundle`; "" if it does not exist."""
         try:
             return hashlib.sha256((self.path / bundle / MANIFEST).read_bytes()).hexdigest()
         except FileNotFoundError:
@@ -301,7 +301,7 @@ class Folder:
         return seen is None or there != self.last or self._state().get("state_id") != seen.state_id
 
     def append(self, change: Change) -> None:
-        """Write a change to the folder as the next bundle in ``changes``; raise StoreError if the write fails."""
+        """Write a change to a new directory in the subfolder ``changes``; raise StoreError if the write fails."""
         number = self.last + 1
         directory = self.path / "changes" / f"{number:08d}"
         try:

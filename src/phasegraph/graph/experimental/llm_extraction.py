@@ -123,7 +123,7 @@ def _listed(answer: str, keys: Sequence[str], kind: Any) -> list[Any] | None:
     """Return the list in a model's answer; None if there is no list.
 
     The first choice is the first list under one of `keys` in a JSON object. The second choice is the first list that is
-    not empty and whose items all have the type `kind`. The last choice is an empty list.
+    not empty and whose items all have the type `kind`. The last choice is an empty list in the answer.
     """
     values = list(values_in(answer))
     for value in values:

@@ -222,7 +222,8 @@ class FlowParameters:
     penalty : float
         Reduction of a link's weight per unit of difference in abstractness, at least 0 (lambda in the paper).
     down_share : float
-        Share of the mass on an entity's links that flows along downhill links, in (0, 1).
+        Share in (0, 1), for an entity with links of both kinds: of the mass that the entity sends along its links, this
+        share flows along the downhill links.
     floor : float
         Minimum weight of a link, greater than 0. A weight is then divided by the sum of the weights of the entity's
         links in the same direction.
@@ -282,7 +283,7 @@ it is the mean of this value over the entity's facts.
 
 
 class Chances(NamedTuple):
-    """The step probabilities of each node that do not depend on the query, in arrays of shape (n,).
+    """The step probabilities that do not depend on the query, in arrays with an entry for each of n nodes.
 
     `down` is the total probability of a node's downhill links, and `up` the total probability of its uphill links.
     `other` is the probability of each single passage edge, and `stay` the probability of the self loop.
@@ -300,7 +301,8 @@ class FlowArrays:
 
     The row of an entity contains its downhill links, then its uphill links, then its passages. The row of a passage
     contains its entities. `downs` is the number of downhill links of each node, and `semantics` the number of all links
-    of each node.
+    of each node. `penalties` is the reduction of each link's weight. `edge_counts` and `costs` are as in
+    :class:`~phasegraph.pagerank.push.Transitions`.
     """
 
     indptr: Positions
@@ -447,7 +449,7 @@ class FlowTransitions(Transitions):
         return targets, shares.take(group) * weights
 
     def matrix(self) -> Any:
-        """Return the matrix of step probabilities, of shape (n, n); entry (u, v) is the step from u to v."""
+        """Return the matrix of step probabilities, of shape (n, n); entry (u, v) belongs to the step from u to v."""
         nodes = np.arange(self.size)
         targets, values = self.spread(nodes, np.ones(self.size))
         arrays = self.arrays
@@ -531,7 +533,7 @@ class SemanticFlow:
         return entries
 
     def relevance(self, passage_scores: ArrayLike) -> FloatArray:
-        """Compute the relevance of the entities in [0, 1], of shape (E,), from the similarities of the passages.
+        """Compute the relevance of each entity from the similarities of its passages; shape (E,), values in [0, 1].
 
         `passage_scores`, of shape (P,), are the similarities of the passages to a query.
         """
@@ -543,7 +545,10 @@ class SemanticFlow:
         return truncated_min_max(best_of(self.members, scores, self._entries))
 
     def transition(self, relevance: ArrayLike) -> Any:
-        """Return the CSR matrix of step probabilities for a query; entry (u, v) is the step from u to v."""
+        """Return the CSR matrix of step probabilities for a query; entry (u, v) belongs to the step from u to v.
+
+        `relevance`, of shape (E,), is the relevance of the entities; see :meth:`relevance`.
+        """
         return self._transitions(relevance).matrix()
 
     def walk(

@@ -44,6 +44,8 @@ class ChangeLog:
     these passages. `again` contains passages of the base graph with new extractions. `came` contains the new passages
     in order, and `vectors` their embeddings. Two indexes contain the words of new passages. The tokenizer of the base
     graph splits the texts for `lexical`. The function :func:`word_texts` splits them for `name_words`, as for `words`.
+    `counted` contains the counts of mentions, homes and facts in the passages of `came` and `again`, by passage id.
+    `lost` contains the counts of facts that the passages of `gone` and `again` stated in the base graph, by passage id.
     """
 
     base: EntityGraph

@@ -214,14 +214,17 @@ class ChangedEdges:
         return nodes, np.concatenate([targets[stay], after.rows]), np.concatenate([weights[stay], new])
 
     def _edges_of(self, columns: IntArray) -> tuple[BoolArray, Float32Array]:
-        """Return two arrays: True for each entity that has edges, and the weight of an edge from a passage to it."""
+        """Return, for each entity in `columns`, whether it has edges, and its weight, as two arrays.
+
+        The weight of an entity is the weight of an edge from a passage to the entity.
+        """
         often, home = self.frequency.take(columns), self.anchored.take(columns)
         return kept_entities(often, home, self._count, self._base.weights)
 
     def _inward(self, common: Mentions, first: int) -> tuple[Any, Any, Any]:
         """Return the new edges to unchanged passages, from entities that had no edges before the change.
 
-        `common` contains the mentions of these entities. The result has the form of :meth:`_entity_rows`.
+        `common` contains the mentions of these entities. `first` and the result are as in :meth:`_entity_rows`.
         """
         stay = ~np.isin(common.rows, self._touched)
         return common.columns[stay] + first, common.rows[stay], count_weights(common.counts[stay], self._base.weights)
@@ -232,7 +235,7 @@ class ChangedEdges:
         """Return the edges from these entities to other entities: base edges, with new weights where facts changed.
 
         `columns` are the rows of the entities. `joined` are the entities with changed facts, and `facts` the changes in
-        the numbers of facts. The result has the form of :meth:`_entity_rows`.
+        the numbers of facts. `first` and the result are as in :meth:`_entity_rows`.
         """
         old = columns[columns < self._entities]
         targets, place, weights = edges_from(self._base.operator, old + self._passages)

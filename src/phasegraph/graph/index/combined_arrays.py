@@ -66,6 +66,7 @@ def patched(
     """Return an array that computes its values on demand: the values of `base`, with some values replaced.
 
     The value at position p is ``values[slots[p] - 1]`` if ``slots[p]`` is positive, and otherwise ``base[moved(p)]``.
+    The function `moved` converts positions in the result to positions in `base`.
     """
 
     def take(places: Any) -> Any:

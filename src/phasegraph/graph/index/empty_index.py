@@ -63,7 +63,7 @@ class EmptyIndex(GraphIndex):
         return replace(made, graph=graph, synonyms=synonyms)
 
     def reembedded(self, embeddings: Any) -> GraphIndex:
-        """Return an empty index for vectors as long as `embeddings`, an array of shape (0, d)."""
+        """Return an empty index for vectors of length d; `embeddings` is an array of shape (0, d)."""
         vectors = np.asarray(embeddings, dtype=np.float32)
         graph: Any = self.graph
         return replace(self, graph=replace(graph, embeddings=vectors.reshape(0, vectors.shape[-1])))

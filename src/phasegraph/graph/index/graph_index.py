@@ -439,8 +439,9 @@ class GraphIndex:
     ) -> tuple[list[PassageRecord], RuleExtractor]:
         """Return the existing passages whose names must be extracted again, and the extractor to use.
 
-        These are the passages whose texts contain a title that the change adds or deletes. `gone` are the ids of
-        deleted passages, and `came` the (id, title, text) of new passages.
+        These are the passages whose texts contain a title that the change adds or deletes. `known` looks up the titles
+        and words of existing passages. `gone` are the ids of deleted passages, and `came` the (id, title, text) of new
+        passages.
         """
         fresh = {form for _, title, _ in came for form in title_names(title)}
         lost = {form for name in gone for form in title_names(self.records[name].title)}

@@ -1,4 +1,4 @@
-"""The graph of an index with a change log, and a view of both without merging them.
+"""The graph of an index with a change log: a graph that merges the log on demand, and a view without merging.
 
 The base graph is the graph before the changes in the log. A search that scores only some passages, called listed
 passages, reads the base graph and the log without merging. All other uses merge the base graph and the log first.

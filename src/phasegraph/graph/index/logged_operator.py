@@ -1,4 +1,4 @@
-"""The edges of a base graph together with the changed edges of a change log, for walks without merging both."""
+"""The edges of a base graph with the changes of a change log, for walks that do not first merge the log."""
 
 from __future__ import annotations
 
@@ -64,7 +64,10 @@ class LoggedOperator:
 
     @lazy_property
     def _compiled(self) -> tuple[Any, ...]:
-        """The arrays that compiled walks read: the base edges, the changes, the costs, and the largest degree."""
+        """The data that compiled walks read, as a tuple.
+
+        It contains the base edges, the changed edges, the cost of pushing each node, and the largest cost.
+        """
         base, nodes = self._base, np.arange(self.size)
         log = LoggedEdges(
             self._slots, self._ends, self._own_targets, self._own_weights,

@@ -155,7 +155,7 @@ class PassageRecords(Mapping[str, PassageRecord]):
 
     @property
     def file(self) -> Path | None:
-        """The memory-mapped file of the packed records, whose name identifies its contents; None without a file."""
+        """The memory-mapped file of the packed records; its name identifies its contents. None without a file."""
         return Path(str(self._mapped[0].filename)) if self._mapped else None
 
     @property

@@ -1,4 +1,4 @@
-"""The names of a passage's title and of its first words; the default extractor adds the names in the text."""
+"""Find the names in a passage's title and at the start of its text; the default extractor also finds other names."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def load_graph(directory: str | os.PathLike[str], *, mmap: bool = True, verify: 
 
 
 def graph_from_bundle(bundle: Bundle) -> EntityGraph:
-    """Create the graph that is stored in an opened bundle; see :func:`graph_from_parts`."""
+    """Create the graph of an opened bundle, a directory of arrays and a manifest; see :func:`graph_from_parts`."""
     late = bundle.late is not None
     return graph_from_parts(bundle.body, bundle.plain, bundle.directory.name, sound=bundle.sound, late=late)
 
@@ -129,7 +129,8 @@ def graph_from_bundle(bundle: Bundle) -> EntityGraph:
 def end_opening(bundle: Bundle, graph: EntityGraph, *readers: str) -> None:
     """End the loading of a graph: record passed checks, and start the checks that run in the background.
 
-    `readers` are the names of the code that has checked the bundle; this code need not check unchanged files again.
+    `bundle` is the opened directory of the graph. `readers` are names of code that has checked this directory; each
+    name is recorded, so that the same code need not check unchanged files again.
     """
     checks = {} if graph.embeddings is None else {"embeddings": partial(unit_rows_fault, graph.embeddings.shape[1])}
     bundle.passed(*(readers if taken_as_is(bundle, graph) else ()), checks=checks)
@@ -208,7 +209,10 @@ def _shaped(embeddings: Any, rows: int) -> bool:
 
 
 def taken_as_is(bundle: Bundle, graph: EntityGraph) -> bool:
-    """Return True if the graph uses all arrays of the bundle unchanged; later loads can then skip the checks."""
+    """Return True if the graph uses all arrays of the opened directory `bundle` unchanged.
+
+    Later loads can then skip the checks.
+    """
     pairs = [(graph.embeddings, bundle.arrays.get("embeddings"))]
     pairs += [(getattr(graph, one).indices, bundle.arrays[f"{one}_indices"]) for one in _MATRICES]
     whole = {f"walk_{part}" for part in _WALK} | {"frequency", "anchored", "passages_order"} <= bundle.arrays.keys()
@@ -218,7 +222,7 @@ def taken_as_is(bundle: Bundle, graph: EntityGraph) -> bool:
 def _take_over(graph: EntityGraph, arrays: Mapping[str, NDArray[Any]], sound: bool) -> None:
     """Attach the saved edge weights and entity counts to the graph, so that they need not be computed again.
 
-    A bundle of an older version does not contain them. `sound` is True if the arrays were checked before.
+    Graphs that an older version saved lack these arrays. `sound` is True if the arrays were checked before.
     """
     if "walk_indptr" in arrays:
         weights, indices, indptr, inverse, degrees, costs = (arrays[f"walk_{part}"] for part in _WALK)
@@ -252,7 +256,7 @@ _AT_ONCE = 4096
 
 
 def streamed_rows(array: Any, rows: IntArray, more: Any) -> StreamedArray:
-    """Return an array that is produced in parts while it is written: these `rows` of `array`, then the rows `more`."""
+    """Return an array whose parts are produced while it is written: the `rows` of `array`, then the rows of `more`."""
 
     def parts() -> Iterator[NDArray[Any]]:
         for first in range(0, len(rows), _AT_ONCE):

@@ -99,8 +99,8 @@ class Comparison(Protocol):
         """Walk from the seeds; return the masses, and the factors that the walk used for edges into each node.
 
         The walk prefers passages with query words that are not in `names`, the words of the entities that the query
-        names. `named`, in [0, 1], is the mass of the named entities that have a home passage (a passage about the
-        entity).
+        names. `named`, in [0, 1], is the mass of the entities that the query names and that have a home passage (a
+        passage about the entity).
         """
         ...
 

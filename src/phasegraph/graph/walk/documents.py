@@ -47,9 +47,9 @@ def neighbour_support(scores: FloatArray, graph: EntityGraph, rows: IntArray | N
     """Compute by how much good neighboring chunks raise each passage's score, in the unit of `scores`.
 
     The gain is a fifth of the mean deviation of the passage's neighbors
-    (:func:`~phasegraph.graph.walk.scoring.deviations`). A neighbor that is not among the 50 best has the deviation 0.
-    `rows` are the rows of the n passages of `scores`; None means all passages in the graph's order. Returns an array of
-    shape (n,).
+    (:func:`~phasegraph.graph.walk.scoring.deviations`). A neighbor that is not among the 50 best passages has the
+    deviation 0. `rows` are the rows of the n passages of `scores`; None means all passages in the graph's order.
+    Returns an array of shape (n,).
     """
     above, gains = deviations(scores), np.zeros(len(scores))
     best = np.flatnonzero(above)

@@ -152,7 +152,8 @@ class FactIndex:
         """Restrict the index to the entities and facts that a caller may see, given the restricted graph `part`.
 
         The result contains the names of the part's entities, and the facts that the part's passages state. A fact whose
-        passages are unknown stays if its edge is in `part`, that is, if no hidden passage mentions both entities.
+        passages are unknown stays if `part` has an edge between its entities. `part` has this edge only if no hidden
+        passage mentions both entities.
         """
         # Rows ascend, because the entities of both graphs are in ascending order of their names.
         at = np.array([graph.entity_rows[name] for name in part.entities], dtype=np.int64)

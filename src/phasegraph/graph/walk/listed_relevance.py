@@ -86,7 +86,10 @@ class ListedRelevance:
         return self._seen(rows, self.cosines(rows), *self.terms.read(rows))
 
     def of_sample(self, spaces: ListedSpaces) -> ListedFeatures:
-        """Return the similarities, scores and words of the sampled passages, whose embeddings and words are cached."""
+        """Return the similarities, BM25 scores, relevance and query words of the passages in ``spaces.sample``.
+
+        `spaces` caches the embeddings and the words of these passages.
+        """
         vectors = None if self.unit is None else spaces.vectors
         return self._seen(
             spaces.sample, self.cosines(spaces.sample, vectors), *self.terms.read(spaces.sample, spaces.words)
@@ -98,12 +101,12 @@ class ListedRelevance:
         return ListedFeatures(rows, cosines, words, held, near)
 
     def heed(self, names: Collection[str], named: float, foremost: ListedFeatures) -> FloatArray:
-        """Prepare the gains that depend on the query's words; return the gains of the `foremost` passages, shape (n,).
+        """Prepare the gains that depend on the query's words; return the gains of the passages `foremost`, shape (n,).
 
-        A gain is a factor for the weights of edges into a passage. `names` are the words of the named entities;
-        passages with other query words get greater gains. `named` is the mass of the named entities that have a home
-        passage (a passage about the entity). The best BM25 score of the `foremost` passages also scales the gains of
-        other passages.
+        A gain is a factor for the weights of edges into a passage. `names` are the words of the entities that the query
+        names; passages with other query words get greater gains. `named` is the mass of the entities that the query
+        names and that have a home passage (a passage about the entity). `foremost` are the passages from which seeds
+        are chosen. Their best BM25 score also scales the gains of other passages.
         """
         self._others, self._named = self.terms.without(names), named
         scores = self._others.scores_of(foremost.rows)
@@ -123,7 +126,7 @@ class ListedRelevance:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LocalTerms:
-    """The query's words in listed passages; see :class:`~phasegraph.graph.walk.covering.Terms`."""
+    """The query's words in the n passages of `looked`; see :class:`~phasegraph.graph.walk.covering.Terms`."""
 
     terms: ListedTerms
     looked: ListedFeatures

@@ -102,8 +102,8 @@ def entered(gains: FloatArray, others: FloatArray, highest: float, named: float,
 
     A gain is the factor for the weights of edges into a passage. Words of a question that are not names ("born",
     "directed") occur in the passage that answers the question. `others` are the BM25 scores of these words alone, and
-    `highest` is the best such score. `named` is the mass of the named entities that have a home passage (a passage
-    about the entity).
+    `highest` is the best such score. `named` is the mass of the entities that the query names and that have a home
+    passage (a passage about the entity).
 
     >>> entered(np.array([0.5, 0.5]), np.array([4.0, 0.0]), 4.0, 1.0, WordSettings()).tolist()
     [1.0, 0.5]

@@ -49,11 +49,11 @@ def fact_reset(
 ) -> Seeding:
     """Compute the reset distribution of HippoRAG 2 (arXiv:2502.14802), which SemFlowRAG also uses.
 
-    The facts with the highest scores are used, at most `top_facts`. Each fact gives a value to its subject and to its
-    object: the fact's score, divided by the number of passages that mention this entity. The mass of an entity is the
-    mean of the values that it gets from its facts. Only the `top_entities` entities with the greatest mass become
-    seeds; ties are broken by row. The mass of a passage is its min-max scaled similarity times the passage weight. In
-    the result, entities come before passages.
+    The facts with the highest scores are used, at most ``recipe.top_facts``. Each fact gives a value to its subject and
+    to its object: the fact's score, divided by the number of passages that mention this entity. The mass of an entity
+    is the mean of the values that it gets from its facts. Only the entities with the greatest mass become seeds, at
+    most ``recipe.top_entities``; ties are broken by row. The mass of a passage is its min-max scaled similarity times
+    ``recipe.passage_weight``. In the result, entities come before passages.
 
     `ends`, of shape (F, 2), contains the entity rows of the facts; -1 means no entity. `fact_scores`, of shape (F,),
     are the similarities of the facts to the query, min-max scaled over all facts. `similarities`, of shape (P,), are

@@ -93,7 +93,10 @@ def _among(matrix: Csr, columns: Any) -> Csr:
 
 
 def _own_facts(graph: EntityGraph, rows: IntArray, columns: Any) -> Csr:
-    """Return the facts between these entities; leave out a fact if a passage outside `rows` mentions both entities."""
+    """Return the matrix of facts between the entities `columns`, without facts that a hidden passage may state.
+
+    A fact is left out if a passage outside `rows`, the allowed passages, mentions both of its entities.
+    """
     facts = _among(graph.facts[columns], columns)
     pairs = facts.tocoo()
     if not pairs.nnz:

@@ -72,7 +72,7 @@ class WordSettings:
     relation : float, default 1
         Relative increase of the weight of edges into a passage with query words that are not names. The passage with
         the best BM25 score for these words gets the full increase; lower scores get proportionally less. The increase
-        is also multiplied by the mass of the named entities with a home passage.
+        is also multiplied by the mass of the entities that the query names and that have a home passage.
     """
 
     weight: float = 0.2

@@ -101,14 +101,15 @@ class GraphSource(GraphWalker):
     The mass of a node is its personalized PageRank. If the query's words have an effect, the relevance of a passage is
     its cosine plus .2 times its BM25 score divided by the best BM25 score. The steps of a search are:
 
-    1. The seeds are the entities that the query names, and relevant passages with different query words.
+    1. The seeds are the entities that the query names, and relevant passages that together contain many query words.
     2. The walk starts at the seeds. The weight of an edge is multiplied by the relevance of its target passage. The
        weight is greater if the passage contains query words that are not part of a name in the query.
     3. The log score of a passage is ``log((mass + floor) * relevance ** closeness)``.
     4. The less the walk's mass followed links between passages, the more cosine and BM25 score count beside the walk
        (:mod:`~phasegraph.graph.walk.scoring`).
     5. Good neighbors in the same document raise the log score (:mod:`~phasegraph.graph.walk.documents`).
-    6. The log score rises if the passage contains query words, or answers clauses, that better passages do not.
+    6. The log score rises if the passage contains query words that no better passage contains, or answers a clause that
+       no better passage answers.
 
     The score in the ranking is the exponential of the log score. This method is our own
     (``docs/research/lexical-walk.md``, ``docs/research/ordinary-documents.md``).
@@ -287,7 +288,10 @@ class GraphSource(GraphWalker):
         settings: WordSettings,
         kept: KeptFacts | None,
     ) -> Ranking:
-        """Rank passages by a walk that uses the query's words; score all passages or only listed passages."""
+        """Rank passages by a walk that uses the query's words; score all passages or only listed passages.
+
+        `kept` are the facts that the fact filter accepted; None without facts, vector or filter.
+        """
         compared = self._comparison(query, ranking, vector, limit, settings)
         graph = compared.graph
         named = named_seeds(graph, query, self.linking)
@@ -327,7 +331,10 @@ class GraphSource(GraphWalker):
     def _seeds_by_words(
         self, compared: Comparison, named: Seeding, ranking: Ranking | None, settings: WordSettings
     ) -> Seeding:
-        """Return the seeds: entities that the query names, and relevant passages with different query words."""
+        """Return the seeds: entities that the query names, and passages that together contain many query words.
+
+        `named` are the seeds among the entities.
+        """
         foremost, link_by = compared.foremost(), self.linking
         near = np.where(foremost.known, foremost.near, 0.0)
         places, masses = seeds_by_words(
@@ -385,7 +392,7 @@ class GraphSource(GraphWalker):
         return ListedSpaces(self._walked)
 
     def _by_similarity(self, ranking: Ranking | None, vector: Any, limit: int | None, reason: str) -> Ranking:
-        """Rank passages by similarity, as the published methods do if there are no facts."""
+        """Rank passages by similarity, as the published methods do without facts; `reason` is the ranking's reason."""
         similarity = self._similarity(ranking, vector)
         held = np.flatnonzero(similarity > 0)
         ids, best = best_passages(self.graph, held, similarity[held], limit)
