@@ -111,8 +111,9 @@ class BackgroundCalibrator:
     mean expected value for ranks 1 to max(n, 20). The list then supports its hits, but does not order them. In a
     rank-only list, each hit gets the expected value for its rank.
 
-    A value v up to 6 is unchanged. A larger value becomes ``6 + d / (1 + d / 6)`` with ``d = v - 6``, which is always
-    less than 12. A walk with a value of 38 therefore cannot outweigh all other sources.
+    A value v in [-6, 6] is unchanged. A larger value becomes ``6 + d / (1 + d / 6)`` with ``d = v - 6``, which is
+    always less than 12. Values below -6 are compressed likewise. A walk with a value of 38 therefore cannot outweigh
+    all other sources.
 
     A candidate that the list lacks gets the lowest value of the list. If the expected value for rank n + 1 is lower, it
     gets this value instead. It does not get 0, which is the value of an average item of the collection.

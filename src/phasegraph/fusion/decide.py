@@ -250,7 +250,7 @@ def publish(values: FloatArray) -> FloatArray:
 
 
 def with_prior(values: FloatArray, factors: FloatArray) -> FloatArray:
-    """Multiply each fused value by its factor, the product of the priors; divide a negative value by its factor.
+    """Multiply each fused value >= 0 by its factor (the product of the priors); divide negative values by theirs.
 
     A factor below 1 therefore never raises a value. A factor below 1e-9 counts as 1e-9.
     """

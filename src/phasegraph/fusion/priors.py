@@ -177,7 +177,10 @@ def _whole(value: Any) -> int | None:
 
 
 def _day(number: int | None, now: float) -> date | None:
-    """Return the day for a number such as 2024 or 20240131; None for a number that counts seconds."""
+    """Return the day for a whole number such as 2024 or 20240131.
+
+    Return None for a number that counts seconds, or if `number` is None.
+    """
     if number is None:
         return None
     if _YEARS[0] <= number <= _YEARS[1] < now:
