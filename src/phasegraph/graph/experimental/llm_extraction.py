@@ -241,7 +241,7 @@ class _Reader:
         return number if isfinite(number) else None  # for example, 1e999: JSON cannot represent infinity
 
     def _next(self) -> str:
-        """Skip white space, and return the next character."""
+        """Skip white space, and return the next character; raise _Unfinished at the end of the text."""
         while self.place < len(self.text) and self.text[self.place].isspace():
             self.place += 1
         if self.place >= len(self.text):

@@ -346,7 +346,7 @@ def by_entry(
 
 
 def unplaced(where: str, entry: Mapping[str, object]) -> InvalidInputError:
-    """Create the error for an entry that belongs to no passage."""
+    """Create the error for an entry that belongs to no passage; `where` is the entry's place in its file."""
     idx, passage = entry.get("idx"), entry.get("passage")
     return InvalidInputError(
         f"{where}: the entry belongs to no passage of the corpus: no passage has the id {idx!r:.80} (idx) or the text "
@@ -381,7 +381,10 @@ def _parsed(where: str, data: bytes) -> Any:
 
 
 def stated_in(where: str, entry: Mapping[str, object], name: str) -> list[object]:
-    """Return the list under the key `name` of an entry, or an empty list if the key is missing."""
+    """Return the list under the key `name` of an entry, or an empty list if the key is missing.
+
+    Raises InvalidInputError for any other value; the message contains `where`, the entry's place in its file.
+    """
     value = entry.get(name)
     if value is None:
         return []

@@ -289,7 +289,10 @@ def _principal(vectors: FloatArray, dimensions: int) -> tuple[FloatArray, FloatA
 
 
 def _by_umap(vectors: FloatArray, settings: ClusterSettings) -> FloatArray | None:
-    """Reduce the dimensions of embeddings with UMAP, as RAPTOR does; return None if UMAP is not used."""
+    """Reduce the dimensions of embeddings with UMAP, as RAPTOR does.
+
+    Return None if the reducer is ``pca``, if there are too few embeddings, or if ``auto`` does not find UMAP.
+    """
     if settings.reducer == "pca" or len(vectors) < settings.dimensions + 3:  # UMAP's spectral start needs more vectors
         return None
     try:
