@@ -103,8 +103,9 @@ class Turns:
     def _heavy(self) -> set[Hashable]:
         """Return the tenants that recently asked for clearly more processor time than the average of active tenants.
 
-        Of each tenant, at most four fair shares of one processor count. So the flood of one tenant does not hide the
-        flood of another tenant.
+        In the average, the time of each tenant counts up to four times an equal share of one processor. Otherwise, a
+        tenant with very many requests would raise the average so far that other heavy tenants would not exceed it. If
+        all active tenants are heavy, the result is empty.
         """
         now = self._now()
         asked = {one: seconds for one in self._asked if (seconds := self._recently(one, now))}
