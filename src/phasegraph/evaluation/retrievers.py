@@ -365,7 +365,7 @@ def run_retriever(
     queries : iterable of Query
         The questions to ask.
     texts : mapping of str to str
-        The passage ids from :func:`ids_by_text`.
+        The result of :func:`ids_by_text`, by which hits without an id are matched to passages.
     id_key : str or None
         As in :func:`evaluate`.
     place : callable, optional
