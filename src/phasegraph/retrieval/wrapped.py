@@ -142,7 +142,7 @@ class _Bound:
         return type(self)(self.call.for_query(query))
 
     def _resolved(self, ranking: Ranking, found: object) -> Ranking:
-        """Add the passages that ``resolve`` returned, and drop passages that do not match the call's filter."""
+        """Add the passages that ``resolve`` returned (`found`), and drop passages that do not match the filter."""
         call = self.call
         ranking = with_passages(ranking, found, call.unpack, call.passage, self.notes)
         return within_filter(ranking, call.passes, self.notes) if call.is_filtered else ranking
