@@ -49,7 +49,8 @@ class SourceEvidence:
     rank : float or None
         Rank from 1; tied hits share their mean rank. None if the source did not return the result.
     raw, score : float or None
-        The source's own score, and the same score with a sign such that higher is better.
+        The source's own score, and the same score with a sign such that higher is better. Both are None if the source
+        did not return the result; `raw` is also None if the source gave no score.
     calibrated : float
         The value on the common scale. If the source did not return the result, the value for missing candidates.
     weight, contribution : float
