@@ -61,7 +61,7 @@ class Part:
         return int(self.entries[name]["shape"][0])
 
     def array(self, name: str, start: int = 0, stop: int | None = None) -> NDArray[Any]:
-        """Return the rows of an array from `start` up to, but not including, `stop`."""
+        """Return the rows of an array from `start` up to, but not including, `stop` (default: the end)."""
         entry = self.entries[name]
         dtype, shape = np.dtype(entry["dtype"]), tuple(entry["shape"])
         stop, width = shape[0] if stop is None else stop, int(np.prod(shape[1:], dtype=np.int64))
@@ -81,9 +81,10 @@ class Part:
             yield self.array(name, start, min(start + step, self.length(name)))
 
     def texts(self, name: str, start: int = 0, stop: int | None = None) -> Any:
-        """Return the texts from `start` up to, but not including, `stop`, as an Arrow array of bytes.
+        """Return the texts from `start` up to, but not including, `stop` (default: the end), as an Arrow array.
 
-        `name` is the prefix of the two arrays that store the texts: their bytes and the ends of the texts.
+        The elements are bytes. `name` is the prefix of the two arrays that store the texts: their bytes and the ends of
+        the texts.
         """
         pa = arrow()
         stop = self.length(f"{name}_ends") if stop is None else stop

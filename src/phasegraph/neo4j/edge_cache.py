@@ -1,4 +1,4 @@
-"""A part of a graph in Neo4j, and a cache of the edges that queries fetched; it is valid until the corpus changes."""
+"""A part of a graph in Neo4j, and a cache of the edges that queries fetched; a changed corpus empties the cache."""
 
 from __future__ import annotations
 
