@@ -351,7 +351,7 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A judged question: id, text, judgement, and the other fields and the number of its line in the file.
+    """A judged question: its id, text and judgement, the other fields of its line in the file, and the line number.
 
     The number is 0 if the question does not come from a file.
     """

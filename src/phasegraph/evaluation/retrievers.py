@@ -300,8 +300,8 @@ class RetrieverRun:
     """The answers of one retriever to all questions.
 
     `found` are ids by question id, `errors` the errors of failed questions, and `milliseconds` the mean time per
-    question. `repeated` counts hits whose id repeats in an answer, and `nameless` hits without an id. `pages` are page
-    names by hit id.
+    question (None without answers). `repeated` counts hits whose id repeats in an answer, and `nameless` hits without
+    an id. `pages` are page names by hit id.
     """
 
     found: dict[str, tuple[str, ...]]

@@ -311,7 +311,7 @@ def check_known(
     """Raise InvalidInputError if no returned id is known, because the run would get a misleading row of zeros.
 
     An id is known if it is judged for some question, or is in `corpus`, the ids of the passages. If `corpus` is empty,
-    the message suggests to pass a corpus; if it is None, the message does not.
+    the message suggests passing a corpus; if it is None, the message does not.
     """
     known = {passage for one in judgements for passage in (*one.passages, *one.grades, *one.sources)}.union(
         corpus or ()

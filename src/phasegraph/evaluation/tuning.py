@@ -1,8 +1,8 @@
 """Fit a pipeline to a user's own data: calibrators to unlabeled queries, all other parameters to judged queries.
 
-:func:`calibrated_pipeline` needs no labels. :func:`tune` tries rules, calibrations, weights, caps and temperatures on
-one part of the judged queries, and tests the best configuration on the other part. If the other part does not confirm
-the gain, the result is the default pipeline.
+:func:`calibrated_pipeline` needs no labels. :func:`tune` tries rules, calibrations, weights, pool caps and temperatures
+on one part of the judged queries, and tests the best configuration on the other part. If the other part does not
+confirm the gain, the result is the default pipeline.
 """
 
 from __future__ import annotations
