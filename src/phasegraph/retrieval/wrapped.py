@@ -1,7 +1,7 @@
 """Use a framework's retriever as a source: search it, and take missing texts from other sources.
 
-An integration derives two classes: from :class:`WrappedSource`, an object for each retriever, and from
-:class:`SourceCall`, an object for each call. This module contains the search code for both integrations.
+An integration derives a class from each of the two base classes. There is a :class:`WrappedSource` for each retriever,
+and a :class:`SourceCall` for each call. This module contains the search code for both integrations.
 """
 
 from __future__ import annotations

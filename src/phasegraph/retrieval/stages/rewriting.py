@@ -208,7 +208,7 @@ class Rewriting:
 def read_queries(answer: object, longest: int | None = None) -> list[AskedQuery]:
     """Check a rewriter's answer, and return it as a list of queries.
 
-    There must be 1 to 16 queries, which are not blank and have at most `longest` characters.
+    There must be 1 to 16 queries, which are not blank and have at most `longest` characters (None: any number).
     """
     queries = [answer] if isinstance(answer, str | RewrittenQuery) else answer
     if not isinstance(queries, list | tuple):
