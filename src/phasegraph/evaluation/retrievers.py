@@ -130,7 +130,7 @@ def evaluate(
         A LangChain retriever or another runnable (with ``invoke``), a LlamaIndex retriever (with ``retrieve``), or a
         source of this library. A function of the question is also possible; it may be asynchronous. If a mapping gives
         several retrievers by name, each is compared with the first. Questions are asked one after another, with the
-        retriever's own settings: configure the number of hits to measure. A source, or a function with a parameter
+        retriever's own settings, so set the number of its hits beforehand. A source, or a function with a parameter
         ``k`` or ``limit``, receives the depth of the deepest measure.
     judged : path, Dataset, mapping or iterable
         The judged questions in one of these forms. A JSONL file has one line per question: ``question`` (or ``text``),

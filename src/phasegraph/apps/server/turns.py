@@ -43,10 +43,10 @@ class Turns:
     of its tenant. Otherwise, a tenant with many refused requests would seem to ask for little. Until a tenant's usual
     time is known, its requests count with the usual time of the tenant with the longest requests.
 
-    A tenant is heavy if it asks for clearly more processor time than the average. The time on a slot would be a worse
-    measure: while heavy requests run, every request takes long. Heavy tenants together get at most a quarter of the
-    slots. While other tenants have requests, heavy tenants also get at most a quarter of the time: after a request of t
-    seconds, the next request of a heavy tenant waits for 3 t seconds.
+    A tenant is heavy if it asks for clearly more processor time than the average. The time for which a request holds
+    its slot would not show this: while heavy requests run, every request takes long. Heavy tenants together get at most
+    a quarter of the slots. While other tenants have requests, heavy tenants also get at most a quarter of the time:
+    after a request of t seconds, the next request of a heavy tenant waits for 3 t seconds.
     """
 
     def __init__(
