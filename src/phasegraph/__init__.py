@@ -78,7 +78,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Return the installed version, or import ``graph`` or ``neo4j`` on first use, because their imports are slow."""
+    """Return the installed version, or the package ``graph`` or ``neo4j``, which is imported at its first use.
+
+    The two imports are slow. Any other name raises AttributeError.
+    """
     if name == "__version__":
         return import_module("importlib.metadata").version("phasegraph")
     if name not in ("graph", "neo4j"):

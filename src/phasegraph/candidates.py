@@ -81,9 +81,10 @@ class Candidates:
         )
 
     def spread(self, columns: Sequence[FloatArray], fill: Sequence[float] | None = None) -> FloatArray:
-        """Arrange the values of the hits, given by ranking in `columns`, as an (n, m) array: candidates by sources.
+        """Arrange values of hits in an (n, m) array with a row per candidate and a column per source.
 
-        A candidate that a source did not return gets the source's value in `fill`, or NaN without `fill`.
+        `columns` contains an array per ranking, with the values of its hits. A candidate that a source did not return
+        gets the source's value in `fill`, or NaN without `fill`.
         """
         out = np.empty((len(self.ids), len(self.sources)), order="F")
         for column, (rows, values) in enumerate(zip(self.positions, columns, strict=True)):

@@ -49,7 +49,8 @@ class SourceEvidence:
     rank : float or None
         Rank from 1; tied hits share their mean rank. None if the source did not return the result.
     raw, score : float or None
-        The source's own score, and the same score with a sign such that higher is better.
+        The source's own score, and the same score with a sign such that higher is better. Both are None if the source
+        did not return the result; `raw` is also None if the source gave no score.
     calibrated : float
         The value on the common scale. If the source did not return the result, the value for missing candidates.
     weight, contribution : float
@@ -366,11 +367,13 @@ def view_of(
     Returns
     -------
     dict
-        ``question``, ``reason``, ``why_empty``, ``degraded``, ``confidence``, ``confidence_said`` and ``warnings``
-        describe the answer. ``agreement`` is a list of [source, other source, share]. ``sources`` is a list with each
-        source's report, weight (None if the source was not fused) and ``ids``. ``rows`` has an entry per candidate,
-        results first, then by fused value: ``id``, ``position`` (from 1, or None), ``verdict``, ``score``, ``fused``,
-        ``bonus``, ``prior``, ``walk``, and ``sources`` with the candidate's rank, scores and contribution by source.
+        ``question``, ``reason``, ``degraded``, ``confidence`` and ``warnings`` describe the answer. ``why_empty`` says
+        in words why there are no results, and ``confidence_said`` explains the confidence. ``agreement`` is a list of
+        [source, other source, share]. ``sources`` is a list with each source's report, weight (None if the source was
+        not fused) and ``ids``. ``rows`` has an entry per candidate, results first, then by fused value: ``id``,
+        ``position`` (from 1, or None), ``verdict``, ``score``, ``fused``, ``bonus``, ``prior``, ``walk``, and
+        ``sources`` with the candidate's rank, scores and contribution by source. ``verdict`` is "accepted",
+        "ambiguous", "rejected" or "not fused". ``walk`` has the path, the seeds and the matched words of a graph walk.
         ``passages`` contains the title and text by id, also for the passages on a walk's path. Unknown values are None.
 
     Examples

@@ -150,7 +150,10 @@ def option_of(parameter: str) -> str:
 
 
 def new_name(name: str, known: Collection[str]) -> str:
-    """Return the new name of an attribute and warn if `name` is an old name; otherwise, return `name` unchanged."""
+    """Return the new name of an attribute, and warn, if `name` is its old name; otherwise, return `name`.
+
+    `known` contains the names of the existing attributes. A name in `known` is never an old name.
+    """
     new = PARAMETERS.get(name)
     if new is None or name in known or new not in known:
         return name

@@ -126,26 +126,26 @@ def decode_document(data: bytes, kind: str, newest: int) -> dict[str, object]:
 
 
 def write_document(path: str | os.PathLike[str], kind: str, version: int, body: Mapping[str, object]) -> None:
-    """Write a document to a file in one step: a reader sees either the old file or the new file."""
+    """Write a body with its kind and format version to a JSON file in one step: readers see the old or the new file."""
     replace_file(Path(path), encode_document(kind, version, body))
 
 
 def read_document(path: str | os.PathLike[str], kind: str, newest: int) -> dict[str, object]:
-    """Read the body of a document from a file.
+    """Read the body, the saved content, from a JSON file that :func:`write_document` wrote.
 
     Parameters
     ----------
     path : path
         The file.
     kind : str
-        The kind that the document must have.
+        The kind that the file must state, such as "pipeline".
     newest : int
         The newest format version that this release reads.
 
     Returns
     -------
     dict
-        The body of the document.
+        The body, without the kind and the format version.
 
     Raises
     ------
@@ -586,10 +586,10 @@ def _note_file(notes: Path, state: Mapping[str, object]) -> Path:
 
 
 def _notes() -> Path | None:
-    """Return the user's directory for records of checks; None if it cannot be created or other users may write to it.
+    """Return the user's folder for records about saved files that were checked; None if the folder is unusable.
 
-    The directory is outside of every bundle, because the author of a bundle must not be able to claim that its files
-    were checked.
+    The folder is unusable if it cannot be created, or if other users may write to it. The records are outside of all
+    saved folders, because the author of a saved folder must not be able to claim that its files were checked.
     """
     home = os.environ.get("XDG_CACHE_HOME", "")
     try:
@@ -602,7 +602,7 @@ def _notes() -> Path | None:
 
 
 def bundle_kind(directory: str | os.PathLike[str]) -> str:
-    """Return the kind of the bundle in a directory; "" if its manifest cannot be read or contains no kind."""
+    """Return the kind that the manifest in a folder states; "" if there is no readable manifest or no kind."""
     try:
         kind = json.loads(_capped(Path(directory) / MANIFEST)[0]).get("kind")
     except (OSError, ValueError, AttributeError, RecursionError):

@@ -48,7 +48,7 @@ class Part:
 
     @classmethod
     def read(cls, folder: Path, kind: str = READ) -> Part:
-        """Read the manifest of a bundle; the arrays are read later."""
+        """Read the manifest of a stored bundle of the kind `kind`; the arrays are read later."""
         document: Any = read_document(folder / MANIFEST, kind, VERSION)
         return cls(folder, document["content"], document["arrays"])
 
@@ -61,7 +61,7 @@ class Part:
         return int(self.entries[name]["shape"][0])
 
     def array(self, name: str, start: int = 0, stop: int | None = None) -> NDArray[Any]:
-        """Return the rows of an array from `start` up to, but not including, `stop`."""
+        """Return the rows of an array from `start` up to, but not including, `stop` (default: the end)."""
         entry = self.entries[name]
         dtype, shape = np.dtype(entry["dtype"]), tuple(entry["shape"])
         stop, width = shape[0] if stop is None else stop, int(np.prod(shape[1:], dtype=np.int64))
@@ -81,9 +81,10 @@ class Part:
             yield self.array(name, start, min(start + step, self.length(name)))
 
     def texts(self, name: str, start: int = 0, stop: int | None = None) -> Any:
-        """Return the texts from `start` up to, but not including, `stop`, as an Arrow array of bytes.
+        """Return the texts from `start` up to, but not including, `stop` (default: the end), as an Arrow array.
 
-        `name` is the prefix of the two arrays that store the texts: their bytes and the ends of the texts.
+        The elements are bytes. `name` is the prefix of the two arrays that store the texts: their bytes and the ends of
+        the texts.
         """
         pa = arrow()
         stop = self.length(f"{name}_ends") if stop is None else stop
@@ -98,7 +99,7 @@ class Part:
 
 
 class Spool:
-    """An array in a temporary file, to which rows are appended until the array is written to a bundle."""
+    """An array in a temporary file, to which rows are appended until the array is complete."""
 
     def __init__(self, path: Path, dtype: Any) -> None:
         self.path, self.dtype, self._rows = path, np.dtype(dtype), 0
@@ -120,7 +121,7 @@ class Spool:
         return np.fromfile(self.path, self.dtype, count, offset=start * self.dtype.itemsize)
 
     def streamed(self, width: int | None = None) -> StreamedArray:
-        """Return the array in a form that a bundle can write in parts, optionally as a matrix with `width` columns."""
+        """Return the array in a form that can be written in parts; with `width`, as a matrix of `width` columns."""
         each = 1 if width is None else width
         rows, step = self._rows // max(each, 1), max(1, _BYTES // (self.dtype.itemsize * max(each, 1)))
         shape = (rows,) if width is None else (rows, width)
@@ -172,9 +173,10 @@ def merged(
 
 
 def _bounds(parts: Sequence[Part], name: str, most: int) -> list[list[int]]:
-    """Divide the names of all parts into ranges of about `most` names, at the same names in each part.
+    """Choose boundary names that divide the names of all parts together into ranges of about `most` names.
 
-    Returns, for each part, the positions at which the ranges start, and the end of the last range.
+    Returns a list for each part: 0, the positions of the boundary names among the part's own names, and the number of
+    the part's names. `name` is the prefix of the arrays with the names.
     """
     lengths = [part.length(f"{name}_ends") for part in parts]
     step = max(1, most // (2 * max(len(parts), 1)))
@@ -417,7 +419,8 @@ class _Merge:
     ) -> None:
         """Append to the matrix `made` the edges that leave the entities `first` to `last` - 1.
 
-        An entity's row has first the edges to passages (`inward`, by part), and then the edges to entities (`across`).
+        First come an entity's edges to passages, from `inward`, which has an entry per part; then come its edges to
+        entities, from the matrix `across`. `tables` contains, for each part, the new column of each of its entities.
         """
         pieces = []
         for number, (rows, values, starts) in enumerate(inward):
@@ -472,7 +475,7 @@ class _Rows:
         self._data.add(weights)
 
     def arrays(self, nodes: int) -> dict[str, Any]:
-        """Return the arrays that store the matrix in a bundle; `nodes` is its number of rows."""
+        """Return the arrays in which an index stores the matrix, by name; `nodes` is the number of its rows."""
         degrees = self._degrees.streamed()
 
         def ends() -> Iterator[NDArray[Any]]:

@@ -116,7 +116,7 @@ class NameBlocks:
         return Linked(stored | arrays, body, len(arrays["synonyms_data"]) // 2)
 
     def _merged(self, blocks: Sequence[Part], folder: Path) -> Part:
-        """Merge the sorted blocks into a bundle with all distinct names in ascending order and their vectors.
+        """Merge the sorted blocks, and store all distinct names in ascending order with their vectors.
 
         If several blocks contain the same name, the name gets its vector from the first of these blocks.
         """
@@ -144,7 +144,7 @@ class NameBlocks:
     def _held(self, parts: Sequence[Part], folder: Path) -> Any:
         """Return the ascending rows of the entities that have a vector, and write these vectors to a file.
 
-        `parts` are the bundle of the sorted entity names, and the bundle of the sorted names with vectors.
+        `parts` are the stored entity names and the stored names with vectors, both sorted.
         """
         vectors, held = Spool(folder / "held", np.float32), []
         for _, (entities, names), (first, second) in merged(parts, "names", NAMES_PER_BLOCK):

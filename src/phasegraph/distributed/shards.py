@@ -171,8 +171,9 @@ def stage(rows: Sequence[Mapping[str, Any]], embeddings: Any, to: Path) -> None:
     """Check the passages of a shard, and write them to a folder with the entity names from their titles.
 
     This is the first map step. `rows` have ``id``, ``text`` and optionally ``title``, ``metadata`` and ``triples``; a
-    shard may be empty. A row may also have ``_given`` (see ``GIVEN``). `embeddings` have shape (n, d) or are None.
-    Invalid passages raise the errors of :func:`phasegraph.graph.build_graph`.
+    shard may be empty. A row may also have ``_given``, the extractions (names and triples) that the caller gave for
+    this passage. `embeddings` have shape (n, d) or are None. Invalid passages raise the errors of
+    :func:`phasegraph.graph.build_graph`.
     """
     pa = arrow()
     read = read_passages(rows) if rows else []
@@ -362,7 +363,7 @@ def extract(
 
     This is the second map step. The arrays have the same names as in an index. `gazetteer` is the output folder of
     ``write_gazetteer``, and `digest` the digest of its names. ``stated(ids)`` returns the additional extractions of the
-    shard's passages by id.
+    shard's passages by id; None if there are none.
     """
     known = _mapped(str(gazetteer), digest)
     listed = shard.rows()
@@ -408,7 +409,10 @@ def _as_split(words: str) -> Sequence[str]:
 
 
 def is_whole(folder: Path, kind: str = READ) -> bool:
-    """Return True if a folder contains the complete, undamaged output of a task that wrote to this folder."""
+    """Return True if a folder contains the complete, undamaged output of the task that wrote to this folder.
+
+    `kind` is the kind of the output.
+    """
     try:
         content, _ = read_bundle(folder, kind, VERSION)
         if content[OF] != folder.name:

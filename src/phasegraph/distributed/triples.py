@@ -73,9 +73,10 @@ class TripleFile:
     def tasks(
         self, shards: Sequence[Staged], rows: Path, folder: Path
     ) -> tuple[Callable[..., None], list[tuple[Any, ...]]]:
-        """Return the task that reads the file, and the arguments of each call; the last argument is the output folder.
+        """Return the task that reads the file, and the arguments of each call of the task.
 
-        `rows` is the table of :func:`write_rows`.
+        The last argument of a call is its output folder, a subfolder of `folder`. `rows` is the table of
+        :func:`write_rows`.
         """
         key = digest_of(self.digest, *(one.digest for one in shards))
         if self.pieces:

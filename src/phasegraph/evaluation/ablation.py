@@ -115,10 +115,10 @@ def compare_ablations(
 ) -> Ablation:
     """Compare every configuration with ``full``, query by query.
 
-    `values` are in [0, 1], by configuration (including ``full``), measure and query. The tests follow "Beyond the
-    Reranker": a paired bootstrap of the differences, with Holm's correction over the rows of each measure. The
-    bootstrap is :func:`~phasegraph.evaluation.significance.paired_bootstrap` with the seed 0. A query is left out of a
-    comparison if one of the two configurations has no value for it.
+    `name` is the name of the data set. `values` are in [0, 1], by configuration (including ``full``), measure and
+    query. The tests follow "Beyond the Reranker": a paired bootstrap of the differences, with Holm's correction over
+    the rows of each measure. The bootstrap is :func:`~phasegraph.evaluation.significance.paired_bootstrap` with the
+    seed 0. A query is left out of a comparison if one of the two configurations has no value for it.
 
     Examples
     --------
@@ -202,7 +202,8 @@ def ablate(
     """Answer every query with all stages on, then with each stage off.
 
     F1 rates an answer that :func:`~phasegraph.evaluation.answering.extract_answer` takes from the first three passages.
-    The answer is a name or number that is not in the query; its sentences share the most words with the query.
+    The answer is a name or number that is not in the query; the sentences that contain it share the most words with the
+    query.
 
     Parameters
     ----------

@@ -102,7 +102,8 @@ def ask_unanswerable(inputs: ExperimentInput, systems: Sequence[System]) -> Abst
     """Delete the judged passages of half of the questions, then ask all questions; repeat with the other half.
 
     :func:`~phasegraph.evaluation.datasets.split_by_id` makes the halves, and each figure is the mean of both rounds.
-    Raise InsufficientDataError if a half has no question, or if every question of the remaining half loses a passage.
+    Raise InsufficientDataError if a half has no question. Also raise it if the deletion for one half removes a judged
+    passage of every question of the other half.
     """
     data = inputs.dataset
     ids = [query.id for query in data.queries]

@@ -78,7 +78,7 @@ class PassageMatcher:
 
 
 def _shingles(text: str) -> frozenset[tuple[str, ...]]:
-    """Return the four-word sequences of a text; a shorter text is one sequence."""
+    """Return the four-word sequences of a text; a text of one to three words is a single sequence."""
     words = split(text, False)
     starts = range(max(len(words) - _SHINGLE + 1, 1))
     return frozenset(tuple(words[start : start + _SHINGLE]) for start in starts if words)

@@ -78,7 +78,8 @@ def objects_in(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[i
 def text_field(path: Path, line: int, row: Mapping[str, object], name: str, default: str | None = None) -> str:
     """Return the value of the field `name` of a JSON object; raise an error unless the value is text.
 
-    If `default` is None, the value must not be blank. The error names `path` and `line`, where the object is.
+    If the field is missing, return `default`. If `default` is None, the field is required, and its value must not be
+    blank. The error names `path` and `line`, where the object `row` is.
     """
     value = row.get(name, default)
     if not isinstance(value, str) or (default is None and not value.strip()):
@@ -115,7 +116,8 @@ def id_list(path: Path, line: int, value: object, name: str, *, repeats: bool = 
 def check_ids(owner: str, ids: object, what: str = "an id") -> None:
     """Raise InvalidTypeError if an id is not text, such as an (id, score) pair.
 
-    The message starts with `owner`, for example the name of a system, and says what to pass instead.
+    The message starts with `owner`, for example the name of a system, and says what to pass instead. `what` is the word
+    for an id in the message.
     """
     if isinstance(ids, str | bytes) or not isinstance(ids, Collection):
         raise InvalidTypeError(f"{owner}: ids must be a sequence of text, best first; got {ids!r:.80}")
@@ -305,10 +307,10 @@ def judgement_from_spans(
 ) -> Judgement | None:
     """Judge the passages of a query by its gold spans; `passages` gives the span of each passage by id.
 
-    Each gold span is a hop. A passage satisfies the hop if it covers at least the fraction `share` of the span, in
-    (0, 1]. The grade of a passage is the largest grade of the spans that it covers. The last hop is unknown. The result
-    is None if no passage covers any span. The query cannot be scored on these passages then, and the caller must count
-    it.
+    Each gold span is a hop. A passage satisfies the hop if it covers at least the fraction `share`, in (0, 1], of the
+    span. The grade of a passage is the largest grade of the spans that it covers. The last hop is unknown. Return None
+    if no passage covers any span. The query then cannot be scored on these passages, and the caller must count the
+    query as left out.
 
     >>> cut = {"p1": Span("d", 0, 50), "p2": Span("d", 50, 100)}
     >>> judgement_from_spans("q", [Span("d", 40, 70)], cut).hops
@@ -349,7 +351,7 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A judged question: id, text, judgement, and the other fields and the number of its line in the file.
+    """A judged question: its id, text and judgement, the other fields of its line in the file, and the line number.
 
     The number is 0 if the question does not come from a file.
     """
@@ -624,7 +626,10 @@ def _sources(passages: Sequence[Passage]) -> dict[str, str]:
 
 
 def _read_pages(file: Path, line: int, row: Mapping[str, object], named: frozenset[str] | None) -> tuple[str, ...]:
-    """Return the pages of a query; if `named` is given, each page must be in it."""
+    """Return the names in the field ``pages`` of a query; raise an error if a name is not in `named`.
+
+    `named` contains the pages of all passages; None accepts every name.
+    """
     pages = id_list(file, line, row["pages"], "pages")
     lost = next((page for page in pages if named is not None and page not in named), None)
     if lost is not None:
@@ -826,7 +831,7 @@ def split_by_id(ids: Sequence[str], part: Literal["tune", "confirm"], *, share: 
 
 
 def parts_by(dataset: Dataset, name: str) -> dict[str, Dataset]:
-    """Split the data set into parts without shared passages, by a field of the queries and passages.
+    """Split a data set into parts by the field `name` of the queries and passages; return the parts by value.
 
     The parts are in the order of the queries. No part is made for a value of the field that no query has. A query may
     be judged by passages of another part; a search in the query's own part cannot find these passages. Raise

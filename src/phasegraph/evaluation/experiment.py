@@ -323,7 +323,7 @@ class Row:
         p-value of the paired test of each measure (:attr:`Table.tests`), uncorrected and corrected (see
         :func:`compare`); NaN if the measure leaves out every query.
     milliseconds : float or None
-        Mean wall time per query in milliseconds.
+        Mean wall time per query in milliseconds; None if it was not measured.
     """
 
     name: str
@@ -387,7 +387,7 @@ class Table:
     found : mapping of str to mapping of str to tuple of str
         Ids by system and query id, best first. A list of ids ends at the largest depth of the measures.
     limit : int or None
-        Maximum length of the rankings that were fused.
+        Maximum length of the rankings that were fused; None if unknown.
     left_out : tuple of str
         Systems that could not run, each with the reason.
     groups : tuple of str or None
@@ -524,7 +524,7 @@ MCNEMAR, SIGN_FLIP, BY_GROUP = "exact McNemar", "sign-flip permutation", "sign-f
 def _test(measure: Measure, groups: Sequence[str] | None) -> str:
     """Return the name of the test of a measure.
 
-    LastHop always has McNemar's test, because its p-value is compared with the paper's.
+    LastHop always has McNemar's test, because its p-value is compared with the p-value in the paper.
     """
     if measure.name == "LastHop" or (groups is None and measure.name in BINARY):
         return MCNEMAR

@@ -63,9 +63,9 @@ def score_distributions(
     after : mapping of str to array of float
         Calibrated values of the same sources.
     gold : mapping of str to array of bool, optional
-        A mask by source that is True for the scores of gold passages. The scores of gold passages are drawn in the
-        source's color, and all other scores in gray. The gold and the gray histogram have the same height. The title of
-        the figure is the sentence of :func:`separation`.
+        For each source, a boolean mask over its scores: True where the passage is gold. The scores of gold passages are
+        drawn in the source's color, and all other scores in gray. The gold and the gray histogram have the same height.
+        The title of the figure is the sentence of :func:`separation`.
 
     Returns
     -------
@@ -447,7 +447,7 @@ def _text(value: str) -> str:
 
 
 def gold_hits(rankings: Mapping[str, Sequence[Ranking]], judgements: Sequence[Judgement]) -> dict[str, BoolArray]:
-    """Return a mask by source, with an entry per score of :func:`calibrated_scores` that is True for gold passages."""
+    """Return, for each source, a boolean mask over its scores in :func:`calibrated_scores`: True for gold passages."""
     gold = [frozenset(judged.passages) for judged in judgements]
     listed = {
         name: [identifier in of for ranking, of in zip(found, gold, strict=True) for identifier in ranking.ids]
@@ -462,7 +462,20 @@ def measure_to_show(table: Table) -> Measure:
 
 
 def conclusion(table: Table, system: str = "default") -> str:
-    """Return a sentence that compares a system with the baseline and the best other row; empty if a row is missing."""
+    """Return a sentence that compares a system with the baseline and with the best other system.
+
+    Parameters
+    ----------
+    table : Table
+        The figures of all systems.
+    system : str, default "default"
+        The name of the system.
+
+    Returns
+    -------
+    str
+        The sentence; "" if `system` is the baseline or not in the table, or if there is no other system.
+    """
     measure = measure_to_show(table)
     rows = {row.name: row for row in table.rows}
     others = [row for name, row in rows.items() if name not in (system, f"{system}-three", table.baseline)]

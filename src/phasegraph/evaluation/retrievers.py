@@ -130,7 +130,7 @@ def evaluate(
         A LangChain retriever or another runnable (with ``invoke``), a LlamaIndex retriever (with ``retrieve``), or a
         source of this library. A function of the question is also possible; it may be asynchronous. If a mapping gives
         several retrievers by name, each is compared with the first. Questions are asked one after another, with the
-        retriever's own settings: configure the number of hits to measure. A source, or a function with a parameter
+        retriever's own settings, so set the number of its hits beforehand. A source, or a function with a parameter
         ``k`` or ``limit``, receives the depth of the deepest measure.
     judged : path, Dataset, mapping or iterable
         The judged questions in one of these forms. A JSONL file has one line per question: ``question`` (or ``text``),
@@ -300,8 +300,8 @@ class RetrieverRun:
     """The answers of one retriever to all questions.
 
     `found` are ids by question id, `errors` the errors of failed questions, and `milliseconds` the mean time per
-    question. `repeated` counts hits whose id repeats in an answer, and `nameless` hits without an id. `pages` are page
-    names by hit id.
+    question (None without answers). `repeated` counts hits whose id repeats in an answer, and `nameless` hits without
+    an id. `pages` are page names by hit id.
     """
 
     found: dict[str, tuple[str, ...]]
@@ -365,7 +365,7 @@ def run_retriever(
     queries : iterable of Query
         The questions to ask.
     texts : mapping of str to str
-        The passage ids from :func:`ids_by_text`.
+        The result of :func:`ids_by_text`, by which hits without an id are matched to passages.
     id_key : str or None
         As in :func:`evaluate`.
     place : callable, optional

@@ -310,8 +310,8 @@ def check_known(
 ) -> None:
     """Raise InvalidInputError if no returned id is known, because the run would get a misleading row of zeros.
 
-    An id is known if it is judged for some question, or is in `corpus`, the ids of the passages. `corpus` is None if
-    the caller accepts no corpus.
+    An id is known if it is judged for some question, or is in `corpus`, the ids of the passages. If `corpus` is empty,
+    the message suggests passing a corpus; if it is None, the message does not.
     """
     known = {passage for one in judgements for passage in (*one.passages, *one.grades, *one.sources)}.union(
         corpus or ()

@@ -209,7 +209,7 @@ def sign_flips(
 
 
 def _listed_flips(moving: FloatArray) -> float:
-    """Return the share of all sign patterns with a sum of the values at least as far from zero as the observed sum."""
+    """Return the share of all sign patterns that give a sum at least as far from 0 as the sum of `moving`."""
     observed = abs(float(moving.sum()))
     sums = np.zeros(1)
     for value in moving:
@@ -232,7 +232,10 @@ def _table(columns: FloatArray) -> tuple[FloatArray, BoolArray]:
 
 
 def _by_group(values: FloatArray, groups: ArrayLike | None) -> FloatArray:
-    """Sum the rows of each group; the result has shape (g, c), with groups in order of first occurrence."""
+    """Sum the rows of each of the g groups; return `values` unchanged if `groups` is None.
+
+    The sums have the shape (g, c), with the groups in the order of their first rows.
+    """
     if groups is None:
         return values
     labels = np.array(groups)

@@ -38,9 +38,9 @@ RECIPE, FOLLOW = RESETS["hipporag2"], 0.5
 def hippo_adjacency(facts: Facts, *, parallel: bool = True) -> Any:
     """Return the adjacency matrix of HippoRAG 2's undirected graph over E entities and P passages.
 
-    The matrix has the shape (E + P, E + P); its first rows and columns are entities.
-    If `parallel` is true, each fact edge counts once per direction, as in HippoRAG 2's code. Its weight is then twice
-    that of a passage edge with the same count. If false, each fact edge counts once.
+    The matrix has the shape (E + P, E + P); its first rows and columns are entities. An edge between an entity and a
+    passage has the weight 1. The weight of an edge between two entities is the number of their facts. If `parallel` is
+    True, it is twice this number, because HippoRAG 2's code adds each fact once per direction.
     """
     links = facts.links * (2.0 if parallel else 1.0)
     return sparse.block_array([[links, facts.mentions.T], [facts.mentions, None]]).tocsr()
@@ -120,7 +120,10 @@ class FlowWalk:
 
 
 def _seeds(dataset: Dataset, facts: Facts, row: int, kept: int, entities: int) -> tuple[FloatArray, FloatArray]:
-    """Return the seed weights of the entities, and the similarity of every passage to the query."""
+    """Return the seed weights of the entities, and the similarity of every passage to the query.
+
+    `row` is the position of the query in `dataset`. `kept` and `entities` are as for :func:`fact_seeds`.
+    """
     query = dataset.query_vectors[row]
     scores = (facts.vectors @ query).astype(np.float64)
     passages = (dataset.passage_vectors @ query).astype(np.float64)
@@ -263,7 +266,10 @@ def _graph(inputs: ExperimentInput, upstream: Mapping[str, SourceRun]) -> Source
 
 
 def _walked(name: str, walk_of: Callable[[Dataset], HippoWalk | FlowWalk]) -> Search:
-    """Return the search function of a source that ranks by a published walk over the data set's facts."""
+    """Return the search function of a source that ranks by a published walk over the data set's facts.
+
+    `name` is the name of the source, and ``walk_of(dataset)`` creates the walk.
+    """
 
     def search(inputs: ExperimentInput, upstream: Mapping[str, SourceRun]) -> SourceRun:
         walk = walk_of(inputs.dataset)

@@ -1,8 +1,8 @@
 """Fit a pipeline to a user's own data: calibrators to unlabeled queries, all other parameters to judged queries.
 
-:func:`calibrated_pipeline` needs no labels. :func:`tune` tries rules, calibrations, weights, caps and temperatures on
-one part of the judged queries, and tests the best configuration on the other part. If the other part does not confirm
-the gain, the result is the default pipeline.
+:func:`calibrated_pipeline` needs no labels. :func:`tune` tries rules, calibrations, weights, pool caps and temperatures
+on one part of the judged queries, and tests the best configuration on the other part. If the other part does not
+confirm the gain, the result is the default pipeline.
 """
 
 from __future__ import annotations
@@ -242,7 +242,7 @@ def _fixed(name: str, pipeline: FusionPipeline) -> Candidate:
 
 
 def _weightings(names: Sequence[str]) -> Iterator[tuple[str, dict[str, float]]]:
-    """Yield pairs of a label and weights by source, which have the sum 1.
+    """Yield pairs: a label, and a mapping of sources to weights with the sum 1.
 
     One source has a share from `SHARES`, and all other sources have equal weights.
     """
@@ -483,7 +483,7 @@ def tune(
     InvalidInputError
         If lengths differ, an id repeats, or a row of `confirmation` does not exist. If `space` is empty, or its first
         configuration needs fitting. If no id of the rankings is judged for any query. If a source gives relevant
-        candidates lower scores on the tuning part.
+        candidates lower scores than irrelevant candidates on the tuning part.
 
     Warns
     -----
@@ -604,11 +604,11 @@ def tune_confidence(
 ) -> ConfidenceTuning | None:
     """Fit a pipeline's confidence on one part of the judged queries, and score it on the other part.
 
-    ``words(query, rankings)`` returns the result of :func:`phasegraph.lexical.read_hits`. The rows in `confirmation`
-    are scored, and the model is fitted to all other rows. The default is about half of the rows, chosen by the MD5 of
-    the id. Each query is used twice: with its rankings, and with its relevant passages removed from the rankings. The
-    second case stands for a query that the corpus cannot answer. Return None if no query of the scored part has a
-    confidence.
+    ``words(query, rankings)`` returns the result of :func:`phasegraph.lexical.read_hits`. `confirmation` contains the
+    positions of the queries to score; the confidence model is fitted to all other queries. By default, about half of
+    the queries are scored, chosen by the MD5 of their ids. Each query is used twice: with its rankings, and with its
+    relevant passages removed from the rankings. The second case stands for a query that the corpus cannot answer.
+    Return None if no scored query has a confidence.
     """
     names, ids = sorted(rankings), [judgement.query for judgement in judgements]
     confirm_on = split_by_id(ids, "confirm").tolist() if confirmation is None else list(confirmation)

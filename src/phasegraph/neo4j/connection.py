@@ -219,7 +219,7 @@ class Neo4jConnection:
             than 500,000 rows are an error.
         warm : bool, default True
             If True, the statement may be run again in the background when the server is back after an outage. Set False
-            for statements of a caller, and for statements that change data.
+            for a statement that changes data.
 
         Returns
         -------

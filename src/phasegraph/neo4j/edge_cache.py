@@ -1,4 +1,4 @@
-"""A part of a graph in Neo4j, and a cache of the edges that queries fetched; it is valid until the corpus changes."""
+"""A part of a graph in Neo4j, and a cache of the edges that queries fetched; a changed corpus empties the cache."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ class PartialOperator(WalkOperator):
 class _Static(StaticTransitions):
     @property
     def dense_edges(self) -> int:
-        """The number of edges above which a round multiplies with the whole matrix; no round reaches this number.
+        """A number of edges that no round of a walk reaches; above it, a round would multiply with the whole matrix.
 
-        A multiplication would also push nodes below their thresholds, and nodes whose edges were not fetched.
+        Such a multiplication would also push nodes below their thresholds, and nodes whose edges were not fetched.
         """
         return _NEVER
 
@@ -63,7 +63,7 @@ class _Static(StaticTransitions):
 class _Relevant(RelevanceTransitions):
     @property
     def dense_edges(self) -> int:
-        """The number of edges above which a round multiplies with the whole matrix; no round reaches this number."""
+        """A number of edges that no round of a walk reaches; above it, a round would multiply with the whole matrix."""
         return _NEVER
 
 

@@ -263,7 +263,7 @@ def walk_corpus(
 
 
 def seed_sets(passages: Mapping[str, float], entities: Mapping[str, float]) -> list[dict[str, Any]]:
-    """Divide weighted seeds into sets of seeds with equal mass, for servers whose GDS has no weighted seeds.
+    """Divide weighted seeds into sets whose seeds all have the same mass, for a GDS without weighted seeds.
 
     A seed can be in several sets; the masses of these sets add up to the mass of the seed. With up to DIGITS distinct
     masses, each distinct mass gets a set. With more distinct masses, each mass is rounded to a sum of powers of two,

@@ -211,8 +211,8 @@ class PassageRecord:
     def extractions(self) -> list[Extraction]:
         """Return the record in the form that `graph_from_extractions` accepts.
 
-        The list contains one extraction with all names and facts. An extraction has only one name from the start of the
-        text, so each further such name in `homes` adds an extraction.
+        The list contains one extraction with all names and facts. An extraction can contain only one name with which
+        the text starts. If `homes` has several such names, each further name gets its own extraction.
         """
         names = [name for name, count in self.mentions for _ in range(count)]
         triples = [(subject, predicate, other) for subject, predicate, other, count in self.facts for _ in range(count)]
@@ -339,7 +339,10 @@ class GraphChanges:
 
 
 def changes_between(before: GraphRecords, after: GraphRecords) -> GraphChanges:
-    """Return the changes between two readings of a corpus; if there are no changes, the tuples are empty."""
+    """Return the changed and the removed passages between two readings of a corpus.
+
+    The result also has the revision, all synonyms, and all facts without a passage of the reading `after`.
+    """
     known = {passage.id: passage for passage in before.passages}
     current = {passage.id for passage in after.passages}
     changed = tuple(passage for passage in after.passages if known.get(passage.id) != passage)
@@ -382,7 +385,11 @@ def _counted(rows: Iterable[tuple[object, ...]], words: int, field: str) -> tupl
 
 
 def _plain(columns: list[tuple[Any, ...]]) -> bool:
-    """Return True if all rows have valid names and counts and are distinct; this quick check has no Python loop."""
+    """Return True if all rows are distinct, and their names and counts are valid.
+
+    `columns` are the columns of the rows: first the names, and last the counts. This check is quicker than a loop over
+    the rows.
+    """
     *words, counts = columns
     return (
         {type(count) for count in counts} == {int}

@@ -192,7 +192,8 @@ def _plain(
     """Return the edges between passages and entities in a row that the statement `NEIGHBOURHOOD` returned.
 
     The result is three arrays with an entry per edge: start node, end node, and weight. A start node is given by its
-    position among the requested nodes, and an end node by its code. `first` is the number of requested passages.
+    position among the requested nodes. An end node is given by its code, the number that :class:`KnownEdges` assigns to
+    it. `first` is the number of requested passages.
     """
     kind, names, edges, frequencies = row
     owners, low, lengths = _edges(edges)
@@ -384,7 +385,10 @@ class NeighbourhoodWalk:
         return True
 
     def _walk(self, here: BoolArray | None = None) -> LocalWalk:
-        """Walk over the known edges, or only over the edges of the nodes in the boolean array `here`."""
+        """Walk over the known edges, or, with `here`, only over the edges of some nodes.
+
+        `here` is a boolean array that is True for these nodes.
+        """
         graph = self._known.graph
         node_weights = None if self.ranking is None else relevance(graph.as_graph(), self.ranking)
         masses = np.array([*self.passages.values(), *self.entities.values()])

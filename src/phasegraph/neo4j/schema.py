@@ -147,7 +147,10 @@ def schema_named(schema: str | GraphSchema) -> GraphSchema:
 
 
 def for_entities(template: str, schema: GraphSchema) -> str:
-    """Replace ``«:entity»`` in a template by a test of the label, or by "" if the schema has no label for entities."""
+    """Replace ``«:entity»`` in a template by ``:«entity»``, or by "" if the schema has no label for entities.
+
+    In the statement, ``:«entity»`` restricts a node to nodes with this label.
+    """
     return template.replace("«:entity»", "" if schema.entity_label is None else ":«entity»")
 
 

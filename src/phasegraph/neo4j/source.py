@@ -75,7 +75,7 @@ class CorpusMemory:
     def view(self, connection: Neo4jConnection, corpus: str, stamp: Stamp, allowed: frozenset[str] | None) -> View:
         """Return the view of the `allowed` passages; it is cached until the corpus changes.
 
-        `stamp` identifies the current state of the corpus.
+        `stamp` identifies the current state of the corpus. If `allowed` is None, all passages are allowed.
         """
         with self._lock:
             self._settle(stamp)
@@ -350,7 +350,7 @@ def _allowed_by_both(one: Allowed, other: Allowed, passage_id: str) -> bool:
 
 
 def _all_passages(graph: PartialGraph, listed: Collection[str], count: int) -> PartialGraph:
-    """Return a graph that has `count` passages and no edges, as the computation of relevance needs it.
+    """Return a graph that has `count` passages and no edges, for computing the relevance of passages.
 
     The first passages are the passages of `graph`, followed by the passages with ids in `listed`. Other passages have a
     row, but no id.

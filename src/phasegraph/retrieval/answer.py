@@ -1,4 +1,4 @@
-"""Choose the document or node for each id of a result, and warn about missing or different texts."""
+"""Choose the document or node for each id of a result; warn if a text is missing, or differs between two sources."""
 
 from __future__ import annotations
 

@@ -39,8 +39,8 @@ class SyncCounts:
 class Content(NamedTuple):
     """The parts of a framework's document or node that a sync compares and stores.
 
-    `id` is the id that the document or node carries, or None. `names` is the metadata that contains the name of its
-    document. `item` is the framework's object.
+    `item` is the framework's object, and `id` is the id that this object carries, or None. `names` is the metadata with
+    the name of the whole document to which the object belongs.
     """
 
     id: str | None
@@ -59,7 +59,7 @@ class Given(NamedTuple):
 
 
 class GivenPassages:
-    """The passages in a sync's input: three lists of the fields of :class:`Given`, and the framework's objects.
+    """The passages in a sync's input: a list for each field of :class:`Given`, and a list of the framework's objects.
 
     Lists of plain values replace a list of :class:`Given`, because the garbage collector visits every tuple.
     """
@@ -168,7 +168,7 @@ def _joined(documents: Iterable[str], digests: Iterable[bytes]) -> dict[str, byt
 def _taken(one: Given, held: Mapping[str, Mapping[bytes, list[str]]]) -> str | None:
     """Find a stored passage with the same document and digest as `one`, and remove its id from `held`.
 
-    Return this id; None if there is no such passage.
+    Return this id; None if there is no such passage. `held` maps each document to the ids of its passages by digest.
     """
     same = held.get(one.document, {}).get(one.digest)
     if not same:

@@ -74,7 +74,8 @@ class Call:
     be searched in the texts of the hits. :meth:`flow` sets the last four fields. `stage_reports` are the reports of the
     stages (rewriting, routing, reranking and correction). `routed` maps each source that the router chose to its
     weight; a weight of None means the pipeline's weight. If `routed` itself is None, all sources are asked.
-    `may_be_late` is True if fusing runs in a worker. `is_late` is True if fusing missed the deadline.
+    `may_be_late` is True if fusing may be slow, and therefore runs in a worker. `is_late` is True if fusing missed the
+    deadline.
     """
 
     query: str
@@ -154,7 +155,7 @@ class Call:
         return found
 
     def _take_route(self, routed: Routed | None) -> None:
-        """Store the sources that the router chose, and use their weights for fusing."""
+        """Store the sources that the router chose, and use their weights for fusing; None stands for all sources."""
         self.routed = routed
         given = {} if routed is None else {name: one for name, one in routed.items() if one is not None}
         if given:

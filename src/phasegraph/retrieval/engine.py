@@ -167,6 +167,8 @@ class FusionEngine:
         """Ask the bound `sources` and fuse; return the result, and a `SelectedHit` for each passage in it.
 
         With `read`, the query's words are searched in the texts of all hits; `Result.confidence` needs this.
+
+        `k` is the number of results; None means the pipeline's number.
         """
         call = self._call(query, sources, k, read)
         with one_call():

@@ -70,7 +70,10 @@ def check_fingerprints(pipeline: FusionPipeline, specs: Mapping[str, SourceSpec]
 
 
 def _chain(retriever: object, depth: int) -> Iterator[object]:
-    """Yield the retriever and the retrievers that it wraps, outermost first."""
+    """Yield the retriever and the retrievers that it wraps, outermost first.
+
+    `depth` is the number of retrievers around this retriever; deeply nested retrievers are left out.
+    """
     yield retriever
     inner = _first(retriever, _INNER) if depth < _DEEPEST else None
     if inner is not None and inner is not retriever:

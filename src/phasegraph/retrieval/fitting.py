@@ -32,7 +32,8 @@ def fit_calibrators(
     1,000,000. `sources` are the names of the searched sources, because an error must also name a source without any
     hit. Sources that state their background (the mean and deviation of all their scores) need no calibrator, and
     sources that return only ranks have no scores. Both kinds are left out. `normal_scores` says whether calibrators
-    return normal quantiles, or percentiles in [0, 1].
+    return normal quantiles, or percentiles in [0, 1]. `fingerprints` are texts that name the store and the model of
+    each source; they are stored in the calibrators.
 
     A source cannot be fitted if it answered fewer than `least` queries, or has fewer than 20 scores, or fewer than two
     different scores. Such a source is left out with a warning; with `strict`, raise DegradedError. If no source can be

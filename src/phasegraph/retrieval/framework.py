@@ -61,7 +61,10 @@ class Framework:
     def passages_of(
         self, held: Mapping[str, Any], title_key: str, given: Mapping[str, Sequence[Any]] | None = None
     ) -> list[dict[str, Any]]:
-        """Convert hits to passages of a corpus; `given` maps ids of hits to their extractions (triples and names)."""
+        """Convert hits to passages of a corpus; `held` maps ids to hits, and `given` maps ids to extractions.
+
+        Extractions are triples and names. `title_key` is the metadata key of the title.
+        """
         raise NotImplementedError
 
     def filter_of(self, where: Any) -> HitFilter:

@@ -92,7 +92,10 @@ class GraphSearch:
         return part
 
     def _of_summaries(self, summaries: Mapping[str, Any], held: Mapping[str, Any]) -> dict[str, Any]:
-        """Convert summaries of passages to hits; a hit has the metadata that all passages of its summary share."""
+        """Convert summaries of passages to hits; a hit has the metadata that all passages of its summary share.
+
+        `held` maps the ids of passages to their hits; if it is empty, a hit has only the metadata of its summary.
+        """
         found = {}
         for name, one in summaries.items():
             known = [held[passage].metadata for passage in one.passages] if held else [{}]
@@ -102,7 +105,10 @@ class GraphSearch:
         return found
 
     def warn_of_missing(self, missing: int, count: int) -> None:
-        """Warn if the walk found `count` passages, and `missing` of them have no document or node."""
+        """Warn if the walk found passages without a document or node.
+
+        `missing` is the number of these passages, and `count` the number of all passages that the walk found.
+        """
         words = self.framework
         if missing and not self.look_up.is_set:
             warn(

@@ -94,11 +94,12 @@ class Identities:
         details: Callable[[int], tuple[Mapping[str, object], str]],
         notes: list[str],
     ) -> list[str]:
-        """Return the ids of the hits; `notes` receives the origin of ids that the hits do not carry.
+        """Return an id for each hit: its own id, or an id from its metadata or its text.
 
-        `own` contains the hits' own ids, or None. ``details(row) -> (metadata, text)`` is called only for hits without
-        an own id. Warn once per source if an id is made from a text. Also warn once per metadata key that gives the
-        same id to different texts; such a key often contains the id of a whole document.
+        `own` contains each hit's own id, or None if the hit has none. `notes` receives the origin of all other ids.
+        ``details(row) -> (metadata, text)`` is called only for hits without an own id. Warn once per source if an id is
+        made from a text. Also warn once per metadata key that gives the same id to different texts; such a key often
+        contains the id of a whole document.
         """
         if set(map(type, own)) == {str} and "" not in own:
             return list(own)  # type: ignore[arg-type]

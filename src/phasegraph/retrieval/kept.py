@@ -154,7 +154,10 @@ class KeptPassages:
         progress: bool = True,
         stays: Callable[[str], bool] | None = None,
     ) -> SyncCounts:
-        """Run :meth:`sync` on converted documents; documents for which ``stays(name)`` is True are not deleted."""
+        """Run :meth:`sync` on documents that were converted to `contents`; the other parameters are the same.
+
+        Documents for which ``stays(name)`` is True are not deleted.
+        """
         corpus = self._changing()
         if key is not None and (not isinstance(key, str) or not key):
             raise InvalidTypeError(f"key must be the name of a metadata key; got {key!r:.80}")
@@ -261,7 +264,9 @@ class KeptPassages:
     ) -> int:
         """Delete and add passages in one step, and return the number of embedded passages.
 
-        `planned` is the state of the corpus for which the change was computed, or None.
+        `removed` are the ids of the passages to delete. `came` are the passages to add, and `items` the documents or
+        nodes from which they were made. If the state of the corpus is no longer `planned`, raise StoreError; None
+        accepts every state.
         """
         corpus.check(came)
         view, vectors, rows = corpus.index.graph.view, None, []
@@ -336,7 +341,11 @@ class KeptPassages:
         checks: bool = True,
         vector_store: str | None = None,
     ) -> Any:
-        """Open the corpus of a folder; `vectors` says whether its vectors are needed."""
+        """Open the corpus of a folder; `vectors` says whether its vectors are needed.
+
+        With `checks`, check that `model` embedded the passages. `vector_store` is the store to which the vectors are
+        moved; with None, they stay where they are.
+        """
         from phasegraph.graph import open_folder
 
         framework = cls._framework

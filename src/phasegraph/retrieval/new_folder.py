@@ -53,7 +53,8 @@ def write_folder(
     path : path
         The folder.
     framework, model, hits
-        ``framework.embedded(model, hits)`` returns the vectors of the passages; None for passages without vectors.
+        `hits` are the framework's documents or nodes. ``framework.embedded(model, hits)`` returns their vectors; None
+        if the passages get no vectors.
     passages : sequence of mapping
         The checked passages, in the order of `hits`.
     how : Indexing

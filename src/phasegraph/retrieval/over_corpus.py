@@ -169,7 +169,11 @@ class FusedPassages(KeptPassages):
         cls, path: str | os.PathLike[str], model: Any, fields: Mapping[str, Any], *, reembed: bool,
         vector_store: str | None,
     ) -> Self:  # fmt: skip
-        """Open a retriever from a folder; with `reembed`, embed all its passages again."""
+        """Open a retriever from a folder; with `reembed`, embed all its passages again.
+
+        `fields` are the other arguments of the retriever. `vector_store` is the store to which the vectors are moved;
+        with None, they stay where they are.
+        """
         cls._framework.check_model(model)
         made = cls._opened(path, model, fields, False, checks=not reembed, vector_store=vector_store)
         if reembed:
@@ -302,7 +306,11 @@ class GraphPassages(KeptPassages):
     def _of_passages(
         cls, hits: Iterable[Any], model: Any, how: Indexing, vectors: Any, extractor: Any, fields: Mapping[str, Any]
     ) -> Self:
-        """Build a retriever from documents or nodes; a retriever with an `extractor` cannot be changed later."""
+        """Build a retriever from documents or nodes, with their `vectors` or, if these are None, vectors of `model`.
+
+        If an `extractor` finds the entities, the retriever does not own its passages: passages cannot be added or
+        deleted.
+        """
         from phasegraph.graph import graph_of_documents
 
         framework = cls._framework

@@ -73,7 +73,10 @@ class Parents:
         return self._made_up(names, wanted, kept)
 
     def _made_up(self, names: Sequence[str], wanted: HitFilter | None, kept: KeptPassages) -> dict[str, str]:
-        """Return the text of each document by name, joined from its passages in the corpus that match the filter."""
+        """Return the text of each document by name, joined from its passages in the corpus that match the filter.
+
+        Documents without such a passage are left out.
+        """
         corpus = kept._corpus
         members = kept._members(corpus.seen.index, self.key)
         found = {}

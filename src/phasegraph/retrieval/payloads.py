@@ -15,9 +15,8 @@ from phasegraph.ranking import Ranking
 class Payloads(Mapping[str, Any]):
     """A mapping of ids to the framework's documents or nodes (hits).
 
-    `evidence` maps ids to evidence of how the source found the hit.
-    If an id is repeated, its first hit counts. If the source returns only an id, the hit is None, and the mapping does
-    not contain the id.
+    `evidence` maps ids to evidence of how the source found the hit. If an id is repeated, its first hit counts. If the
+    source returns only an id, the hit is None, and the mapping does not contain the id.
 
     >>> Payloads(["a", "b", "a"], [1, 2, 3])["a"]
     1
@@ -47,7 +46,7 @@ class Payloads(Mapping[str, Any]):
         self._ranking = ranking
 
     def get(self, identifier: str, default: Any = None, /) -> Any:
-        """Return the hit with an id; return `default` if the hit is missing."""
+        """Return the hit with an id; return `default` if the id is unknown or has no hit."""
         if self._ranking is None:
             return self.by_id.get(identifier, default)
         row = self._ranking.row_of(identifier)
@@ -61,7 +60,7 @@ class Payloads(Mapping[str, Any]):
 
     @property
     def by_id(self) -> dict[str, Any]:
-        """The hits as a plain dictionary, without missing hits."""
+        """A dictionary of the hits by id; ids without a hit are left out."""
         if self._index is None:
             pairs = zip(reversed(self._ids), reversed(self._hits), strict=True)
             self._index = {name: hit for name, hit in pairs if hit is not None}
@@ -78,7 +77,7 @@ class Payloads(Mapping[str, Any]):
 
 
 def with_hits(ranking: Ranking, hits: Sequence[Any]) -> Ranking:
-    """Return a ranking with the hit of each id as its payloads, and with its own payloads as evidence.
+    """Return a copy of a ranking with `hits`, one for each id, as payloads; its old payloads become the evidence.
 
     The ids and scores of a ranking are checked when it is created, so they are not checked again.
     """
@@ -91,7 +90,7 @@ def with_hits(ranking: Ranking, hits: Sequence[Any]) -> Ranking:
 
 
 def hits_of(payloads: Mapping[str, Any], ids: Sequence[str]) -> list[Any]:
-    """Return the hit of each id, in order; None for a missing hit."""
+    """Return the hit of each id, in order; None for an id without a hit."""
     ranking = payloads._ranking if isinstance(payloads, Payloads) else None
     if ranking is None or not isinstance(payloads, Payloads):
         return list(map(payloads.get, ids))

@@ -61,5 +61,5 @@ class PlainFilter:
         return list(self.only)
 
     def rows(self, hits: Sequence[Any]) -> list[int]:
-        """Return the positions of the records that match the filter."""
+        """Return the positions of the hits whose metadata match the filter."""
         return [row for row, one in enumerate(hits) if lets_through(self.only, one.metadata)]

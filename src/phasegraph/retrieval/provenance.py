@@ -158,7 +158,10 @@ class EvidenceBlock(dict[str, object]):
 
 
 def is_taken(key: str | None, metadata: Mapping[str, object]) -> bool:
-    """Return True, and warn, if the passage's metadata already have a value under `key` that is not evidence."""
+    """Return True, and warn, if the passage's metadata have a value under `key` that is not evidence.
+
+    Return False if `key` is None.
+    """
     if key is None or key not in metadata or isinstance(metadata[key], EvidenceBlock):
         return False
     warn(

@@ -77,11 +77,11 @@ class HitReader:
     def stated_scores(
         self, hits: Sequence[Any], notes: list[str]
     ) -> tuple[list[object] | None, tuple[bool, str] | None]:
-        """Return scores from a metadata key that usually contains scores, and a pair of their direction and a note.
+        """Return the scores under a metadata key that usually contains scores, and the direction of these scores.
 
-        Every hit must have a number under the key. The plain key ``score`` may have another meaning, such as the
-        rating of a film. It is used only if its values fall from the first hit to the last. Without scores, both values
-        are None.
+        The direction is a pair: True if a higher score is better, and a note. Every hit must have a number under the
+        key. The plain key ``score`` may have another meaning, such as the rating of a film. It is used only if its
+        values fall from the first hit to the last. Without scores, both values are None.
         """
         first = self.metadata(hits[0]) if hits else {}
         if SCORE_KEYS.keys().isdisjoint(first):

@@ -1,7 +1,7 @@
 """Use a framework's retriever as a source: search it, and take missing texts from other sources.
 
-An integration derives two classes: from :class:`WrappedSource`, an object for each retriever, and from
-:class:`SourceCall`, an object for each call. This module contains the search code for both integrations.
+An integration derives a class from each of the two base classes. There is a :class:`WrappedSource` for each retriever,
+and a :class:`SourceCall` for each call. This module contains the search code for both integrations.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class _Bound:
         return type(self)(self.call.for_query(query))
 
     def _resolved(self, ranking: Ranking, found: object) -> Ranking:
-        """Add the passages that ``resolve`` returned, and drop passages that do not match the call's filter."""
+        """Add the passages that ``resolve`` returned (`found`), and drop passages that do not match the filter."""
         call = self.call
         ranking = with_passages(ranking, found, call.unpack, call.passage, self.notes)
         return within_filter(ranking, call.passes, self.notes) if call.is_filtered else ranking

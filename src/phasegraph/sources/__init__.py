@@ -1,8 +1,8 @@
 """Ask several sources at once, with deadlines, dependencies between sources, and circuit breakers.
 
-A :class:`Gatherer` asks the sources of one call concurrently, and returns a :class:`Gathered`. It contains the rankings
-and a report for each source, always in name order. A source that fails, hangs or returns malformed data does not affect
-the other sources.
+A :class:`Gatherer` asks the sources of one call concurrently, and returns a :class:`Gathered`: the rankings and a
+report for each source, always in name order. A source that fails, hangs or returns malformed data does not affect the
+other sources.
 """
 
 from phasegraph.sources.gatherer import Gathered, Gatherer

@@ -225,7 +225,7 @@ class Step:
         return Tried(value, error, (now - start) * 1000.0)
 
     def note_unused(self, reason: str) -> None:
-        """Make :meth:`announce` warn, once, that no source used the result of the step."""
+        """Make :meth:`announce` warn, once, that no source used the result of the step; the warning says `reason`."""
         with self._lock:
             if not self._unused:
                 self._unused = True

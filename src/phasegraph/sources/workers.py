@@ -186,7 +186,10 @@ class OwnLoop:
         return not self._answered.wait(_MOMENT_SECONDS)  # a last chance, in case the whole machine was suspended
 
     def retire(self) -> str:
-        """Stop the loop as soon as its tasks have ended, and return the name of the task that now blocks it."""
+        """Stop the loop as soon as its tasks have ended, and return the name of the task that now blocks it.
+
+        The result is "a task" if no task is running.
+        """
         task = asyncio.current_task(self.loop)
         self.loop.call_soon_threadsafe(self._end)
         return "a task" if task is None else task.get_name()
@@ -325,7 +328,7 @@ SPENT: ContextVar[list[float] | None] = ContextVar("phasegraph_spent", default=N
 
 
 def metered(function: Callable[..., Answered], *given: object) -> Answered:
-    """Call a function, and append the processor seconds of this thread to :data:`SPENT`."""
+    """Call a function, and return its value; append its processor seconds to the list in :data:`SPENT`, if any."""
     spent = SPENT.get()
     if spent is None:
         return function(*given)

@@ -47,7 +47,10 @@ def _values(result: Result) -> dict[str, float]:
 
 
 def _close(one: Result, other: Result, what: str) -> None:
-    """Raise LawViolation unless two results have the same ids and, within a relative 1e-9, the same fused values."""
+    """Raise LawViolation unless two results have the same ids and, within a relative 1e-9, the same fused values.
+
+    The message starts with `what`.
+    """
     values, other_values = _values(one), _values(other)
     _demand(set(values) == set(other_values), f"{what}: the sets of ids differ")
     span = max(1.0, float(np.abs(one.fused).max(initial=0.0)))

@@ -107,7 +107,7 @@ def compare_and_print(
 
 
 def _means(found: Comparison) -> tuple[list[str], list[list[str]]]:
-    """Format the first table: the mean of each method in each measure, with its interval.
+    """Return headings and rows of the first table: each method's mean in each measure, with its interval.
 
     If the questions were generated, the table also has the means for each kind of question.
     """
@@ -127,7 +127,10 @@ def _means(found: Comparison) -> tuple[list[str], list[list[str]]]:
 
 
 def _won_lost(found: Comparison) -> tuple[list[str], list[list[str]]]:
-    """Format the second table: the numbers of questions that each method won and lost against each other method."""
+    """Return headings and rows of the second table: how many questions each method won and lost.
+
+    A cell has the numbers of questions that the method of its row won and lost against the method of its column.
+    """
     pairs = found.pairs()
     names = list(pairs)
     rows = [[one, *("–" if one == other else "{}/{}".format(*pairs[one][other]) for other in names)] for one in names]

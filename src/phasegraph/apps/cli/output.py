@@ -196,7 +196,7 @@ def console(*, beside_json: bool = False) -> Console:
 
 
 def progress(items: Iterable[T], label: str) -> Iterable[T]:
-    """Show a progress bar if standard error is a terminal."""
+    """Return an iterable of the same items, with a progress bar if standard error is a terminal."""
     return with_progress(items, True, label=label)
 
 
@@ -345,7 +345,7 @@ def embed_with(model: object) -> Embed | None:
 
 
 def stage(label: str, work: Callable[[], T]) -> T:
-    """Run a step of the work, and show its label on a terminal until it ends."""
+    """Call `work`, and return its value; on a terminal, show `label` until the call ends."""
     to = console()
     if not to.is_terminal:
         return work()

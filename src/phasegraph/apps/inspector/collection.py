@@ -74,7 +74,7 @@ class Collection:
 
     @property
     def size(self) -> str:
-        """The number of passages, and of names or edges, as text."""
+        """The number of passages, and of the names of an entity graph or the edges of a chunk graph, as text."""
         count = f"{len(self.graph.passages):,} passages"
         if self.chunks is None:
             return f"{count} · {len(self.graph.entities):,} names"

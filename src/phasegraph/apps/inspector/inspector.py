@@ -264,11 +264,12 @@ class Inspector:
     def view(self, question: object, settings: object) -> dict[str, Any]:
         """Return the data of :func:`phasegraph.result.view_of` with sentences, and the inspector's additional data.
 
-        The additional keys are ``pipeline``, ``settings``, ``why_weights``, ``unlikely``, ``gold`` and ``missed``.
-        ``unlikely`` is true if the answer is probably not in the collection. For a judged question, ``gold`` has an
-        entry per hop: the ``passages`` of the hop, and ``found``, which is true if the answer contains such a passage.
-        ``missed`` has one passage for each hop that the answer lacks, with ``label``, ``text`` and ``why``. The walks
-        of the rows also have ``relations``, a text for each step.
+        The additional keys are ``pipeline``, ``settings``, ``why_weights``, ``unlikely``, ``gold``, ``made`` and
+        ``missed``. ``why_weights`` says how the weights of the sources were determined. ``unlikely`` is true if the
+        answer is probably not in the collection, and ``made`` if the question was generated. For a judged question,
+        ``gold`` has an entry per hop: the ``passages`` of the hop, and ``found``, which is true if the answer contains
+        such a passage. ``missed`` has one passage for each hop that the answer lacks, with ``label``, ``text`` and
+        ``why``. The walks of the rows also have ``relations``, a text for each step.
         """
         pipeline, asked = self.settled(settings), self.ask(question)
         result, everything = self.decide(asked, pipeline)
@@ -287,7 +288,10 @@ class Inspector:
         }
 
     def _judgement(self, question: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Return which hops of a judged question the answer contains, and the rank of a passage of each missing hop."""
+        """Return the keys ``gold``, ``made`` and ``missed`` of :meth:`view`; `rows` are the rows of its table.
+
+        For a question without a judgement, the lists are empty.
+        """
         query = self._gold.get(question)
         hops = [] if query is None else query.judgement.hops
         answer = {row["id"] for row in rows if row["position"]}
@@ -337,8 +341,8 @@ class Inspector:
     def why_not(self, question: object, settings: object, name: object) -> dict[str, Any]:
         """Explain why a passage is, or is not, in the answer.
 
-        The result contains its rank in each source among all passages, sentences about its fused value, and the
-        question's words that it contains or lacks.
+        The result contains the passage's rank in each source, among all passages, and sentences about the passage's
+        fused value. ``words`` and ``lacking`` are the words of the question that the passage contains and lacks.
         """
         if not isinstance(name, str) or name not in self.collection.graph.passage_rows:
             raise InvalidInputError(f"the passage {name!r:.80} does not exist: check the id")
@@ -361,7 +365,8 @@ class Inspector:
     def _standing(self, asked: Asked, source: str, listed: Ranking | None, name: str) -> dict[str, Any]:
         """Describe a passage's place in a source: its rank and score, and whether the source returned it as a hit.
 
-        The rank counts all passages that the source ranks. It is None if the source does not rank the passage.
+        The rank counts all passages that the source ranks. It is None if the source does not rank the passage. `listed`
+        is the ranking that the source returned, or None.
         """
         whole = self._ranked_all(asked)[source]
         row, cut = whole.positions.get(name), 0 if listed is None else len(listed)
@@ -408,10 +413,11 @@ class Inspector:
     def flips(self, settings: object, before: object) -> dict[str, Any]:
         """Compare two settings: return the judged questions that gain or lose a gold passage among the first k.
 
-        The result has the numbers ``questions``, ``k`` and ``k_before``. ``gold`` is the number of all gold passages.
-        ``found_before`` of them are among the first k under the settings `before`, and ``found`` of them under
-        `settings`. The lists ``gained`` and ``lost`` contain questions with ``id``, ``question`` and ``passages``, with
-        id and title.
+        In the result, ``questions`` is the number of judged questions, and ``gold`` the number of all their gold
+        passages. ``k`` and ``k_before`` are the numbers of results under `settings` and under `before`. ``found`` and
+        ``found_before`` are the numbers of gold passages among these results. Each entry of the lists ``gained`` and
+        ``lost`` is a question: its ``id``, its text ``question``, and its gained or lost ``passages``. Each of these
+        passages has an ``id`` and a ``title``.
         """
         if not self.judged:
             raise InvalidInputError("there are no judged questions: restart with --judged QUESTIONS.jsonl")

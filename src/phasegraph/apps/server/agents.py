@@ -144,7 +144,10 @@ def _refused_message(body: bytes) -> dict[str, Any] | None:
 
 @lru_cache(maxsize=4)
 def _shapes(asks: bool, calls: bool) -> tuple[Any, ...]:
-    """Return the SDK's validators of an MCP message, which has an id if `asks`, and names a method if `calls`."""
+    """Return the SDK's validators for a kind of MCP message.
+
+    `asks` is True if the message has an id, and `calls` is True if it names a method.
+    """
     from mcp import types
     from pydantic import TypeAdapter
 

@@ -43,10 +43,10 @@ class Turns:
     of its tenant. Otherwise, a tenant with many refused requests would seem to ask for little. Until a tenant's usual
     time is known, its requests count with the usual time of the tenant with the longest requests.
 
-    A tenant is heavy if it asks for clearly more processor time than the average. The time on a slot would be a worse
-    measure: while heavy requests run, every request takes long. Heavy tenants together get at most a quarter of the
-    slots. While other tenants have requests, heavy tenants also get at most a quarter of the time: after a request of t
-    seconds, the next request of a heavy tenant waits for 3 t seconds.
+    A tenant is heavy if it asks for clearly more processor time than the average. The time for which a request holds
+    its slot would not show this: while heavy requests run, every request takes long. Heavy tenants together get at most
+    a quarter of the slots. While other tenants have requests, heavy tenants also get at most a quarter of the time:
+    after a request of t seconds, the next request of a heavy tenant waits for 3 t seconds.
     """
 
     def __init__(
@@ -103,8 +103,9 @@ class Turns:
     def _heavy(self) -> set[Hashable]:
         """Return the tenants that recently asked for clearly more processor time than the average of active tenants.
 
-        Of each tenant, at most four fair shares of one processor count. So the flood of one tenant does not hide the
-        flood of another tenant.
+        In the average, the time of each tenant counts up to four times an equal share of one processor. Otherwise, a
+        tenant with very many requests would raise the average so far that other heavy tenants would not exceed it. If
+        all active tenants are heavy, the result is empty.
         """
         now = self._now()
         asked = {one: seconds for one in self._asked if (seconds := self._recently(one, now))}

@@ -132,8 +132,9 @@ class View:
     def search(self, query: str, k: int = 5) -> dict[str, Any]:
         """Find the best k passages (1 to 100) for a query of at most `max_query_length` characters.
 
-        The result has ``passages`` (id, title, text, score in [0, 1]), ``degraded`` and ``warnings``. ``confidence``,
-        in [0, 1], estimates whether the passages contain an answer. ``reason`` says why there are no passages.
+        The result has ``passages`` (id, title, text, score in [0, 1]) and ``warnings``. ``degraded`` is True if a
+        source failed, was skipped, or searched only in part. ``confidence``, in [0, 1], estimates whether the passages
+        contain an answer. ``reason`` says why there are no passages.
         """
         result = self._ask(query, k)
         return self._told(result, [self._passage(name) for name in result.ids])

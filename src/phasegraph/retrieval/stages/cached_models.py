@@ -214,7 +214,10 @@ _PLAIN = (str, int, float, bool, type(None))
 
 
 def _kept(answer: Any, given: Sequence[Any]) -> Any:
-    """Convert an answer to JSON types; a ranking becomes a list with the input positions and scores of its passages."""
+    """Convert an answer to JSON types; a ranking becomes the scores of its passages and their positions in `given`.
+
+    `given` is the input of the model.
+    """
     if isinstance(answer, Ranking):
         places = {passage.id: place for place, passage in enumerate(given[-1])}
         scores = None if answer.rank_only else answer.scores.tolist()
@@ -234,7 +237,7 @@ def _kept(answer: Any, given: Sequence[Any]) -> Any:
 
 
 def _answered(kept: Any, given: Sequence[Any]) -> Any:
-    """Convert an answer from JSON types back to the form that the model returned."""
+    """Convert a stored answer back to the form that the model returned; `given` is the input of the model."""
     if not isinstance(kept, Mapping) or set(kept) != {"places", "scores", "dropped"}:
         return kept
     passages = given[-1]

@@ -187,7 +187,11 @@ class Rewriting:
     def of(
         cls, name: str, given: Any, combine: str | None, limit: int | None, timeout: float | None, longest: int | None
     ) -> Rewriting:
-        """Create the settings from the ``rewrite`` and ``combine`` arguments of a source."""
+        """Create the settings for the source `name` from its ``rewrite`` and ``combine`` arguments.
+
+        `limit` is the number of hits to request; None leaves the number to the source. `timeout` is the time limit of
+        the source in seconds, and `longest` the maximum length of a text in characters; None means no limit.
+        """
         chosen: Any = getattr(given, "combine", "single") if combine is None else combine
         step = Step(f"rewriting for source {name!r}", given, "the original query is searched")
         return cls(step, chosen, getattr(given, "share", 1.0), limit, timeout, longest)
@@ -204,7 +208,7 @@ class Rewriting:
 def read_queries(answer: object, longest: int | None = None) -> list[AskedQuery]:
     """Check a rewriter's answer, and return it as a list of queries.
 
-    There must be 1 to 16 queries, which are not blank and have at most `longest` characters.
+    There must be 1 to 16 queries, which are not blank and have at most `longest` characters (None: any number).
     """
     queries = [answer] if isinstance(answer, str | RewrittenQuery) else answer
     if not isinstance(queries, list | tuple):
@@ -300,7 +304,7 @@ class _Rewritten:
     def _queries(self, query: str, tried: Tried) -> list[tuple[AskedQuery, int | None]]:
         """Return the queries to search, each with its number of hits; None leaves the number to the source.
 
-        If rewriting failed, the only query is the original query.
+        `tried` is the outcome of the rewriting. If it failed, the only query is the original query.
         """
         how = self.rewriting
         texts: list[AskedQuery] = [query] if tried.error is not None else tried.value

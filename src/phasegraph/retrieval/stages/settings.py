@@ -82,7 +82,7 @@ class Stages:
 
     @property
     def steps(self) -> list[Step]:
-        """The steps of all stages; each step stores its pending warnings."""
+        """The user's functions in all stages, each as a :class:`Step` with the warnings that it has not given yet."""
         named = (
             None if self.route is None else self.route.step, self.reranker, self.grader, self.rewriter,
             *(rewriting.step for rewriting in self.rewritings.values()),
