@@ -111,6 +111,11 @@ def test_a_foreign_error_that_cannot_be_rebuilt_does_not_break_the_others() -> N
 WARNS = "from phasegraph.errors import PhasegraphWarning, warn\nwarn('source v failed')\n"
 
 
+def _printed(text: str) -> int:
+    """Return how often the warning was printed; newer versions of Python also print the line of code."""
+    return sum(line.endswith("source v failed") for line in text.splitlines())
+
+
 @pytest.mark.parametrize(
     "setup",
     [
@@ -123,14 +128,14 @@ WARNS = "from phasegraph.errors import PhasegraphWarning, warn\nwarn('source v f
 def test_a_warning_is_printed_once(setup: str) -> None:
     """By the interpreter where a program has not set logging up; by its handlers where it ignores the category."""
     done = subprocess.run([sys.executable, "-c", setup + WARNS], capture_output=True, text=True, check=True)
-    assert done.stderr.count("source v failed") == 1
+    assert _printed(done.stderr) == 1
 
 
 def test_a_change_that_happens_again_is_printed_again() -> None:
     """The interpreter shows equal warnings of one line once; a source that fails anew must not fail unseen."""
     again = "from phasegraph.errors import warn\nfor _ in range(3):\n    warn('source v failed')\n"
     done = subprocess.run([sys.executable, "-c", again], capture_output=True, text=True, check=True)
-    assert done.stderr.count("source v failed") == 3
+    assert _printed(done.stderr) == 3
 
 
 def test_a_warning_names_the_line_of_the_caller_and_keeps_to_the_filters() -> None:
