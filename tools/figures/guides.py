@@ -145,9 +145,10 @@ def confidence(found: Found) -> str:
     return (
         table(["", f"off-topic, lowest / mean of {len(pairs['default'])} pairs", *found], rows)
         + "\n\nOn unanswerable questions, the smallest gain of the default over the best single source is on "
-        f"{worst}: there, the default is {standing(gaps[worst])} this source. Each set has two gains, with and without "
-        "the figures in brackets, and its smaller gain counts. On off-topic questions, the lowest value of the default "
-        f"is {pairs['default'][lowest]:.1f}, for questions of {lowest[1]} over the corpus of {lowest[0]}."
+        f"{worst}: there, the default is {standing(gaps[worst])} this source. The gain on a set is the smaller of two "
+        "gains: the gain in the figures before the brackets, and the gain in the figures in brackets. On off-topic "
+        f"questions, the lowest value of the default is {pairs['default'][lowest]:.1f}, for questions of {lowest[1]} "
+        f"over the corpus of {lowest[0]}."
     )
 
 
