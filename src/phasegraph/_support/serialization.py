@@ -109,7 +109,7 @@ def decode_document(data: bytes, kind: str, newest: int) -> dict[str, object]:
         )
     body = document.get("body")
     if not isinstance(body, dict):
-        raise IntegrityError("the body is missing, so the file is damaged: restore it from a backup")
+        raise IntegrityError("the field 'body' is missing, so the file is damaged: restore it from a backup")
     if deeper(body, _DEEPEST):
         raise IntegrityError(
             f"values must be nested at most {_DEEPEST} levels deep: the file is damaged, or phasegraph did not write it"
