@@ -349,7 +349,7 @@ def report(found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure, and print the figures."""
     parser = argparse.ArgumentParser(description="How large the house is, counted.")
     parser.add_argument("--json", metavar="FILE", help="write the measurement there as well")
     parser.add_argument("--tree", action="store_true", help="write the tree and the papers of the architecture page")

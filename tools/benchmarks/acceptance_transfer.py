@@ -79,7 +79,7 @@ FITS: dict[str, tuple[str, Callable[[Judged], Values]]] = {
 
 
 def counts(judged: JudgedScores, value: float) -> FloatArray:
-    """Return a (q, 4) array of counts per query: accepted relevant, relevant, rejected irrelevant and irrelevant."""
+    """Return a (q, 4) array of hits per query: accepted relevant, all relevant, rejected irrelevant, all irrelevant."""
     accepted = judged.scores >= value
     parts = (accepted & judged.labels, judged.labels, ~accepted & ~judged.labels, ~judged.labels)
     columns = [np.bincount(judged.groups, weights=part, minlength=judged.query_count) for part in parts]

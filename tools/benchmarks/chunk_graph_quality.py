@@ -72,7 +72,7 @@ def report(name: str, answers: Sequence[Sequence[str]], data: Dataset, parts: Se
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure, and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     for name, usual in (("document", "doc_id"), ("position", "char_start"), ("kind", "modality"), ("code", "code")):

@@ -34,7 +34,7 @@ def measures(ranked: list[tuple[str, ...]], data: Dataset) -> dict[str, float]:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure, and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("--limit", type=int, default=50, help="hits of both lists")

@@ -83,7 +83,7 @@ def report(data: Dataset, count: int) -> None:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure, and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("--queries", type=int, default=200)

@@ -122,7 +122,7 @@ def beside_a_thread(retriever: PhaseGraphRetriever, rows: Sequence[dict[str, str
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure, and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpus", nargs="?", type=Path, default=BUNDLED)
     parser.add_argument("--passages", type=int, default=100_000)

@@ -28,7 +28,7 @@ def report(data: Dataset, label: str, search: Callable[[int], Ranking]) -> None:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure, and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     data = load_dataset(parser.parse_args().folder)

@@ -64,7 +64,7 @@ class Flat:
         self._gone = np.array(sorted(rows))
 
     def search(self, query: Any, team: int | None) -> list[int]:
-        """Return the rows of the nearest vectors; `team`, if given, filters."""
+        """Return the rows of the nearest vectors; if `team` is given, only of this team's vectors."""
         if team is not None:
             rows = np.arange(team, len(self._base), TEAMS)
             return best_of(rows, self._base[rows], query)
@@ -117,7 +117,7 @@ class Int8(Flat):
         self._bytes = np.load(file, mmap_mode="r").view(np.ndarray)
 
     def search(self, query: Any, team: int | None) -> list[int]:
-        """Return the rows of the nearest vectors; `team`, if given, filters."""
+        """Return the rows of the nearest vectors; if `team` is given, only of this team's vectors."""
         if team is not None:
             return super().search(query, team)
         scores, room = np.empty(len(self._bytes), dtype=np.float32), np.empty((2048, WIDTH), dtype=np.float32)
@@ -159,7 +159,7 @@ class Chroma:
         self._held.delete(ids=[str(row) for row in rows])
 
     def search(self, query: Any, team: int | None) -> list[int]:
-        """Return the rows of the nearest vectors; `team`, if given, filters."""
+        """Return the rows of the nearest vectors; if `team` is given, only of this team's vectors."""
         within = None if team is None else {"team": team}
         return [int(one) for one in self._held.query(query_embeddings=[query], n_results=LIMIT, where=within)["ids"][0]]
 
@@ -195,7 +195,7 @@ class Lance:
         self._held.delete(f"id IN ({', '.join(map(str, rows))})")
 
     def search(self, query: Any, team: int | None) -> list[int]:
-        """Return the rows of the nearest vectors; `team`, if given, filters."""
+        """Return the rows of the nearest vectors; if `team` is given, only of this team's vectors."""
         assert self._held is not None
         asked = self._held.search(query).metric("cosine").select(["id", "_distance"]).limit(LIMIT)
         found = asked if team is None else asked.where(f"team = {team}", prefilter=True)
@@ -229,7 +229,7 @@ class Usearch:
         self._held.save(str(self._file))
 
     def search(self, query: Any, team: int | None) -> list[int]:
-        """Return the rows of the nearest vectors; `team`, if given, filters."""
+        """Return the rows of the nearest vectors; if `team` is given, only of this team's vectors."""
         if team is not None:
             rows = np.arange(team, len(self._held), TEAMS)
             return best_of(rows, self._held.get(rows), query)
@@ -266,7 +266,7 @@ class Hnswlib:
         self._held.save_index(str(self._file))
 
     def search(self, query: Any, team: int | None) -> list[int]:
-        """Return the rows of the nearest vectors; `team`, if given, filters."""
+        """Return the rows of the nearest vectors; if `team` is given, only of this team's vectors."""
         allowed = None if team is None else (lambda label: label % TEAMS == team)
         found: list[int] = self._held.knn_query(query, k=LIMIT, filter=allowed)[0][0].tolist()
         return found
@@ -302,7 +302,7 @@ class Faiss:
         return self._faiss.SearchParameters(sel=selector)
 
     def search(self, query: Any, team: int | None) -> list[int]:
-        """Return the rows of the nearest vectors; `team`, if given, filters."""
+        """Return the rows of the nearest vectors; if `team` is given, only of this team's vectors."""
         options = None
         if team is not None:
             allowed = np.arange(team, self._held.ntotal, TEAMS)
@@ -324,7 +324,7 @@ class FaissHnsw(Faiss):
         return self._faiss.SearchParametersHNSW(efSearch=200, sel=selector)
 
     def search(self, query: Any, team: int | None) -> list[int]:
-        """Return the rows of the nearest vectors; `team`, if given, filters."""
+        """Return the rows of the nearest vectors; if `team` is given, only of this team's vectors."""
         self._faiss.downcast_index(self._held.index).hnsw.efSearch = 200
         return super().search(query, team)
 
@@ -361,7 +361,7 @@ class SqliteVec:
         self._held.commit()
 
     def search(self, query: Any, team: int | None) -> list[int]:
-        """Return the rows of the nearest vectors; `team`, if given, filters."""
+        """Return the rows of the nearest vectors; if `team` is given, only of this team's vectors."""
         where, given = ("", ()) if team is None else (" and team = ?", (team,))
         asked = f"select id from passages where vector match ? and k = {LIMIT}{where}"
         return [row for (row,) in self._held.execute(asked, (query.tobytes(), *given))]
@@ -477,7 +477,7 @@ def version_of(name: str) -> str:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure, and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--vectors", type=int, default=100_000)
     parser.add_argument("--questions", type=int, default=50)
